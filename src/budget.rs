@@ -18,7 +18,8 @@ use crate::project::LoadedProject;
 #[derive(Clone, Debug)]
 pub struct BudgetAccount {
     pub level: BudgetLevel,
-    /// When the next one of its kind begins; of a window that is not open, unknown.
+    /// The time at which the next budget of this kind begins. It is unknown for a window that is
+    /// not open.
     pub renews: Option<Timestamp>,
 }
 
@@ -170,7 +171,7 @@ pub fn amount(unit: usize, amount: u64) -> String {
 /// The units' names as the configuration writes them.
 pub const UNITS: [&str; 5] = ["calls", "tokens", "money", "time", "ideas"];
 
-/// Amounts in words; what is zero is left out.
+/// Formats the amounts as text. Amounts of zero are left out.
 pub fn format_amounts(amounts: Amounts) -> String {
     let parts: Vec<String> = amounts
         .array()

@@ -1,4 +1,4 @@
-//! Ending one run because somebody asked for it, from a command or through the daemon.
+//! Cancels one run at a person's request, from a command or through the daemon.
 //!
 //! ```text
 //! queued, requested ──> settled as cancelled: it never begins

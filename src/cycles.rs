@@ -1,7 +1,7 @@
-//! Cycles as this project's configuration and this environment have them: which file declares one, where
-//! its agent stands, and what the state whose turn it is lays over the job's settings.
+//! Resolves cycles from this project's configuration and environment: the file that declares a
+//! cycle, the agent's position in it, and the settings of the job that the current state overrides.
 //!
-//! Must never move a position: only a publication does.
+//! This module must never change a position; only a publication does.
 
 use std::path::Path;
 
@@ -18,11 +18,11 @@ use crate::cli::Failure;
 use crate::config::{Config, TriggerSpec};
 use crate::env;
 
-/// Another file that declares the cycle, for every agent.
+/// Variable with the path of another file that declares the cycle, for every agent.
 const DEFINITION: &str = "WB_LIFECYCLE_DEF";
-/// The least time between two dreams, in milliseconds.
+/// Variable with the minimum time between two dreams, in milliseconds.
 const INTERVAL: &str = "WB_DREAM_MIN_INTERVAL_MS";
-/// The model that dreams.
+/// Variable with the name of the model for dreams.
 const MODEL: &str = "WB_DREAM_MODEL";
 
 fn variable(name: &str) -> Option<String> {
@@ -107,7 +107,7 @@ pub fn stand(root: &Path, config: &mut Config, job: &mut JobSpec) -> Result<(), 
     Ok(())
 }
 
-/// Lets the model that the environment names dream.
+/// Sets the model that the environment names as the model for dreams.
 fn dreamer(config: &mut Config, backend: &str) {
     if let (Some(model), Some(backend)) = (variable(MODEL), config.backends.get_mut(backend))
         && backend.kind != "builtin"

@@ -1,7 +1,7 @@
-//! Where the program stands: the only reader of the environment.
+//! The program's surroundings. This module is the only reader of the environment.
 //!
-//! Everything below gets what it needs as arguments. A variable that is set and cannot be used is
-//! an error, never a silent fall-back.
+//! All other modules receive what they need as arguments. A variable that is set and cannot be used
+//! is an error and is never silently ignored.
 
 #![allow(clippy::disallowed_methods, reason = "this is the place that reads the environment")]
 
@@ -38,21 +38,21 @@ const ALLOWED: &[&str] = &["PATH", "HOME", "USER", "LOGNAME", "LANG", "TZ", "TMP
 /// Variables that a service manager sets for a daemon. The daemon's children must not see them.
 pub const MANAGERS: &[&str] = &["NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"];
 
-/// Below the state folder: what is thrown away by the command that makes it.
+/// Name of the folder below the state folder for files that the command deletes when it ends.
 pub const SCRATCH: &str = "scratch";
 
 /// The surroundings of this process.
 #[derive(Clone, Debug)]
 pub struct Env {
-    /// Database, locks, logs and caches.
+    /// The state folder, with the database, locks, logs and caches.
     pub state: PathBuf,
-    /// The user's own configuration file; it need not exist.
+    /// The path of the user's configuration file, which need not exist.
     pub user_config: PathBuf,
-    /// Both clocks.
+    /// The source of the wall and boot clocks.
     pub clock: Clock,
-    /// Where the command was called.
+    /// The current folder of the command.
     pub here: PathBuf,
-    /// Settings of this command that are in no file.
+    /// The settings of this command from the environment and the command line.
     pub overrides: Overrides,
     /// The `--config` flags as given. A run that this command starts gets the same flags.
     pub flags: Vec<String>,
@@ -90,7 +90,7 @@ impl Env {
         Stack { user: &self.user_config, project, overrides: &self.overrides }
     }
 
-    /// Reads both clocks.
+    /// Reads the wall clock and the boot clock.
     pub fn now(&self) -> Result<ClockReading, Failure> {
         self.clock.read().map_err(|error| Failure::environment(error.to_string()))
     }
@@ -163,7 +163,8 @@ impl Env {
             what.push("the log of a run");
             left.push(runs);
         }
-        // Another process may have made it since, and one that is half restored is finished by opening.
+        // Another process may have made the database since, and opening finishes a half-restored
+        // one.
         match Store::read(&path) {
             Err(StoreError::Missing { .. }) if !left.is_empty() => {
                 Err(StoreError::Lost { path, what: what.join(" and "), left })
@@ -180,7 +181,7 @@ impl Env {
         Some(format!("{} {} {born}", data.dev(), data.ino()))
     }
 
-    /// Notes that the database was found damaged: nothing uses it from here on.
+    /// Marks the database as damaged. Nothing uses it from then on.
     pub fn mark_found(&self, what: &str) {
         let mark =
             serde_json::json!({ "class": "internal", "message": what, "file": self.which() });
@@ -188,7 +189,7 @@ impl Env {
             write_atomic(&self.damage_mark(), format!("{mark}\n").as_bytes(), 0o600);
     }
 
-    /// Notes that the database is whole.
+    /// Removes the mark of a damaged database.
     pub fn unmark_damage(&self) {
         let _mostly_absent = fs::remove_file(self.damage_mark());
     }
@@ -205,8 +206,8 @@ impl Env {
             .map_or_else(CrashPoints::default, CrashPoints::dying_after)
     }
 
-    /// Makes the state folder, or makes it private: what lies below is read by nobody else, and
-    /// nobody else can hold its locks.
+    /// Makes the state folder, or makes it private, so that no other user can read its files or
+    /// hold its locks.
     fn private_state(&self) -> Result<(), Failure> {
         if let Some(kind) = filesystem::shared(&self.state) {
             return Err(Failure::environment(format!(
@@ -231,9 +232,9 @@ impl Env {
         }
     }
 
-    /// Leaves a failmark in the state folder when a command met damage, and removes one that is about
-    /// a database that is no longer there. Whether the one that is there is whole again, only a whole
-    /// look at it can tell: `runner db check`.
+    /// Marks the database as damaged if a command met damage, and removes a mark about a database
+    /// that no longer exists. Only a full check (`runner db check`) can show that a marked database
+    /// is intact again.
     pub fn mark_damage(&self, failure: Option<&Failure>) {
         if let Some(failure) = failure.filter(|failure| failure.is_damage()) {
             if self.known_damage().is_ok() {
@@ -310,7 +311,8 @@ impl Env {
         let mut options = fs::File::options();
         options.create(true).write(true).truncate(false);
         let _said_by_other_writes = open_with(&mut options, self.tick_stamp())
-            // In place and always as long: a reader never finds half of it.
+            // The stamp is overwritten in place and always has the same length, so a reader never
+            // finds half of it.
             .and_then(|file| file.write_all_at(line.as_bytes(), 0));
     }
 
@@ -376,8 +378,9 @@ impl Env {
         self.private_state()
     }
 
-    /// This program by a name that stays good: the one in `PATH` where that leads here, for what a
-    /// link leads to may carry a version in its name; else its own file.
+    /// Returns a path of this program that stays valid: the one in `PATH` if it leads to this
+    /// program, since the target of a link may carry a version in its name; otherwise the program's
+    /// own file.
     pub fn program(&self) -> Result<PathBuf, Failure> {
         let own = env::current_exe()
             .map_err(|error| Failure::environment(format!("cannot find this program: {error}")))?;
@@ -405,7 +408,7 @@ impl Env {
     }
 }
 
-/// Lets a test of the whole program kill this process at a chosen act (`RUNNER_TEST_KILL`).
+/// Lets a test of the whole program kill this process at a chosen action (`RUNNER_TEST_KILL`).
 pub fn arm_for_tests() {
     let acts = setting("RUNNER_TEST_KILL").and_then(|text| text.to_str()?.parse().ok());
     if let Some(acts) = acts {
@@ -510,8 +513,9 @@ pub fn find_program(name: &str, path: &OsStr) -> Option<PathBuf> {
         .find(|path| is_program(path))
 }
 
-/// Becomes this program again with the same arguments but for `--environment FILE`, in the environment of
-/// that file and the keys beside the configuration. Returns only why it could not.
+/// Replaces this process with a new start of the program, with the same arguments except
+/// `--environment FILE`, and with the variables of that file and of the key file beside the
+/// configuration set. Returns only if that fails, with the reason.
 pub fn restart_in(file: &Path) -> Failure {
     restart(file).map_or_else(|failure| failure, |never| match never {})
 }
@@ -555,7 +559,8 @@ fn trim(log: &Path) {
     }
 }
 
-/// Becomes this program with these arguments in nothing but this environment. Returns only why not.
+/// Replaces this process with a new start of the program, with these arguments and only this
+/// environment. Returns only if that fails, with the reason.
 pub fn become_in(arguments: &[&str], variables: &BTreeMap<String, String>) -> Failure {
     let start = || {
         let error = Command::new(executable()?)

@@ -1,14 +1,15 @@
-//! Which file systems keep the promises that locks and the database rest on.
+//! Detects file systems on which locks and the database do not work reliably.
 //!
-//! `flock` and the database's shared memory mean something only between processes of one kernel. A file
-//! system that other machines write to as well breaks that without a word; so the state folder is
-//! refused there, and a project there is warned of. Looks, and decides nothing by itself.
+//! `flock` and the database's shared memory work only between processes of one kernel. A file
+//! system that other machines also write to breaks them silently. The state folder is therefore
+//! refused on such a file system, and a project there causes a warning. This module only detects
+//! the kind and decides nothing.
 
 use runner_engine::files::read_text_proc;
 use std::fs;
 use std::path::Path;
 
-/// Kinds of file systems that are shared between machines, by the number that `statfs` gives.
+/// File systems that are shared between machines, by the magic number that `statfs` returns.
 const SHARED: &[(u64, &str)] = &[
     (0x6969, "nfs"),
     (0x517b, "smb"),
@@ -28,7 +29,7 @@ const SHARED: &[(u64, &str)] = &[
     (0xbacb_acbc, "vmhgfs"),
 ];
 const FUSE: u64 = 0x6573_5546;
-/// Kinds behind FUSE that are shared or synced, by the name that the mount table gives.
+/// FUSE file systems that are shared or synced, by their name in the mount table.
 const BEHIND_FUSE: &[&str] = &[
     "virtiofs",
     "fuse.sshfs",
@@ -96,7 +97,7 @@ fn type_of_mount(mountinfo: &str, path: &Path) -> Option<String> {
         .map(|(_, kind)| kind.to_owned())
 }
 
-/// Blanks and the like stand as `\040` in the mount table.
+/// Decodes escapes of the mount table, such as `\040` for a blank.
 fn unescaped(text: &str) -> String {
     text.replace("\\040", " ").replace("\\011", "\t").replace("\\012", "\n").replace("\\134", "\\")
 }

@@ -30,13 +30,12 @@ use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 use crate::cli::{Failure, log, show};
 use crate::env::Env;
 
-/// The longest wait for a change: what wakes us may be missed.
+/// Maximum time to wait for a change, because a notification may be missed.
 const WAIT: Duration = Duration::from_millis(500);
-/// How long the process of a settled run may still write, and how long nothing means the end where
-/// there is no such process.
+/// Maximum time for which a settled run's files are still read.
 const TRAIL: Duration = Duration::from_secs(5);
 const QUIET: Duration = Duration::from_millis(50);
-/// A line that is longer is passed on in parts.
+/// Maximum length of a line in bytes; a longer line is passed on in parts.
 const LINE: usize = 64 * 1024;
 
 /// The files that are followed: the log and the output of the run's program. Each comes with the
@@ -44,8 +43,8 @@ const LINE: usize = 64 * 1024;
 pub const FILES: [(&str, &str); 3] =
     [(log::FILE, ""), (output::FILES[0], "out | "), (output::FILES[1], "err | ")];
 
-/// Lines of one of [`FILES`] as they are shown among those of the others. A program's words cannot
-/// pass for the log's, nor tell a terminal what to do.
+/// Formats lines of one of [`FILES`] for output together with the others. A program's output cannot
+/// imitate the log's lines or send control characters to the terminal.
 pub fn shown(which: usize, text: &str) -> String {
     let (_, mark) = FILES[which];
     if mark.is_empty() {
@@ -59,11 +58,11 @@ pub fn shown(which: usize, text: &str) -> String {
     ends.collect()
 }
 
-/// How following ended.
+/// The result of following a run.
 pub enum FollowEnd {
-    /// The run is settled and its log is read.
+    /// The run is settled and its files have been read to their end.
     Settled(Box<RunRow>),
-    /// Nobody listens any more.
+    /// A stop was closed at its other end, or the sink failed.
     Abandoned,
 }
 
@@ -74,8 +73,9 @@ pub fn outcome(row: &RunRow) -> String {
     format!("{}: {outcome}", row.job_name)
 }
 
-/// Passes `files` of the run's folder, each from a byte on, to `sink`: which of them, whole lines, and
-/// how many bytes of it are passed on by then. Ends early when one of `stops` is closed at its other end, or `sink` fails.
+/// Passes `files` of the run's folder, each from the given byte on, to `sink`. The sink receives
+/// the index of the file, whole lines, and the number of the file's bytes that have been passed on
+/// so far. Ends early if one of `stops` is closed at its other end or `sink` fails.
 pub fn follow(
     home: &Env,
     run: &RunId,
@@ -143,13 +143,13 @@ enum Stopped {
     Log(io::Error),
 }
 
-/// The growing end of a file that may not be there yet.
+/// Reads the growing end of a file that may not exist yet.
 struct FileTail {
     path: PathBuf,
     file: Option<File>,
     /// Number of bytes read so far.
     at: u64,
-    /// The beginning of a line.
+    /// The beginning of a line whose end has not been read yet.
     rest: Vec<u8>,
 }
 
@@ -158,7 +158,7 @@ impl FileTail {
         Self { path, file: None, at: from, rest: Vec::new() }
     }
 
-    /// Passes on what is new; returns how much that was.
+    /// Passes on new data, and returns the number of bytes.
     fn read(&mut self, sink: &mut dyn FnMut(&str, u64) -> io::Result<()>) -> Result<u64, Stopped> {
         if self.file.is_none() {
             match open_host(&self.path) {
@@ -191,7 +191,7 @@ impl FileTail {
         Ok(self.at - before)
     }
 
-    /// Passes on a last line without an end.
+    /// Passes on a last line that has no line break.
     fn rest(&mut self, sink: &mut dyn FnMut(&str, u64) -> io::Result<()>) -> io::Result<()> {
         if self.rest.is_empty() {
             return Ok(());
@@ -213,13 +213,14 @@ impl Changes {
     fn of(state: &Path, folder: &Path) -> Self {
         let watch = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).ok();
         if let Some(watch) = &watch {
-            // The database's journal lies there; a failure only makes us slower.
+            // The folder holds the database's journal. Without the watch, changes are only noticed
+            // later.
             let _slower = inotify::add_watch(watch, state, WatchFlags::MODIFY);
         }
         Self { watch, folder: folder.to_owned(), watched: false }
     }
 
-    /// Waits for a change; true when one of `stops` is closed at its other end.
+    /// Waits for a change. Returns `true` if one of `stops` is closed at its other end.
     fn wait(&mut self, stops: &[BorrowedFd<'_>], limit: Duration) -> Result<bool, Failure> {
         let mut limit = limit;
         if let Some(watch) = &self.watch
@@ -227,7 +228,7 @@ impl Changes {
             && inotify::add_watch(watch, &self.folder, WatchFlags::MODIFY).is_ok()
         {
             self.watched = true;
-            // It may have been written between our reading and now.
+            // The file may have been written between the last read and the start of the watch.
             limit = Duration::ZERO;
         }
         // No events are requested, because `poll` always reports that the other end has closed.

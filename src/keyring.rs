@@ -12,7 +12,7 @@ use runner_backends::credentials::{in_keyring, why_not};
 
 use crate::env;
 
-/// Under which service all of them lie: the other half of their name.
+/// The service name of all keyring entries; the other part of an entry's name is the key's name.
 #[cfg(feature = "keyring")]
 const SERVICE: &str = "runner";
 
@@ -59,7 +59,7 @@ pub fn secret(name: &str) -> Result<String, String> {
 fn some(name: &str, secret: String) -> Result<String, String> {
     match secret.trim().is_empty() {
         true => Err(format!("the keyring entry {SERVICE}/{name} is empty")),
-        // A line's end comes with what was piped into it.
+        // A secret that was piped into the keyring may end with a line break.
         false => Ok(secret.trim_end_matches(['\r', '\n']).to_owned()),
     }
 }

@@ -1,4 +1,5 @@
-//! The program: parse, call, map to an exit code.
+//! The program's entry point: parses the arguments, runs the command and maps its result to an exit
+//! code.
 
 #![cfg_attr(
     test,
@@ -30,14 +31,15 @@ use std::process::ExitCode;
 use runner_engine::outcome::Exit;
 
 fn main() -> ExitCode {
-    // Before anything is read: what stands here came through no one's environment or files.
+    // The launcher runs before anything is read, so that no environment variable or file influences
+    // it.
     if std::env::args_os().nth(1).is_some_and(|word| word == "__launch") {
         let code = runner_engine::launch::launch(std::io::stdin());
         return ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX));
     }
     let hook = is_hook();
     if hook {
-        // A crash would let the tool through: only 2 refuses.
+        // A crash would let the tool through, because only exit code 2 refuses it.
         #[allow(
             clippy::exit,
             clippy::disallowed_methods,
@@ -58,7 +60,8 @@ fn main() -> ExitCode {
     };
     match code {
         Exit::Done => ExitCode::SUCCESS,
-        // After a tool there is nothing to refuse: 1 is only noted.
+        // The recorder runs after the tool, so nothing can be refused; exit code 1 only records the
+        // failure.
         _ if is_recorder() => ExitCode::from(Exit::Failed as u8),
         _ if hook => ExitCode::from(Exit::Usage as u8),
         code => ExitCode::from(code as u8),

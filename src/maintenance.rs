@@ -56,7 +56,8 @@ pub fn daily(home: &Env, store: &mut Store) -> Result<Vec<String>, Failure> {
         (Task::DailyPruning, "pruning what is old", prune),
     ];
     for (task, what, part) in parts {
-        // Each by itself: while one fails, every hour, the other is not done again with it.
+        // Each task has its own record, so that the other one is not repeated every hour while one
+        // fails.
         if !store.maintenance_due(task, now)? {
             continue;
         }
@@ -103,7 +104,7 @@ fn prune(
     Ok(())
 }
 
-/// Looks at the whole database and keeps the failmark in line with what it finds.
+/// Checks the whole database and updates the mark of a damaged database.
 pub fn examine(home: &Env, store: &Store) -> Result<StoreHealth, Failure> {
     let health = store.examine()?;
     match health.findings.first() {
@@ -140,7 +141,7 @@ pub fn backups(home: &Env) -> Vec<PathBuf> {
         .filter(|name| name.starts_with(PREFIX) && name.ends_with(ENDING))
         .map(|name| home.backups().join(name))
         .collect();
-    // `database-STAMP.sqlite` and then `database-STAMP-2.sqlite`.
+    // `database-STAMP.sqlite` sorts before `database-STAMP-2.sqlite`.
     found.sort_by_key(|path| {
         let name = path.file_stem().unwrap_or_default().to_string_lossy();
         let mut parts = name.trim_start_matches(PREFIX).split('-');
@@ -220,9 +221,10 @@ fn recordings(home: &Env, found: &mut Vec<PrunableFile>) {
     for name in entries_below(&home.state, folder) {
         let below = folder.join(&name);
         match recording::run_named(&name) {
-            // Written when the run's work was done, never changed.
+            // A recording is written at the end of the run's work and never changed, so the run's
+            // time is its age.
             Some(run) => add(found, FileKind::Recording, &home.state, &below, run.at(), None),
-            // The temporary file of a process that died.
+            // A temporary file left by a process that died.
             None if name.starts_with('.') => {
                 add(found, FileKind::Draft, &home.state, &below, None, None);
             }
@@ -250,7 +252,8 @@ fn staging(
         let Ok(run) = name.parse::<RunId>() else {
             continue;
         };
-        // Only what is known to be ours and over: what a conflict left is a person's.
+        // Only staging folders of runs that are fully settled are removed. A folder left by a
+        // conflict belongs to the user.
         if store.is_swept(&run)? {
             add(found, FileKind::Staging, root, &folder.join(&name), None, None);
         }
@@ -304,7 +307,7 @@ fn night_named(name: &str) -> Option<(Date, u32)> {
     (written == name).then_some((day, number))
 }
 
-/// Adds a real file or folder; `at` is its last change where nothing better is known.
+/// Adds a real file or folder. `at` is its age; if `None`, the time of its last change counts.
 fn add(
     found: &mut Vec<PrunableFile>,
     kind: FileKind,
@@ -372,7 +375,7 @@ pub fn carry_out(
     }
 }
 
-/// Removes one file or folder and nothing that a link leads to.
+/// Removes one file or folder without following links.
 fn remove(file: &OldFile) -> io::Result<()> {
     let path = beneath(&file.root, &file.below)?;
     let done = match file.kind {
@@ -382,7 +385,8 @@ fn remove(file: &OldFile) -> io::Result<()> {
         }
     };
     if let (FileKind::Undo, Some(proposal)) = (file.kind, path.parent()) {
-        // The last of its proposal: one that has others is not empty and stays.
+        // Removes the proposal's folder if it is empty; otherwise the call fails and the folder
+        // stays.
         let _not_empty = fs::remove_dir(proposal);
     }
     match done {

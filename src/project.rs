@@ -1,4 +1,5 @@
-//! Finding the project that a command is about, and making sure that it is the one we know.
+//! Finds the project that a command is about, and checks that it is the project that the database
+//! knows.
 
 pub mod identity;
 pub mod projection;
@@ -31,15 +32,15 @@ pub const FILE: &str = "runner.toml";
 /// A project with its configuration.
 #[derive(Clone, Debug)]
 pub struct LoadedProject {
-    /// Its canonical root.
+    /// The project's canonical root.
     pub root: PathBuf,
-    /// Its id.
     pub id: ProjectId,
-    /// The id is this clone's own, not only what its `runner.toml` was born with.
+    /// Whether the id belongs to this clone, rather than being the seed that its `runner.toml` was
+    /// created with.
     pub own: bool,
-    /// Its configuration, all layers resolved.
+    /// The project's configuration, with all layers resolved.
     pub config: Config,
-    /// The stat of the files that it was read from.
+    /// The `stat` data of the files that the configuration was read from.
     pub stamp: String,
 }
 
@@ -116,10 +117,11 @@ impl LoadedProject {
         self.config.job(&row.job_name).map(|job| job.spec.clone())
     }
 
-    /// Brings the database to what the project's files say.
+    /// Updates the database from the project's files.
     ///
     /// # Errors
-    /// The folder is not the project that the database knows by its id; nothing is changed then.
+    /// Returns an error and changes nothing if the folder is not the project that the database
+    /// knows by its id.
     pub fn register(&self, store: &mut Store, now: Timestamp) -> Result<(), Failure> {
         let (standing, known) = standing_of(store, &self.root, &self.id, self.own)?;
         if let Some((what, hint)) = standing.trouble(&self.root, &self.id) {
@@ -127,7 +129,8 @@ impl LoadedProject {
         }
         let owned = self.own && known.as_ref().is_some_and(|known| !known.own);
         let node = node(&self.root)?;
-        // One from before that time was kept.
+        // The folder's identity was stored before creation times were recorded, so it is stored
+        // again.
         let unborn = standing == Registration::Known
             && known.as_ref().is_some_and(|known| known.node != node);
         if matches!(standing, Registration::New | Registration::Replaced)
@@ -200,7 +203,7 @@ pub fn standing_of(
     };
     let remembered = known.as_ref().map(|known| {
         let displaced = known.displaced_from();
-        // The database has another project there.
+        // While the project is displaced, the database has another project at this path.
         let bound = displaced.is_none().then_some(&known.node);
         let path = displaced.unwrap_or_else(|| known.path.clone());
         KnownProject {
@@ -262,7 +265,7 @@ pub fn contradiction(known: &Project) -> Option<(String, String)> {
         Ok(Some(id)) => format!("names another project, {id}"),
         Ok(None) if known.own => "is missing".to_owned(),
         Err(failure) => format!("cannot be used ({})", failure.parts().0),
-        // It is known by its seed alone.
+        // The project is known by its seed alone.
         Ok(None) => {
             let seed = carried(root).map(|(seed, _)| seed);
             if seed.as_ref() == Some(&known.id) {
@@ -286,10 +289,10 @@ pub fn contradiction(known: &Project) -> Option<(String, String)> {
     ))
 }
 
-/// A project as the database keeps it: what looking and holding back need while its files are broken.
+/// A project as the database keeps it, for commands that must work while the project's files are
+/// broken, such as `status` and `pause`.
 #[derive(Debug)]
 pub struct KeptProject {
-    /// Its row.
     pub row: Project,
     /// The current error in its files or its location.
     pub trouble: Option<Failure>,
@@ -408,7 +411,8 @@ fn git(root: &Path) -> String {
     let path = root.join(".git");
     match fs::metadata(&path) {
         Ok(data) if data.is_dir() => format!("{}.{:o}", data.ino(), data.mode()),
-        // A worktree's may go with the repository that it is of, and the file that names it stays.
+        // The git folder of a worktree may disappear with its repository, while the `.git` file
+        // stays.
         Ok(_) => identity::git_dir(root)
             .and_then(|folder| fs::metadata(folder).ok())
             .map_or_else(|| "-".to_owned(), |data| format!("{}", data.ino())),

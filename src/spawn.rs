@@ -33,25 +33,24 @@ use crate::cli::{Failure, Ui};
 use crate::env::{self, Env};
 use crate::project::LoadedProject;
 
-/// How a run's process is started.
+/// The way in which a run's process is started.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SpawnMode {
-    /// Its progress may be shown on our terminal.
+    /// Whether the run's progress may be shown on this process's terminal.
     pub watched: bool,
-    /// `-q`.
+    /// Whether `-q` is passed on to the run.
     pub ui: Ui,
-    /// `-v`, counted.
+    /// The number of `-v` flags that are passed on to the run.
     pub verbose: u8,
-    /// It is out of reach of what a terminal sends to all that was started from it: its starter
-    /// decides when it is ended.
+    /// Whether the run gets a process group of its own, so that signals from the terminal do not
+    /// reach it and its starter decides when it ends.
     pub apart: bool,
 }
 
 /// A started run.
 pub struct Started {
-    /// Which.
     pub run: RunId,
-    /// Its process, not reaped yet.
+    /// The run's process, which is not reaped yet.
     pub child: Child,
 }
 
@@ -60,7 +59,7 @@ pub fn driver<'a>(home: &'a Env, me: &'a ProcessIdentity) -> Driver<'a> {
     Driver { world: Box::new(Host { state: &home.state }), me, retries_lost: &kinds::retries_lost }
 }
 
-/// Starts the process of one requested run, which must be admitted within [`BEGIN_LIMIT`].
+/// Starts the process of one requested run. The run must be admitted within [`BEGIN_LIMIT`].
 pub fn spawn(
     home: &Env,
     store: &mut Store,
@@ -69,7 +68,7 @@ pub fn spawn(
 ) -> Result<Started, Failure> {
     let deadline = home.now()?.boot.saturating_add(BEGIN_LIMIT);
     let mut command = Command::new(env::executable()?);
-    // A daemon outlives the folder that it was started in.
+    // A daemon may outlive the folder in which it was started.
     command.arg0("runner").current_dir(&home.state);
     for name in env::MANAGERS {
         command.env_remove(name);
@@ -78,7 +77,7 @@ pub fn spawn(
         command.process_group(0);
     }
     command.arg("execute").arg(run.as_str()).stdin(Stdio::null()).stdout(Stdio::null());
-    // The environment's settings it inherits.
+    // The child inherits settings from environment variables, but not from flags.
     for flag in &home.flags {
         command.arg(format!("--config={flag}"));
     }
@@ -95,14 +94,15 @@ pub fn spawn(
         Failure::environment(format!("cannot start this program again for a run: {error}"))
     })?;
     let started = Started { run: run.clone(), child };
-    // Without the note it still runs; only nothing would end it if it hung before its admission.
+    // Without the record the run still works, but nothing would end it if it hung before its
+    // admission.
     if let Err(error) = store.spawned(run, &ProcessIdentity::of(started.child.id()), deadline) {
         show::complain(&format!("run {run}: {}", Failure::from(error)));
     }
     Ok(started)
 }
 
-/// Runs one requested run to its end, and further attempts at its occurrence where it was lost.
+/// Runs one requested run to its end, and starts further attempts at its occurrence if it is lost.
 /// Returns the last attempt.
 pub fn run_to_end(
     home: &Env,
@@ -121,24 +121,23 @@ pub fn run_to_end(
 /// The next action of a process that starts runs.
 #[derive(Debug, Default)]
 pub struct NextAction {
-    /// Runs to start now.
     pub start: Vec<RunId>,
-    /// Something else will be ready within this time: worth staying for, even with nothing live.
+    /// Time until another run is ready, if it is short enough to wait for even with no live run.
     pub soon: Option<Duration>,
-    /// While something is live: when a clock makes the next thing due.
+    /// Time until the next scheduled time, while a run is live.
     pub due: Option<Duration>,
 }
 
-/// How far ahead something ready is worth staying for.
+/// Maximum time to wait for a run that will be ready.
 const STAY: SignedDuration = SignedDuration::from_secs(90);
-/// How long at most between two ticks while something is live.
+/// Maximum time between two ticks while a run is live.
 const REST: Duration = Duration::from_secs(60);
-/// How often one who waits for something looks at the clock again: it may have been set.
+/// Interval at which a waiting process reads the clock again, because the clock may have been set.
 pub const LOOK: Duration = Duration::from_secs(1);
 
-/// Runs whatever `next` gives until it gives nothing, nothing is ready soon, and nothing of it runs
-/// any more. `next` is asked at the start, after each end, once a second while it waits for
-/// something that is ready soon, and once a minute.
+/// Runs all runs that `next` returns, until it returns none, none is ready soon, and none is live.
+/// `next` is called at the start, after each end of a run, once a second while a run will be ready
+/// soon, and once a minute.
 pub fn run_all(
     home: &Env,
     store: &mut Store,
@@ -150,7 +149,7 @@ pub fn run_all(
     let mut all = Vec::new();
     let mut forwarder: Option<SignalForwarder> = None;
     loop {
-        // After a signal nothing new is started; what runs is waited for.
+        // After a signal no new run is started; live runs are waited for.
         let fresh = match &forwarder {
             Some(forwarder) if forwarder.pulled.load(Ordering::SeqCst) => NextAction::default(),
             _ => next(store)?,
@@ -171,7 +170,7 @@ pub fn run_all(
         }
         let forwarder = forwarder.get_or_insert_with(SignalForwarder::start);
         for pid in ended(&live, patience)? {
-            // Before it is reaped: afterwards the number may belong to somebody else.
+            // After the process is reaped, its process id may belong to another process.
             forwarder.remove(pid);
             let Some(mut started) = live.remove(&pid) else {
                 continue;
@@ -181,7 +180,7 @@ pub fn run_all(
             })?;
             if let Some(again) = settle_after(home, store, me, &started.run, &status.to_string())? {
                 if forwarder.pulled.load(Ordering::SeqCst) {
-                    // Its time is another tick's.
+                    // After a signal, a later tick starts the further attempt.
                     continue;
                 }
                 let started = spawn(home, store, &again, manner)?;
@@ -203,7 +202,7 @@ pub fn soon(store: &Store, now: Timestamp) -> Result<Option<Duration>, Failure> 
         .and_then(|wait| wait.try_into().ok()))
 }
 
-/// Sends the owner of a run that was asked to end TERM; the run settles itself.
+/// Sends TERM to the owner of a run that was asked to end. The run settles itself.
 pub fn end(store: &Store, run: &RunId) -> Result<(), Failure> {
     if let Some(owner) = store.run(run)?.owner() {
         let _already_gone = owner.signal(Signal::TERM);
@@ -211,7 +210,7 @@ pub fn end(store: &Store, run: &RunId) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Waits until a process ends, or for so long.
+/// Waits until a process ends or `patience` is over, and returns the ids of the ended processes.
 fn ended(live: &BTreeMap<u32, Started>, patience: Duration) -> Result<Vec<u32>, Failure> {
     let internal =
         |error: rustix::io::Errno| Failure::internal(format!("cannot wait for runs: {error}"));
@@ -242,8 +241,8 @@ fn ended(live: &BTreeMap<u32, Started>, patience: Duration) -> Result<Vec<u32>, 
         .collect())
 }
 
-/// Makes sure that a run whose process has ended is settled; a further attempt at its occurrence is
-/// returned.
+/// Makes sure that a run whose process has ended is settled. Returns a further attempt at its
+/// occurrence if there is one.
 pub fn settle_after(
     home: &Env,
     store: &mut Store,
@@ -255,7 +254,8 @@ pub fn settle_after(
     match row.state {
         RunState::Settled { staging, .. } => {
             if staging.is_some() {
-                // It died between its outcome and what comes after it.
+                // The process died after it recorded the outcome and before it finished its
+                // cleanup.
                 mark(home, store, run)?;
             }
             Ok(None)
@@ -263,8 +263,8 @@ pub fn settle_after(
         RunState::Queued { .. } => Ok(None),
         RunState::Requested { .. } => {
             let why = format!("its process ended with {status} before it began");
-            // Nothing was done yet, so it costs nothing to try once more; a person who waits sees
-            // it and decides.
+            // The run had not begun, so another attempt costs nothing. A person who waits for a
+            // manual run sees the failure and decides.
             let unattended = !row.manual() || row.night.is_some();
             let again = unattended && store.lost_runs_of(&row.occurrence)? == 0;
             let (outcome, summary) = (Outcome::Lost { why }, RunSummary::default());
@@ -289,8 +289,8 @@ pub fn settle_after(
     }
 }
 
-/// Recovers a run whose process has ended. Somebody else may be about to settle it: the one who killed
-/// it, say. That is waited for, for a short while.
+/// Recovers a run whose process has ended. Another process, such as the one that killed the run,
+/// may be about to settle it, so this waits a short while for that.
 fn recover_stale(
     home: &Env,
     store: &mut Store,
@@ -313,10 +313,10 @@ fn recover_stale(
     }
 }
 
-/// Brings a job's failmark in line with a run that was settled for its dead process.
+/// Updates a job's failmark after a run was settled for its dead process.
 pub fn mark(home: &Env, store: &Store, run: &RunId) -> Result<(), Failure> {
     let row = store.run(run)?;
-    // A later run's word counts more.
+    // The outcome of a later run takes precedence.
     let newest = RunFilter { job: Some(row.job), limit: 20, ..RunFilter::default() };
     let later = store.runs(&newest)?.into_iter().take_while(|later| later.id != row.id);
     let overtaken = |later: &RunRow| {
@@ -358,8 +358,9 @@ pub fn deferrals(store: &Store, row: &RunRow, outcome: &Outcome) -> Result<u32, 
     }
 }
 
-/// While it exists, TERM and INT go to the runs, which settle themselves as cancelled; we stay to
-/// see it. INT reaches them by itself when it comes from a terminal; a second one does no harm.
+/// Forwards TERM and INT to the runs while it exists. The runs settle themselves as cancelled, and
+/// this process waits for them. An INT from a terminal also reaches the runs directly; a second one
+/// does no harm.
 struct SignalForwarder {
     pids: Arc<Mutex<BTreeSet<u32>>>,
     pulled: Arc<AtomicBool>,
@@ -372,7 +373,8 @@ impl SignalForwarder {
         let seen = Arc::clone(&pulled);
         let forwarder = Self { pids: Arc::clone(&pids), pulled };
         if let Ok(mut signals) = Signals::new([SIGTERM, SIGINT]) {
-            // Without the thread the signals are only not forwarded; recovery is the net below.
+            // If the thread cannot be started, signals are not forwarded, and recovery settles the
+            // runs later.
             let _detached = thread::Builder::new().spawn(move || {
                 for _ in signals.forever() {
                     seen.store(true, Ordering::SeqCst);
@@ -388,7 +390,7 @@ impl SignalForwarder {
     }
 
     fn add(&self, pid: u32) {
-        // A signal that came between its start and now would never reach it.
+        // A signal that arrived between the start of the process and now was not forwarded to it.
         if self.pulled.load(Ordering::SeqCst)
             && let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw)
         {

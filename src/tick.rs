@@ -18,7 +18,7 @@ use crate::env::Env;
 use crate::project::{self, LoadedProject, StampBase};
 use crate::spawn;
 
-/// Which configuration is read again.
+/// The configuration that a tick reads again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reread {
     /// Reads the projects whose files have another stat than at the last read.
@@ -29,15 +29,16 @@ pub enum Reread {
 /// The result of a tick.
 #[derive(Clone, Debug, Default)]
 pub struct TickResult {
-    /// Runs to start now, oldest first.
+    /// The runs to start now, oldest first.
     pub start: Vec<RunId>,
-    /// Some live runs were asked to end, and what waits for them is ready when they have.
+    /// Whether live runs were asked to end. Runs that wait for them are ready once they have ended.
     pub ending: bool,
-    /// Runs that were settled for their dead owners, with the word of their outcome.
+    /// Runs that were settled for their dead owners, each with its outcome as text.
     pub settled: Vec<(RunId, String)>,
     /// Errors of a single run or job, which did not stop the rest of the tick.
     pub troubles: Vec<String>,
-    /// Projects whose configuration cannot be read, by path, with the reason; they keep their jobs.
+    /// Projects whose configuration cannot be read, by path, with the reason. Such a project keeps
+    /// its jobs.
     pub unreadable: BTreeMap<String, String>,
 }
 
@@ -49,7 +50,7 @@ pub fn reread(home: &Env, store: &mut Store) -> Result<BTreeMap<String, String>,
     Ok(unreadable)
 }
 
-/// Ticks once.
+/// Runs one tick.
 pub fn once(
     home: &Env,
     store: &mut Store,
@@ -79,9 +80,8 @@ pub fn once(
 /// The next event that a tick will find, and its time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NextTick {
-    /// The job that a clock makes due, or what else it is.
+    /// The job that a clock makes due, or a description of another event.
     pub what: String,
-    /// When.
     pub at: Timestamp,
 }
 
@@ -94,8 +94,8 @@ pub fn next(store: &Store, now: Timestamp) -> Result<Option<NextTick>, Failure> 
     Ok(Some(NextTick { what: what.unwrap_or_else(|| "what waits".to_owned()), at }))
 }
 
-/// Reads again the configuration of projects whose files have changed; a bad one keeps its old jobs
-/// and is named, once a tick.
+/// Reads the configuration of projects whose files have changed. A project with a bad configuration
+/// keeps its old jobs and is reported once per tick.
 fn refresh(
     home: &Env,
     store: &mut Store,
@@ -111,7 +111,8 @@ fn refresh(
         let path = known.path.display().to_string();
         let standing = project::standing_of_row(&known);
         if let Some((what, hint)) = standing.trouble(&known.path, &known.id) {
-            // Said once; what is due meanwhile is recorded as missed, with this reason.
+            // The problem is reported once. Scheduled times in the meantime are recorded as missed,
+            // with this reason.
             if why_gone(&known.config_stamp).is_none() {
                 store.mark_gone(&known.id, &gone(&what))?;
                 bad.insert(path, format!("{what}\n  fix: {hint}"));

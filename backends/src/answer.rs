@@ -9,7 +9,7 @@ use crate::error::BackendError;
 use crate::redact::Secrets;
 use crate::request::Request;
 
-/// How much of a malformed answer an error shows.
+/// Maximum length of the excerpt of a malformed answer that an error shows.
 const EXCERPT: usize = 200;
 
 /// Reads `bytes`, which came from `origin`. The value is present if the text is JSON, and always if

@@ -1,8 +1,9 @@
-//! Files that pass between us and a child, through a held handle on their folder.
+//! Files that runner and a child exchange, through an open handle on their folder.
 //!
 //! A child owns its run folder and may put anything there: links, pipes, devices, a folder in the
-//! place of a file. So nothing is followed, nothing that exists is opened for writing, and what is
-//! read is a plain file with one name. Must only read what a child wrote after its tree is dead.
+//! place of a file. So runner follows no link, opens nothing that exists for writing, and reads
+//! only plain files that have one name. It must read what a child wrote only after the child's
+//! process tree is dead.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -12,7 +13,7 @@ use std::path::Path;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, fstat, openat, unlinkat};
 use rustix::io::Errno;
 
-/// A folder that stays the same one, whatever happens to its name.
+/// A handle on a folder. It refers to the same folder even if the folder's name changes.
 #[derive(Debug)]
 pub(crate) struct Folder(OwnedFd);
 
@@ -22,7 +23,7 @@ impl Folder {
         Ok(Self(openat(CWD, path, flags, Mode::empty())?))
     }
 
-    /// Removes the file `name`, if there is one.
+    /// Removes the file `name` if it exists.
     pub fn remove(&self, name: &str) -> io::Result<()> {
         match unlinkat(&self.0, name, AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
@@ -30,7 +31,7 @@ impl Folder {
         }
     }
 
-    /// Writes a new file that only its owner may read.
+    /// Writes a new file that is readable only by its owner.
     pub fn write_new(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
         let flags =
             OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::WRONLY | OFlags::CLOEXEC;
@@ -43,7 +44,7 @@ impl Folder {
     /// # Errors
     /// Returns the reason why the file is not accepted, as text that follows its name.
     pub fn read(&self, name: &str, cap: usize) -> Result<Option<Vec<u8>>, String> {
-        // Not blocking: opening a named pipe would otherwise wait for a writer.
+        // The open is non-blocking: opening a named pipe would otherwise wait for a writer.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
         let file = match openat(&self.0, name, flags | OFlags::CLOEXEC, Mode::empty()) {
             Ok(file) => file,

@@ -1,14 +1,14 @@
-//! The backend that needs no network, key or server: the answer by rule is the answer.
+//! The backend that needs no network, key or server: it returns the answer that the rules give.
 //!
-//! It is also the judge of all others: what a model adds, it adds to this. Must never fail for any
-//! reason but cancellation.
+//! It is also the baseline for all other backends, because a model's contribution is what it adds
+//! to this answer. This backend must never fail for any reason but cancellation.
 
 use async_trait::async_trait;
 use runner_engine::process::Cancel;
 
 use crate::{Backend, BackendError, Description, Event, Reply, Request, Sink, Stop, Usage};
 
-/// Returns the rule answer that the request carries.
+/// The backend that returns the rule answer of the request.
 #[derive(Clone, Debug)]
 pub struct Builtin {
     name: String,

@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 
 use crate::error::BackendError;
 
-/// Those that are left to be asked, in order.
+/// The fallbacks that are left to be asked, in order.
 #[derive(Clone, Debug)]
 pub struct Chain<T> {
     rest: VecDeque<T>,
@@ -27,7 +27,7 @@ impl<T> Chain<T> {
         Self { rest: fallbacks.into_iter().collect() }
     }
 
-    /// Whom to ask now that the last one could not answer, if anyone is left.
+    /// Returns the fallback to ask after the last one could not answer, if any is left.
     #[allow(
         clippy::should_implement_trait,
         reason = "takes the reason for the step and is not an iterator"

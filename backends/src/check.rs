@@ -20,10 +20,10 @@ use crate::api::{plan, probe};
 use crate::registry::{BackendSpec, Surroundings, agent_plan};
 use crate::{BackendError, build, child, credentials};
 
-/// How long a program may take to say its version.
+/// Maximum time for a program to print its version.
 const VERSION: Duration = Duration::from_secs(10);
 
-/// One thing that was looked at.
+/// One item of a check and its result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CheckItem {
     /// The checked item: `program`, `version`, `login`, `state`, `settings`, `endpoint`, `key`,
@@ -46,7 +46,7 @@ impl CheckItem {
     }
 }
 
-/// Looks at everything that this instance needs. `marker` marks the processes that it starts.
+/// Checks everything that this instance needs. `marker` marks the processes that the check starts.
 pub fn check(spec: &BackendSpec, around: &Surroundings<'_>, marker: &str) -> Vec<CheckItem> {
     if spec.is_endpoint() {
         return endpoint(spec, around);
@@ -58,7 +58,7 @@ pub fn check(spec: &BackendSpec, around: &Surroundings<'_>, marker: &str) -> Vec
     let kind = match spec.kind.as_str() {
         "claude" => "claude",
         "codex" => "codex",
-        // Nothing but what a preflight sees.
+        // Other kinds have no check beyond the preflight.
         _ => {
             let program = spec.program.as_deref().unwrap_or("none is needed");
             return vec![match backend.preflight() {
@@ -96,7 +96,7 @@ pub fn check(spec: &BackendSpec, around: &Surroundings<'_>, marker: &str) -> Vec
 /// the model.
 fn endpoint(spec: &BackendSpec, around: &Surroundings<'_>) -> Vec<CheckItem> {
     let mut named = spec.clone();
-    // Without a model there is still a list to choose from.
+    // Without a model, the list of models can still be shown.
     let unnamed = spec.model.as_deref().is_none_or(str::is_empty);
     if unnamed {
         named.model = Some("none".to_owned());

@@ -1,7 +1,7 @@
-//! A child process as one attempt at an answer: limits in, one kind of error out.
+//! A child process as one attempt at an answer, with limits and a single error type.
 //!
-//! Shared by every backend that is a program. Must never start a second attempt, and never hand on
-//! output of a tree that is not dead.
+//! Every backend that runs a program shares this module. It must never start a second attempt, and
+//! never return output of a process tree that is not dead.
 
 use runner_text::counted;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::error::{BackendError, Phase};
 use crate::redact::Secrets;
 use crate::request::RequestLimits;
 
-/// How much of the end of stderr an error shows.
+/// Length of the end of stderr that an error shows.
 const STDERR_TAIL: usize = 2_000;
 
 /// Returns the limits of a child. A `quiet` child prints nothing before its answer, so only the
@@ -44,7 +44,7 @@ pub(crate) fn limits(
     }
 }
 
-/// How long one instance is waited for, where that is not as usual.
+/// Deadlines of one instance that differ from the usual ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Patience {
@@ -70,8 +70,9 @@ fn read_span<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::
     read_text::<Span, D>(from).map(|span| Some(span.unsigned_abs()))
 }
 
-/// Runs a child to its end, on this thread: only from `spawn_blocking`. Returns it if it ended by
-/// itself with exit code 0; and, however it ended, what held it.
+/// Runs a child to its end on this thread; call it only from `spawn_blocking`. Returns the ended
+/// child if it ended by itself with exit code 0, and in every case the sandbox that was applied to
+/// it.
 pub(crate) fn attempt(
     spec: &ChildSpec,
     cancel: &Cancel,

@@ -7,10 +7,10 @@
 //! ```
 //!
 //! An exit code proves nothing: exit 0 without an answer is an error. The artifact must be JSON and
-//! a plain file with one name; it is read after the tree is dead, through a handle on the folder
-//! that was opened before the start. An artifact of an earlier attempt is removed first, so that an
-//! answer is always this request's. Must never take half of an answer, nor an answer of a program
-//! that failed.
+//! a plain file with one name; it is read after the process tree is dead, through a handle on the
+//! folder that was opened before the start. An artifact of an earlier attempt is removed first, so
+//! that an answer always belongs to this request. This backend must never accept an incomplete
+//! answer, nor an answer of a program that failed.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -29,31 +29,31 @@ use crate::{Backend, BackendError, Description, Event, Reply, Request, Sink, Sto
 /// The file in the run folder that holds the request.
 pub const REQUEST_FILE: &str = "request.json";
 
-/// A program that answers requests.
+/// A backend that runs a program to answer requests.
 #[derive(Clone, Debug)]
 pub struct Command {
     plan: Arc<CommandPlan>,
 }
 
-/// How the program is run; the same for every request.
+/// Settings with which the program is run; the same for every request.
 #[derive(Debug)]
 pub(crate) struct CommandPlan {
     pub name: String,
     pub model: Option<String>,
-    /// A name to look for in `env`'s `PATH`, or an absolute path.
+    /// The program: a name to look for in `env`'s `PATH`, or an absolute path.
     pub program: PathBuf,
     pub args: Vec<String>,
-    /// The whole environment.
+    /// The whole environment of the program.
     pub env: BTreeMap<String, String>,
-    /// Variables that it needs and that were not there.
+    /// Variables that the program needs and that are not set.
     pub missing: Vec<String>,
-    /// A plain file name.
+    /// The artifact's plain file name.
     pub artifact: String,
     pub quiet: bool,
     pub patience: Patience,
     /// The sandbox in which the program starts.
     pub sandbox_start: Option<SandboxedStart>,
-    /// For each stream and for the artifact.
+    /// Maximum number of bytes of each stream and of the artifact.
     pub output_cap: usize,
     /// The description of the last child's sandbox, once a child has run.
     pub held: Mutex<Option<String>>,
@@ -187,7 +187,7 @@ impl CommandPlan {
         Ok(Reply { text, value, usage: None, stop: Stop::End, notes })
     }
 
-    /// Opens the run folder, removes what an earlier attempt left, and writes the request.
+    /// Opens the run folder, removes the files of an earlier attempt, and writes the request.
     fn prepare(&self, path: &Path, body: &[u8]) -> Result<Folder, BackendError> {
         let rejected = |what: &str, error: std::io::Error| BackendError::Rejected {
             why: format!("cannot {what} in the run folder {}: {error}", path.display()),

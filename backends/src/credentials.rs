@@ -43,10 +43,10 @@ pub fn in_keyring(reference: &str) -> Option<Result<&str, &'static str>> {
     })
 }
 
-/// The largest file of keys, or of a login.
+/// Maximum size of a file of keys or of a login, in bytes.
 const LARGEST: u64 = 1024 * 1024;
 
-/// Variables that may be a program's key.
+/// Variables that may hold a program's key.
 const KEYS: [(&str, &[&str]); 2] = [
     ("claude", &["CLAUDE_CODE_OAUTH_TOKEN", "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"]),
     ("codex", &["CODEX_API_KEY", "OPENAI_API_KEY"]),

@@ -1,8 +1,8 @@
-//! Why there is no answer, and what to do next.
+//! The reasons for a missing answer, and the next steps.
 //!
-//! Each variant is one kind of next step, so that a caller never reads words to decide. Texts hold
-//! no secret of a child's environment. Must never carry part of an answer, but for the excerpt that
-//! shows what was malformed.
+//! Each variant represents one kind of next step, so that a caller never parses text to decide.
+//! Texts contain no secret of a child's environment. An error must never carry part of an answer,
+//! except for the excerpt that shows what was malformed.
 
 use std::fmt;
 use std::time::Duration;
@@ -13,19 +13,20 @@ use serde::{Deserialize, Serialize};
 
 use crate::request::millis;
 
-/// No answer. Data, so that a recording or a double can hold it.
+/// The reason why there is no answer. It is plain data, so that a recording or a test double can
+/// hold it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[serde(tag = "error", rename_all = "kebab-case")]
 pub enum BackendError {
-    /// Wait until the named time, else back off.
+    /// The provider asks to wait: wait until the named time, or back off if there is none.
     #[error("rate-limited{}: {why}", until.map(|until| format!(" until {until}")).unwrap_or_default())]
     RateLimited {
-        /// When the provider will answer again, if it said so.
+        /// The time at which the provider answers again, if it stated one.
         until: Option<Timestamp>,
-        /// Its words.
+        /// The provider's message.
         why: String,
     },
-    /// Try again later: the other side is overloaded or cannot be reached.
+    /// The other side is overloaded or cannot be reached: try again later.
     #[error("unavailable: {why}")]
     Unavailable {
         /// The attempt and its result.
@@ -34,10 +35,10 @@ pub enum BackendError {
     /// The credentials are missing or refused: log in, or fix the key.
     #[error("not authorised: {why}")]
     Auth {
-        /// Which credential, and what the provider said.
+        /// The credential and the provider's message.
         why: String,
     },
-    /// Install it.
+    /// A program or model is missing: install it.
     #[error("{what} is not there: {hint}")]
     NotInstalled {
         /// The program or model.
@@ -45,12 +46,12 @@ pub enum BackendError {
         /// The places that were searched, and a hint.
         hint: String,
     },
-    /// Nothing came in time; the next attempt may do better, or needs longer deadlines.
+    /// Nothing arrived in time; the next attempt may succeed, or needs longer deadlines.
     #[error("{phase} passed after {}", Seconds(*waited))]
     Silent {
-        /// Which deadline passed.
+        /// The deadline that passed.
         phase: Phase,
-        /// How long the run had lasted.
+        /// The time that the run had lasted.
         #[serde(rename = "waited_ms", with = "millis")]
         waited: Duration,
     },
@@ -59,11 +60,11 @@ pub enum BackendError {
     Malformed {
         /// The defect of the answer.
         why: String,
-        /// Its beginning, redacted.
+        /// The beginning of the answer, redacted.
         excerpt: String,
     },
-    /// The other side, or our own check, will not take this request: change the request or the
-    /// configuration.
+    /// The other side, or runner's own check, does not accept this request: change the request or
+    /// the configuration.
     #[error("rejected: {why}")]
     Rejected {
         /// The refused part and the reason.
@@ -75,20 +76,20 @@ pub enum BackendError {
         /// The owner of the budget, and the message.
         why: String,
     },
-    /// Somebody wanted it to stop.
+    /// The request was cancelled.
     #[error("{why}")]
     Cancelled {
         /// The person or event that cancelled the request.
         why: String,
     },
-    /// A program failed by itself; its own words say more.
+    /// A program failed by itself; its own output describes the failure.
     #[error("{why} ({status}){}", Excerpt(stderr_tail))]
     Crash {
-        /// How it ended: `exit 3`, `signal 11`.
+        /// The exit status: `exit 3`, `signal 11`.
         status: String,
-        /// Which program.
+        /// The program that failed.
         why: String,
-        /// The end of what it said on stderr, redacted.
+        /// The end of its stderr output, redacted.
         stderr_tail: String,
     },
 }
@@ -97,13 +98,13 @@ pub enum BackendError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Phase {
-    /// Until the other side is there.
+    /// The time until the other side is reached.
     Connect,
     /// The time until the backend sends anything.
     FirstByte,
-    /// Between two signs of life.
+    /// The time between two signs of life.
     Idle,
-    /// Over all.
+    /// The total time.
     Total,
 }
 
@@ -111,8 +112,8 @@ impl BackendError {
     /// Returns the class of the failure, which determines who must act.
     pub fn class(&self) -> Class {
         match self {
-            // One that is overloaded or does not answer asks to be tried again later, as the job's
-            // retries say, and nobody need act: both exit with 69.
+            // An overloaded or unreachable provider must be tried again later, according to the
+            // job's retries, and no person need act. Both exit with 69.
             Self::RateLimited { .. } | Self::Unavailable { .. } => Class::RateLimited,
             Self::Auth { .. } => Class::Auth,
             Self::NotInstalled { .. } => Class::NotInstalled,
@@ -120,7 +121,7 @@ impl BackendError {
             Self::Malformed { .. } => Class::Malformed,
             Self::Rejected { .. } => Class::Environment,
             Self::OverBudget { .. } => Class::OverBudget,
-            // A cancelled run is no failure: `outcome` never shows a class for it.
+            // A cancelled run is not a failure: `outcome` never shows a class for it.
             Self::Cancelled { .. } | Self::Crash { .. } => Class::Crash,
         }
     }

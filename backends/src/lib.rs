@@ -60,7 +60,7 @@ pub use sink::{
 pub struct Description {
     /// The kind, as the configuration writes it: `builtin`, `command`, …
     pub kind: String,
-    /// The model, where one is named.
+    /// The model, if one is named.
     pub model: Option<String>,
     /// The current restrictions on the backend, as text.
     pub containment: String,

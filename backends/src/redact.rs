@@ -1,16 +1,17 @@
-//! The secrets of a child's environment, kept out of errors.
+//! Redaction of the secrets of a child's environment from errors.
 //!
-//! A child may print whatever it was given. Every value that its backend named, that is everything
-//! in its environment but the ordinary variables, is replaced wherever it occurs, before a text is
-//! cut: a cut could leave half a secret that no longer matches. Must never be the only guard: it
-//! knows nothing of secrets that a program found by itself.
+//! A child may print any value that it was given. Every value that its backend named (everything in
+//! its environment but the ordinary variables) is replaced wherever it occurs. A text is cut only
+//! after that, because a cut could leave half a secret that no longer matches. Redaction must never
+//! be the only guard, because it does not know secrets that a program found by itself.
 
 use std::collections::BTreeMap;
 
-/// Variables that every child gets and that are no secrets.
+/// Variables that every child gets and that hold no secrets.
 pub(crate) const ORDINARY: [&str; 7] = ["PATH", "HOME", "USER", "LOGNAME", "LANG", "TZ", "TMPDIR"];
 
-/// Shorter values are switches (`1`, `true`): replacing them would only spoil texts.
+/// Minimum length of a value that is redacted. Shorter values are switches (`1`, `true`), and
+/// replacing them would only damage texts.
 const SHORTEST: usize = 6;
 
 /// The texts that must not be shown, longest first.

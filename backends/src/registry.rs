@@ -1,7 +1,7 @@
-//! From configuration to backends: what kinds there are, and what each needs.
+//! Creates backends from the configuration: the known kinds, and the requirements of each.
 //!
-//! Must never read the environment: a child's environment is handed in, and of that only the
-//! ordinary variables and those that the backend names go on.
+//! This module must never read the environment: it receives the environment for children, and
+//! passes on only the ordinary variables and those that the backend names.
 
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
@@ -24,14 +24,14 @@ use crate::redact::ORDINARY;
 use crate::slots::Slotted;
 use crate::{Backend, BackendError, Builtin, agent, api, credentials};
 
-/// The kinds that [`build`] knows.
+/// The backend kinds that [`build`] knows.
 pub const KINDS: [&str; 8] =
     ["builtin", "command", "claude", "codex", "anthropic", "openai", "ollama", "replay"];
 
-/// For each stream.
+/// Default maximum size of each output stream in bytes.
 const OUTPUT_CAP: usize = 64 * 1024 * 1024;
 
-/// One `[backends.NAME]` of the configuration.
+/// One `[backends.NAME]` section of the configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct BackendSpec {
@@ -189,22 +189,22 @@ impl BackendSpec {
 /// The surroundings in which a backend's child is started.
 #[derive(Clone, Copy, Debug)]
 pub struct Surroundings<'a> {
-    /// The environment that children may be given; each gets the ordinary variables and what its
-    /// backend names.
+    /// The environment from which children are given variables: each child gets the ordinary
+    /// variables and those that its backend names.
     pub env: &'a BTreeMap<String, String>,
     /// The sandbox of the job that asks; a backend adds its own program's state folders. `None`
-    /// starts it without a launcher, as only tests do.
+    /// starts the program without a launcher, which only tests do.
     pub sandbox_start: Option<&'a SandboxedStart>,
-    /// Where slots are counted; `None` counts none.
+    /// The folder in which slots are counted; `None` disables counting.
     pub slots: Option<&'a Path>,
     /// The clock against which a program's times are read.
     pub clock: &'a Clock,
 }
 
-/// Makes the backend that `spec` describes.
+/// Creates the backend that `spec` describes.
 ///
 /// # Errors
-/// [`BackendError::Rejected`]: what is wrong with the configuration.
+/// Returns [`BackendError::Rejected`] if the configuration is wrong.
 pub fn build(
     spec: &BackendSpec,
     around: &Surroundings<'_>,

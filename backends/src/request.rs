@@ -12,29 +12,30 @@ use serde_json::Value;
 /// One question to one model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Request {
-    /// Names this request: the run's id, then `/` and a count of its requests: `01J…/1`. It marks
-    /// every process that is started for it, so that a dead run's are found by the run's id.
+    /// The id of this request: the run's id, then `/` and the number of the request: `01J…/1`. It
+    /// marks every process that is started for the request, so that the processes of a dead run can
+    /// be found by the run's id.
     pub id: String,
     /// The kind of job that asks, such as `dream`.
     pub purpose: String,
     /// The task, in runner's own text; it contains nothing from a source.
     pub instructions: String,
-    /// The evidence. Untrusted text.
+    /// The evidence, as untrusted text.
     pub sources: Vec<Source>,
     /// The answer that the rules give without any model.
     pub rule_answer: Value,
     /// The permitted choices: ids, targets, enums. The job refuses an answer outside of them.
     pub offer: Value,
-    /// The JSON schema of the answer; with one, the reply's `value` is always there.
+    /// The JSON schema of the answer. With a schema, the reply's `value` is always present.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schema: Option<Value>,
-    /// How long and how much.
     pub limits: RequestLimits,
-    /// A private folder that exists, for a child that works with files.
+    /// A private, existing folder for a child that works with files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_dir: Option<PathBuf>,
-    /// The tree that a working job lets a child work in, which is then where it starts; its tools and
-    /// its sandbox is the configuration's and the kernel's to say. `None`: it only answers.
+    /// The work tree in which a working job lets a child work, and in which the child then starts.
+    /// The configuration determines the child's tools, and the kernel enforces its sandbox. `None`
+    /// if the child only answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub work: Option<PathBuf>,
 }
@@ -52,25 +53,25 @@ impl Request {
 pub struct Source {
     /// The source's name, written by runner: a path, a commit.
     pub label: String,
-    /// Its text, already between fences whose nonce it cannot contain.
+    /// The text, between fences whose nonce it cannot contain.
     pub fenced: String,
 }
 
-/// How long and how much one request may take. Durations are written in milliseconds.
+/// The time and size limits of one request. Durations are serialized in milliseconds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RequestLimits {
-    /// The longest answer, in the provider's tokens.
+    /// Maximum length of the answer in the provider's tokens.
     pub max_output_tokens: u64,
-    /// Until the other side is there.
+    /// Maximum time until the other side is reached.
     #[serde(rename = "connect_ms", with = "millis")]
     pub connect: Duration,
     /// The time until the other side sends anything.
     #[serde(rename = "first_byte_ms", with = "millis")]
     pub first_byte: Duration,
-    /// Between two signs of life.
+    /// Maximum time between two signs of life.
     #[serde(rename = "idle_ms", with = "millis")]
     pub idle: Duration,
-    /// Over all.
+    /// Maximum total time.
     #[serde(rename = "total_ms", with = "millis")]
     pub total: Duration,
     /// The sampling temperature, if the backend accepts one; without it, the backend chooses its
@@ -79,7 +80,7 @@ pub struct RequestLimits {
     pub temperature: Option<Temperature>,
 }
 
-/// A sampling temperature, in hundredths; written as a number like 0.8.
+/// A sampling temperature in hundredths; written as a number such as 0.8.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "f64", from = "f64")]
 pub struct Temperature(u16);
@@ -122,17 +123,16 @@ impl Default for RequestLimits {
     }
 }
 
-/// One whole answer.
+/// A complete answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Reply {
-    /// The model's text, whole and unchanged.
+    /// The model's complete text, unchanged.
     pub text: String,
-    /// The text as JSON, where it is JSON; always there when the request had a schema.
+    /// The text parsed as JSON, if it is JSON; always present when the request had a schema.
     pub value: Option<Value>,
     /// The usage of the answer. `None` means that it was not stated; the reserved amount is then
     /// charged.
     pub usage: Option<Usage>,
-    /// Why the model stopped.
     pub stop: Stop,
     /// Remarks for the report, such as "stdout was ignored".
     pub notes: Vec<String>,
@@ -141,9 +141,9 @@ pub struct Reply {
 /// The usage that a provider states for an answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
-    /// Tokens read, cached ones included.
+    /// Tokens read, including cached ones.
     pub input_tokens: u64,
-    /// Tokens written, thoughts included.
+    /// Tokens written, including thoughts.
     pub output_tokens: u64,
     /// The part of `input_tokens` that came from a cache.
     pub cached_input_tokens: u64,
@@ -151,19 +151,19 @@ pub struct Usage {
     pub cost_micros: Option<u64>,
 }
 
-/// Why a model stopped.
+/// The reason why a model stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Stop {
-    /// It was done.
+    /// The answer is finished.
     End,
-    /// It ran into its output limit.
+    /// The model reached its output limit.
     Length,
-    /// It would not answer.
+    /// The model refused to answer.
     Refusal,
 }
 
-/// Durations as whole milliseconds.
+/// Serialization of durations as whole milliseconds.
 pub(crate) mod millis {
     use std::time::Duration;
 

@@ -20,22 +20,23 @@ use crate::{Backend, BackendError, Description, Event, Reply, Request, Sink, Sto
 /// The double's behaviour at one request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
-    /// This reply, as it is.
+    /// Returns this reply unchanged.
     Reply(Reply),
-    /// This value, with its JSON as text and no usage stated.
+    /// Returns this value, with its JSON as text and no usage.
     Answer(Value),
-    /// This text, read as a model's text is: an error if the request has a schema and it is not
-    /// JSON, or if it is blank.
+    /// Returns this text, parsed like a model's text: an error if it is blank, or if the request
+    /// has a schema and the text is not JSON.
     Text(String),
-    /// This error.
+    /// Returns this error.
     Error(BackendError),
-    /// Nothing, until cancelled or the first-byte deadline.
+    /// Sends nothing until the request is cancelled or the first-byte deadline passes.
     Hang,
-    /// This text to the sink, then nothing until cancelled or the idle deadline.
+    /// Sends this text to the sink, then nothing until the request is cancelled or the idle
+    /// deadline passes.
     Stall(String),
 }
 
-/// Answers from a list of steps, one a request.
+/// A backend that answers from a list of steps, one for each request.
 #[derive(Debug)]
 pub struct Scripted {
     name: String,

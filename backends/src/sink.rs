@@ -8,10 +8,11 @@ use jiff::Timestamp;
 
 use crate::request::Usage;
 
-/// A sign of life.
+/// A sign of life from a running request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event<'a> {
-    /// A piece of the model's text. Untrusted and not redacted: a sink that stores must redact.
+    /// A piece of the model's text. It is untrusted and not redacted: a sink that stores it must
+    /// redact it.
     Text(&'a str),
     /// The usage so far; each event replaces the one before.
     Usage(Usage),
@@ -19,22 +20,22 @@ pub enum Event<'a> {
     /// can be used or not. This event is never sent for a request that was cut off, because work in
     /// progress at that time may be billed and is in no sum.
     Total(Usage),
-    /// A remark of the backend's own.
+    /// A remark of the backend itself.
     Note(&'a str),
-    /// The model uses a tool of its program's. All of it is untrusted text.
+    /// The model uses one of its program's tools. All fields are untrusted text.
     ToolUse {
-        /// Ties its result to it; empty where the program gives none.
+        /// The id that links the tool's result to this use; empty if the program gives none.
         id: &'a str,
-        /// Which.
+        /// The name of the tool.
         name: &'a str,
         /// The tool's target, if it is stated.
         target: Option<Target<'a>>,
     },
-    /// A tool came back.
+    /// A tool returned.
     ToolResult(ToolResult<'a>),
     /// The provider's report on a usage limit.
     Limit(Limit),
-    /// The request was turned away, or never got there: nobody is paid for it.
+    /// The request was turned away, or never arrived, so it is not billed.
     NotBilled,
 }
 
@@ -49,14 +50,14 @@ pub enum Target<'a> {
     Pipeline(&'a str),
 }
 
-/// How a tool came back.
+/// The result of a tool's use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ToolResult<'a> {
-    /// The use that it belongs to; empty where the program does not say.
+    /// The id of the use that this result belongs to; empty if the program gives none.
     pub id: &'a str,
-    /// It failed, or was not permitted.
+    /// Whether the tool failed or was not permitted.
     pub failed: bool,
-    /// A command's exit code, where it is said.
+    /// A command's exit code, if it is stated.
     pub exit_code: Option<i64>,
     /// The tool's description of its failure; untrusted text, and long.
     pub error: Option<&'a str>,
@@ -65,21 +66,21 @@ pub struct ToolResult<'a> {
 /// A provider's report on a usage limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
-    /// When the limit is reset, where it was said.
+    /// The time at which the limit is reset, if it is stated.
     pub until: Option<Timestamp>,
-    /// Nothing more is answered before that.
+    /// Whether the limit is reached, so that nothing more is answered before `until`.
     pub reached: bool,
     /// Current answers are paid for beyond the subscription.
     pub overage: bool,
 }
 
-/// Receives signs of life, in order, from the task that awaits the run.
+/// Receives the signs of life, in order, from the task that awaits the run.
 pub trait Sink: Send {
-    /// Takes one. Must return soon: the run waits for it.
+    /// Takes one event. It must return quickly, because the run waits for it.
     fn event(&mut self, event: Event<'_>);
 }
 
-/// Hears nothing.
+/// A sink that ignores all events.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NullSink;
 
@@ -87,7 +88,7 @@ impl Sink for NullSink {
     fn event(&mut self, _: Event<'_>) {}
 }
 
-/// Keeps everything it hears.
+/// A sink that keeps all events.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VecSink {
     /// The received events, in order.
@@ -97,48 +98,37 @@ pub struct VecSink {
 /// An [`Event`] that outlives the call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OwnedEvent {
-    /// See [`Event::Text`].
     Text(String),
-    /// See [`Event::Usage`].
     Usage(Usage),
-    /// See [`Event::Total`].
     Total(Usage),
-    /// See [`Event::Note`].
     Note(String),
-    /// See [`Event::ToolUse`].
     ToolUse {
-        /// Ties its result to it.
+        /// The id that links the tool's result to this use.
         id: String,
-        /// Which.
+        /// The name of the tool.
         name: String,
         /// The tool's target.
         target: Option<OwnedTarget>,
     },
-    /// See [`Event::ToolResult`].
     ToolResult {
-        /// The use that it belongs to.
+        /// The id of the use that this result belongs to.
         id: String,
-        /// It failed, or was not permitted.
+        /// Whether the tool failed or was not permitted.
         failed: bool,
         /// A command's exit code.
         exit_code: Option<i64>,
         /// The tool's description of its failure.
         error: Option<String>,
     },
-    /// See [`Event::Limit`].
     Limit(Limit),
-    /// See [`Event::NotBilled`].
     NotBilled,
 }
 
 /// A [`Target`] that outlives the call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OwnedTarget {
-    /// See [`Target::Path`].
     Path(String),
-    /// See [`Target::Command`].
     Command(String),
-    /// See [`Target::Pipeline`].
     Pipeline(String),
 }
 

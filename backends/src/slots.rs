@@ -29,17 +29,17 @@ use runner_engine::time::boot_time;
 
 use crate::{Backend, BackendError, Description, Event, Reply, Request, Sink};
 
-/// How soon it is looked again, at first and at last.
+/// The first and the longest interval between two checks for a free slot.
 const TURN: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
 
-/// A backend that waits for its turn.
+/// A backend whose requests wait for a free slot.
 pub(crate) struct Slotted {
     pub inner: Arc<dyn Backend>,
-    /// Where the lock files lie.
+    /// The folder with the lock files.
     pub folder: PathBuf,
-    /// Names the login.
+    /// The name of the login.
     pub login: String,
-    /// How many at once.
+    /// Maximum number of concurrent requests.
     pub slots: u32,
 }
 

@@ -1,12 +1,12 @@
-//! May this run start? A pure decision, taken under the job's lock.
+//! Decides whether a run may start. A pure decision, made under the job's lock.
 //!
 //! ```text
 //! facts + policy + now ──> admit | deferred{until, why} | skipped{why} | refused{class, why}
 //! ```
 //!
 //! [`decide`] must never do IO, read a clock or change anything. Only the database turns its `Admit`
-//! into an `Admitted`, in the transaction that also makes the reservation, so that a run which
-//! skipped a check cannot be written.
+//! into an `Admitted`, in the transaction that also makes the reservation, so a run that skipped a
+//! check cannot be written.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -14,7 +14,7 @@ use crate::host::Battery;
 use crate::outcome::{Class, Outcome};
 use crate::store::{Amounts, Streak};
 
-/// Failures in a row after which clocks stop starting a job.
+/// Number of consecutive failures after which clocks no longer start a job.
 pub const BREAKER: u32 = 3;
 /// Returns whether clocks no longer start a job. Credentials that were refused once are refused
 /// again: only a person can help, so the first such failure is enough.
@@ -22,19 +22,19 @@ pub fn stopped(streak: Streak) -> bool {
     streak.failures >= BREAKER || (streak.failures > 0 && streak.last == Some(Class::Auth))
 }
 
-/// Free space below which nothing is started: a report and a failmark must still fit.
+/// Free space in bytes below which no run is started, so that a report and a failmark still fit.
 pub const HEADROOM: u64 = 8 * 1024 * 1024;
-/// How long a run that met a pause waits at most before the queue looks at the pause again.
+/// Maximum wait of a run in a pause before the queue checks the pause again.
 pub const PAUSE_WAIT: SignedDuration = SignedDuration::from_secs(60);
-/// How long a run that met a dirty tree waits before it is tried again.
+/// Wait before a run that found a dirty tree is tried again.
 pub const DIRTY_WAIT: SignedDuration = SignedDuration::from_mins(15);
-/// How long a run waits for the battery before it is tried again.
+/// Wait before a run is tried again because of the battery.
 pub const BATTERY_WAIT: SignedDuration = SignedDuration::from_mins(15);
-/// How long a run waits for a busy host before it is tried again: the load of a minute has then
-/// forgotten what was.
+/// Wait before a run is tried again because the host is busy. By then, the one-minute load no
+/// longer contains the earlier load.
 pub const LOAD_WAIT: SignedDuration = SignedDuration::from_mins(5);
 
-/// How the reason of a run begins that waits because somebody is at work in the project.
+/// Beginning of the deferral reason of a run that waits because someone is working in the project.
 pub const AT_WORK: &str = "work is in progress";
 /// Number of consecutive deferrals for that reason after which people are notified.
 pub const DEFERRALS: u32 = 3;
@@ -42,48 +42,48 @@ pub const DEFERRALS: u32 = 3;
 /// The facts that are known at the time of the decision.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct AdmissionFacts {
-    /// A person asked for this run.
+    /// Whether a person requested this run.
     pub manual: bool,
     /// Time before which the job must not start.
     pub paused_until: Option<Timestamp>,
-    /// Paths that someone is in the midst of changing.
+    /// Paths that someone is currently changing.
     pub dirty: Vec<String>,
     /// Time by which the occurrence had to begin; absent if it has begun before, or may begin at
     /// any time.
     pub start_by: Option<Timestamp>,
-    /// The end of the quiet hours of its job that are now.
+    /// The end of the job's current quiet hours.
     pub quiet_until: Option<Timestamp>,
-    /// When the job's last run for another occurrence began.
+    /// The start of the job's last run for another occurrence.
     pub last_began: Option<Timestamp>,
-    /// The least time from then to the next run that a clock starts.
+    /// Minimum time from `last_began` to the next run that a clock starts.
     pub min_interval: Option<SignedDuration>,
     /// The state of the host's battery; absent if there is no battery or it was not examined.
     pub battery: Option<Battery>,
-    /// The percentage that it takes to run on the battery; 0 for any.
+    /// Minimum battery level in percent for a run on battery power; 0 allows any level.
     pub min_battery: u8,
-    /// The load of the last minute per core, in thousandths; absent where nobody asks.
+    /// The load of the last minute per core, in thousandths; absent if no policy needs it.
     pub load_per_core: Option<u32>,
-    /// The most of it that the job may be started in.
+    /// Maximum `load_per_core` at which the job may be started.
     pub max_load: Option<u32>,
     /// Failed occurrences of this job since the last one that published something, or since a
     /// person acknowledged them.
     pub streak: Streak,
-    /// Until when its pool is to be left alone, and why.
+    /// The time until which the job's provider pool must not be used, and the reason.
     pub limited: Option<(Timestamp, String)>,
-    /// Free bytes where artifacts are staged.
+    /// Free bytes in the folder in which artifacts are staged.
     pub free_bytes: u64,
     /// The problem that the backend's check found, without a model call.
     pub preflight: Option<(Class, String)>,
-    /// Why there is nothing to do, if there is nothing.
+    /// The reason why there is nothing to do, if that is so.
     pub nothing_to_do: Option<String>,
 }
 
 /// A level of the budget that does not have enough left.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shortfall {
-    /// The level and its key: `day 2026-11-21`.
+    /// The budget level and its key: `day 2026-11-21`.
     pub level: String,
-    /// `calls`, `tokens`, `micros`, `seconds`, `ideas`.
+    /// The unit: `calls`, `tokens`, `micros`, `seconds` or `ideas`.
     pub unit: &'static str,
     /// The amount that the run would reserve.
     pub wanted: u64,
@@ -91,12 +91,12 @@ pub struct Shortfall {
     pub left: u64,
 }
 
-/// The decision.
+/// The result of [`decide`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// It may start, with this much reserved.
+    /// The run may start, with this amount reserved.
     Admit(Amounts),
-    /// It may not, and this is how its occurrence stands now.
+    /// The run may not start, and this is the outcome of its occurrence.
     Decline(Outcome),
 }
 
@@ -135,7 +135,8 @@ pub fn decide(
         }
         return Decision::Decline(Outcome::Failed { class: *class, why: why.clone() });
     }
-    // A person may know better than what was said: at worst it is said again.
+    // A person may know better than the provider's last report; at worst the provider reports the
+    // limit again.
     if let Some((until, why)) = &facts.limited
         && *until > now
         && !facts.manual
@@ -179,7 +180,7 @@ fn held_back(facts: &AdmissionFacts, now: Timestamp) -> Option<Outcome> {
         });
     }
     if let Some(until) = facts.paused_until.filter(|until| *until > now) {
-        // The queue holds it for as long as the pause lasts; it may be ended early.
+        // The queue holds the run for as long as the pause lasts. The pause may be ended early.
         let look = now.saturating_add(PAUSE_WAIT).unwrap_or(now);
         return Some(Outcome::Deferred {
             until: until.min(look),
@@ -202,7 +203,7 @@ fn held_back(facts: &AdmissionFacts, now: Timestamp) -> Option<Outcome> {
     }
     if let (Some(began), Some(interval)) = (facts.last_began, facts.min_interval) {
         let passed = now.duration_since(began);
-        // A run that seems to begin in the future was begun before the clock was set back.
+        // A start in the future was recorded before the clock was set back.
         if !passed.is_negative() && passed < interval {
             return Some(Outcome::Skipped {
                 why: format!(

@@ -1,4 +1,4 @@
-//! Alerts: the troubles that people are notified of without asking, and the times at which they are
+//! Alerts: the problems that people are notified of without asking, and the times at which they are
 //! notified again.
 //!
 //! ```text
@@ -17,8 +17,8 @@
 //!
 //! The code that settles a run only writes one row of news in the same transaction. A tick decides
 //! what the news means ([`decide`], pure) and writes alerts and messages in one transaction; a
-//! process of its own delivers them. At most one alert of a kind is open for a job. [`decide`] must
-//! never do IO, read a clock or know a channel.
+//! separate process delivers them. At most one alert of a kind is open for a job. [`decide`] must
+//! never do IO, read a clock or depend on a channel.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -34,19 +34,18 @@ use serde::{Deserialize, Serialize};
 pub enum AlertKind {
     /// A due occurrence ended as failed, timed-out or lost, after its last attempt.
     Failure,
-    /// After several failures in a row clocks no longer start the job.
+    /// Clocks no longer start the job after several failures in a row.
     Breaker,
     /// A scheduled time passed and nothing ran.
     Missed,
-    /// A job with a clock has not succeeded for longer than is thought good.
+    /// A job with a clock has not succeeded within the configured time.
     Stale,
 }
 
 impl AlertKind {
-    /// All of them.
     pub const ALL: [Self; 4] = [Self::Failure, Self::Breaker, Self::Missed, Self::Stale];
 
-    /// Its word in settings, tables and messages.
+    /// Returns the name that settings, tables and messages use.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Failure => "failure",
@@ -69,13 +68,14 @@ pub struct AlertRules {
     pub on: BTreeSet<AlertKind>,
     /// Whether people are notified of a recovery.
     pub recovery: bool,
-    /// How long at least between two messages of the same open alert, in seconds.
+    /// Minimum time between two messages of the same open alert, in seconds.
     pub repeat: i64,
-    /// After how many seconds without a success a job with a clock is stale; absent: never.
+    /// Number of seconds without a success after which a job with a clock is stale; absent for
+    /// never.
     pub success_within: Option<i64>,
-    /// The same for single jobs, by name.
+    /// The value of `success_within` for single jobs, by name.
     pub jobs: BTreeMap<String, Option<i64>>,
-    /// Whom to tell, by name.
+    /// Names of the channels that receive the messages.
     pub channels: Vec<String>,
 }
 
@@ -90,27 +90,27 @@ impl AlertRules {
 /// An event in the life of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum News {
-    /// An occurrence ended badly.
+    /// An occurrence failed.
     Failed {
-        /// A person started it and sees how it ended.
+        /// Whether a person started the run and sees its result.
         manual: bool,
-        /// Clocks no longer start the job.
+        /// Whether clocks no longer start the job.
         stopped: bool,
     },
     /// An occurrence published something.
     Placed,
     /// Scheduled times passed and nothing ran.
     Missed,
-    /// There has been no success for too long.
+    /// The job has not succeeded for too long.
     Stale,
 }
 
-/// An open alert, as far as it decides.
+/// The facts of an open alert that affect decisions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpenAlert {
     /// The kind of trouble.
     pub kind: AlertKind,
-    /// When messages of it were last made.
+    /// The time at which its last messages were created.
     pub reported: Timestamp,
     /// People are no longer notified of the alert.
     pub silenced: bool,
@@ -121,23 +121,21 @@ pub struct OpenAlert {
 pub enum AlertAction {
     /// The alert is opened, and people are notified.
     Raise(AlertKind),
-    /// It has happened once more.
+    /// The problem occurred once more.
     Count {
-        /// Which.
         kind: AlertKind,
         /// People are notified of it again.
         tell: bool,
     },
-    /// It is over.
+    /// The alert is over.
     End {
-        /// Which.
         kind: AlertKind,
         /// People are notified of the end.
         tell: bool,
     },
 }
 
-/// Decides what news of a job mean, given its open alerts.
+/// Decides how news of a job affects its alerts, given the open ones.
 pub fn decide(
     open: &[OpenAlert],
     news: News,
@@ -170,7 +168,8 @@ pub fn decide(
             Some(one) => {
                 // A time in the future was written by a clock that was wrong.
                 let long_ago = now.duration_since(one.reported).abs().as_secs() >= rules.repeat;
-                // That there is still no success is looked at every hour and is no new event.
+                // The check for a missing success runs every hour, so a repeated result is not a
+                // new event.
                 if kind != AlertKind::Stale || long_ago {
                     let tell = wanted && long_ago && !one.silenced;
                     acts.push(AlertAction::Count { kind, tell });
@@ -181,7 +180,8 @@ pub fn decide(
     acts
 }
 
-/// The longest wait before each further try of a message; after the last there is none.
+/// Wait in seconds before each further try of a message. After the last one, the message is not
+/// tried again.
 const BACKOFF: [i64; 7] = [60, 300, 900, 3600, 7200, 14_400, 28_800];
 
 /// Returns the time of the next try for a message that was tried `tries` times, the last time at

@@ -1,7 +1,7 @@
 //! Content digests: one hash for everything that is compared, stored or cited.
 //!
-//! SHA-256, because the dream contract stores it. Must never be used as a secret or a checksum of
-//! partial reads: a digest always covers whole contents.
+//! The hash is SHA-256, because the dream contract stores it. A digest must never be used as a
+//! secret or as a checksum of partial reads: it always covers a whole content.
 
 use std::fmt;
 use std::io::{self, Read};
@@ -9,7 +9,7 @@ use std::io::{self, Read};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha2::{Digest as _, Sha256};
 
-/// The SHA-256 of some whole content; shown and stored as 64 lower-case hex digits.
+/// The SHA-256 of a whole content; shown and stored as 64 lower-case hex digits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Digest([u8; 32]);
 
@@ -37,7 +37,7 @@ impl Digest {
         }
     }
 
-    /// Reads 64 hex digits; `None` for anything else.
+    /// Parses 64 hex digits; `None` for anything else.
     pub fn parse(hex: &str) -> Option<Self> {
         let mut bytes = [0_u8; 32];
         let digits = hex.as_bytes();

@@ -1,4 +1,4 @@
-//! An error with all its causes, in one line: what a reason in the database or on a terminal is made of.
+//! An error with all its causes in one line, as used for reasons in the database or on a terminal.
 
 use std::error::Error;
 use std::io;

@@ -11,7 +11,7 @@ use rustix::process::{Signal, getpid, kill_process};
 
 static LEFT: AtomicI64 = AtomicI64::new(-1);
 
-/// Dies at the act after `acts` more of them.
+/// Makes the process kill itself at the step that follows `acts` more steps.
 pub fn arm(acts: u32) {
     LEFT.store(i64::from(acts), Ordering::SeqCst);
 }
@@ -20,7 +20,7 @@ pub fn arm(acts: u32) {
 #[inline]
 pub fn reach() {
     if LEFT.load(Ordering::Relaxed) >= 0 && LEFT.fetch_sub(1, Ordering::SeqCst) == 0 {
-        // Nothing can be done if that is refused, and it is not.
+        // The process cannot handle a failure here, and killing itself does not fail.
         let _dead = kill_process(getpid(), Signal::KILL);
     }
 }

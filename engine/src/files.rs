@@ -21,23 +21,23 @@ pub use reader::{
 };
 pub(crate) use reader::{NotOpened, irregular, read_bounded, regular_at, walk_to};
 
-/// A state file that could not be written; the one that was there is untouched.
+/// The error for a state file that could not be written; the existing file is unchanged.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot write {}: {source}", .path.display())]
 pub struct WriteError {
-    /// The file that was meant.
     pub path: PathBuf,
     /// The error from the system.
     pub source: io::Error,
 }
 
-/// Puts `bytes` at `path` with exactly these permission bits: a temporary file in the same folder,
-/// sync, rename, sync of the folder. The folder must exist. A symbolic link at `path` is replaced,
-/// not followed.
+/// Writes `bytes` to `path` with exactly these permission bits: a temporary file in the same
+/// folder, sync, rename, sync of the folder. The folder must exist. A symbolic link at `path` is
+/// replaced, not followed.
 ///
 /// # Errors
-/// The temporary file could not be made, written or synced: nothing changed. Or the rename's
-/// folder could not be synced: the new content is in place and may not outlive a power cut.
+/// Returns an error if the temporary file could not be created, written or synced; nothing is
+/// changed then. Also returns an error if the folder could not be synced after the rename; the new
+/// content is in place then, but may not survive a power cut.
 pub fn write_atomic(path: &Path, bytes: &[u8], mode: u32) -> Result<(), WriteError> {
     write(path, bytes, mode).map_err(|source| WriteError { path: path.to_owned(), source })
 }

@@ -9,16 +9,16 @@ use std::path::Path;
 use crate::files::read_text_proc;
 use sysinfo::{CpuRefreshKind, RefreshKind, System};
 
-/// Where Linux shows its batteries; on other systems there is no such folder and no battery is
-/// seen.
+/// The folder in which Linux shows its batteries. On other systems the folder does not exist, so no
+/// battery is found.
 pub const POWER: &str = "/sys/class/power_supply";
 
 /// The state of the host's battery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Battery {
-    /// How full it is, 0 to 100; of several the mean.
+    /// The charge level, 0 to 100; the mean if there are several batteries.
     pub percent: u8,
-    /// Whether the host lives on it now.
+    /// Whether the host currently runs on battery power.
     pub discharging: bool,
 }
 

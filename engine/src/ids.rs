@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::digest::Digest;
 
-/// Text that should name something but is no ULID.
+/// The error for a text that should be an id but is not a ULID.
 #[derive(Debug, thiserror::Error)]
 #[error("{text:?} is not an id (26 letters and digits, as `runner runs` prints them)")]
 pub struct BadId {
@@ -23,8 +23,8 @@ thread_local! {
     static DRAWN: Cell<Option<u64>> = const { Cell::new(None) };
 }
 
-/// Draws the random part of this thread's further ids from `seed`, so that a simulation repeats
-/// exactly. Never for real ids: two processes with one seed would make the same.
+/// Makes this thread draw the random part of further ids from `seed`, so that a simulation repeats
+/// exactly. Never use it for real ids: two processes with the same seed would create the same ids.
 pub fn draw_from(seed: Option<u64>) {
     DRAWN.set(seed);
 }
@@ -95,7 +95,7 @@ macro_rules! ulid_id {
 }
 
 ulid_id!(
-    /// A repository that runner looks after; given by `runner init`.
+    /// The id of a repository that runner manages; assigned by `runner init`.
     ProjectId
 );
 ulid_id!(
@@ -103,7 +103,7 @@ ulid_id!(
     OccurrenceId
 );
 ulid_id!(
-    /// One attempt at an occurrence.
+    /// The id of one attempt at an occurrence.
     RunId
 );
 ulid_id!(
@@ -111,12 +111,12 @@ ulid_id!(
     AlertId
 );
 ulid_id!(
-    /// One message to one channel; the same however often it is sent.
+    /// The id of one message to one channel; the same for every attempt to send it.
     MessageId
 );
 
-/// A number that grows with each admitted run of a job. A commit that carries an older one is
-/// refused: its run was taken over.
+/// A number that grows with each admitted run of a job. A commit with an older number is refused,
+/// because its run was taken over.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
 )]

@@ -9,14 +9,14 @@
 //!                                                                  └─ a restricted thread starts it
 //! ```
 //!
-//! The launcher receives everything through the socket that is its standard input, so that nothing
-//! is in an argument or an environment that others can read or set. It stays the program's parent,
-//! adopts processes that lose their own parent, and kills the whole tree when the program has ended
-//! or when the socket has: when runner dies, even by KILL, no process is left behind. It passes on
-//! the program's standard input, output and error as they are and copies nothing.
+//! The launcher receives everything through the socket that is its standard input, so nothing is in
+//! an argument or an environment that others can read or set. It stays the program's parent, adopts
+//! processes that lose their own parent, and kills the whole tree when the program ends or when the
+//! socket is closed: even if runner dies by KILL, no process is left behind. It passes on the
+//! program's standard input, output and error unchanged and copies nothing.
 //!
 //! The launcher must never read a configuration, a home or a database, never print, and never start
-//! the program with a weaker sandbox than the plan asks for.
+//! the program with a weaker sandbox than the plan requires.
 
 mod cgroup;
 mod channel;

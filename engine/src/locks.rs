@@ -1,9 +1,10 @@
 //! The two locks of a run.
 //!
-//! The *deciding* lock is an `flock` on a file in the state folder that is never deleted: the kernel
-//! frees it with the process, so alive ⇔ held. The *contract's* lock file lies in the project for
-//! other programs to see; its mere presence never blocks us. Order: contract lock, deciding lock,
-//! database; never wait for a lock inside a transaction. Neither lock is ever taken by age.
+//! The *deciding* lock is an `flock` on a file in the state folder that is never deleted: the
+//! kernel releases it with the process, so the lock is held exactly while its process is alive. The
+//! *contract's* lock file lies in the project for other programs to see; its mere presence never
+//! blocks us. The order is contract lock, deciding lock, database. Code must never wait for a lock
+//! inside a transaction. Neither lock is ever taken over because of its age.
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Read as _, Seek as _, Write as _};
@@ -19,53 +20,46 @@ use crate::ids::{ProjectId, RunId};
 use crate::process_id::ProcessIdentity;
 use crate::time::boot_time;
 
-/// How long a lock file that is not ours is respected.
+/// Time for which the lock file of another program is respected.
 const FOREIGN: SignedDuration = SignedDuration::from_hours(1);
 
-/// How long a run waits for a lock that no run at work holds.
+/// Maximum wait of a run for a lock that no active run holds.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How long one turn of that wait lasts.
+/// Interval between two attempts during that wait.
 const TURN: Timespec = Timespec { tv_sec: 0, tv_nsec: 2_000_000 };
 
 /// The holder of a lock, for diagnosis; the holder writes it into the file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LockHolder {
-    /// The process.
+    /// The process that holds the lock.
     #[serde(flatten)]
     pub owner: ProcessIdentity,
-    /// Its run.
+    /// The run of that process.
     pub run: RunId,
-    /// Since when.
+    /// The time since which the lock is held.
     pub since: Timestamp,
 }
 
-/// Why a lock was not to be had.
+/// The reason why a lock could not be taken.
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
-    /// Somebody has it.
+    /// Another process holds the lock.
     #[error("{}", held(.holder.as_deref(), .path))]
     Held {
         /// The holder, if the file names it already.
         holder: Option<Box<LockHolder>>,
-        /// The file.
         path: PathBuf,
     },
-    /// Another program's lock file is there and is young.
+    /// A recent lock file of another program exists.
     #[error("lock held by another program: {path} ({content}), younger than an hour")]
     Foreign {
-        /// The file.
         path: PathBuf,
-        /// Its first line.
+        /// The file's first line.
         content: String,
     },
-    /// The file could not be used.
+    /// The lock file could not be used.
     #[error("cannot lock {path}")]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// The system's reason.
-        source: io::Error,
-    },
+    Io { path: PathBuf, source: io::Error },
 }
 
 fn held(holder: Option<&LockHolder>, path: &Path) -> String {
@@ -99,7 +93,7 @@ impl JobLock {
     /// Takes the lock if it is free. The file is opened close-on-exec, so no child inherits it.
     ///
     /// # Errors
-    /// [`LockError::Held`] names the holder.
+    /// Returns [`LockError::Held`] with the holder if another process holds the lock.
     pub fn try_take(path: &Path) -> Result<Self, LockError> {
         let io = |source| LockError::Io { path: path.to_owned(), source };
         if let Some(folder) = path.parent() {
@@ -112,7 +106,7 @@ impl JobLock {
             Ok(()) => Ok(Self { file }),
             Err(TryLockError::WouldBlock) => {
                 let mut text = String::new();
-                // The holder may be about to write its name; then there is none yet.
+                // The holder may not have written its name yet.
                 let _unreadable = file.read_to_string(&mut text);
                 let holder = serde_json::from_str(&text).ok();
                 Err(LockError::Held { holder, path: path.to_owned() })
@@ -167,7 +161,8 @@ impl JobLock {
                     if named || boot_time() >= until {
                         return Err(LockError::Held { holder, path });
                     }
-                    // `flock` has no wait with a limit; a turn is far shorter than a look.
+                    // `flock` has no wait with a limit. An interval is far shorter than a check by
+                    // another process.
                     let _turn = poll(&mut [], Some(&TURN));
                 }
                 taken => return taken,
@@ -175,10 +170,10 @@ impl JobLock {
         }
     }
 
-    /// Writes into the file who holds it, for those who meet it held.
+    /// Writes the holder into the file, for processes that find the lock held.
     ///
     /// # Errors
-    /// [`io::Error`] when the file cannot be written; the lock is held all the same.
+    /// Returns an [`io::Error`] if the file cannot be written; the lock is held all the same.
     pub fn sign(&mut self, holder: &LockHolder) -> io::Result<()> {
         let text = serde_json::to_vec(holder).expect("a holder has string keys only");
         self.file.set_len(0)?;
@@ -189,13 +184,14 @@ impl JobLock {
 
 impl Drop for JobLock {
     fn drop(&mut self) {
-        // Explicitly: a child between fork and exec may still have a copy of the descriptor, and
-        // closing ours alone would then leave the lock held.
+        // The unlock is explicit: a child between fork and exec may still have a copy of the
+        // descriptor, and closing only ours would then leave the lock held.
         let _already_gone = self.file.unlock();
     }
 }
 
-/// The lock file that a contract puts into the project, removed when dropped if it is still ours.
+/// The lock file that a contract requires in the project. It is removed when dropped if it is still
+/// ours.
 #[derive(Debug)]
 pub struct ContractLock {
     path: PathBuf,
@@ -250,11 +246,11 @@ impl ContractLock {
         }
     }
 
-    /// Writes our name over what a dead run or another program left; call it with the deciding lock
-    /// held. Returns what was there, if it was another program's.
+    /// Writes our name over the content that a dead run or another program left. The caller must
+    /// hold the deciding lock. Returns the previous content if it was another program's.
     ///
     /// # Errors
-    /// [`LockError::Io`].
+    /// Returns [`LockError::Io`] if the file cannot be read or written.
     pub fn claim(&self) -> Result<Option<String>, LockError> {
         let io = |source| LockError::Io { path: self.path.clone(), source };
         let found = match head(&self.path) {
@@ -285,7 +281,7 @@ impl ContractLock {
             .and_then(|()| fs::hard_link(&draft, &self.path));
         let _draft_is_spent = fs::remove_file(&draft);
         match made {
-            // Another starter of ours was faster; the deciding lock is next.
+            // Another process of runner was faster; the deciding lock is taken next.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
             done => done.map_err(io),
         }
@@ -296,7 +292,7 @@ fn ours(content: &str) -> bool {
     content.lines().nth(1).is_some_and(|line| line.starts_with(MARK))
 }
 
-/// The word by which we know our own lock files; the first line stays a bare PID for others.
+/// Text that identifies our own lock files. The first line stays a bare PID for other programs.
 const MARK: &str = "runner";
 
 fn head(path: &Path) -> io::Result<String> {

@@ -15,41 +15,41 @@ use std::fmt;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// Why a run failed, in terms that name who must act.
+/// The class of a failure, which determines who must act.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Class {
     /// Credentials were missing or refused.
     Auth,
-    /// A program or model is not there.
+    /// A program or model is missing.
     NotInstalled,
-    /// Path, home, permissions, disk, configuration: the surroundings are wrong.
+    /// The environment is wrong: path, home, permissions, disk or configuration.
     Environment,
-    /// The provider asked us to wait and no time for it was left.
+    /// The provider asked to wait, and there was no time left to wait.
     RateLimited,
-    /// A budget would be or was exceeded.
+    /// A budget was exceeded or would be exceeded.
     OverBudget,
-    /// Nothing came back in time.
+    /// No answer came in time.
     Silent,
-    /// An answer came and could not be used.
+    /// The answer could not be used.
     Malformed,
     /// The run ended without the artifacts it declared.
     ArtifactMissing,
-    /// A write or an act was refused by a guard.
+    /// A guard refused a write or an action.
     Guard,
-    /// A program ended with a failure of its own.
+    /// A program failed by itself.
     Crash,
-    /// A fault of runner's own.
+    /// An internal error of runner.
     Internal,
 }
 
-/// How it ended.
+/// The outcome of an occurrence or a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "outcome", rename_all = "kebab-case")]
 pub enum Outcome {
     /// The declared artifacts exist and parse.
     Succeeded,
-    /// Useful artifacts are in place, but not all that was asked.
+    /// Useful artifacts are in place, but not everything that was requested.
     Degraded {
         /// The missing part and the reason.
         why: String,
@@ -63,38 +63,39 @@ pub enum Outcome {
     },
     /// The total deadline passed.
     TimedOut {
-        /// Which deadline, and what was being waited for.
+        /// The deadline that passed, and the pending operation.
         why: String,
     },
-    /// A person or a shutdown ended it.
+    /// A person or a shutdown ended the run.
     Cancelled {
         /// The person or event that cancelled the run.
         why: String,
     },
-    /// Its process died before it could settle.
+    /// The run's process died before it could settle the run.
     Lost {
         /// The known facts about the death.
         why: String,
     },
-    /// It was due and there was a reason not to run.
+    /// The occurrence was due and there was a reason not to run.
     Skipped {
         /// The reason.
         why: String,
     },
-    /// It is still due, later; the occurrence stays open.
+    /// The occurrence runs later; it stays open.
     Deferred {
         /// Time before which the occurrence does not run.
         until: Timestamp,
         /// The reason.
         why: String,
     },
-    /// It was due while nothing was there to run it. One row stands for a whole stretch.
+    /// Scheduled times passed while no process was there to run them. One row covers a whole
+    /// period.
     Missed {
         /// The first missed scheduled time.
         first: Timestamp,
         /// The last missed scheduled time.
         last: Timestamp,
-        /// How many scheduled times.
+        /// Number of missed scheduled times.
         count: u64,
         /// The reason.
         why: String,
@@ -228,15 +229,15 @@ impl fmt::Display for Outcome {
 pub enum Exit {
     /// Done, or skipped with a reason.
     Done = 0,
-    /// A run failed, a guard refused, a check found something.
+    /// A run failed, a guard refused, or a check found something.
     Failed = 1,
     /// The command line was wrong.
     Usage = 2,
-    /// Input data were bad.
+    /// Input data was invalid.
     Data = 65,
-    /// Not installed, rate-limited or unreachable.
+    /// A dependency is not installed, rate-limited or unreachable.
     Unavailable = 69,
-    /// A fault of our own, or a damaged database.
+    /// An internal error of runner, or a damaged database.
     Internal = 70,
     /// A file could not be written.
     CannotWrite = 73,
@@ -244,9 +245,8 @@ pub enum Exit {
     TryLater = 75,
     /// Credentials are missing or refused.
     Auth = 77,
-    /// Configuration or surroundings are wrong, or the database is newer than the program.
+    /// The configuration or the environment is wrong, or the database is newer than the program.
     Configuration = 78,
-    /// Cancelled.
     Cancelled = 130,
 }
 

@@ -12,19 +12,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::process::tree;
 
-/// A process of this host.
+/// The identity of a process on this host, which is unique across process id reuse and reboots.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessIdentity {
-    /// Its number.
     pub pid: u32,
-    /// When it started, in the kernel's ticks since boot.
+    /// The start time of the process, in the kernel's ticks since boot.
     pub start: u64,
-    /// The boot in which that number means something.
+    /// The id of the boot in which the process id is valid.
     pub boot: String,
 }
 
 impl ProcessIdentity {
-    /// This process.
+    /// Returns the identity of this process.
     pub fn me() -> Self {
         Self::of(std::process::id())
     }
@@ -44,9 +43,9 @@ impl ProcessIdentity {
         Some(&self.boot) == tree::boot_id().as_ref() && tree::is_alive(self.pid, self.start)
     }
 
-    /// Sends exactly this process a signal, and returns a descriptor that becomes readable at its
-    /// end; `None` when it is gone. The descriptor is taken before the check, so that the number
-    /// cannot change hands in between.
+    /// Sends a signal to exactly this process, and returns a descriptor that becomes readable when
+    /// the process ends. Returns `None` if the process is gone. The descriptor is opened before the
+    /// check, so that the process id cannot be reused in between.
     pub fn signal(&self, signal: Signal) -> Option<OwnedFd> {
         let pid = i32::try_from(self.pid).ok().and_then(Pid::from_raw)?;
         let handle = rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok()?;

@@ -18,39 +18,37 @@ use crate::store::JobId;
 /// A queued run whose time has come.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueuedRun {
-    /// The run.
     pub run: RunId,
-    /// Its job: two runs of one never go at once.
+    /// The run's job. Two runs of one job never run at the same time.
     pub job: JobId,
-    /// The group whose slots it shares.
+    /// The group whose slots the run shares.
     pub group: String,
-    /// How many of the group may be live, as its job has it.
+    /// Maximum number of live runs in the group, as configured for the job.
     pub slots: u32,
-    /// Higher goes first.
+    /// The priority; runs with a higher value start first.
     pub priority: i32,
-    /// When its occurrence was due; among equals the older goes first.
+    /// The scheduled time of the run's occurrence. Among runs of equal priority, the older one
+    /// starts first.
     pub due: Timestamp,
-    /// It must have begun by now or not at all.
+    /// The start deadline; `None` without one.
     pub start_by: Option<Timestamp>,
 }
 
-/// A run that was asked to begin and is not over.
+/// A run that was requested and has not ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LiveRun {
-    /// Its job.
     pub job: JobId,
-    /// Its group.
     pub group: String,
-    /// How many of the group may be live, as its job has it.
+    /// Maximum number of live runs in the group, as configured for the job.
     pub slots: u32,
 }
 
 /// The runs that need not wait any longer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Choice {
-    /// To be started now, in this order.
+    /// The runs to start now, in order.
     pub start: Vec<RunId>,
-    /// Their start deadline has passed.
+    /// The runs whose start deadline has passed, each with its deadline.
     pub expired: Vec<(RunId, Timestamp)>,
 }
 
@@ -65,11 +63,12 @@ impl Default for QueueGroup {
     }
 }
 
-/// Chooses among `waiting`, in the order of priority, then age, then as they are given.
+/// Chooses among `waiting` in order of priority, then age, then input order.
 pub fn choose(mut waiting: Vec<QueuedRun>, live: &[LiveRun], now: Timestamp) -> Choice {
     waiting.sort_by(|a, b| b.priority.cmp(&a.priority).then(a.due.cmp(&b.due)));
     let mut jobs: BTreeSet<JobId> = live.iter().map(|live| live.job).collect();
-    // Projects may differ about a group; the smallest number holds, so that none can pass another's.
+    // Projects may configure different sizes for one group. The smallest applies, so that no
+    // project exceeds another project's limit.
     let mut groups: BTreeMap<String, QueueGroup> = BTreeMap::new();
     let asked = waiting.iter().map(|one| (&one.group, one.slots, 0));
     for (name, slots, busy) in asked.chain(live.iter().map(|one| (&one.group, one.slots, 1))) {

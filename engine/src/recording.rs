@@ -1,5 +1,5 @@
-//! Records what a run read through its inputs and what it made, so that the run can be replayed
-//! without the world that it saw.
+//! Records the inputs and the artifacts of a run, so that the run can be replayed without access to
+//! the world.
 //!
 //! ```text
 //! off        input ──────────> world ──answer──> job
@@ -8,10 +8,10 @@
 //!                                                        is an error, and remembered
 //! ```
 //!
-//! An answer is a few facts and perhaps a content; contents are kept once, by their digest. A
-//! recording that would grow beyond its cap keeps only its size: half of what a run read is of no
-//! use. A recording must never ask the world while it replays, and never be the reason for an error
-//! while it records.
+//! An answer consists of a few facts and possibly a content. Each content is kept once, by its
+//! digest. A recording that would exceed its cap keeps only its size, because a part of a run's
+//! inputs is of no use. A recording must never ask the world during a replay, and never cause an
+//! error while it records.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs;
@@ -24,7 +24,7 @@ use serde_json::Value;
 
 use crate::digest::Digest;
 
-/// One answer of the world.
+/// One recorded answer of the world.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RecordedRead {
     /// The input that was asked: `git`, `file`, `look`, `idea` …
@@ -39,10 +39,10 @@ pub struct RecordedRead {
     pub content: Option<Digest>,
 }
 
-/// One artifact, as it was staged.
+/// One recorded artifact, as it was staged.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordedArtifact {
-    /// Its place below the project.
+    /// The path of the artifact, relative to the project.
     pub target: String,
     /// Digest of its content; none when it is removed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -56,15 +56,16 @@ pub struct RecordingData {
     pub reads: Vec<RecordedRead>,
     /// The artifacts that were made, in order.
     pub made: Vec<RecordedArtifact>,
-    /// All contents of both.
+    /// The contents of all reads and artifacts, by digest.
     pub contents: BTreeMap<Digest, Vec<u8>>,
-    /// How many bytes all of it has, also where they were not kept.
+    /// The total size in bytes, including contents that were not kept.
     pub bytes: u64,
-    /// It grew beyond its cap: nothing of what was read is kept.
+    /// Whether the recording exceeded its cap, so that none of the reads is kept.
     pub over: bool,
 }
 
-/// A question that the recording has no answer to: the run asks what it did not ask then.
+/// The error for a question that the recording cannot answer, because the recorded run did not ask
+/// it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the recording has no answer from {input} to {question:?}")]
 pub struct UnrecordedInput {
@@ -74,7 +75,7 @@ pub struct UnrecordedInput {
     pub question: String,
 }
 
-/// An answer as it is given again.
+/// An answer from a recording.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RecordedAnswer {
     /// The short part of the answer.
@@ -84,7 +85,7 @@ pub struct RecordedAnswer {
     pub content: Option<(Digest, Vec<u8>)>,
 }
 
-/// A recording, or none. Copies share it.
+/// A handle to a recording, or to none. Clones share the recording.
 #[derive(Clone, Debug, Default)]
 pub struct InputRecording(Option<Arc<Shared>>);
 
@@ -151,7 +152,7 @@ impl InputRecording {
         matches!(&self.0, Some(shared) if matches!(shared.mode, RecordingMode::Replaying { .. }))
     }
 
-    /// Notes an answer, while recording.
+    /// Adds an answer to the recording; does nothing in the other modes.
     pub fn note(&self, input: &str, question: &str, facts: Value, content: Option<&[u8]>) {
         let Some(shared) = self.0.as_ref().filter(|_| self.records()) else {
             return;
@@ -169,7 +170,7 @@ impl InputRecording {
         }
     }
 
-    /// Notes what was staged, or removed; also while replaying.
+    /// Adds an artifact that was staged, or removed, also during a replay.
     pub fn made(&self, target: &str, content: Option<&[u8]>) {
         let Some(shared) = &self.0 else { return };
         let mut data = shared.data();
@@ -233,7 +234,7 @@ impl InputRecording {
         Ok(answer)
     }
 
-    /// Remembers what was asked in vain.
+    /// Adds a question to the list of unanswered ones.
     fn lacks(&self, input: &str, question: &str) -> UnrecordedInput {
         let lacking = UnrecordedInput { input: input.to_owned(), question: question.to_owned() };
         if let Some(shared) = &self.0 {
@@ -243,10 +244,11 @@ impl InputRecording {
         lacking
     }
 
-    /// Lays a file down where a replay works, as it was read.
+    /// Writes a file of the recording into the replay's mirror folder, with its recorded content.
+    /// Does nothing outside of a replay.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// Returns an error if the file cannot be written.
     pub fn lay_down(&self, below: &str, bytes: &[u8]) -> std::io::Result<()> {
         let Some(shared) = &self.0 else { return Ok(()) };
         let RecordingMode::Replaying { mirror } = &shared.mode else {
@@ -279,7 +281,7 @@ impl Shared {
         self.data.lock().expect("no thread panics while it holds the data")
     }
 
-    /// Counts, and keeps a content unless that is too much.
+    /// Adds to the size of the recording, and keeps `content` unless the recording is over its cap.
     fn keep(
         &self,
         data: &mut RecordingData,

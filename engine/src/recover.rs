@@ -1,4 +1,4 @@
-//! Recovers runs whose process is gone or will not end.
+//! Recovers runs whose process is gone or does not end.
 //!
 //! ```text
 //! queued: nobody answers for it, nothing to fix
@@ -14,9 +14,8 @@
 //!                                                     or cancelled where that was asked for
 //! ```
 //!
-//! Everything happens under the deciding lock of the run's job, and a run is examined again once
-//! that lock is held. Recovery must never touch a run whose lock is held and whose time is not
-//! over.
+//! Recovery acts under the deciding lock of the run's job and examines the run again once it holds
+//! that lock. Recovery must never touch a run whose lock is held and whose time is not over.
 
 use std::any::Any;
 use std::path::Path;
@@ -38,16 +37,16 @@ use crate::sandbox::placeholders::{FOLDER, clear_abandoned};
 use crate::store::{Event, RunRow, RunState, Spawned, Store, StoreError};
 use crate::time::ClockReading;
 
-/// How long after its total deadline a run may take to end by itself.
+/// Time that a run has to end by itself after its total deadline.
 pub const OVERRUN_GRACE: Duration = Duration::from_secs(30);
-/// How long the process of a run may take until the run is admitted, counted from when it was spawned:
-/// for the configuration, the locks and the checks of backends.
+/// Maximum time from the spawn of a run's process until the run is admitted. It covers reading the
+/// configuration, taking the locks and checking the backends.
 pub const BEGIN_LIMIT: Duration = Duration::from_mins(5);
-/// How long a killed process may take to end, in seconds.
+/// Maximum wait for the end of a killed process, in seconds.
 const KILL_WAIT: i64 = 3;
 /// Event that records that a run is about to be killed for its deadline.
 const OVERRAN: &str = "overran";
-/// How many lost runs of one occurrence are made good by another attempt.
+/// Maximum number of lost runs of one occurrence that are replaced by another attempt.
 const LOSSES_MADE_GOOD: u32 = 1;
 
 /// The services that recovery needs from the host: locks and processes. The second user is a
@@ -61,16 +60,15 @@ pub trait World {
     fn try_lock(&self, project: &ProjectId, job: &str) -> Result<Option<Box<dyn Any>>, LockError>;
     /// Returns whether this very process is there.
     fn is_alive(&self, owner: &ProcessIdentity) -> bool;
-    /// Kills exactly this process and waits for its end, within a limit.
+    /// Kills exactly this process and waits for its end, for a limited time.
     fn kill(&self, owner: &ProcessIdentity);
-    /// Kills whatever carries the marker of a run.
+    /// Kills all processes that carry the marker of a run.
     fn kill_marked(&self, run: &RunId) -> Killed;
 }
 
 /// The host that this process runs on.
 #[derive(Clone, Copy, Debug)]
 pub struct Host<'a> {
-    /// The state folder.
     pub state: &'a Path,
 }
 
@@ -92,7 +90,8 @@ impl World for Host<'_> {
     }
 
     fn kill_marked(&self, run: &RunId) -> Killed {
-        // The groups first: who forks faster than we look is in one.
+        // The groups are killed first: a process that forks faster than the listing is in one of
+        // them.
         clear_marked(run.as_str());
         let killed = tree::kill_marked(run.as_str());
         clear_abandoned(&self.state.join(FOLDER));
@@ -120,42 +119,39 @@ impl<W: World + ?Sized> World for &W {
 
 /// The host and the settings that a driver of ticks provides.
 pub struct Driver<'a> {
-    /// Locks and processes.
     pub world: Box<dyn World + 'a>,
-    /// This process.
     pub me: &'a ProcessIdentity,
-    /// Whether a lost run of this kind is tried once more.
+    /// Returns whether a lost run of this kind is retried once.
     pub retries_lost: &'a dyn Fn(&str) -> bool,
 }
 
 /// The action that was taken for one run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Recovered {
-    /// Its owner lives, or will start it.
+    /// The run was left alone: a live process runs it or will start it.
     Alone,
-    /// It never began and is to be started now, by us.
+    /// The run never began, and the caller must start it now.
     Start(RunId),
-    /// It was settled, and perhaps another attempt is to be started.
+    /// The run was settled. Another attempt may have to be started.
     Settled {
-        /// How.
         outcome: Outcome,
-        /// The next attempt.
+        /// The next attempt, if any.
         retry: Option<RunId>,
     },
 }
 
-/// Looks at one unsettled run and does what is due.
+/// Examines one unsettled run and takes the action that is due.
 ///
 /// # Errors
-/// [`StoreError`]; a single run's other troubles become its outcome.
+/// Returns a [`StoreError`]. Other problems of the run become its outcome.
 pub fn recover(
     store: &mut Store,
     driver: &Driver<'_>,
     run: &RunRow,
     now: ClockReading,
 ) -> Result<Recovered, StoreError> {
-    // While the one who answers for it lives, the lock is not even touched: whoever holds it for a
-    // look is in the way of the run that is about to begin.
+    // The lock is not even tried while a responsible process lives: holding it briefly would
+    // obstruct the run that is about to begin.
     let starter = match &run.state {
         RunState::Requested { starter, .. } => Some(starter),
         RunState::Running { .. } => None,
@@ -174,11 +170,13 @@ pub fn recover(
         (Some(lock), _) => (lock, OwnerEnd::Died),
         (None, None) => return Ok(Recovered::Alone),
         (None, Some(owner)) => {
-            // Before it is killed: whoever sees it die first settles it, and must know of what.
+            // The overrun is recorded before the kill: the first process that notices the death
+            // settles the run and must know its cause.
             note_overrun(store, run, now.wall)?;
             world.kill(owner);
             world.kill_marked(&run.id);
-            // Another run of the job may have been faster; this one is looked at again then.
+            // Another run of the job may have taken the lock first; this run is then examined at
+            // the next tick.
             match lock_of(world, run)? {
                 Some(lock) => (lock, OwnerEnd::Overran),
                 None => return Ok(Recovered::Alone),
@@ -234,7 +232,7 @@ fn recover_ended(
     }
 }
 
-/// Ends a run that was spawned and never admitted. Nothing of it is in place, so that no lock is needed.
+/// Ends a run that was spawned and never admitted. It has published nothing, so no lock is needed.
 fn end_before_admission(
     store: &mut Store,
     world: &dyn World,
@@ -242,7 +240,7 @@ fn end_before_admission(
     owner: &ProcessIdentity,
     now: Timestamp,
 ) -> Result<Recovered, StoreError> {
-    // It may have been admitted since it was listed, and has another deadline then.
+    // The run may have been admitted since it was listed; it then has another deadline.
     if !matches!(store.run(&run.id)?.state, RunState::Requested { .. }) {
         return Ok(Recovered::Alone);
     }
@@ -252,7 +250,7 @@ fn end_before_admission(
             BEGIN_LIMIT.as_secs() / 60
         ),
     };
-    // First: from here on it cannot be admitted any more.
+    // The run is declined before the kill, so that it can no longer be admitted.
     if !store.decline(&run.id, &outcome, now)? {
         return Ok(Recovered::Alone);
     }
@@ -277,16 +275,17 @@ fn overrun<'r>(
     (now.boot > over && world.is_alive(owner)).then_some(owner)
 }
 
-/// Kills exactly the process that `owner` names, and waits for its end.
+/// Kills exactly the process that `owner` identifies, and waits for its end for at most `KILL_WAIT`
+/// seconds.
 fn kill(owner: &ProcessIdentity) {
     if let Some(handle) = owner.signal(Signal::KILL) {
         let limit = Timespec { tv_sec: KILL_WAIT, tv_nsec: 0 };
-        // One that does not end in time is met again at the next tick.
+        // The next tick handles a process that does not end in time.
         let _ended = poll(&mut [PollFd::new(&handle, PollFlags::IN)], Some(&limit));
     }
 }
 
-/// Notes once that a run is killed for its deadline.
+/// Records, once, that a run is killed because of its deadline.
 fn note_overrun(store: &mut Store, run: &RunRow, now: Timestamp) -> Result<(), StoreError> {
     if overran_before(store, &run.id)? {
         return Ok(());
@@ -370,7 +369,7 @@ fn dead(
         store.event(&event)?;
     }
     let outcome = match replayed {
-        // The publication's own commit has settled the run.
+        // The publication's own commit has already settled the run.
         Ok(Replay::RolledForward(outcome)) => {
             return Ok(Recovered::Settled { outcome, retry: None });
         }
@@ -380,8 +379,8 @@ fn dead(
             store.settle_conflict(&run.id, fence, &outcome, &run.summary, now.wall)?;
             return Ok(Recovered::Settled { outcome, retry: None });
         }
-        // Half of it may be in place: only a publication that can go on may settle it, or a person who
-        // gives it up.
+        // The artifacts may be partly published. Only a publication that can continue may settle
+        // the run, or a person who gives it up.
         Err(why) => {
             let Some(given_up) = run.cancel() else {
                 return Ok(Recovered::Alone);
@@ -408,15 +407,15 @@ fn dead(
 enum Replay {
     /// The publication is complete, and the run is settled with this outcome.
     RolledForward(Outcome),
-    /// It had recorded nothing.
+    /// The run had recorded no publication.
     Nothing,
-    /// Its project is gone, and its artifacts with it.
+    /// The project is gone, and the artifacts with it.
     Gone(Outcome),
     /// The publication can never complete: the staged files are left to a person.
     Conflict(Outcome),
 }
 
-/// Rolls the publication of a dead run forward, or discards what it staged.
+/// Rolls the publication of a dead run forward, or discards its staged files.
 fn replay(
     store: &mut Store,
     run: &RunRow,
@@ -466,10 +465,10 @@ fn replay(
     }
 }
 
-/// Removes what a settled run left in staging. Call it with the deciding lock held.
+/// Removes the files that a settled run left in staging. The caller must hold the deciding lock.
 ///
 /// # Errors
-/// [`StoreError`]; what cannot be removed now is tried again at the next tick.
+/// Returns a [`StoreError`]. Files that cannot be removed now are tried again at the next tick.
 pub fn sweep(store: &mut Store, run: &RunRow, now: Timestamp) -> Result<(), StoreError> {
     let RunState::Settled { staging: Some(staging), execution: Some(execution), .. } = &run.state
     else {
@@ -479,12 +478,13 @@ pub fn sweep(store: &mut Store, run: &RunRow, now: Timestamp) -> Result<(), Stor
         return store.swept(&run.id);
     };
     let (Ok(fs), Ok(staging)) = (RealFs::open(&project.path), RelPath::new(staging)) else {
-        // A project that is gone has taken its staging folders along.
+        // If the project is gone, so are its staging folders.
         return if project.path.is_dir() { Ok(()) } else { store.swept(&run.id) };
     };
     let mut log = store.publish_log(None, now);
     let gone = match log.manifest(&run.id) {
-        // Settled without its publication: a conflict, whose staging is a person's.
+        // The run was settled without its publication because of a conflict. Its staging folder is
+        // left to a person.
         Ok(Some(recorded)) if !recorded.settled => return store.swept(&run.id),
         Ok(_) => publish::recover(&fs, &mut log, &run.id, execution.fence, &staging).is_ok(),
         Err(_) => false,
@@ -492,10 +492,10 @@ pub fn sweep(store: &mut Store, run: &RunRow, now: Timestamp) -> Result<(), Stor
     if gone { store.swept(&run.id) } else { Ok(()) }
 }
 
-/// Sweeps after all settled runs that nobody swept after, and names them.
+/// Sweeps all settled runs that were not swept yet, and returns their ids.
 ///
 /// # Errors
-/// [`StoreError`].
+/// Returns a [`StoreError`].
 pub fn sweep_all(
     store: &mut Store,
     driver: &Driver<'_>,

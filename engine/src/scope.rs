@@ -26,7 +26,8 @@ use crate::publish::{
 };
 use crate::recording::InputRecording;
 
-/// Its names on a recording: files that are read, files that are looked at, and whether there are any.
+/// The names of the scope's inputs in a recording: files that are read, files whose metadata is
+/// read, and checks for existence.
 const INPUT: &str = "file";
 const LOOK: &str = "look";
 const THERE: &str = "there";
@@ -34,101 +35,82 @@ const THERE: &str = "there";
 /// The content that a job expects at a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expect {
-    /// Nothing.
+    /// The target does not exist.
     Absent,
-    /// A file with this content: what the job read when it decided.
+    /// A file with this content, which the job read when it decided.
     Digest(Digest),
     /// The current content, whatever it is; only a later change is a conflict.
     Current,
 }
 
-/// How a file looks besides its content.
+/// The metadata of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct FileLook {
-    /// Its permission bits.
+    /// The file's permission bits.
     pub mode: u32,
-    /// When its content was changed, in nanoseconds since the Unix epoch.
+    /// The modification time, in nanoseconds since the Unix epoch.
     pub modified: i64,
 }
 
-/// A path or a target that the scope does not let through. All but `Fs` are the guard's refusals.
+/// A path or target that the scope refuses. All variants except `Fs` are refusals of the guard.
 #[derive(Debug, thiserror::Error)]
 pub enum ScopeError {
-    /// The text is no path beneath a root.
+    /// The text is not a path relative to a root.
     #[error(transparent)]
     Path(#[from] BadPath),
-    /// The path lies under no allowed prefix.
+    /// The path does not lie under an allowed prefix.
     #[error("{path} is outside the paths that this job may write ({allowed})")]
-    Outside {
-        /// The path.
-        path: RelPath,
-        /// The allowed prefixes.
-        allowed: String,
-    },
-    /// The path lies where staged files are kept.
+    Outside { path: RelPath, allowed: String },
+    /// The path lies in a folder for staged files.
     #[error("{path} is in a staging folder, which is reserved for runner")]
-    Staging {
-        /// The path.
-        path: RelPath,
-    },
+    Staging { path: RelPath },
     /// The path is not a plain file. The scope never reads, replaces or removes it.
     #[error("{path} is {what}, not a plain file")]
     NotAFile {
-        /// The path.
         path: RelPath,
         /// The kind of file that was found.
         what: &'static str,
     },
-    /// The file has names elsewhere, which would keep the old content.
+    /// The file has other hard links, which would keep the old content.
     #[error("{path} has {links} hard links; replacing it would separate them")]
-    Linked {
-        /// The path.
-        path: RelPath,
-        /// How many names.
-        links: u64,
-    },
-    /// The target's folder is on another device than staging.
+    Linked { path: RelPath, links: u64 },
+    /// The target's folder is on a different device than the staging folder.
     #[error("{path} is on another file system than the staging folder")]
-    OtherDevice {
-        /// The path.
-        path: RelPath,
-    },
-    /// The target is not what the job expected.
+    OtherDevice { path: RelPath },
+    /// The target does not have the content that the job expected.
     #[error("{path} contains {found}, not the content that the job decided on")]
     Unexpected {
-        /// The path.
         path: RelPath,
         /// The content that was found.
         found: PathState,
     },
-    /// The run already has something for this target, or for a folder of this name.
+    /// The run already has an entry for this target, or for a folder of this name.
     #[error("{path} collides with {other}, which this run already writes or removes")]
     Twice {
-        /// The path.
         path: RelPath,
         /// The path that already has an entry.
         other: RelPath,
     },
-    /// A file is longer than the reader allows.
     #[error("{path} is longer than {limit} bytes")]
     TooLong {
-        /// The path.
         path: RelPath,
-        /// The limit.
+        /// Maximum length in bytes.
         limit: u64,
     },
-    /// A run is gone through again, and could not read this then either; or did not.
+    /// The run is a replay, and the recorded run could not read this file either, or did not read
+    /// it.
     #[error("{why}")]
     Recorded {
         /// The recorded reason.
         why: String,
     },
-    /// The disk refused.
+    /// The disk refused an operation.
     #[error(transparent)]
     Fs(#[from] FsError),
 }
 
-/// A root, the prefixes beneath it that a job may write, and what it has written so far.
+/// A root, the prefixes beneath it that a job may write, and the changes that the job has made so
+/// far.
 #[derive(Debug)]
 pub struct Scope {
     fs: RealFs,
@@ -141,18 +123,19 @@ pub struct Scope {
 /// A finished scope: the manifest to publish and the disk to publish it on.
 #[derive(Debug)]
 pub struct FinishedScope {
-    /// The held root.
+    /// The handle of the root.
     pub fs: RealFs,
     /// The changes to make.
     pub manifest: Manifest,
 }
 
 impl Scope {
-    /// Holds `root`; `allowed` are prefixes by whole components, `staging` the run's own folder.
-    /// The disk is not written before the first [`Scope::stage`].
+    /// Opens `root`. `allowed` lists prefixes that match whole path components; `staging` is the
+    /// run's own staging folder. Nothing is written to the disk before the first [`Scope::stage`].
     ///
     /// # Errors
-    /// The root cannot be held, or a prefix or the staging path is no path beneath it.
+    /// Returns an error if the root cannot be opened, or if a prefix or the staging path is not a
+    /// path beneath it.
     pub fn open(root: &Path, allowed: &[&str], staging: &str) -> Result<Self, ScopeError> {
         let staging = RelPath::new(staging)?;
         let allowed =
@@ -167,16 +150,16 @@ impl Scope {
         })
     }
 
-    /// Puts what is read and staged from now on on a recording.
+    /// Records everything that is read and staged from now on.
     pub fn start_recording(&mut self, recording: InputRecording) {
         self.recording = recording;
     }
 
-    /// Writes `bytes` to staging, to become `target`'s content. Content that is there already
-    /// makes no entry. A file that is replaced keeps its permission bits.
+    /// Writes `bytes` to staging as the new content of `target`. No entry is made if the content
+    /// does not change. A replaced file keeps its permission bits.
     ///
     /// # Errors
-    /// Every variant but `TooLong`.
+    /// Returns any variant but `TooLong`.
     pub fn stage(
         &mut self,
         target: &str,
@@ -315,10 +298,10 @@ impl Scope {
         }
     }
 
-    /// Notes that `target`, which must hold `digest`, is to be removed.
+    /// Adds the removal of `target`, whose content must have the digest `digest`.
     ///
     /// # Errors
-    /// Every variant but `TooLong`.
+    /// Returns any variant but `TooLong`.
     pub fn remove(&mut self, target: &str, digest: Digest) -> Result<(), ScopeError> {
         let name = target;
         let target = self.admit(target)?;
@@ -331,10 +314,10 @@ impl Scope {
         Ok(())
     }
 
-    /// Reads a file of at most `limit` bytes, anywhere beneath the root.
+    /// Reads a file of at most `limit` bytes anywhere beneath the root.
     ///
     /// # Errors
-    /// `Path`, `NotAFile`, `TooLong`, or `Fs`, also when it is not there.
+    /// Returns `Path`, `NotAFile`, `TooLong` or `Fs`. A missing file is an `Fs` error.
     pub fn read(&self, path: &str, limit: u64) -> Result<Vec<u8>, ScopeError> {
         if self.recording.replays() {
             return self.recalled(&RelPath::new(path)?);
@@ -380,10 +363,10 @@ impl Scope {
         bytes.ok_or(ScopeError::TooLong { path, limit })
     }
 
-    /// Closes the scope: what was staged is durable, and the manifest names it.
+    /// Makes the staged files durable and closes the scope with a manifest that lists them.
     ///
     /// # Errors
-    /// `Fs`: the staging folder could not be synced.
+    /// Returns `Fs` if the staging folder could not be synced.
     pub fn finish(
         self,
         run: RunId,
@@ -401,7 +384,7 @@ impl Scope {
             let allowed = self.allowed.iter().map(RelPath::as_str).collect::<Vec<_>>().join(", ");
             return Err(ScopeError::Outside { path, allowed });
         }
-        // Staging folders of other runs lie beside our own.
+        // The staging folders of other runs are in the same parent folder.
         let kept = self.staging.parent();
         if path.is_within(kept.as_ref().unwrap_or(&self.staging)) || self.staging.is_within(&path) {
             return Err(ScopeError::Staging { path });
@@ -443,10 +426,10 @@ impl Scope {
 }
 
 impl FinishedScope {
-    /// Places it; see [`publish`].
+    /// Publishes the staged changes; see [`publish`].
     ///
     /// # Errors
-    /// Those of [`publish`].
+    /// Returns the errors of [`publish`].
     pub fn place(&self, log: &mut impl PublishLog) -> Result<Published, PublishError> {
         publish(&self.fs, log, &self.manifest)
     }

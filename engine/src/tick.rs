@@ -1,4 +1,4 @@
-//! The tick: recover, record what is due, say what to start.
+//! One tick: recovers runs, records what is due and returns the runs to start.
 //!
 //! ```text
 //! live runs ──recover──> settled, or to be started, or to be signalled (asked to end)
@@ -8,8 +8,9 @@
 //!                                        └──> Tick { start, end }
 //! ```
 //!
-//! The daemon, host timers and people all call this one function; however many do, an occurrence is
-//! recorded once. Its cost follows what is due or unsettled. It must never start anything itself.
+//! The daemon, host timers and people all call this one function; however often it is called, an
+//! occurrence is recorded once. Its cost is proportional to what is due or unsettled. It must never
+//! start anything itself.
 
 use std::collections::BTreeMap;
 
@@ -23,22 +24,22 @@ use crate::schedule::{Due, Missed, Schedule, UnknownZone};
 use crate::store::{DueJob, JobId, NewJob, RunRow, Store, StoreError};
 use crate::time::ClockReading;
 
-/// The job that every project has: the report of a night.
+/// The job that every project has for its nights' reports.
 pub const REPORT_JOB: &str = "report";
 
 /// The result of a tick and the runs that the caller must start now.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tick {
-    /// Runs to spawn, oldest first; the caller answers for them until they are settled.
+    /// Runs to spawn, oldest first. The caller is responsible for them until they are settled.
     pub start: Vec<RunId>,
-    /// Live runs that were asked to end: their owners are to be sent TERM.
+    /// Live runs that were asked to end. The caller must send TERM to their owners.
     pub end: Vec<RunId>,
-    /// Settled runs that nobody had swept after: their process died before it could bring their
-    /// failmark in line.
+    /// Settled runs that had not been swept: their process died before it could update the job's
+    /// failmark.
     pub swept: Vec<RunId>,
     /// Problems that concerned one run or one job while the rest of the tick succeeded.
     pub troubles: Vec<String>,
-    /// Runs that were settled for their dead owners, with the word of their outcome.
+    /// Runs that were settled for their dead owners, each with the name of its outcome.
     pub settled: Vec<(RunId, String)>,
 }
 
@@ -53,10 +54,10 @@ pub fn report_job() -> NewJob {
     }
 }
 
-/// Does everything that is due at `now`; see the module's picture.
+/// Does everything that is due at `now`; see the module documentation.
 ///
 /// # Errors
-/// [`StoreError`]: what was recorded before it stays recorded.
+/// Returns a [`StoreError`]. Changes that were recorded before the error stay recorded.
 pub fn tick(store: &mut Store, driver: &Driver<'_>, now: ClockReading) -> Result<Tick, StoreError> {
     let mut tick = Tick::default();
     let live = store.live()?;
@@ -121,7 +122,7 @@ pub fn record_due(
                 Ok((due, Some(stretch))) => {
                     store.miss_due(due_job, &due, &stretch, why, now)?;
                 }
-                // Nothing after all: only what is next is set right.
+                // No scheduled time was missed, so only the next one is updated.
                 Ok((due, None)) => {
                     store.enter_due(due_job, &due, None, None, now)?;
                 }
@@ -143,7 +144,7 @@ pub fn record_due(
     Ok(!due_jobs.is_empty())
 }
 
-/// Adds the live runs that somebody wants to end, and sees to it that they do not live for long.
+/// Adds the live runs whose cancellation was requested, and shortens their deadlines.
 fn ask_to_end(
     store: &mut Store,
     live: &[RunRow],
@@ -202,10 +203,10 @@ pub(crate) fn passed_over(
     Ok((passed, due))
 }
 
-/// Records the reports of nights that are over, of all projects or of one.
+/// Requests the reports of nights that are over, for all projects or only for one.
 ///
 /// # Errors
-/// [`StoreError`].
+/// Returns a [`StoreError`].
 pub fn close_nights(
     store: &mut Store,
     driver: &Driver<'_>,

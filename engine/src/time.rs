@@ -14,23 +14,23 @@ use jiff::{SignedDuration, Timestamp};
 /// One reading of both clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClockReading {
-    /// Wall time: may jump.
+    /// The wall-clock time, which may jump.
     pub wall: Timestamp,
-    /// Time since boot, suspend included: never jumps, has no date.
+    /// The time since boot, including suspend. It never jumps and has no date.
     pub boot: Duration,
 }
 
-/// Where the time comes from.
+/// The source of the time.
 #[derive(Clone, Debug)]
 pub enum Clock {
-    /// The host's clocks.
     Host,
-    /// A file that several processes share in tests: its first line is the wall time (RFC 3339),
-    /// an optional second line is added, in seconds, to the host's boot time.
+    /// A file that several processes share in tests. Its first line is the wall-clock time (RFC
+    /// 3339). An optional second line contains a number of seconds that is added to the host's boot
+    /// time.
     File(PathBuf),
 }
 
-/// The test clock's file could not be used.
+/// The error for a test clock whose file cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot read the test clock {path}: {why}")]
 pub struct ClockError {
@@ -42,7 +42,7 @@ impl Clock {
     /// Reads both clocks.
     ///
     /// # Errors
-    /// Only a [`Clock::File`] can fail: the file is missing or holds no time.
+    /// Returns an error only for a [`Clock::File`] whose file is missing or contains no time.
     #[allow(clippy::disallowed_methods, reason = "the only place that reads the wall clock")]
     pub fn read(&self) -> Result<ClockReading, ClockError> {
         let boot = boot_time();
@@ -73,22 +73,24 @@ pub fn boot_time() -> Duration {
     Duration::new(seconds, u32::try_from(spec.tv_nsec).unwrap_or(0))
 }
 
-/// Readings further apart than this tell of a sleep, or of a process that was held up.
+/// Minimum distance between two readings that indicates that the host slept or the process was
+/// suspended.
 const SLEPT: Duration = Duration::from_secs(30);
-/// Clocks that part by this much tell that the wall clock was set; slewing is far slower.
+/// Minimum divergence of the clocks that indicates that the wall clock was set; slewing is far
+/// slower.
 const SET: SignedDuration = SignedDuration::from_secs(2);
 
 /// The change between two readings of the clocks by one process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClockChange {
-    /// The host slept, or this process did not get to run: nothing was looked at for so long.
+    /// The host slept, or this process did not run. Nothing was checked during this time.
     Slept {
-        /// How long, on the boot clock.
+        /// The length of the gap on the boot clock.
         gap: Duration,
     },
-    /// The wall clock was set, forwards or back.
+    /// The wall clock was set forward or back.
     ClockSet {
-        /// By how much; negative when it was set back.
+        /// The size of the change; negative if the clock was set back.
         by: SignedDuration,
     },
 }
@@ -122,8 +124,8 @@ impl fmt::Display for ClockChange {
     }
 }
 
-/// Compares two readings, the earlier one first. Both things can have happened: a host that wakes
-/// often has its wall clock set at once.
+/// Compares an earlier and a later reading. Both changes can be reported: a host often sets its
+/// wall clock right after it wakes up.
 pub fn compare(before: ClockReading, after: ClockReading) -> Vec<ClockChange> {
     let mut notices = Vec::new();
     let gap = after.boot.saturating_sub(before.boot);

@@ -1,12 +1,16 @@
-//! How a run asks: reserve, ask under a meter, settle; again where nobody was paid, another where this
-//! one cannot answer, several at once where each is to be heard.
+//! Sends a run's requests to backends, within the run's budget.
+//!
+//! A request is reserved, asked under a meter and settled. It is repeated if the backend refused
+//! without charge, goes to another backend if this one cannot answer, and goes to several backends
+//! at once if each one's answer is wanted.
 //!
 //! ```text
 //! Request ──reserve──> metered ──answer──> charge ──> settled ──conclude──> Reply
 //!              └── OverBudget    └── its own token: a breach stops it, and leaves the run
 //! ```
 //!
-//! Must never ask what is not reserved, and never leave a request unsettled but by dying.
+//! This module must never send a request that is not reserved, and never leave a request unsettled
+//! unless the process dies.
 
 pub mod panel;
 
@@ -30,32 +34,34 @@ use crate::steps::Recorder;
 use crate::telemetry::Telemetry;
 use crate::usage_meter::{LimitExceeded, ObservedUsage, UsageMeter};
 
-/// How often a request is made again within one run, where nobody was paid for it.
+/// Maximum number of repetitions of a request within one run, if the backend refused it without
+/// charge.
 const SHORT_RETRIES: usize = 2;
-/// The wait before the first of these; the next is four times as long.
+/// The wait before the first repetition; each further wait is four times as long.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
 
-/// A limit that ends this soon is waited for within the run.
+/// Maximum remaining time of a rate limit that is waited for within the run.
 const SHORT_LIMIT: Duration = Duration::from_secs(10);
 
-/// Why a question got no answer.
+/// The reason why a request got no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum AskError {
-    /// The run's budget has no room for it; nothing was asked.
+    /// The run's budget does not cover the request; nothing was sent.
     #[error("the budget of {} has {} {} left, but this request may need {}", .0.level, .0.left, .0.unit, .0.wanted)]
     OverBudget(Shortfall),
-    /// It had to be stopped: it cost more than was reserved, or what nobody wanted to pay.
+    /// The request was stopped: it used more than was reserved, or its answers would be billed
+    /// beyond the subscription.
     #[error("{0}")]
     Breach(LimitExceeded),
-    /// The provider refuses for now; it is no attempt.
+    /// The provider refuses requests for now. This does not count as an attempt.
     #[error("rate-limited until {until}: {why}")]
     Limited {
-        /// When this run may ask again.
+        /// The earliest time of the next request.
         until: Timestamp,
-        /// The provider's words.
+        /// The provider's message.
         why: String,
     },
-    /// It was asked and there is no answer.
+    /// The backend was asked and gave no answer.
     #[error(transparent)]
     Backend(#[from] BackendError),
     /// The database could not be used.
@@ -74,13 +80,13 @@ impl From<AskError> for crate::JobError {
     }
 }
 
-/// A request that is reserved, and not settled yet.
+/// A request that is reserved and not settled yet.
 struct OpenRequest {
     id: RequestId,
     /// The amounts reserved for the request.
     want: Amounts,
     price: Option<Price>,
-    /// When it was asked.
+    /// The time at which the request was sent.
     at: Timestamp,
 }
 
@@ -90,11 +96,11 @@ fn unavailable(what: &str, error: &std::io::Error) -> Result<Reply, BackendError
 }
 
 impl Context<'_> {
-    /// Asks the backend, and where it cannot answer the next of its chain; each attempt is reserved
-    /// and settled by itself. The one that answers is asked first from then on.
+    /// Asks the backend, and the next one of its chain if it cannot answer. Each attempt is
+    /// reserved and settled separately. Later requests go first to the backend that answered.
     ///
     /// # Errors
-    /// [`AskError::OverBudget`] before anything is asked; [`AskError::Backend`] after.
+    /// Returns [`AskError::OverBudget`] before anything is sent, and [`AskError::Backend`] after.
     pub fn ask(&mut self, request: &Request, ideas: u64) -> Result<Reply, AskError> {
         let done = self.ask_in_turn(request, ideas);
         self.note_asked(request, &done);
@@ -126,7 +132,7 @@ impl Context<'_> {
     /// limit which ends at once. Each attempt is a request of the run's budget, reserved and
     /// settled separately. A longer wait is left to the job.
     fn ask_patiently(&mut self, request: &Request, ideas: u64) -> Result<Reply, AskError> {
-        // Seeded, so that a run can be followed.
+        // The jitter is seeded, so that a run is reproducible.
         let mut waits = ExponentialBuilder::default()
             .with_min_delay(FIRST_WAIT)
             .with_factor(4.0)
@@ -250,7 +256,7 @@ impl Context<'_> {
         Ok((reserved.map_err(AskError::OverBudget)?, want))
     }
 
-    /// Asks under a meter, and until the run's own time is over.
+    /// Asks the backend under a meter, until the run's time is over.
     async fn metered(
         &self,
         backend: &dyn Backend,
@@ -258,7 +264,8 @@ impl Context<'_> {
         request: &Request,
         open: &OpenRequest,
     ) -> (Result<Reply, BackendError>, ObservedUsage) {
-        // The request's own: what stops it leaves the run, which then settles itself, alone.
+        // The request has a token of its own: a meter that stops the request does not cancel the
+        // run, which still has to settle.
         let cancel = match self.cancel.child() {
             Ok(cancel) => cancel,
             Err(error) => {
@@ -285,7 +292,8 @@ impl Context<'_> {
                     answer = &mut answer => answer,
                     () = tokio::time::sleep(left) => {
                         cancel.cancel_at_once("the period of the run's budget is over");
-                        // Polled to its end in any case: it stops what it began.
+                        // The answer is polled to its end in any case, so that the backend stops
+                        // what it started.
                         answer.await
                     }
                 }
@@ -329,7 +337,8 @@ impl Context<'_> {
                 self.note_limit(spending, until, "its answers are billed beyond the subscription")?;
                 Err(AskError::Breach(LimitExceeded::Overage))
             }
-            // An answer that is whole is paid for: the next request finds nothing left.
+            // A complete answer is kept, because it is paid for; the next request finds no budget
+            // left.
             (Ok(reply), _) => {
                 match limit {
                     Some(limit) => {

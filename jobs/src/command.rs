@@ -32,13 +32,13 @@ use crate::output::Output;
 use crate::reserved;
 use crate::{Context, Finished, JobError};
 
-/// The names of the program's end, and of what it left, on a recording.
+/// The names under which the program's end and its artifacts are stored in a recording.
 const PROGRAM: &str = "program";
 const LEFT: &str = "left";
 
 /// Maximum size of a published artifact, in bytes.
 const LARGEST: u64 = 64 * 1024 * 1024;
-/// How much of a program's last words a report shows, in characters.
+/// Maximum length of a program's last output in a report, in characters.
 const LAST_WORDS: usize = 400;
 
 /// The program to run and the artifacts that it must leave.
@@ -47,10 +47,10 @@ const LAST_WORDS: usize = 400;
 pub struct CommandSpec {
     /// A name to look for in PATH, or a path.
     pub program: String,
-    /// Its arguments. Never a secret: every user can read them.
+    /// The program's arguments. They must never contain a secret, because every user can read them.
     #[serde(default)]
     pub args: Vec<String>,
-    /// Names of variables that it may see besides the ordinary ones.
+    /// The names of variables that the program may see in addition to the usual ones.
     #[serde(default)]
     pub env: Vec<String>,
     /// The files that the program must leave.
@@ -73,10 +73,10 @@ pub struct Artifact {
     pub to: String,
 }
 
-/// Runs the program and stages what it left.
+/// Runs the program and stages its artifacts.
 ///
 /// # Errors
-/// Each way in which it did not do what it declared.
+/// Returns an error for each way in which the program did not do what it declared.
 pub fn run(ctx: &mut Context<'_>, spec: &CommandSpec) -> Result<Finished, JobError> {
     let out = ctx.run_dir.join(OUT_FOLDER);
     let ran = match ctx.recording.replays() {
@@ -266,7 +266,7 @@ fn last_words(bytes: &[u8]) -> String {
     format!(": {cut}{}", line.chars().skip(skip).collect::<String>())
 }
 
-/// Reads an artifact through a held handle, following nothing.
+/// Reads an artifact through the handle of the folder, without following links.
 fn collect(out: &std::path::Path, from: &str) -> Result<Vec<u8>, JobError> {
     use std::io::Read as _;
     let missing = |why: String| JobError::failed(Class::ArtifactMissing, format!("{from}: {why}"));

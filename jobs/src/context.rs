@@ -24,9 +24,9 @@ use crate::recording;
 use crate::spending::Spending;
 use crate::steps::StepsFile;
 
-/// The part of a run's folder in which children of backends work.
+/// The subfolder of a run's folder in which the children of backends work.
 pub const CHILD_FOLDER: &str = "child";
-/// The part in which a command leaves its artifacts.
+/// The subfolder of a run's folder in which a command leaves its artifacts.
 pub const OUT_FOLDER: &str = "out";
 
 /// A receiver for a run's progress.
@@ -35,7 +35,7 @@ pub trait Progress {
     fn step(&mut self, what: &str, done: u64, total: u64);
 }
 
-/// Progress that nobody watches.
+/// A receiver that ignores progress.
 #[derive(Debug, Default)]
 pub struct Silent;
 
@@ -45,31 +45,30 @@ impl Progress for Silent {
 
 /// The context of an admitted run.
 pub struct Context<'a> {
-    /// Proof of admission, with fence, deadline and seed.
+    /// The proof of admission, with fence, deadline and seed.
     pub admitted: &'a Admitted,
-    /// The project's canonical root; read freely, write only through `scope`.
+    /// The project's canonical root. It may be read freely and written only through `scope`.
     pub root: &'a Path,
-    /// A folder for caches of this project, outside of the tree; what lies there may vanish.
+    /// A folder for this project's caches, outside the project. Its content may vanish at any time.
     pub cache: &'a Path,
-    /// A private folder of this run, for a child's files.
+    /// A private folder of this run for the files of children.
     pub run_dir: &'a Path,
     /// The only way to write files.
     pub scope: Scope,
-    /// Questions to git.
     pub git: Git,
-    /// Wall time at admission: the one `now` of the whole run.
+    /// The wall-clock time at admission, which is the only `now` of the whole run.
     pub now: Timestamp,
-    /// Pulled when the run must end.
+    /// The token that is cancelled when the run must end.
     pub cancel: Cancel,
     /// The receiver for the run's progress.
     pub progress: &'a mut dyn Progress,
-    /// Hides secrets at every sink.
+    /// Redacts secrets in all output.
     pub redactor: Redactor,
-    /// The environment that children may have.
+    /// The environment for children.
     pub env: &'a std::collections::BTreeMap<String, String>,
     /// The sandbox for a program that the job itself starts.
     pub sandbox_start: Option<&'a SandboxedStart>,
-    /// The folder of runner's own state, for the locks of what a run changes before its work.
+    /// The folder of runner's own state, for the locks on files that a run changes before its work.
     pub(crate) state: Option<&'a Path>,
     /// The sandbox of the last such program, as text, and the parts that it did not cover.
     pub(crate) held: Option<(String, Vec<&'static str>)>,
@@ -84,27 +83,28 @@ pub struct Context<'a> {
     pub(crate) fell: Vec<String>,
     pub(crate) spending: Spending,
     pub(crate) asked: bool,
-    /// Those who are each asked for a report of their own, by the jobs that ask for one.
+    /// The councillors, each of which is asked for a report of its own by the jobs that want one.
     pub(crate) voices: Panel,
-    /// How many uses of tools by who was asked failed.
+    /// The number of failed tool uses by the backends that were asked.
     pub(crate) failed_tools: u64,
-    /// Nothing may be kept, caches neither.
+    /// Whether nothing may be kept, not even caches.
     pub(crate) is_dry_run: bool,
-    /// Where the steps of an agent that works here are recorded; nowhere for those that only answer.
+    /// The file that records the steps of an agent that works here; `None` for one that only
+    /// answers.
     pub(crate) steps: Option<StepsFile>,
-    /// Why there are no such records.
+    /// The reason why no steps are recorded.
     pub(crate) unrecorded: Option<String>,
     /// The commit to make once everything is published.
     pub(crate) publish: Option<Publish>,
     /// The recording of everything that the run reads and makes.
     pub(crate) recording: InputRecording,
-    /// Where it is recorded.
+    /// The destination of the recording.
     pub(crate) recorder: Option<recording::Recorder>,
     /// The exchanges so far of a run that is recorded.
     pub(crate) asked_for: Vec<Exchange>,
-    /// Kept until the run is settled, and dropped with it.
+    /// The lock that is held until the run is settled, and dropped with the context.
     pub(crate) files: Option<JobLock>,
-    /// Keeps the machine awake until the run is settled, where that was asked for.
+    /// The inhibitor that keeps the machine awake until the run is settled, if that was requested.
     pub(crate) keeper: Option<Inhibitor>,
 }
 
@@ -157,9 +157,9 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Holds a lock from now until the run is settled, if it is to be had within a few seconds: for
-    /// what others do to the same files in between. Without it, what changed meanwhile is still
-    /// never overwritten; it only costs the run.
+    /// Holds a lock from now until the run is settled, if it can be taken within a few seconds. The
+    /// lock keeps others from changing the same files in the meantime. Without it, a file that
+    /// changed is still never overwritten, but it costs the run its result.
     pub fn hold_lock(&mut self, lock: &Path) {
         match JobLock::take_for_run(lock, |_| false) {
             Ok(lock) => self.files = Some(lock),
@@ -225,7 +225,7 @@ impl<'a> Context<'a> {
         self
     }
 
-    /// Remembers what held a program of the job.
+    /// Remembers the sandbox of a program of the job.
     pub(crate) fn contained(&mut self, containment: Option<&AppliedSandbox>) {
         self.held = containment.map(|it| (it.to_string(), it.gaps()));
     }
@@ -269,12 +269,11 @@ impl<'a> Context<'a> {
     }
 }
 
-/// Where a run works.
+/// The folders in which a run works.
 #[derive(Clone, Copy, Debug)]
 pub struct Workplace<'a> {
-    /// The project's canonical root.
     pub root: &'a Path,
-    /// A folder for caches.
+    /// A folder for this project's caches.
     pub cache: &'a Path,
     /// A private folder of this run.
     pub run_dir: &'a Path,
@@ -282,17 +281,15 @@ pub struct Workplace<'a> {
 
 /// The tools that the program lends to a run.
 pub struct Tools<'a> {
-    /// Pulled when the run must end.
+    /// The token that is cancelled when the run must end.
     pub cancel: Cancel,
     /// The receiver for the run's progress.
     pub progress: &'a mut dyn Progress,
-    /// Hides secrets.
     pub redactor: Redactor,
-    /// The environment that children may have.
+    /// The environment for children.
     pub env: &'a std::collections::BTreeMap<String, String>,
     /// The sandbox for a program that the job itself starts.
     pub sandbox_start: Option<&'a SandboxedStart>,
-    /// Both clocks.
     pub clock: &'a Clock,
 }
 

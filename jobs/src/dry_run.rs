@@ -1,7 +1,8 @@
-//! A run gone through up to where it would ask or start something: what it would ask, of how many
-//! tokens, at most for how much; what it would start; how what comes back would be checked.
+//! Goes through a run up to the point where it would ask or start something. The result describes
+//! the questions with their estimated tokens and maximum costs, the programs that would be started,
+//! and the checks of the results.
 //!
-//! The questions are built and priced by the code that a run builds and prices them with. Must never
+//! The code that builds and prices the questions of a run is used here too. A dry run must never
 //! ask a backend, start a job's program, stage a file or keep a cache.
 
 use std::path::{Path, PathBuf};
@@ -27,31 +28,31 @@ pub struct DryRunPlan {
     pub notes: Vec<String>,
 }
 
-/// One question.
+/// A question that a run would ask.
 #[derive(Clone, Debug)]
 pub struct PlannedQuestion {
-    /// The question itself; its texts are not redacted for a terminal.
+    /// The question itself. Its texts are not redacted for a terminal.
     pub request: Request,
-    /// About how many tokens it has.
+    /// Approximate number of tokens of the question.
     pub tokens: u64,
-    /// The most that it is charged, or why the run's budget has no room for it.
+    /// The maximum charge for the question, or the reason why the run's budget does not allow it.
     pub reserved: Result<Amounts, String>,
 }
 
-/// A program.
+/// A program that a run would start.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PlannedChild {
-    /// As the configuration names it.
+    /// The program as the configuration names it.
     pub program: String,
-    /// Where it lies; none when it is not found.
+    /// The path of the program; `None` if it is not found.
     pub found: Option<PathBuf>,
-    /// Its arguments.
     pub args: Vec<String>,
-    /// Where it starts.
+    /// The working directory of the program.
     pub folder: PathBuf,
-    /// Names of the variables that it sees.
+    /// Names of the environment variables that the program gets.
     pub environment: Vec<String>,
-    /// Named in the configuration and not set, so it does not see them.
+    /// Names of variables that the configuration lists and that are not set, so the program does
+    /// not get them.
     pub unset: Vec<String>,
 }
 
@@ -93,7 +94,8 @@ impl DryRunPlan {
 /// Prices a question as a run would.
 ///
 /// # Errors
-/// The budget cannot be read. A budget without room for the question is no error.
+/// Returns an error if the budget cannot be read. A budget that does not allow the question is not
+/// an error.
 pub(crate) fn priced(
     ctx: &mut Context<'_>,
     request: Request,

@@ -1,12 +1,12 @@
-//! One admitted run, from its job's work to its committed outcome.
+//! Executes one admitted run, from its job's work to its committed outcome.
 //!
 //! ```text
 //! Admitted + Context ──job──> Finished ──scope.finish──> Ready ──place──> settled
 //!                        └──> JobError ──────────────────settle──────────> settled
 //! ```
 //!
-//! The run is settled here exactly once, under its fence; if this process dies
-//! before that, recovery does it. Must never place anything of a run that failed.
+//! This module settles the run exactly once, under its fence. If the process dies before that,
+//! recovery settles the run. This module must never publish anything of a run that failed.
 
 use runner_engine::awake::Inhibitor;
 use runner_engine::error_chain::{plain, whole};
@@ -22,19 +22,19 @@ use crate::{Context, Finished, JobError, JobSpec};
 /// The result of a settled run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SettledRun {
-    /// How it ended.
     pub outcome: Outcome,
     /// The run's report for people.
     pub summary: RunSummary,
 }
 
-/// Why a run could not be settled by its own process.
+/// The reason why a run could not be settled by its own process.
 #[derive(Debug, thiserror::Error)]
 pub enum ExecuteError {
-    /// Another run of the job was admitted since: this one must not touch anything any more.
+    /// Another run of the job was admitted in the meantime, so this run must not change anything
+    /// more.
     #[error("the run was taken over while it worked")]
     TakenOver,
-    /// The artifacts are recorded and could not all be moved; recovery goes on with them.
+    /// The artifacts are recorded and could not all be moved; recovery completes the publication.
     #[error("the artifacts could not all be published yet: {0}")]
     Unfinished(String),
     /// The database could not be used; recovery will settle the run.
@@ -42,10 +42,10 @@ pub enum ExecuteError {
     Ledger(#[from] StoreError),
 }
 
-/// Does the job's work, places what it staged, and settles the run.
+/// Does the job's work, publishes the staged files, and settles the run.
 ///
 /// # Errors
-/// Only when the run could not be settled; a job's failure is an outcome.
+/// Returns an error only if the run could not be settled. A job's failure is an outcome.
 pub fn execute(mut ctx: Context<'_>, spec: &JobSpec) -> Result<SettledRun, ExecuteError> {
     let done = spec.kind.run(&mut ctx, &spec.name);
     // A run that did nothing has nothing to replay.
@@ -142,7 +142,7 @@ pub fn execute(mut ctx: Context<'_>, spec: &JobSpec) -> Result<SettledRun, Execu
         Ok(()) => {
             let place =
                 publish::CommitTarget { root, run_dir, env, marker: run.as_str(), cancel: &cancel };
-            // A commit is made once.
+            // The original run already made the commit, so a replay makes none.
             let wanted = wanted.filter(|_| !recording.replays());
             let committed = wanted.map_or(Ok(()), |wanted| publish::publish(&place, &wanted));
             let Err(why) = committed else {

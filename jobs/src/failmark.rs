@@ -21,17 +21,14 @@ use crate::JobSpec;
 /// The content of a failmark.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failmark {
-    /// When.
     pub at: Timestamp,
-    /// Which job.
     pub job: String,
-    /// The class of the failure, or the word of the outcome where it has none.
+    /// The class of the failure, or the name of the outcome if it has no class.
     pub class: String,
     /// The error, its place and its cause.
     pub message: String,
     /// The advice for the person.
     pub hint: String,
-    /// The run.
     pub run_id: RunId,
 }
 
@@ -45,12 +42,13 @@ pub fn of_job(name: &str) -> PathBuf {
     Path::new(".runner/failed").join(format!("{name}.json"))
 }
 
-/// Brings the failmark in line with how a run ended: written after a failure, or where somebody's
-/// work has put the job off so often that people should hear of it (`deferrals`, this run included);
-/// removed after a success; left alone otherwise. A failure is not covered up by deferrals after it.
+/// Updates the failmark after a run. A failure writes it. So does a deferral for a person's work,
+/// if the job has been deferred so often that people should know (`deferrals` includes this run). A
+/// success removes it, and any other outcome leaves it unchanged. Deferrals after a failure do not
+/// replace the failure.
 ///
 /// # Errors
-/// The file cannot be written or removed.
+/// Returns an error if the file cannot be written or removed.
 pub fn update(
     root: &Path,
     spec: &JobSpec,
@@ -92,10 +90,10 @@ pub fn update(
     write_atomic(&path, &text, 0o644).map_err(io::Error::other)
 }
 
-/// Removes the failmark of a job; whether there was one.
+/// Removes the failmark of a job, and returns whether there was one.
 ///
 /// # Errors
-/// It cannot be removed.
+/// Returns an error if the file cannot be removed.
 pub fn remove(root: &Path, spec: &JobSpec) -> io::Result<bool> {
     match fs::remove_file(beneath(root, &path(spec))?) {
         Ok(()) => Ok(true),
@@ -104,12 +102,12 @@ pub fn remove(root: &Path, spec: &JobSpec) -> io::Result<bool> {
     }
 }
 
-/// Reads a failmark; `None` when there is none or it is no failmark.
+/// Reads the failmark of a job. Returns `None` if there is none or it is invalid.
 pub fn read(root: &Path, spec: &JobSpec) -> Option<Failmark> {
     read_at(root, &path(spec))
 }
 
-/// Reads the failmark at `path` below `root`; `None` when there is none or it is no failmark.
+/// Reads the failmark at `path` below `root`. Returns `None` if there is none or it is invalid.
 pub fn read_at(root: &Path, path: &Path) -> Option<Failmark> {
     serde_json::from_slice(&read_in(root, path, SMALL).ok()?).ok()
 }

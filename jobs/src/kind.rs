@@ -1,8 +1,8 @@
 //! The trait of a kind of job: everything that the rest of the program needs to know about a job
 //! beyond its common settings.
 //!
-//! A kind is implemented by the type of its settings, in the kind's own folder. Must never name a
-//! kind: the one table of all kinds is `kinds.rs`.
+//! The settings type of a kind implements the trait, in the kind's own folder. This module must
+//! never name a kind: the only table of all kinds is `kinds.rs`.
 
 use std::any::Any;
 use std::fmt::Debug;
@@ -31,13 +31,13 @@ pub trait Kind: KindObject + Debug + Send + Sync + 'static {
     /// Does the work of an admitted run. `job` is the job's name.
     ///
     /// # Errors
-    /// Returns the reason for which nothing is published.
+    /// Returns the reason why nothing is published.
     fn run(&self, ctx: &mut Context<'_>, job: &str) -> Result<Finished, JobError>;
 
-    /// Goes through the work up to where a run would ask a model or start a program.
+    /// Goes through the work up to the point where a run would ask a model or start a program.
     ///
     /// # Errors
-    /// Returns what would end the run before that.
+    /// Returns the error that would end the run before that point.
     fn dry_run(&self, ctx: &mut Context<'_>) -> Result<DryRunPlan, JobError>;
 
     /// Returns the paths below the project that runner itself writes for a run.
@@ -46,22 +46,22 @@ pub trait Kind: KindObject + Debug + Send + Sync + 'static {
     /// Checks the settings of the kind.
     ///
     /// # Errors
-    /// Returns the first setting that cannot be worked with.
+    /// Returns the first setting that is invalid.
     fn check(&self) -> Result<(), BadSetting> {
         Ok(())
     }
 
-    /// Takes over the settings that the project keeps outside of its jobs.
+    /// Adopts the project's settings that are not part of a job.
     fn adopt(&mut self, _project: &ProjectSettings<'_>) {}
 
-    /// Takes over whether the host stays awake during a run.
+    /// Sets whether the host stays awake during a run.
     fn set_keep_awake(&mut self, _keep_awake: bool) {}
 
-    /// Puts the date of the night, or of the day, where the settings ask for it.
+    /// Inserts the date of the night, or of the day, where the settings ask for it.
     fn set_date(&mut self, _date: &str) {}
 
-    /// Returns the inputs that a run got from the program rather than from the job's settings, for
-    /// its recording.
+    /// Returns the inputs for a recording that came from the program and not from the job's
+    /// settings.
     fn given(&self) -> Value {
         Value::Null
     }
@@ -69,7 +69,7 @@ pub trait Kind: KindObject + Debug + Send + Sync + 'static {
     /// Restores the inputs of [`Kind::given`] from a recording.
     ///
     /// # Errors
-    /// Returns what is wrong with them.
+    /// Returns a message that describes the invalid input.
     fn give(&mut self, _given: Value) -> Result<(), String> {
         Ok(())
     }
@@ -79,8 +79,8 @@ pub trait Kind: KindObject + Debug + Send + Sync + 'static {
         SignedDuration::from_mins(10)
     }
 
-    /// Returns how often a failed run is tried again unless the job sets it; `None` for the
-    /// general default.
+    /// Returns the number of retries of a failed run unless the job sets it; `None` for the general
+    /// default.
     fn default_retries(&self) -> Option<u32> {
         None
     }
@@ -121,35 +121,36 @@ pub trait Kind: KindObject + Debug + Send + Sync + 'static {
     }
 
     /// Reports whether runs are exempt from pauses, gates, budgets and the circuit breaker. Only a
-    /// report is: it must describe failures, so none may prevent it.
+    /// report is exempt: it must describe failures, so no failure may prevent it.
     fn is_exempt(&self) -> bool {
         false
     }
 
-    /// Reports whether failures in a row open the circuit breaker.
+    /// Reports whether consecutive failures open the circuit breaker.
     fn opens_breaker(&self) -> bool {
         !self.is_exempt()
     }
 
-    /// Returns the uncommitted changes that defer a run that nobody asked for.
+    /// Returns the uncommitted changes that defer a run that was not started manually.
     ///
     /// # Errors
-    /// Git could not answer.
+    /// Returns an error if git gives no answer.
     fn uncommitted(&self, _git: &Git) -> Result<Vec<String>, JobError> {
         Ok(Vec::new())
     }
 
-    /// Returns the reason for which no run may start in the project as it is on the disk.
+    /// Returns the reason why no run may start in the current state of the project, if there is
+    /// one.
     fn refusal(&self, _root: &Path) -> Option<(Class, String)> {
         None
     }
 
-    /// Returns what the job's own processes may write in the project, at most.
+    /// Returns the paths in the project that the job's own processes may write at most.
     fn works(&self) -> Option<Works<'_>> {
         None
     }
 
-    /// Returns the same for the next run, as far as its state is known.
+    /// Returns the same paths as [`Kind::works`] for the next run, as far as its state is known.
     fn works_now(&self) -> Option<Works<'_>> {
         self.works()
     }
@@ -159,7 +160,7 @@ pub trait Kind: KindObject + Debug + Send + Sync + 'static {
         self.publishes().paths()
     }
 
-    /// Returns folders below the project that its processes may write where they exist.
+    /// Returns folders below the project that the job's processes may write if they exist.
     fn shared_folders(&self) -> &[&'static str] {
         &[]
     }
@@ -174,12 +175,13 @@ pub trait Kind: KindObject + Debug + Send + Sync + 'static {
         Vec::new()
     }
 
-    /// Returns the setting whose files get a program's or model's own text, with these files.
+    /// Returns the setting whose files receive the text of a program or model unchanged, and these
+    /// files.
     fn unchecked_targets(&self) -> Option<(&'static str, Vec<String>)> {
         None
     }
 
-    /// Returns the settings that name a file with instructions, or hold the instructions.
+    /// Returns the settings that contain instructions or name a file with instructions.
     fn prompts(&self) -> Vec<String> {
         Vec::new()
     }
@@ -200,21 +202,21 @@ pub trait Kind: KindObject + Debug + Send + Sync + 'static {
     }
 }
 
-/// The settings outside of a project's jobs that kinds use.
+/// The project's settings that are not part of a job and that kinds use.
 #[derive(Clone, Copy, Debug)]
 pub struct ProjectSettings<'a> {
-    /// `[lifecycle]`.
+    /// The `[lifecycle]` section.
     pub lifecycle: &'a Files,
-    /// `[curator]`.
+    /// The `[curator]` section.
     pub curator: &'a CuratorSpec,
 }
 
 /// Paths below the project that runner writes for a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Targets {
-    /// These files.
+    /// Exactly these files.
     Files(Vec<String>),
-    /// Anything in these folders.
+    /// Any file in these folders.
     Folders(Vec<String>),
 }
 
@@ -227,35 +229,35 @@ impl Targets {
     }
 }
 
-/// The paths that a job's own processes may write in the project: those of its `writes`, or nearly
-/// all without any.
+/// The paths in the project that a job's own processes may write: those of the job's `writes`
+/// setting, or nearly all if it is `None`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Works<'a> {
     /// A program.
     Program(Option<&'a [String]>),
-    /// An agent, which commits as well.
+    /// An agent, which also commits.
     Agent(Option<&'a [String]>),
 }
 
 /// Whether runs of a kind ask a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asks {
-    /// Each run does.
+    /// Each run asks a model.
     Always,
-    /// A run does where a model is ready; its rules suffice without one.
+    /// A run asks a model if one is ready; without one, its rules suffice.
     Optionally,
-    /// No run does.
+    /// No run asks a model.
     Never,
 }
 
 /// The operations that every [`Kind`] gets from its settings type.
 pub trait KindObject: Any {
-    /// Returns a copy.
+    /// Returns a boxed copy.
     fn boxed(&self) -> Box<dyn Kind>;
     /// Returns the settings as JSON.
     ///
     /// # Errors
-    /// They cannot be written as JSON.
+    /// Returns an error if the settings cannot be written as JSON.
     fn settings(&self) -> serde_json::Result<Value>;
 }
 
@@ -270,12 +272,12 @@ impl<T: Kind + Clone + Serialize> KindObject for T {
 }
 
 impl dyn Kind {
-    /// Returns the settings where they are of the kind `T`.
+    /// Returns the settings if they are of the kind `T`.
     pub fn of<T: Kind>(&self) -> Option<&T> {
         (self as &dyn Any).downcast_ref()
     }
 
-    /// Returns the settings for a change where they are of the kind `T`.
+    /// Returns the settings for modification if they are of the kind `T`.
     pub fn of_mut<T: Kind>(&mut self) -> Option<&mut T> {
         (self as &mut dyn Any).downcast_mut()
     }
@@ -287,10 +289,10 @@ impl Clone for Box<dyn Kind> {
     }
 }
 
-/// Returns one input of [`Kind::given`], or its default where the recording has none.
+/// Returns one input of [`Kind::given`], or its default if the recording has none.
 ///
 /// # Errors
-/// The input has another type.
+/// Returns an error if the input has another type.
 pub fn given_input<T: DeserializeOwned + Default>(given: &Value, name: &str) -> Result<T, String> {
     match given.get(name) {
         None | Some(Value::Null) => Ok(T::default()),

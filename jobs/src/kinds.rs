@@ -1,7 +1,7 @@
 //! The table of all kinds of jobs.
 //!
-//! A new kind adds its folder and one row here. Must never hold anything else about a kind: the rest
-//! is its implementation of [`Kind`].
+//! A new kind adds its folder and one row here. This module must never contain anything else about
+//! a kind: everything else belongs to its implementation of [`Kind`].
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::DeserializeOwned;
@@ -23,15 +23,15 @@ use crate::{curator, dream, overnight};
 /// Why a setting is refused, with its path.
 pub type BadValue = serde_path_to_error::Error<toml::de::Error>;
 
-/// One kind of job.
+/// A row of the table: one kind of job.
 #[derive(Clone, Copy, Debug)]
 pub struct KindRow {
-    /// The name in the configuration.
+    /// The name of the kind in the configuration.
     pub name: &'static str,
-    /// Whether a run whose process died without a model call is tried again. A program may have done
-    /// half of something that must not be done twice.
+    /// Whether a run whose process died without a model call is tried again. This is wrong for a
+    /// program, which may have done a part of its work that must not be done twice.
     pub retries_lost: bool,
-    /// Why runs are not recorded and cannot be replayed; `None` where they are recorded.
+    /// The reason why runs are not recorded and cannot be replayed; `None` if they are recorded.
     pub unrecorded: Option<&'static str>,
     /// Reads the settings of a job from the configuration.
     pub read: fn(toml::Value) -> Result<Box<dyn Kind>, BadValue>,
@@ -62,7 +62,7 @@ impl KindRow {
     }
 }
 
-/// Returns the row of a kind that an agent works for.
+/// Returns the row of a kind whose work an agent does.
 macro_rules! work {
     ($kind:ident) => {
         KindRow {
@@ -103,7 +103,7 @@ pub const KINDS: [KindRow; 11] = [
 /// The report of a night, which no configuration names.
 const REPORT: KindRow = KindRow::new::<ReportSpec>("report");
 
-/// The names that a configuration may use.
+/// The names of the kinds that a configuration may use.
 pub const NAMES: [&str; KINDS.len()] = {
     let mut names = [""; KINDS.len()];
     let mut at = 0;
@@ -119,18 +119,19 @@ pub fn find(name: &str) -> Option<&'static KindRow> {
     const { &KINDS }.iter().find(|row| row.name == name)
 }
 
-/// Returns the row of a kind that a run may have been recorded of.
+/// Returns the row of a kind that may occur in a recording.
 pub fn find_recorded(name: &str) -> Option<&'static KindRow> {
     find(name).or_else(|| (name == REPORT.name).then_some(const { &REPORT }))
 }
 
 /// Reports whether a run of a kind is tried again when its process died without a model call.
 pub fn retries_lost(name: &str) -> bool {
-    // A manual edit was a person's: they see that it is not decided, and decide again.
+    // A person made the manual edit. They see that the proposal is still undecided and can decide
+    // again.
     name != dream::review::KIND && find(name).is_none_or(|row| row.retries_lost)
 }
 
-/// Returns why runs of a kind are not recorded; `None` for those that are.
+/// Returns the reason why runs of a kind are not recorded; `None` if they are recorded.
 pub fn unrecorded(name: &str) -> Option<&'static str> {
     find(name)?.unrecorded
 }

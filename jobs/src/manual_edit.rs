@@ -1,5 +1,5 @@
-//! An immediate change to a project by a person, or by a run before its work: an act, published by
-//! the process that was asked.
+//! An act: an immediate change to a project. A person asks for it, or a run makes it before its own
+//! work. The process that was asked publishes it.
 //!
 //! ```text
 //! lock of the job ──> recover stale runs ──> (caller reads and decides) ──> enter ──> admit ──> stage ──> publish
@@ -30,36 +30,35 @@ use runner_engine::store::{
 use runner_engine::time::Clock;
 use runner_text::redact::Redactor;
 
-/// The kind of all acts.
+/// The kind of run of all acts.
 pub const KIND: &str = crate::dream::review::KIND;
-/// Where an act stages that has no folder of its own.
+/// The staging folder of an act that has no folder of its own.
 pub const STAGING: &str = ".runner/staging";
-/// The longest that one may take before whoever recovers takes it for hanging.
+/// Time after which recovery considers an act hung.
 const TOTAL: Duration = Duration::from_secs(60);
 
 /// The reason why an act published nothing.
 #[derive(Debug, thiserror::Error)]
 pub enum ManualEditError {
-    /// Another act of this job is at work.
+    /// Another act of the same job is in progress.
     #[error("{0}")]
     Busy(String),
-    /// A file is not what was read.
+    /// A file differs from the content that was read.
     #[error("{0}")]
     Changed(String),
-    /// The scope refused, or a file changed while it was replaced.
+    /// The scope refused the change, or a file changed while it was replaced.
     #[error("{0}")]
     Guard(String),
     /// A target was changed by somebody else during the publication; the content that was to be
     /// published is kept.
     #[error("{0}")]
     Conflict(String),
-    /// The disk or the host refused.
+    /// The disk or the host refused an operation.
     #[error("{0}")]
     Disk(String),
-    /// It is recorded and could not all be moved; a tick goes on with it.
+    /// The act is recorded, but not all of its files could be moved. A tick completes it.
     #[error("run {run} is half published: {why}")]
     Unfinished {
-        /// The act's run.
         run: RunId,
         /// The cause.
         why: String,
@@ -86,34 +85,33 @@ impl From<ScopeError> for ManualEditError {
 pub struct EditActor<'h> {
     /// The project's canonical root.
     pub root: &'h Path,
-    /// The project.
     pub project: &'h ProjectId,
-    /// The folder of runner's own state, where locks lie.
+    /// The folder of runner's own state, which contains the locks.
     pub state: &'h Path,
-    /// Both clocks.
+    /// The source of wall time and boot time.
     pub clock: &'h Clock,
     /// This process.
     pub me: &'h ProcessIdentity,
-    /// The database.
     pub store: &'h mut Store,
     /// Free space on the project's file system, in bytes.
     pub free_bytes: u64,
 }
 
-/// The lock of an act's job, held from the first look to the end.
+/// The lock of an act's job, held from the first read to the end of the act.
 pub struct HeldJobLock(JobLock);
 
 /// The description of an act.
 pub struct ManualEdit<'a> {
-    /// Its job.
+    /// The job of the act.
     pub job: &'a str,
-    /// Prefixes below which it may write.
+    /// Path prefixes below which the act may write.
     pub allowed: &'a [&'a str],
-    /// The folder below which it stages, on the file system of what it writes.
+    /// The folder below which the act stages. It is on the file system of the files that the act
+    /// writes.
     pub staging: &'a str,
     /// One line for people.
     pub headline: String,
-    /// More.
+    /// Further lines for people.
     pub lines: Vec<String>,
 }
 
@@ -130,7 +128,7 @@ impl EditActor<'_> {
         Ok(held)
     }
 
-    /// Takes the lock alone.
+    /// Takes the lock of a job, without completing an earlier act.
     pub(crate) fn take(&self, job: &str) -> Result<HeldJobLock, ManualEditError> {
         let path = job_lock_path(self.state, self.project, job);
         match JobLock::take_for_run(&path, |_| false) {
@@ -148,7 +146,8 @@ impl EditActor<'_> {
         let driver = Driver {
             world: Box::new(Host { state: self.state }),
             me: self.me,
-            // A manual edit was a person's: they see that it is not decided, and decide again.
+            // A manual edit is not retried: the person sees that nothing was decided and can decide
+            // again.
             retries_lost: &|_| false,
         };
         for row in self.store.live()? {

@@ -12,10 +12,10 @@ use runner_text::redact::{Redactor, StreamRedactor};
 
 use crate::JobError;
 
-/// The files' names in a run's folder.
+/// The names of the two files in a run's folder.
 pub const FILES: [&str; 2] = ["stdout", "stderr"];
 
-/// Both streams.
+/// Both output streams of a program.
 pub(crate) struct Output {
     streams: [OutputFile; 2],
 }
@@ -28,10 +28,10 @@ struct OutputFile {
 }
 
 impl Output {
-    /// Begins both files anew.
+    /// Creates both files, and truncates them if they exist.
     ///
     /// # Errors
-    /// One cannot be made.
+    /// Returns an error if a file cannot be created.
     pub(crate) fn begin(folder: &Path, redactor: &Redactor) -> Result<Self, JobError> {
         let one = |name: &str| {
             let path = folder.join(name);
@@ -45,7 +45,7 @@ impl Output {
         Ok(Self { streams: [one(FILES[0])?, one(FILES[1])?] })
     }
 
-    /// Takes the next piece of a stream.
+    /// Redacts and stores the next bytes of a stream.
     pub(crate) fn take(&mut self, stream: Stream, bytes: &[u8]) {
         let one = match stream {
             Stream::Stdout => &mut self.streams[0],
@@ -55,10 +55,10 @@ impl Output {
         one.keep(&text);
     }
 
-    /// Keeps what was held back.
+    /// Stores the text that the redactors still held back.
     ///
     /// # Errors
-    /// Something could not be written, now or before.
+    /// Returns an error if any write failed, now or earlier.
     pub(crate) fn finish(self) -> Result<(), JobError> {
         for mut one in self.streams {
             let text = one.redactor.finish();

@@ -7,20 +7,20 @@ use runner_backends::Backend;
 
 use crate::spending::Spending;
 
-/// One who is asked for a report of its own.
+/// A councillor who can be asked for a report.
 pub struct Panelist {
     /// The backend that answers.
     pub backend: Arc<dyn Backend>,
-    /// How it pays.
+    /// The way in which the councillor's requests are paid.
     pub spending: Spending,
-    /// The folder that is its child's alone.
+    /// The folder that only the councillor's child process uses.
     pub place: PathBuf,
 }
 
-/// Those who can be asked, and those who cannot.
+/// The councillors of a run: those who can be asked, and those who cannot.
 #[derive(Default)]
 pub struct Panel {
-    /// In the order of the configuration.
+    /// The councillors who can be asked, in the order of the configuration.
     pub ready: Vec<Panelist>,
     /// Councillors that are not asked, each with the reason.
     pub absent: Vec<(String, String)>,

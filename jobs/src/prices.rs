@@ -8,22 +8,23 @@ use std::collections::BTreeMap;
 
 use runner_backends::Usage;
 
-/// The prices of one model, in millionths of a millionth of a dollar a token.
+/// The prices of one model per token, in millionths of a millionth of a dollar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Price {
-    /// A token read.
+    /// The price of an input token.
     pub input: u64,
-    /// A token written, thoughts included.
+    /// The price of an output token, including reasoning tokens.
     pub output: u64,
-    /// A token read out of a cache; that of `input` where it is not known.
+    /// The price of an input token from a cache; `None` if it is unknown, in which case `input`
+    /// applies.
     pub cached: Option<u64>,
 }
 
-/// Prices by model.
+/// The prices by model name.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Prices(pub BTreeMap<String, Price>);
 
-/// In a millionth of a dollar.
+/// Number of price units in a millionth of a dollar.
 const PARTS: u128 = 1_000_000;
 
 impl Price {

@@ -1,8 +1,8 @@
-//! One question to a model, one file as the answer.
+//! The prompt job, which asks a model one question and writes the answer to one file.
 //!
-//! The sources are files of the project, fenced as untrusted text. The answer by rule is an index of
-//! them: what there is, without a model's words. So a night without a model still leaves something
-//! true. Must never let the answer name the file that it goes to.
+//! The sources are files of the project, fenced as untrusted text. The answer by rule is an index
+//! of the sources that contains no text from a model, so a night without a model still produces a
+//! true result. The answer must never name the file to which it is written.
 
 use runner_backends::{Request, RequestLimits, Source};
 use runner_engine::outcome::Class;
@@ -19,7 +19,7 @@ use crate::kind::{BadSetting, Kind, Targets};
 use crate::reserved;
 use crate::{Context, Finished, JobError};
 
-/// The largest source, in bytes; longer ones are left out and named.
+/// Maximum size of a source in bytes. A larger source is left out and named in the result.
 const LARGEST: u64 = 256 * 1024;
 
 /// The question, the files that are shown with it, and the file that gets the answer.
@@ -28,17 +28,18 @@ const LARGEST: u64 = 256 * 1024;
 pub struct PromptSpec {
     /// The question.
     pub prompt: String,
-    /// Files of the project that are shown with it.
+    /// The files of the project that are shown with the question.
     #[serde(default)]
     pub sources: Vec<String>,
     /// The file that gets the answer; {date} is the night's date.
     pub to: String,
 }
 
-/// Asks and stages the answer.
+/// Asks the question and stages the answer.
 ///
 /// # Errors
-/// No answer, an empty one, or a target that the scope refuses.
+/// Returns an error if there is no answer, if the answer is empty, or if the scope refuses the
+/// target.
 pub fn run(ctx: &mut Context<'_>, spec: &PromptSpec) -> Result<Finished, JobError> {
     let PromptQuestion { request, left_out } = question(ctx, spec)?;
     let reply = ctx.ask(&request, 0)?;
@@ -74,13 +75,12 @@ pub fn run(ctx: &mut Context<'_>, spec: &PromptSpec) -> Result<Finished, JobErro
 
 /// The question of a prompt job.
 pub(crate) struct PromptQuestion {
-    /// The request.
     pub(crate) request: Request,
-    /// Sources that are not shown, with the reason.
+    /// The sources that are not shown, each with the reason.
     pub(crate) left_out: Vec<String>,
 }
 
-/// Reads the sources and words the question; asks nobody and writes nothing.
+/// Reads the sources and builds the request, without asking a model or writing anything.
 pub(crate) fn question(ctx: &Context<'_>, spec: &PromptSpec) -> Result<PromptQuestion, JobError> {
     let mut texts = Vec::new();
     let mut left_out = Vec::new();

@@ -34,7 +34,7 @@ use crate::{AskError, Context, JobSpec};
 
 /// The folder of recordings, below the state folder.
 pub const FOLDER: &str = "recordings";
-/// The most that is kept of what one run read, in bytes.
+/// Maximum number of bytes that a recording keeps of the content that one run read.
 pub const LARGEST: u64 = 32 * 1024 * 1024;
 
 const ENDING: &str = ".jsonl";
@@ -49,40 +49,36 @@ pub fn run_named(name: &str) -> Option<RunId> {
     name.strip_suffix(ENDING)?.parse().ok()
 }
 
-/// Where a run is recorded, and what its program knows of it.
+/// The destination of a run's recording, and the facts about the run that only the program knows.
 #[derive(Clone, Debug)]
 pub struct Recorder {
-    /// The file.
+    /// The path of the recording.
     pub path: PathBuf,
-    /// The project.
     pub project: ProjectId,
     /// Prefixes that the run may write.
     pub writes: Vec<String>,
-    /// Where it stages.
+    /// The folder in which the run stages.
     pub staging: String,
 }
 
 /// The header of a recording: the run that it belongs to.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RecordingHeader {
-    /// The run.
     pub run: RunId,
-    /// Its project.
     pub project: ProjectId,
-    /// Where that lay.
+    /// The root folder of the project at the time of the run.
     pub root: PathBuf,
-    /// The job.
     pub spec: RecordedJob,
-    /// The one `now` of the run.
+    /// The value of `now` for the whole run.
     pub now: Timestamp,
-    /// The seed of its choices, as text: not every reader of JSON has whole numbers of this size.
+    /// The seed of the run's random choices. It is stored as text, because not every JSON reader
+    /// supports integers of this size.
     #[serde(with = "as_text")]
     pub seed: u64,
-    /// Whether a person asked for it.
+    /// True if a person started the run manually.
     pub manual: bool,
     /// The amounts that the run had reserved.
     pub reserved: Amounts,
-    /// The commit that was checked out.
     pub head: Option<String>,
     /// The backend that answered, or would have answered.
     pub backend: String,
@@ -90,16 +86,16 @@ pub struct RecordingHeader {
     pub described: Description,
     /// The backends that were not asked or did not answer, each with the reason.
     pub passed: Vec<String>,
-    /// Prefixes that it may write.
+    /// Prefixes that the run may write.
     pub writes: Vec<String>,
-    /// Where it stages.
+    /// The folder in which the run staged.
     pub staging: String,
 }
 
-/// A job as a recording keeps it.
+/// A job as it is stored in a recording.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RecordedJob {
-    /// The name within the project.
+    /// The name of the job within the project.
     pub name: String,
     /// The name of the kind.
     pub kind: String,
@@ -110,9 +106,9 @@ pub struct RecordedJob {
     pub given: Value,
     /// The backend that answered.
     pub backend: String,
-    /// The most that the run could spend.
+    /// The maximum amounts that the run could spend.
     pub budget: Budget,
-    /// How long the run could take in all.
+    /// The time limit of the run.
     pub total: Duration,
 }
 
@@ -130,7 +126,7 @@ impl RecordedJob {
     }
 }
 
-/// A recording, read.
+/// A recording that was read from its file.
 #[derive(Clone, Debug)]
 pub struct Recording {
     pub head: RecordingHeader,
@@ -138,33 +134,33 @@ pub struct Recording {
     pub data: RecordingData,
     /// The recorded requests and replies.
     pub asked: Vec<Exchange>,
-    /// How the work ended.
+    /// The outcome of the recorded run.
     pub outcome: Outcome,
-    /// How many contents had something taken out.
+    /// Number of contents from which something was redacted.
     pub redacted: usize,
 }
 
-/// Why a recording cannot be used.
+/// The reason why a recording cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordingError {
-    /// The file.
+    /// The file cannot be read, or is not a recording.
     #[error(transparent)]
     File(#[from] FileError),
-    /// The run read more than is kept.
+    /// The run read more than a recording keeps.
     #[error("the run read {bytes} bytes, but only {most} are kept: it cannot be replayed")]
     TooLong {
         /// Number of bytes that the run read.
         bytes: u64,
-        /// The cap.
+        /// The cap in bytes.
         most: u64,
     },
 }
 
 impl Recording {
-    /// Reads one.
+    /// Reads a recording.
     ///
     /// # Errors
-    /// [`RecordingError`].
+    /// Returns a [`RecordingError`] if the recording cannot be read or replayed.
     pub fn read(path: &Path) -> Result<Self, RecordingError> {
         let not_one = |why: String| FileError::NotOne { path: path.to_owned(), why };
         let lines = file::read(path)?;
@@ -214,7 +210,7 @@ pub(crate) struct PendingRecording {
 }
 
 impl Context<'_> {
-    /// Records the run.
+    /// Starts to record the run.
     #[must_use]
     pub fn recorded(mut self, recorder: Recorder) -> Self {
         self.recorder = Some(recorder);
@@ -230,7 +226,7 @@ impl Context<'_> {
         self
     }
 
-    /// Notes what came of a question.
+    /// Records a request and its result.
     pub(crate) fn note_asked(
         &mut self,
         request: &Request,
@@ -247,7 +243,7 @@ impl Context<'_> {
                 let why = error.to_string();
                 Err(BackendError::OverBudget { why })
             }
-            // The run waits, or the database is gone: there will be nothing to go through again.
+            // The run waits, or the database cannot be used: there is nothing to replay.
             Err(AskError::Limited { .. } | AskError::Ledger(_)) => return,
         };
         let question = ReplayQuestion::of(request, &self.redactor);
@@ -288,7 +284,8 @@ impl Context<'_> {
     /// Adds the commit that is checked out to the recording, if the run never asked for it itself.
     fn note_head(&self) {
         if self.recording.records() && head_of(&self.recording.data()).is_none() {
-            // It is on the recording; a project without commits, or without git, has none.
+            // The call itself adds the commit to the recording. A project without commits or
+            // without git has none.
             let _ = self.git.head();
         }
     }
@@ -351,7 +348,7 @@ impl PendingRecording {
     }
 }
 
-/// A number as text.
+/// Serializes a number as text.
 mod as_text {
     use serde::{Deserialize as _, Deserializer, Serializer, de::Error as _};
 

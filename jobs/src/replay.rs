@@ -1,11 +1,12 @@
-//! A run, gone through again from its recording alone, and compared with what it made then.
+//! Replay, which repeats a run from its recording alone and compares the artifacts.
 //!
 //! ```text
 //! Recording ──> scratch folder, database in memory, inputs from the recording, recorded replies
 //!                    └──> execute, the same code ──> artifacts ──compared──> equal | drift
 //! ```
 //!
-//! Must never ask a model, start a program, read the project or touch the user's database.
+//! A replay must never ask a model, start a program, read the project, or access the user's
+//! database.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -28,64 +29,64 @@ use crate::context::{Tools, Workplace};
 use crate::recording::{RecordedJob, Recording};
 use crate::{Context, ExecuteError, JobSpec, Silent, execute, kinds};
 
-/// The folders of a replay, of which none is the project's.
+/// The folders of a replay. None of them belongs to the project.
 #[derive(Clone, Copy, Debug)]
 pub struct Scratch<'a> {
-    /// In the place of the project; empty.
+    /// The empty folder that replaces the project.
     pub root: &'a Path,
-    /// In the place of its caches.
+    /// The folder that replaces the project's caches.
     pub cache: &'a Path,
-    /// In the place of the run's own.
+    /// The folder that replaces the run's own folder.
     pub run_dir: &'a Path,
 }
 
 /// The result of a replay.
 #[derive(Clone, Debug, Serialize)]
 pub struct Replayed {
-    /// Everything is as it was.
+    /// True if the replay equals the recorded run.
     pub equal: bool,
-    /// How it ended then.
+    /// The outcome of the recorded run.
     pub recorded: Outcome,
-    /// How it ended now.
+    /// The outcome of the replay.
     pub outcome: Outcome,
-    /// Each artifact of then or now.
+    /// The artifacts of the recorded run and of the replay.
     pub artifacts: Vec<Compared>,
-    /// Where it left the recorded way, in words.
+    /// Descriptions of the points at which the replay differed from the recording.
     pub drift: Vec<String>,
-    /// How many requests were answered.
+    /// Number of requests that were answered.
     pub requests: usize,
-    /// Contents of which something secret had been taken out: what is made of them may differ.
+    /// Number of contents from which a secret was redacted. Results that depend on them may differ.
     pub redacted: usize,
 }
 
-/// One artifact.
+/// The comparison of one artifact.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Compared {
-    /// Its place below the project.
+    /// The path of the artifact below the project.
     pub target: String,
-    /// Byte for byte the same.
+    /// True if the bytes are the same.
     pub equal: bool,
-    /// Where it is not, in words.
+    /// A description of the difference, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub differs: Option<String>,
 }
 
-/// Why a run cannot be gone through again.
+/// The reason why a run cannot be replayed.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
-    /// The database in memory.
+    /// The database in memory could not be used.
     #[error(transparent)]
     Ledger(#[from] StoreError),
-    /// The scratch folder.
+    /// The scratch folder could not be used.
     #[error(transparent)]
     Scope(#[from] ScopeError),
     /// The run could not be settled.
     #[error(transparent)]
     Perform(#[from] ExecuteError),
-    /// Something that every run is lent.
+    /// The cancel token could not be made.
     #[error("cannot make a cancel token")]
     Cancel(#[source] std::io::Error),
-    /// The recorded job is not one that this version of the program knows.
+    /// This version of the program does not know the recorded job.
     #[error("the recording's job cannot be used: {0}")]
     Job(String),
 }
@@ -105,10 +106,11 @@ fn job(recorded: &RecordedJob) -> Result<JobSpec, String> {
     })
 }
 
-/// Goes through a recorded run again.
+/// Replays a recorded run.
 ///
 /// # Errors
-/// [`ReplayError`]; that the run itself fails is an outcome.
+/// Returns a [`ReplayError`] if the run cannot be replayed. A run that itself fails is not an error
+/// but an outcome.
 pub fn replay(
     recording: &Recording,
     scratch: Scratch<'_>,
@@ -147,7 +149,7 @@ pub fn replay(
             progress: &mut unwatched,
             redactor: Redactor::new(Vec::new()),
             env: &env,
-            // Nothing is started.
+            // A replay starts no program.
             sandbox_start: None,
             clock,
         },

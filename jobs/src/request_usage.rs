@@ -35,9 +35,9 @@ pub fn most(request: &Request, left: Amounts, ideas: u64, free: bool) -> Amounts
 pub(crate) struct RequestCharge {
     /// The amounts that are added to the budget usage.
     pub(crate) spent: RequestUsage,
-    /// Where the sum of money comes from.
+    /// The source of the sum of money.
     pub(crate) money: Option<Money>,
-    /// Why, for the database; not redacted yet.
+    /// The reason for the charge, for the database. It is not redacted yet.
     pub(crate) note: String,
 }
 
@@ -54,7 +54,7 @@ pub(crate) fn charge(
         let (micros, money) = match usage_meter::micros(usage, price) {
             Some((micros, true)) => (micros, Money::Stated),
             Some((micros, false)) => (micros, Money::Priced),
-            // Money that nobody knows is charged as it was reserved.
+            // An unknown sum of money is charged as reserved.
             None if want.micros == 0 => (0, Money::Stated),
             None => (want.micros, Money::Reserved),
         };
@@ -67,7 +67,8 @@ pub(crate) fn charge(
         None => error.to_string(),
     };
     let unknown = |note: String| match &heard.usage {
-        // More than was reserved was heard of: no less than that.
+        // Usage was observed during the request, so the charge is never less, even if it exceeds
+        // the reservation.
         Some(usage) => {
             RequestCharge { spent: RequestUsage::AtLeast(amounts(usage).0), money: None, note }
         }
@@ -90,7 +91,7 @@ pub(crate) fn charge(
             }
             None => unknown("answered, usage unknown".to_owned()),
         },
-        // Nothing was asked of anyone: the program was not there to be started.
+        // The program could not be started, so no request was made.
         Err(BackendError::NotInstalled { .. }) => RequestCharge {
             spent: RequestUsage::Known(Amounts::default()),
             money: None,

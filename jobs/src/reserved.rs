@@ -1,12 +1,12 @@
 //! The paths of a project that no job writes, and the checks of settings that name a path.
 //!
-//! Must never look at the disk: a setting is refused for its text.
+//! The checks must never access the disk: they refuse a setting because of its text alone.
 
 use runner_engine::publish::RelPath;
 
-/// The names below a project that no job publishes to: git's and runner's own files, the settings
-/// that runner reads, the proposals and journals that only checked data reaches, and the settings of
-/// agents.
+/// The names below a project to which no job publishes: the files of git and of runner, the
+/// settings that runner reads, the proposals and journals that only checked data may reach, and the
+/// settings of agents.
 pub const NEVER: [&str; 10] = [
     ".git",
     ".runner",
@@ -20,8 +20,8 @@ pub const NEVER: [&str; 10] = [
     ".mcp.json",
 ];
 
-/// Returns the reserved name that `path` begins with. Git's folder is always reserved and found at
-/// any depth: a repository may contain others.
+/// Returns the reserved name with which `path` begins. Git's folder is always reserved and is found
+/// at any depth, because a repository may contain other repositories.
 pub fn reserved<'n>(path: &str, names: &[&'n str]) -> Option<&'n str> {
     let first = path.split('/').next().unwrap_or(path);
     let is_git = |part: &str| part.eq_ignore_ascii_case(".git");
@@ -35,7 +35,7 @@ pub fn reserved<'n>(path: &str, names: &[&'n str]) -> Option<&'n str> {
 /// Checks that a job may publish a file at `to`.
 ///
 /// # Errors
-/// Returns the reason for the user.
+/// Returns the reason for the refusal, as a message for the user.
 pub fn target(to: &str) -> Result<(), String> {
     RelPath::new(to).map_err(|error| error.to_string())?;
     if to.contains(['{', '}']) {
@@ -47,10 +47,10 @@ pub fn target(to: &str) -> Result<(), String> {
     }
 }
 
-/// Checks the paths of a `writes` setting; `.` stands for nearly all of the project.
+/// Checks the paths of a `writes` setting; `.` means nearly all of the project.
 ///
 /// # Errors
-/// Returns the reason for the first that is refused.
+/// Returns the reason for the first path that is refused, as a message for the user.
 pub fn writes(paths: Option<&[String]>) -> Result<(), String> {
     (paths.unwrap_or_default().iter()).filter(|path| *path != ".").try_for_each(|path| target(path))
 }

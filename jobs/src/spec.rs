@@ -1,4 +1,5 @@
-//! A job as the configuration resolves it, what a run of it achieved, and why a run failed.
+//! Defines a job as resolved from the configuration, the result of a run, and the reasons for which
+//! a run fails.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -18,26 +19,26 @@ use crate::kind::Kind;
 /// A job, resolved from the configuration.
 #[derive(Clone, Debug)]
 pub struct JobSpec {
-    /// The name within the project.
+    /// The job's name within the project.
     pub name: String,
-    /// The kind, with its settings.
+    /// The kind of the job, with its settings.
     pub kind: Box<dyn Kind>,
     /// The backend that answers.
     pub backend: String,
     /// The most that one run may spend.
     pub budget: Budget,
-    /// How long one run may take in all.
+    /// The total time limit of one run.
     pub total: Duration,
 }
 
 /// The result of a run. Its artifacts are the files that the run staged through its scope.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Finished {
-    /// Why this is less than what was asked for; none means that it is all.
+    /// The reason why the run achieved less than requested; `None` if it achieved everything.
     pub degraded: Option<String>,
-    /// One line for people.
+    /// A one-line summary for people.
     pub headline: String,
-    /// More lines for people.
+    /// Further lines for people.
     pub lines: Vec<String>,
     /// Figures by name, for scripts.
     pub facts: Map<String, Value>,
@@ -55,61 +56,58 @@ pub enum JobError {
     /// There was nothing to do.
     #[error("{0}")]
     Nothing(String),
-    /// It must wait.
+    /// The run must wait.
     #[error("{why}")]
     Wait {
-        /// Until then.
+        /// The time until which the run waits.
         until: Timestamp,
-        /// For this.
         why: String,
     },
-    /// A person or a shutdown ended it.
+    /// A person or a shutdown ended the run.
     #[error("{why}")]
     Cancelled {
         /// The person or event that ended it.
         why: String,
     },
-    /// Its total deadline passed.
+    /// The run exceeded its total time limit.
     #[error("{why}")]
     TimedOut {
-        /// The step that was under way.
+        /// The step that was in progress.
         why: String,
     },
-    /// Any other failure, with the class that names who must act.
+    /// Any other failure. Its class determines who must act.
     #[error("{why}")]
     Failed {
         class: Class,
-        /// The failure, its place and its cause.
+        /// The failure, its location and its cause.
         why: String,
     },
     /// A file could not be read or staged.
     #[error("cannot {doing} {}", path.display())]
     Io {
-        /// `read`, `stage`.
+        /// The operation that failed: `read` or `stage`.
         doing: &'static str,
-        /// The file.
         path: PathBuf,
-        /// The system's reason.
         source: std::io::Error,
     },
-    /// A write was refused by the scope.
+    /// The scope refused a write.
     #[error("{}", if disk(.0) { "cannot stage" } else { "write refused" })]
     Scope(#[from] ScopeError),
-    /// The budget of the run has no room for another request.
+    /// The remaining budget of the run does not suffice for another request.
     #[error("{0}")]
     OverBudget(String),
-    /// The database could not be used; the run cannot be settled either.
+    /// The database could not be used, so the run cannot be settled either.
     #[error(transparent)]
     Ledger(#[from] runner_engine::store::StoreError),
 }
 
 impl JobError {
-    /// A failure of a class.
+    /// Creates a failure of the given class.
     pub fn failed(class: Class, why: impl Into<String>) -> Self {
         Self::Failed { class, why: why.into() }
     }
 
-    /// How a run that met this ends.
+    /// Returns the outcome of a run that ends with this error.
     pub fn outcome(&self, now: Timestamp) -> Outcome {
         let why = self.whole();
         match self {
@@ -127,7 +125,7 @@ impl JobError {
         }
     }
 
-    /// The error and all its causes in one line.
+    /// Returns the error and all its causes on one line.
     pub fn whole(&self) -> String {
         whole(self)
     }
@@ -139,7 +137,7 @@ impl From<UnrecordedInput> for JobError {
     }
 }
 
-/// Whether the disk refused, and not the guard.
+/// Returns true if the disk refused the write, rather than the guard.
 fn disk(error: &ScopeError) -> bool {
     matches!(error, ScopeError::Fs(_))
 }

@@ -1,13 +1,13 @@
-//! How requests to one backend are paid.
+//! Describes how requests to one backend are paid.
 
 use crate::prices::Prices;
 
-/// How a run pays.
+/// The payment settings of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Spending {
-    /// The pool whose limits are remembered; empty: nobody remembers them.
+    /// The pool whose limits are remembered; empty if no limits are remembered.
     pub pool: String,
-    /// Whether it may be billed beyond a subscription.
+    /// Whether requests may be billed beyond a subscription.
     pub overage: bool,
     /// Prices of tokens, for backends that do not state a cost.
     pub prices: Prices,

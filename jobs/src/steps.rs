@@ -1,5 +1,5 @@
-//! `_steps.jsonl`: one row for every tool that an agent used in a project (contracts/lifecycle.md,
-//! "What the sleeper sees").
+//! Writes `_steps.jsonl`, which has one row for every tool that an agent used in a project
+//! (contracts/lifecycle.md, "What the sleeper sees").
 //!
 //! ```text
 //! a run's event stream ──Recorder──┐
@@ -8,10 +8,10 @@
 //!                                                  .runner/steps.1.jsonl <──┘ one older file is kept
 //! ```
 //!
-//! Runner writes the steps of a run's agent from the stream that the agent's program gives: the
-//! agent itself cannot reach the file. A row that cannot be written costs the record and never the run.
-//! Must never hold a secret, never follow a link, and never leave the project: its underscore keeps it
-//! out of every page and every commit.
+//! Runner writes the steps of a run's agent from the event stream of the agent's program; the agent
+//! itself cannot reach the file. A row that cannot be written is lost from the record, but never
+//! fails the run. This module must never write a secret and never follow a link. The file must
+//! never leave the project: its underscore keeps it out of every page and every commit.
 
 mod of_run;
 
@@ -28,42 +28,42 @@ use runner_text::redact::Redactor;
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
-/// The file at a project's root, unless the configuration names another.
+/// The name of the file at a project's root, unless the configuration names another.
 pub const FILE: &str = "_steps.jsonl";
-/// Where the rows before the last turn of the file lie, below the project.
+/// The path, below the project, of the rows from before the last rotation of the file.
 pub const OLDER: &str = ".runner/steps.1.jsonl";
-/// How large the file grows before it is turned, in bytes.
+/// The size at which the file is rotated, in bytes.
 pub const CAP: u64 = 1024 * 1024;
-/// The longest argument or error of a row, in bytes.
+/// Maximum length of an argument or error in a row, in bytes.
 const LONGEST: usize = 400;
-/// How many uses may be under way; of more, a result stands for itself.
+/// Maximum number of tool uses that wait for their result. Further uses are recorded at once,
+/// without their result.
 const MOST_AT_ONCE: usize = 1_000;
-/// How far back the last rows are looked for, in bytes.
+/// The number of bytes at the end of the file in which the last rows are searched.
 const TAIL: u64 = 64 * 1024;
 
-/// One row.
+/// A row of the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolStep {
-    /// Counts the rows of the file from 1; two sessions at once may share a number.
+    /// The number of the row in the file, from 1. Two concurrent sessions may use the same number.
     #[serde(default)]
     pub step: u64,
-    /// Which tool.
     #[serde(default)]
     pub tool: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub args: Option<Args>,
-    /// 0 where it did what it was asked.
+    /// The exit code, which is 0 if the tool succeeded.
     #[serde(default)]
     pub exit_code: i64,
     #[serde(default)]
     pub error: Option<String>,
-    /// How long it took.
+    /// The duration of the tool use in milliseconds.
     #[serde(default)]
     pub dur_ms: u64,
-    /// When it came back.
+    /// The time at which the tool returned.
     #[serde(default)]
     pub ts: String,
-    /// Which of the project's named agents; none for the default one.
+    /// The project's named agent that used the tool; `None` for the default agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
 }
@@ -71,10 +71,9 @@ pub struct ToolStep {
 /// The input of a tool: one of the three fields.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Args {
-    /// A file or folder; below the project without its root.
+    /// The path of a file or folder. A path below the project is relative to the project's root.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
-    /// A command line.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cmd: Option<String>,
     /// Any other input.
@@ -140,16 +139,16 @@ fn below(root: &Path, path: &str) -> String {
     inner.and_then(Path::to_str).unwrap_or(path).to_owned()
 }
 
-/// Where rows go.
+/// The file to which the rows are written.
 #[derive(Clone, Debug)]
 pub struct StepsFile {
     /// The project's canonical root.
     pub root: PathBuf,
-    /// The file, below it.
+    /// The path of the file below the root.
     pub path: String,
-    /// How large it may grow before it is turned, in bytes.
+    /// The size at which the file is rotated, in bytes.
     pub cap: u64,
-    /// Which named agent works; none for the default one.
+    /// The named agent that works; `None` for the default agent.
     pub agent: Option<String>,
 }
 
@@ -177,12 +176,12 @@ impl StepsFile {
         Ok(file)
     }
 
-    /// Adds a row with one write, after turning a file that is full. Its number, time and agent are
-    /// set here.
+    /// Adds a row with one write, after rotating a full file. This function sets the number, time
+    /// and agent of the row.
     ///
     /// # Errors
-    /// It cannot be opened, is no plain file, cannot be written, or could not be turned for so long that
-    /// it holds eight times its cap.
+    /// Returns an error if the file cannot be opened, is not a plain file, cannot be written, or
+    /// could not be rotated until it reached eight times its cap.
     pub fn append(&self, mut step: ToolStep, now: Timestamp) -> io::Result<()> {
         let mut file = self.turned()?;
         if file.metadata()?.len() >= 8 * self.cap {
@@ -195,7 +194,7 @@ impl StepsFile {
         let mut line = serde_json::to_string(&step).map_err(io::Error::other)?;
         line.push('\n');
         if !whole {
-            // Half a row that somebody left must not swallow this one.
+            // Starts a new line, so that an incomplete last row does not swallow this one.
             line.insert(0, '\n');
         }
         file.write_all(line.as_bytes())
@@ -252,7 +251,7 @@ impl StepsFile {
     pub fn last(&self, count: usize) -> io::Result<Vec<ToolStep>> {
         let mut rows = self.rows_of(&self.full())?;
         if rows.len() < count {
-            // Just turned: what is missing is at the end of the older file.
+            // After a recent rotation, the missing rows are at the end of the older file.
             let mut older = self.rows_of(&self.root.join(OLDER)).unwrap_or_default();
             older.append(&mut rows);
             rows = older;
@@ -298,7 +297,7 @@ fn rows(file: &mut File) -> io::Result<(u64, bool)> {
     }
 }
 
-/// Writes a row for each tool of one request's event stream, when it comes back.
+/// Writes a row for each tool of one request's event stream when the tool returns.
 #[derive(Debug)]
 pub struct Recorder {
     file: StepsFile,
@@ -308,8 +307,8 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Rows to this file, which is there and is not turned from now on. To be made before the agent's
-    /// program starts.
+    /// Creates a recorder that writes to `file`. The file exists and is not rotated while the
+    /// recorder lives. The caller must create the recorder before the agent's program starts.
     pub fn new(file: StepsFile, redactor: Redactor) -> Self {
         let held = file.hold_lock();
         let held =
@@ -317,13 +316,13 @@ impl Recorder {
         Self { _held: held.ok(), file, redactor, begun: HashMap::new() }
     }
 
-    /// Hears an event of the stream.
+    /// Processes an event of the stream.
     pub fn event(&mut self, event: Event<'_>, now: Timestamp) {
         match event {
             Event::ToolUse { id, name, target } => {
                 let step = ToolStep::of(name, target, &self.file.root, &self.redactor);
                 if self.begun.len() >= MOST_AT_ONCE || id.is_empty() {
-                    // Nothing will say how it came back.
+                    // No result will be matched to this use.
                     return self.put(step, now);
                 }
                 if let Some((before, _)) = self.begun.insert(id.to_owned(), (step, now)) {
@@ -333,7 +332,7 @@ impl Recorder {
             Event::ToolResult(result) => {
                 let (step, since) = match self.begun.remove(result.id) {
                     Some(begun) => begun,
-                    // Its use is a row already.
+                    // The use was already recorded as a row.
                     None if !result.failed => return,
                     None => (ToolStep::of("?", None, &self.file.root, &self.redactor), now),
                 };

@@ -23,19 +23,18 @@ use serde::{Deserialize, Serialize};
 use crate::steps::Recorder;
 use runner_engine::files::{open_host, open_with};
 
-/// The file in a run's folder.
+/// The name of the file in a run's folder.
 pub const FILE: &str = "events.jsonl";
-/// The most text of one row, in bytes.
+/// Maximum length of the text of one row, in bytes.
 const PER_ROW: usize = 2_000;
-/// The most of all rows, in bytes.
+/// Maximum total size of all rows, in bytes.
 const ALL_ROWS: u64 = 4 * 1024 * 1024;
 
-/// One line.
+/// A line of the file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TelemetryRow {
-    /// When, by the wall clock.
+    /// The wall-clock time of the event.
     pub at: Timestamp,
-    /// Which request.
     pub request: String,
     pub backend: String,
     #[serde(flatten)]
@@ -46,53 +45,53 @@ pub struct TelemetryRow {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 pub enum TelemetryEvent {
-    /// It was asked.
+    /// The request was sent.
     Asked,
     /// A piece of the model's text.
     Text {
-        /// Its beginning, redacted.
+        /// The beginning of the text, redacted.
         text: String,
-        /// How long it was.
+        /// The length of the whole text in bytes.
         bytes: usize,
     },
     /// The cost so far; each event of a request replaces the one before.
     Usage(Usage),
     /// A remark.
     Note {
-        /// Its beginning, redacted.
+        /// The beginning of the remark, redacted.
         text: String,
     },
     /// A tool was used.
     ToolUse {
-        /// Which, redacted.
+        /// The name of the tool, redacted.
         name: String,
     },
-    /// It came back.
+    /// A tool returned its result.
     ToolResult {
-        /// It failed, or was not permitted.
+        /// Whether the tool failed or was not permitted.
         failed: bool,
     },
-    /// It was turned away, or never got there: nobody is paid for it.
+    /// The request was rejected or did not arrive, so it is not billed.
     NotBilled,
     /// The provider's statement about its limits.
     Limit {
-        /// When it is reset.
+        /// The time at which the limit is reset.
         until: Option<Timestamp>,
-        /// Nothing more is answered before that.
+        /// Whether the limit is reached, so that no request is answered before the reset.
         reached: bool,
-        /// It is paid for beyond the subscription.
+        /// Whether requests are billed beyond the subscription.
         overage: bool,
     },
-    /// The answer is there, or why it is not.
+    /// The request ended with an answer or with an error.
     Ended {
-        /// The error, redacted; none for an answer.
+        /// The error, redacted; `None` if there is an answer.
         error: Option<String>,
     },
-    /// The file is full: what came after is not recorded.
+    /// The file is full, and later events are not recorded.
     Full,
 }
 
-/// Writes what it hears.
+/// A sink that writes the events that it receives to the file.
 pub struct Telemetry<'a> {
     file: Option<File>,
     written: u64,
@@ -170,7 +169,7 @@ impl<'a> Telemetry<'a> {
             text = line(TelemetryEvent::Full).unwrap_or_default();
         }
         self.written += text.len() as u64;
-        // One write a line: a process that dies leaves whole lines.
+        // Each line is one write, so that a process that dies leaves only whole lines.
         let written = file.write_all(text.as_bytes());
         if let Err(error) = &written {
             tracing::warn!(%error, "{FILE} cannot be written");
@@ -206,17 +205,17 @@ impl Sink for Telemetry<'_> {
 /// The totals of a run's events.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Tally {
-    /// How often somebody was asked.
+    /// The number of requests.
     pub asked: u64,
-    /// How often each tool was used.
+    /// The number of uses of each tool, by name.
     pub tools: BTreeMap<String, u64>,
-    /// Uses that failed or were not permitted.
+    /// The number of tool uses that failed or were not permitted.
     pub tools_failed: u64,
     /// The cost that was stated.
     pub usage: Usage,
-    /// Attempts whose cost nobody stated.
+    /// The number of attempts without a stated cost.
     pub unstated: u64,
-    /// There was more than the record holds.
+    /// Whether the record is incomplete because the file was full.
     pub cut: bool,
 }
 

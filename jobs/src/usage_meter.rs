@@ -19,16 +19,14 @@ use runner_engine::store::Amounts;
 
 use crate::prices::Price;
 
-/// Why a request had to stop.
+/// The reason for which a request was stopped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LimitExceeded {
-    /// It used more of a unit than was reserved for it.
+    /// The request used more of a unit than was reserved for it.
     Over {
-        /// `tokens`, `micros` or `seconds`.
+        /// The unit: `tokens`, `micros` or `seconds`.
         unit: &'static str,
-        /// How much it is at so far.
         used: u64,
-        /// How much was reserved.
         reserved: u64,
     },
     /// The provider bills beyond the subscription.
@@ -63,21 +61,21 @@ impl std::fmt::Display for LimitExceeded {
 pub struct ObservedUsage {
     /// The highest value of each figure of its usage, if any was reported.
     pub usage: Option<Usage>,
-    /// The last word on what all of it cost, if it came.
+    /// The last statement of the total usage, if one was received.
     pub total: Option<Usage>,
-    /// Whether the model said or did anything.
+    /// Whether the model produced any text or used a tool.
     pub spoke: bool,
-    /// How many uses of tools failed: what the sandbox refuses is among them.
+    /// The number of tool uses that failed, including those that the sandbox refused.
     pub failed_tools: u64,
-    /// Why it had to stop.
+    /// The reason for which the request had to stop.
     pub breach: Option<LimitExceeded>,
     /// The provider's last statement about its limits.
     pub limit: Option<Limit>,
-    /// The request was turned away, or never got there.
+    /// Whether the request was rejected or did not arrive.
     pub not_billed: bool,
 }
 
-/// A sink that adds up and stops.
+/// A sink that adds up the usage of a request and stops the request at its limits.
 pub struct UsageMeter<'a> {
     reserved: Amounts,
     price: Option<Price>,
@@ -100,7 +98,7 @@ impl<'a> UsageMeter<'a> {
         Self { reserved, price, overage, cancel, heard: ObservedUsage::default(), behind }
     }
 
-    /// Stops the request for this reason, unless it has one.
+    /// Stops the request for this reason, unless it already has a reason to stop.
     pub fn stop(&mut self, breach: LimitExceeded) {
         if self.heard.breach.is_none() {
             self.cancel.cancel_at_once(breach.to_string());

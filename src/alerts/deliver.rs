@@ -1,8 +1,9 @@
-//! The process that delivers: `runner __deliver`.
+//! Runs the process that delivers alerts: `runner __deliver`.
 //!
-//! One at a time, for a minute or so at the most: no message is begun after [`BEGIN_WITHIN`], and each
-//! has a deadline of its own. A channel that failed once is left alone until the next process, so that
-//! what hangs costs the others one deadline. Must never do anything that a run or a tick waits for.
+//! Only one such process runs at a time, for about a minute at most: it begins no message after
+//! [`BEGIN_WITHIN`], and each message has its own deadline. A channel that failed once is skipped until
+//! the next process, so that a channel that hangs costs the others only one deadline. This process
+//! must never do anything that a run or a tick waits for.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -23,10 +24,10 @@ use crate::config::{self, Notify};
 use crate::env::{self, Env};
 use crate::project::LoadedProject;
 
-/// No message is begun later than this.
+/// The time after the start of the process from which no message is begun.
 const BEGIN_WITHIN: Duration = Duration::from_secs(45);
 
-/// Delivers what is due.
+/// Delivers the messages that are due.
 pub fn run(home: &Env, beat: bool) -> Result<Exit, Failure> {
     let began = boot_time();
     if beat {
@@ -59,7 +60,8 @@ pub fn run(home: &Env, beat: bool) -> Result<Exit, Failure> {
 struct KnownProject {
     root: PathBuf,
     notify: Result<Notify, String>,
-    /// Its own words cannot be read: these are only the user's.
+    /// The reason why the project's settings cannot be read. `notify` then holds only the user's
+    /// settings.
     lacking: Option<String>,
 }
 
@@ -73,7 +75,7 @@ fn deliver(
         let Some(row) = store.project(&delivery.project)? else {
             return Ok(DeliveryResult::Withdrawn("its project no longer exists".to_owned()));
         };
-        // That a project is gone or cannot be read is just what people are to hear of.
+        // An alert must also be delivered if its project is gone or cannot be read.
         let (notify, lacking) = match LoadedProject::at(home, Some(store), &row.path) {
             Ok(here) => (Ok(here.config.notify), None),
             Err(failure) => {
@@ -104,10 +106,10 @@ fn deliver(
     })
 }
 
-/// Sends one message through one channel, within its deadline.
+/// Sends one message through one channel, within the channel's deadline.
 ///
 /// # Errors
-/// What went wrong, redacted.
+/// Returns the redacted reason if the message cannot be sent.
 pub fn send(home: &Env, channel: &Channel, message: &Message) -> Result<(), String> {
     let sent = match channel {
         Channel::Desktop => programs::desktop(home, message),

@@ -14,7 +14,7 @@ use crate::config;
 use crate::config::addresses::Heartbeat;
 use crate::env::Env;
 
-/// At most so often.
+/// Minimum time between two reports.
 const EVERY: SignedDuration = SignedDuration::from_secs(60);
 
 /// Returns true if this tick is to be reported. The next report is then at least a minute later.
@@ -25,7 +25,7 @@ pub fn claim(home: &Env, now: Timestamp) -> bool {
     if last.is_some_and(|last| now.duration_since(last).abs() < EVERY) {
         return false;
     }
-    // Mostly there is none, and no tick parses a file to learn that.
+    // Usually no heartbeat is configured. This check then saves the tick from parsing the file.
     let named =
         read_text_host(&home.user_config, DOCUMENT).is_ok_and(|text| text.contains("heartbeat"));
     if !named || configured(home).is_none() {

@@ -1,33 +1,32 @@
-//! The bytes of a mail (RFC 5322): headers that nothing can be smuggled into, a text in base64.
+//! Formats a mail (RFC 5322) with a base64 text and with headers into which nothing can be
+//! injected.
 //!
-//! Addresses were checked when the configuration was read; everything else that goes into a header is
-//! made of harmless bytes here. Pure.
+//! Addresses were checked when the configuration was read. All other parts of a header are reduced
+//! to harmless bytes here. This module is pure.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 
-/// The most bytes of text that one encoded word holds (RFC 2047: 75 characters in all).
+/// Maximum number of text bytes in one encoded word (RFC 2047 allows 75 characters for the whole
+/// word).
 const WORD: usize = 45;
-/// The columns of a line of base64.
+/// Maximum length of a line of base64, in characters.
 const COLUMNS: usize = 76;
 
 /// The parts of a mail.
 #[derive(Clone, Copy, Debug)]
 pub struct Mail<'a> {
-    /// To whom.
     pub recipient: &'a str,
-    /// From whom, if that is said; else the mail program's own word.
+    /// The sender; `None` leaves the sender to the mail program.
     pub sender: Option<&'a str>,
-    /// Its subject.
     pub subject: &'a str,
-    /// Its text.
     pub text: &'a str,
-    /// Its id, 26 letters and digits.
+    /// The id of the message, which has 26 letters and digits.
     pub id: &'a str,
-    /// The machine that it is from.
+    /// The host that the mail comes from.
     pub host: &'a str,
-    /// When it was made.
+    /// The time at which the message was made.
     pub at: Timestamp,
 }
 
@@ -46,7 +45,7 @@ pub fn bytes(mail: &Mail<'_>) -> Vec<u8> {
         host => host,
     };
     out.push_str(&format!("Message-ID: <{}@{host}>\n", token(mail.id)));
-    // No automatic answer is wanted (RFC 3834).
+    // Suppresses automatic replies (RFC 3834).
     out.push_str("Auto-Submitted: auto-generated\nMIME-Version: 1.0\n");
     out.push_str("Content-Type: text/plain; charset=utf-8\nContent-Transfer-Encoding: base64\n\n");
     let text = mail.text.replace("\r\n", "\n").replace('\n', "\r\n");

@@ -16,14 +16,14 @@ use serde::Serialize;
 
 use crate::cli::show;
 
-/// More steps than any template of a message needs.
+/// Maximum number of steps of a template, which is more than any template of a message needs.
 const FUEL: u64 = 50_000;
-/// The most characters of a subject, of a reason and of a text.
+/// Maximum lengths of a subject, of a reason and of a text, in characters.
 const SUBJECT: usize = 200;
 const WHY: usize = 2_000;
 const TEXT: usize = 8_000;
 
-/// The templates of a project, where it has any.
+/// The message templates of a project; `None` where the project has no template.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Templates<'a> {
     pub subject: Option<&'a str>,
@@ -56,11 +56,9 @@ struct Fields {
 pub struct Message {
     #[serde(flatten)]
     fields: Fields,
-    /// One line.
     pub subject: String,
-    /// Some lines.
     pub text: String,
-    /// The folder of its project.
+    /// The project's folder.
     #[serde(skip)]
     pub root: std::path::PathBuf,
 }
@@ -177,7 +175,7 @@ impl Message {
     }
 }
 
-/// The fields with the plain words, for templates that want to add to them.
+/// The fields and the plain subject and text, for templates that extend them.
 #[derive(Serialize)]
 struct Context<'a> {
     #[serde(flatten)]

@@ -90,7 +90,7 @@ fn rules(
     Ok(found)
 }
 
-/// Starts the process that delivers and waits for nothing of it.
+/// Starts the process that delivers and does not wait for it.
 fn start(home: &Env, beat: bool) -> Result<(), Failure> {
     let mut command = Command::new(env::executable()?);
     command
@@ -100,7 +100,7 @@ fn start(home: &Env, beat: bool) -> Result<(), Failure> {
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
-        // A terminal's or a manager's signals are not for it.
+        // Keeps signals of a terminal or a service manager away from the process.
         .process_group(0);
     for name in env::MANAGERS {
         command.env_remove(name);
@@ -111,16 +111,17 @@ fn start(home: &Env, beat: bool) -> Result<(), Failure> {
     let mut child = command.spawn().map_err(|error| {
         Failure::environment(format!("cannot start this program again to deliver: {error}"))
     })?;
-    // Only so that a daemon keeps no dead child; who ends before it leaves it to the system.
+    // Reaps the child, so that a daemon keeps no zombie. A process that ends earlier leaves this to
+    // the system.
     let _detached = thread::Builder::new().spawn(move || child.wait());
     Ok(())
 }
 
-/// The lock of the one process that delivers.
+/// The lock of the process that delivers. Only one process can hold it.
 struct Delivering(File);
 
 impl Delivering {
-    /// Takes it; `None` while another process holds it.
+    /// Takes the lock, or returns `None` while another process holds it.
     fn take(home: &Env) -> Result<Option<Self>, Failure> {
         let path = home.state.join("deliver.lock");
         let cannot = |error: std::io::Error| {
@@ -139,7 +140,8 @@ impl Delivering {
 
 impl Drop for Delivering {
     fn drop(&mut self) {
-        // Explicitly: a child between fork and exec may still have a copy of the descriptor.
+        // The unlock is explicit because a child between fork and exec may still have a copy of the
+        // descriptor.
         let _already_gone = self.0.unlock();
     }
 }

@@ -23,22 +23,23 @@ use super::message::Message;
 use crate::config::notify::Program;
 use crate::env::{self, Env};
 
-/// From the start of a program until it is ended.
+/// Time limit of a program.
 const TOTAL: Duration = Duration::from_secs(20);
-/// How much it may say.
+/// Maximum size of a program's output, in bytes.
 const OUTPUT: usize = 1 << 20;
 /// Maximum length of the program's last output in a report, in characters.
 const LAST_WORDS: usize = 200;
-/// Where a desktop's notifications are taken.
+/// The environment variables that a program needs to reach the desktop's notification service.
 const DESKTOP: [&str; 4] =
     ["DBUS_SESSION_BUS_ADDRESS", "XDG_RUNTIME_DIR", "DISPLAY", "WAYLAND_DISPLAY"];
 
-/// Shows a notification.
+/// Shows the message as a desktop notification.
 pub fn desktop(home: &Env, message: &Message) -> Result<(), String> {
     let mut env = env::child_environment();
     env.extend(env::named(DESKTOP.into_iter()));
     if !env.contains_key("DBUS_SESSION_BUS_ADDRESS") {
-        // A host scheduler's tick knows nothing of the session; its bus has a known place.
+        // A tick of a host scheduler lacks the session's variables, but the session bus has a
+        // well-known path.
         let bus = format!("/run/user/{}/bus", rustix::process::getuid().as_raw());
         if Path::new(&bus).exists() {
             env.insert("DBUS_SESSION_BUS_ADDRESS".to_owned(), format!("unix:path={bus}"));
@@ -67,7 +68,7 @@ pub fn desktop(home: &Env, message: &Message) -> Result<(), String> {
 }
 
 fn notify_send(message: &Message) -> Vec<String> {
-    // A body may have markup.
+    // The body may contain markup, so its special characters are escaped.
     let body = message.text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
     ["--app-name=runner", "--urgency=critical", "--", &message.subject, &body]
         .map(str::to_owned)
@@ -91,12 +92,12 @@ fn osascript(message: &Message) -> Vec<String> {
     .to_vec()
 }
 
-/// Hands the message as JSON to a program.
+/// Passes the message as JSON to a program.
 pub fn command(home: &Env, program: &Program, message: &Message) -> Result<(), String> {
     own(home, program, message, message.json())
 }
 
-/// Hands a mail to a program like sendmail.
+/// Passes the message as a mail to a program like sendmail.
 pub fn email(
     home: &Env,
     program: &Program,
@@ -116,7 +117,7 @@ pub fn email(
     own(home, program, message, mail::bytes(&mail))
 }
 
-/// Runs a program of the user's choosing.
+/// Runs a program that the user configured.
 fn own(home: &Env, program: &Program, message: &Message, input: Vec<u8>) -> Result<(), String> {
     let named = env::named(program.env.iter().map(String::as_str));
     if let Some(missing) = program.env.iter().find(|name| !named.contains_key(*name)) {

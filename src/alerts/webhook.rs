@@ -1,8 +1,8 @@
-//! A POST of JSON, signed where there is a key, and the GET of a heartbeat.
+//! Sends a message as a POST of JSON, signed if there is a key, and a heartbeat as a GET.
 //!
-//! Only the status of an answer is looked at: nothing of its body is read, so none is too long or too
-//! slow. Redirects are not followed, for the message is meant for nobody else. Must never put a key
-//! or an address into an error.
+//! Only the status of a response is read. The body is ignored, so it cannot be too long or too
+//! slow. Redirects are not followed, because the message is meant for the configured address only.
+//! This module must never put a key or an address into an error.
 
 use std::io::Read as _;
 use std::os::unix::fs::MetadataExt as _;
@@ -21,17 +21,17 @@ use crate::config::addresses::{Address, Secret, checked_url, is_loopback};
 use crate::env::{self, Env};
 use crate::keyring;
 
-/// Until a connection stands.
+/// Time limit for establishing a connection.
 const CONNECT: Duration = Duration::from_secs(5);
-/// Until the answer has begun.
+/// Time limit until the response begins.
 const TOTAL: Duration = Duration::from_secs(10);
-/// The longest key.
+/// Maximum size of a key, in bytes.
 const LARGEST: u64 = 64 * 1024;
 
 /// Posts a message.
 ///
 /// # Errors
-/// What went wrong, in words without the address.
+/// Returns the reason, without the address, if the message cannot be posted.
 pub fn post(
     home: &Env,
     address: &Address,
@@ -54,7 +54,7 @@ pub fn post(
     request(Method::POST, url, headers, body)
 }
 
-/// Asks an address and wants nothing but a good status.
+/// Sends a GET request to the address and checks only that the status is a success.
 pub fn ping(address: &Address) -> Result<(), String> {
     let url = checked_url(&resolved(address)?)?;
     request(Method::GET, url, Vec::new(), Vec::new())
@@ -115,7 +115,7 @@ fn request(
     headers: Vec<(&'static str, String)>,
     body: Vec<u8>,
 ) -> Result<(), String> {
-    // The first call decides; a further one finds it decided.
+    // Only the first call installs the provider. The error of any further call is ignored.
     let _decided = rustls::crypto::ring::default_provider().install_default();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -136,7 +136,7 @@ fn request(
         }
         Ok(request.send().await?.status())
     });
-    // A name that is still being looked up is not waited for.
+    // Does not wait for a name lookup that is still in progress.
     runtime.shutdown_background();
     match answered {
         Ok(status) if status.is_success() => Ok(()),

@@ -1,16 +1,16 @@
-//! `runner alerts`: its commands and flags.
+//! The commands and flags of `runner alerts`.
 
 use clap::Subcommand;
 
 use super::listing::Listing;
 
-/// Looks at alerts, tries channels, silences.
+/// Lists alerts, tests channels and silences alerts.
 #[derive(Debug, Subcommand)]
 pub enum AlertsCommand {
-    /// List what is open; what did not arrive is said (the default)
+    /// List the open alerts, with the messages that did not arrive (the default)
     #[command(after_help = "Example: runner alerts list --over --json | jq '.[0]'")]
     List {
-        /// Also what is over
+        /// Also list alerts that are over
         #[arg(long)]
         over: bool,
         /// List the alerts of all projects
@@ -19,19 +19,19 @@ pub enum AlertsCommand {
         #[command(flatten)]
         listing: Listing,
     },
-    /// Show one alert and what became of each of its messages
+    /// Show one alert and the state of each of its messages
     #[command(after_help = "Example: runner alerts show 01KA5V7Q4B")]
     Show {
-        /// Its id, or an unambiguous beginning of it
+        /// The alert's id, or an unambiguous beginning of it
         alert: String,
         #[command(flatten)]
         listing: Listing,
     },
-    /// Send a message now, through one channel or all of the project; exit code 69 when one did not
-    /// take it
+    /// Send a message now, through one channel or all channels of the project; exit code 69 if a
+    /// channel did not accept it
     #[command(after_help = "Example: runner alerts test screen")]
     Test {
-        /// Its name in runner.toml or the user's config.toml
+        /// The channel's name in runner.toml or the user's config.toml
         channel: Option<String>,
         #[command(flatten)]
         listing: Listing,
@@ -40,7 +40,8 @@ pub enum AlertsCommand {
     /// records that a job is fixed
     #[command(after_help = "Example: runner alerts ack dream")]
     Ack {
-        /// Its id, an unambiguous beginning of it, or a job of the project: all its open alerts
+        /// The alert's id, an unambiguous beginning of it, or a job of the project for all its open
+        /// alerts
         alert: String,
         #[command(flatten)]
         listing: Listing,

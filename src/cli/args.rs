@@ -1,4 +1,4 @@
-//! Every command and flag; their help is the reference documentation.
+//! All commands and flags. Their help texts are the reference documentation.
 
 mod awake;
 mod budget;
@@ -38,10 +38,11 @@ pub use runs::RunsCommand;
 pub use schedule::{ScheduleCommand, ScheduleTarget};
 pub use setup::SetupArgs;
 
-/// Reads a command line. Help and mistakes are printed here; the error is the exit code.
+/// Parses a command line. This function prints help and usage errors; the error value is the exit
+/// code.
 pub fn parse(line: impl Iterator<Item = OsString>) -> Result<Args, Exit> {
     Args::try_parse_from(line).map_err(|error| {
-        // A closed pipe is the reader's choice.
+        // An error is ignored, because the reader may close the pipe at any time.
         let _closed = error.print();
         if error.use_stderr() { Exit::Usage } else { Exit::Done }
     })
@@ -57,16 +58,18 @@ pub fn parse(line: impl Iterator<Item = OsString>) -> Result<Args, Exit> {
 )]
 pub struct Args {
     /// The project to work on: any folder inside it [default: the current folder]
-    // A name that no command's own argument has: a global one is looked up in all of them.
+    // The id must differ from all arguments of all commands, because clap looks up a global
+    // argument by its id in every command.
     #[arg(id = "project-folder", short = 'C', long = "dir", global = true, value_name = "DIR")]
     pub at: Option<PathBuf>,
-    /// A setting for this command and the runs that it starts, over all files (may be repeated)
+    /// Override a setting of all files for this command and the runs that it starts (may be
+    /// repeated)
     #[arg(long, global = true, value_name = "KEY=VALUE")]
     pub config: Vec<String>,
-    /// Say more (twice: even more) on standard error and in the run's log
+    /// Print more (twice: even more) on standard error and in the run's log
     #[arg(short, long, global = true, action = ArgAction::Count)]
     pub verbose: u8,
-    /// Say only what went wrong
+    /// Print only results and errors
     #[arg(short, long, global = true)]
     pub quiet: bool,
     #[command(subcommand)]
@@ -76,19 +79,20 @@ pub struct Args {
 /// The commands of `runner`.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Make the folder a project: its runner.toml, its folders, its lines in .git/info/exclude
+    /// Make the folder a project: create its runner.toml, its folders, and its lines in
+    /// .git/info/exclude
     #[command(after_help = "Example: cd my-repository && runner init")]
     Init {
         /// The folder, inside a git repository [default: the current folder]
         dir: Option<PathBuf>,
-        /// Make it a project of its own: for a copy that carries the id of another one
+        /// Give the project a new id, for a copy that carries the id of another project
         #[arg(long)]
         new_id: bool,
     },
     /// Make a sample project and run a night in it
     #[command(after_help = "Example: runner demo && cat runner-demo/.runner/reports/*/report.md")]
     Demo {
-        /// Where to make it; the folder must not exist
+        /// The folder of the sample project, which must not exist
         #[arg(default_value = "runner-demo")]
         dir: PathBuf,
         /// The agent that works in the cycle
@@ -98,8 +102,8 @@ pub enum Command {
     /// Run every enabled job of the project once, under one budget, and write one report
     #[command(after_help = "Example: runner night --json | jq '.runs[] | {job, outcome}'")]
     Night {
-        /// Say what would be asked, of whom, at most for how much, and whether it would start now; ask
-        /// nothing and write nothing
+        /// Show what would be asked, which backend would be asked, the maximum cost, and whether it
+        /// would start now; ask nothing and write nothing
         #[arg(long)]
         dry_run: bool,
         #[command(flatten)]
@@ -112,14 +116,14 @@ pub enum Command {
     Run {
         /// The job's name in runner.toml
         job: String,
-        /// Run it once for this key, however often it is asked for
+        /// Run the job only once for this key, however often it is requested
         #[arg(long)]
         key: Option<String>,
         /// Print the run's log and its program's output on standard output while it runs
         #[arg(long, conflicts_with = "json")]
         follow: bool,
-        /// Say what would be asked, of whom, at most for how much, and whether it would start now; ask
-        /// nothing and write nothing
+        /// Show what would be asked, which backend would be asked, the maximum cost, and whether it
+        /// would start now; ask nothing and write nothing
         #[arg(long, conflicts_with = "follow")]
         dry_run: bool,
         #[command(flatten)]
@@ -132,37 +136,37 @@ pub enum Command {
     Enqueue {
         /// The job's name in runner.toml
         job: String,
-        /// A setting of the job that holds for this run only; may be given several times
+        /// Override a setting of the job for this run only (may be repeated)
         #[arg(long = "set", value_name = "KEY=VALUE")]
         set: Vec<String>,
         /// Not before this time: 2026-11-22T02:30:00Z, "2026-11-22 02:30" or 02:30 in the job's
         /// zone, or "2h" from now
         #[arg(long, value_name = "WHEN")]
         at: Option<String>,
-        /// Higher goes first among those that wait [default: the job's own]
+        /// The priority; waiting runs with a higher priority start first [default: the job's own]
         #[arg(long, allow_negative_numbers = true)]
         priority: Option<i32>,
-        /// Only after this run has succeeded; skipped when it does not
+        /// Start only after this run has succeeded; skip the new run if it does not succeed
         #[arg(long, value_name = "RUN")]
         after: Option<String>,
-        /// Run it once for this key, however often it is asked for
+        /// Run the job only once for this key, however often it is requested
         #[arg(long)]
         key: Option<String>,
         #[command(flatten)]
         listing: Listing,
     },
-    /// End a run, or take a waiting one out of the queue; it is not tried again
+    /// End a run, or remove a waiting run from the queue; the run is not retried
     #[command(after_help = "Example: runner cancel 01KA5V7Q4B")]
     Cancel {
-        /// Its id, or an unambiguous beginning of it
+        /// The run's id, or an unambiguous beginning of it
         run: String,
         #[command(flatten)]
         listing: Listing,
     },
-    /// Put one more attempt at what a settled run was for into the queue
+    /// Queue one more attempt at the work of a settled run
     #[command(after_help = "Example: runner retry 01KA5V7Q4B")]
     Retry {
-        /// Its id, or an unambiguous beginning of it
+        /// The run's id, or an unambiguous beginning of it
         run: String,
         #[command(flatten)]
         listing: Listing,
@@ -174,7 +178,7 @@ pub enum Command {
         /// The job's name in runner.toml
         #[arg(required_unless_present = "all")]
         job: Option<String>,
-        /// Everything, in all projects
+        /// Pause everything, in all projects
         #[arg(long, conflicts_with = "job")]
         all: bool,
         /// Until this time, written as for `enqueue --at` [default: until `runner resume`]
@@ -183,32 +187,34 @@ pub enum Command {
         #[command(flatten)]
         listing: Listing,
     },
-    /// End a pause; scheduled times that it swallowed are recorded as missed and not caught up
+    /// End a pause; scheduled times during the pause are recorded as missed and not caught up
     #[command(after_help = "Example: runner resume --all")]
     Resume {
         /// The job's name in runner.toml
         #[arg(required_unless_present = "all")]
         job: Option<String>,
-        /// The pause of everything
+        /// End the pause of everything
         #[arg(long, conflicts_with = "job")]
         all: bool,
         #[command(flatten)]
         listing: Listing,
     },
-    /// Do what is due in all projects: what a host timer calls
+    /// Do the work that is due in all projects; a host timer calls this command
     #[command(after_help = "Example (crontab): */15 * * * * runner tick --quiet")]
     Tick {
-        /// Work in the environment that `runner setup` has frozen: what a host scheduler passes
+        /// Work in the environment that `runner setup` has saved in this file; a host scheduler
+        /// passes this flag
         #[arg(long, value_name = "FILE")]
         environment: Option<PathBuf>,
         #[command(flatten)]
         listing: Listing,
     },
-    /// Let this machine's own scheduler tick: once, and the nights happen
+    /// Set up this machine's own scheduler to call `runner tick`, so that the nights run by
+    /// themselves
     ///
-    /// Shows the files and the steps and does nothing; --apply does it, --remove undoes it to the byte.
-    /// There is one timer a user, for all projects: a second project adds only its minutes, and removing
-    /// one leaves the timer to the others.
+    /// Shows the files and the steps and changes nothing; --apply makes the changes, and --remove
+    /// undoes them byte for byte. There is one timer per user, for all projects: a second project
+    /// only adds its times to the timer, and removing a project keeps the timer for the others.
     #[command(
         after_help = "Example: runner setup --at 02:30 --apply && runner doctor --as-scheduler"
     )]
@@ -219,21 +225,23 @@ pub enum Command {
     /// Exit code 1 when something is wrong.
     #[command(after_help = "Example: runner doctor --json | jq -r '.findings[].hint'")]
     Doctor {
-        /// Look from where the host's scheduler stands: in its own near-empty environment and what was
-        /// frozen
+        /// Check in the environment of the host's scheduler, which has few variables besides those
+        /// that were saved
         #[arg(long)]
         as_scheduler: bool,
-        /// We are there already
+        /// The command already runs in that environment
         #[arg(long, hide = true)]
         there: bool,
         #[command(flatten)]
         listing: Listing,
     },
-    /// Do what is due in all projects, for as long as it runs: instead of a host timer
+    /// Do the work that is due in all projects for as long as the daemon runs, instead of a host
+    /// timer
     ///
-    /// One a user; it stays in the foreground. TERM or INT end it: nothing new is started, live runs
-    /// may end by themselves, then they are asked to, then they are killed. A further TERM goes on to
-    /// the next of these at once. HUP reads all configuration again.
+    /// There is one daemon per user; it stays in the foreground. TERM or INT ends it: it starts
+    /// nothing new and lets live runs end by themselves, then asks them to end, then kills them.
+    /// Each further TERM proceeds to the next of these steps at once. HUP makes it read all
+    /// configuration again.
     #[command(after_help = "Example: runner daemon --drain 5m")]
     Daemon {
         /// How long live runs may continue when the daemon is asked to end [default: `drain` in the
@@ -241,13 +249,13 @@ pub enum Command {
         #[arg(long, value_name = "DURATION")]
         drain: Option<String>,
     },
-    /// The process of one run; started by the other commands
+    /// Execute one run; the other commands start this process
     #[command(hide = true)]
     Execute {
-        /// The run
+        /// The run's id
         run: String,
     },
-    /// List runs, or look at one
+    /// List runs, or show one
     #[command(
         args_conflicts_with_subcommands = true,
         after_help = "Example: runner runs --job dream --limit 5"
@@ -256,13 +264,13 @@ pub enum Command {
         /// The subcommand [default: the list]
         #[command(subcommand)]
         command: Option<RunsCommand>,
-        /// Only this job's
+        /// List only the runs of this job
         #[arg(long)]
         job: Option<String>,
         /// List the runs of all projects
         #[arg(long)]
         all: bool,
-        /// At most so many; 0 means all
+        /// Maximum number of runs; 0 means all
         #[arg(long, default_value_t = 20)]
         limit: u32,
         #[command(flatten)]
@@ -271,7 +279,7 @@ pub enum Command {
     /// Show the current state: last night, next due, failures, and what runs, waits and is paused
     #[command(after_help = "Example: runner status --watch")]
     Status {
-        /// Keep looking: drawn anew on a terminal, elsewhere printed again when something changed
+        /// Keep watching: redraw on a terminal; elsewhere, print again after a change
         #[arg(long)]
         watch: bool,
         /// Print the JSON schema of what --json prints
@@ -280,7 +288,7 @@ pub enum Command {
         #[command(flatten)]
         listing: Listing,
     },
-    /// All projects, or one that moved or is to be forgotten
+    /// List all projects, record that one moved, or forget one
     #[command(
         args_conflicts_with_subcommands = true,
         after_help = "Example: runner projects --json | jq -r '.[] | select(.standing != \"known\") | .path'"
@@ -294,7 +302,8 @@ pub enum Command {
     },
     /// Print the report of a night, or open its page
     ///
-    /// It is made again from the database and the night's artifacts, in whichever form.
+    /// The command makes the report again, in any format, from the database and the night's
+    /// artifacts.
     #[command(after_help = "Example: runner report --night 2026-11-21 --open")]
     Report(super::report::ReportArgs),
     /// Show what may still be spent and what was spent, or grant an extra once [default: show]
@@ -319,31 +328,33 @@ pub enum Command {
         #[command(flatten)]
         listing: Listing,
     },
-    /// When jobs are due: the next scheduled times, in words, or what a stretch of time would bring
+    /// Show when jobs are due: the next scheduled times, a description in words, or a simulation of
+    /// a period
     #[command(after_help = "Example: runner schedule next dream")]
     Schedule {
         #[command(subcommand)]
         command: ScheduleCommand,
     },
-    /// The settings: look at them with their sources, check them, change one
+    /// Show the settings with their sources, check them, or change one
     #[command(after_help = "Example: runner config show --origin")]
     Config {
         #[command(subcommand)]
         command: ConfigCommand,
     },
-    /// The database: check it, copy it, put a copy in its place, prune what is old
+    /// Check the database, copy it, restore a copy, or prune old data
     #[command(after_help = "Example: runner db check")]
     Db {
         #[command(subcommand)]
         command: DbCommand,
     },
-    /// The dream pass over changed ideas, and the review of what it proposes
+    /// Run the dream pass over changed ideas, and review its proposals
     #[command(after_help = "Example: runner dream run --dry-run")]
     Dream {
         #[command(subcommand)]
         command: DreamCommand,
     },
-    /// The journal: what was dreamt between the runs, what came of it, and why an entry is missing
+    /// Show the journal: the dreams between the runs, what came of them, and the reason for a
+    /// missing entry
     #[command(after_help = "Example: runner journal --json | jq '.items[0]'")]
     Journal {
         /// The subcommand [default: show the journal]
@@ -355,17 +366,17 @@ pub enum Command {
     /// The hooks that an agent's program calls by itself
     #[command(after_help = "Example: runner hook post-tool-use < payload.json")]
     Hook {
-        /// Which hook
+        /// The hook
         #[command(subcommand)]
         command: HookCommand,
     },
-    /// The board of tasks: look at it, apply the newest dream's verdicts, pick, add, finish
+    /// Show the board of tasks, apply the newest dream's verdicts, or pick, add or finish a task
     #[command(after_help = "Example: runner board show")]
     Board {
         #[command(subcommand)]
         command: BoardCommand,
     },
-    /// The cycle of an agent: its states, where it stands, one manual step
+    /// Show the cycle of an agent, with its states and its position, or make one step manually
     #[command(after_help = "Example: runner lifecycle show")]
     Lifecycle {
         #[command(subcommand)]
@@ -377,7 +388,7 @@ pub enum Command {
         #[command(subcommand)]
         command: BackendsCommand,
     },
-    /// Print a script that completes command lines, to be loaded by a shell
+    /// Print a completion script for a shell
     #[command(
         after_help = "Example: runner completions bash > ~/.local/share/bash-completion/completions/runner"
     )]
@@ -385,13 +396,13 @@ pub enum Command {
         /// The shell
         shell: Shell,
     },
-    /// Write the manual, one page a command, into a folder
+    /// Write the manual into a folder, one page per command
     ///
-    /// A page that is there already is replaced when this command wrote it; any other file is left
-    /// alone, and then nothing is written at all.
+    /// A page that exists is replaced if this command wrote it. Any other file is left alone, and
+    /// then nothing is written at all.
     #[command(after_help = "Example: runner man ~/.local/share/man/man1 && man runner-night")]
     Man {
-        /// The folder; it is made when it is not there
+        /// The folder; it is created if it does not exist
         #[arg(value_name = "DIR")]
         into: PathBuf,
     },
@@ -407,14 +418,14 @@ pub enum Command {
         #[command(flatten)]
         listing: Listing,
     },
-    /// The process that delivers alerts; started by ticks
+    /// Deliver alerts; ticks start this process
     #[command(name = "__deliver", hide = true)]
     Deliver {
-        /// Also tell of a good tick
+        /// Also report a successful tick
         #[arg(long)]
         beat: bool,
     },
-    /// The local curator: a model that tidies notes by day, from a queue of files
+    /// Control the local curator: a model that tidies notes by day, from a queue of files
     #[command(
         after_help = "Example: runner curator enqueue --kind lint-wiki && runner curator work"
     )]
@@ -422,9 +433,9 @@ pub enum Command {
         #[command(subcommand)]
         command: CuratorCommand,
     },
-    /// Go through a recorded run again, without its project and its model, and compare what it makes
+    /// Replay a recorded run without its project and its model, and compare the results
     Replay(ReplayArgs),
-    /// Whether something may be written: an agent's hook, and questions about paths
+    /// Check whether something may be written, as the hook of an agent or for given paths
     #[command(after_help = "Example: runner guard leak dreams/state.json")]
     Guard {
         #[command(subcommand)]
@@ -437,7 +448,8 @@ pub enum Command {
         #[command(subcommand)]
         command: OvernightCommand,
     },
-    /// The corpus below .agents, step by step: health, bench, promotion, order, brief, harvest
+    /// Work on the corpus below .agents step by step: health, bench, promotion, tidying, brief,
+    /// harvest
     #[command(after_help = "Example: runner corpus health")]
     Corpus {
         #[command(subcommand)]
@@ -445,19 +457,20 @@ pub enum Command {
     },
 }
 
-/// Looks at backends; asks no model.
+/// Shows and checks backends without asking a model.
 #[derive(Debug, Subcommand)]
 pub enum BackendsCommand {
-    /// All of the project with their program, model and fallbacks
+    /// List the project's backends with their program, model and fallbacks
     #[command(after_help = "Example: runner backends list --json | jq -r '.[].name'")]
     List {
         #[command(flatten)]
         listing: Listing,
     },
-    /// Whether one could answer: program, version, login, folders; exit code 69, 77 or 78 if not
+    /// Check whether a backend is ready: program, version, login, folders; exit code 69, 77 or 78
+    /// if not
     #[command(after_help = "Example: runner backends check claude-haiku")]
     Check {
-        /// Its name in runner.toml
+        /// The backend's name in runner.toml
         name: String,
         #[command(flatten)]
         listing: Listing,

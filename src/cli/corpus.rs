@@ -1,4 +1,4 @@
-//! `runner corpus`: its commands and flags.
+//! The commands and flags of `runner corpus`.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use clap::Subcommand;
 
 use super::listing::Listing;
 
-/// Looks at the corpus below `.agents/`, or puts it in order manually.
+/// Examines the corpus below `.agents/`, or tidies it manually.
 #[derive(Debug, Subcommand)]
 pub enum CorpusCommand {
     /// Show how fit the corpus is: each metric with its minimum, and stale, repeated, unconnected
@@ -18,7 +18,8 @@ pub enum CorpusCommand {
         #[command(flatten)]
         listing: Listing,
     },
-    /// How well it answers a fixed set of questions: precision of the first three, and mean reciprocal rank
+    /// Measure how well the corpus answers a fixed set of questions: precision of the first three,
+    /// and mean reciprocal rank
     #[command(after_help = "Example: runner corpus bench --live --json")]
     Bench {
         /// Use the learnings of this project (the default)
@@ -34,10 +35,10 @@ pub enum CorpusCommand {
         #[command(flatten)]
         listing: Listing,
     },
-    /// Promote learnings whose gate passes
+    /// Promote learnings that pass their gate
     #[command(after_help = "Example: runner corpus close-loop --threshold 24h --dry-run")]
     CloseLoop {
-        /// How old a learning must be
+        /// Minimum age of a learning
         #[arg(long, value_name = "DURATION", default_value = "0h")]
         threshold: String,
         /// Show what would be promoted
@@ -46,19 +47,19 @@ pub enum CorpusCommand {
         #[command(flatten)]
         listing: Listing,
     },
-    /// Find repetitions, what is stale, and what comes and goes; without a choice all of them
+    /// Find repeated, stale and oscillating nodes; without a choice, all of them
     #[command(after_help = "Example: runner corpus defrag --dedup --apply")]
     Defrag {
-        /// Set aside what is past its time to live
+        /// Set aside nodes that are past their time to live
         #[arg(long)]
         prune: bool,
-        /// Deal with repetitions
+        /// Handle repeated nodes
         #[arg(long)]
         dedup: bool,
-        /// Look at what nights add and remove in turns
+        /// Find what nights add and remove in turns
         #[arg(long)]
         oscillation_sweep: bool,
-        /// Do it [default: show it]
+        /// Make the changes [default: show them]
         #[arg(long)]
         apply: bool,
         #[command(flatten)]
@@ -73,10 +74,10 @@ pub enum CorpusCommand {
         #[command(flatten)]
         listing: Listing,
     },
-    /// Take new learnings in from commits, closed work and session notes; not while a night runs
+    /// Import new learnings from commits, closed work and session notes; refused while a night runs
     #[command(after_help = "Example: runner corpus harvest --dry-run")]
     Harvest {
-        /// Show what would come in
+        /// Show what would be imported
         #[arg(long)]
         dry_run: bool,
         #[command(flatten)]

@@ -1,13 +1,13 @@
-//! `runner curator`: its commands and flags.
+//! The commands and flags of `runner curator`.
 
 use clap::{Args, Subcommand, ValueEnum};
 
 use super::listing::Listing;
 
-/// The local curator.
+/// Controls the local curator.
 #[derive(Debug, Subcommand)]
 pub enum CuratorCommand {
-    /// How it stands: worker, queue, notes, engine and model; answers within two seconds
+    /// Show the state of the worker, queue, notes, engine and model; answers within two seconds
     #[command(after_help = "Example: runner curator status --json | jq '.health.state'")]
     Status {
         /// Print the JSON schema of what --json prints
@@ -29,40 +29,41 @@ pub enum CuratorCommand {
         after_help = "Example: runner curator enqueue --kind ingest-claude-session --source ~/.claude/projects/-p/s.jsonl"
     )]
     Enqueue {
-        /// lint-wiki, dream-seed or ingest-claude-session
+        /// The kind of the job: lint-wiki, dream-seed or ingest-claude-session
         #[arg(long)]
         kind: String,
         /// The file that the job is about: a note, a transcript
         #[arg(long, value_name = "PATH")]
         source: Option<std::path::PathBuf>,
-        /// The first line, from 1
+        /// The first line of the source, from 1
         #[arg(long, value_name = "N", requires = "source", value_parser = clap::value_parser!(u64).range(1..))]
         chunk_start: Option<u64>,
-        /// The last line
+        /// The last line of the source
         #[arg(long, value_name = "N", requires = "source", value_parser = clap::value_parser!(u64).range(1..))]
         chunk_end: Option<u64>,
-        /// Higher goes first
+        /// The priority; jobs with a higher priority start first
         #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
         priority: i32,
         #[command(flatten)]
         listing: Listing,
     },
-    /// Work off the queue: runs of the job of kind curator, until it is empty or the hour is full
+    /// Process the queue with runs of the job of kind curator, until it is empty or the hourly cap
+    /// is reached
     #[command(after_help = "Example: runner curator work --once")]
     Work {
-        /// One run
+        /// Make only one run
         #[arg(long, conflicts_with = "watch")]
         once: bool,
-        /// Keep working: look again whenever a file comes, and every half minute
+        /// Keep working: check the queue when a file arrives, and every half minute
         #[arg(long)]
         watch: bool,
-        /// The job of kind curator that does it, where there are several [default: curator, or the first]
+        /// The job of kind curator to run, if there are several [default: curator, or the first]
         #[arg(long, value_name = "JOB")]
         job: Option<String>,
         #[command(flatten)]
         listing: Listing,
     },
-    /// Fold pending log entries into the audit log, and forget what is older than curator.keep
+    /// Fold pending log entries into the audit log, and remove what is older than curator.keep
     #[command(after_help = "Example: runner curator compact --dry-run")]
     Compact {
         #[command(flatten)]
@@ -70,7 +71,7 @@ pub enum CuratorCommand {
         #[command(flatten)]
         listing: Listing,
     },
-    /// Raise an event that somebody should look at
+    /// Raise an event that needs attention
     #[command(
         after_help = "Example: runner curator event --source ci --severity warn --desired-action 'look at the flaky test' --escalation-target claude --budget 2"
     )]
@@ -78,7 +79,7 @@ pub enum CuratorCommand {
         /// The source that raises the event
         #[arg(long)]
         source: String,
-        /// How bad it is
+        /// The severity of the event
         #[arg(long)]
         severity: SeverityArg,
         /// The action that should be taken
@@ -87,16 +88,16 @@ pub enum CuratorCommand {
         /// The name of the backend, or the person, that should take the action
         #[arg(long, value_name = "WHO")]
         escalation_target: String,
-        /// The most model calls that may ever come of it
+        /// Maximum number of model calls that the event may ever cause
         #[arg(long, value_name = "N")]
         budget: u32,
-        /// More words
+        /// A note on the event
         #[arg(long)]
         note: Option<String>,
         #[command(flatten)]
         listing: Listing,
     },
-    /// Look at events, end one, hand one to a model [default: the list]
+    /// List events, show one, end one, or hand one to a model [default: the list]
     #[command(
         args_conflicts_with_subcommands = true,
         after_help = "Example: runner curator events --json | jq '.[] | {id, left}'"
@@ -104,7 +105,7 @@ pub enum CuratorCommand {
     Events {
         #[command(subcommand)]
         command: Option<EventsCommand>,
-        /// Also those that are over
+        /// Also list events that are over
         #[arg(long)]
         all: bool,
         #[command(flatten)]
@@ -113,25 +114,25 @@ pub enum CuratorCommand {
     /// Show the settings that make the curator run; --apply writes them into runner.toml
     #[command(after_help = "Example: runner curator setup --apply && runner curator diagnose")]
     Setup {
-        /// Write them
+        /// Write the settings
         #[arg(long)]
         apply: bool,
     },
 }
 
-/// Shown or done: the same plan.
+/// Selects whether a plan is shown or carried out.
 #[derive(Clone, Copy, Debug, Args)]
 #[group(required = true, multiple = false)]
 pub struct ShowOrApply {
     /// Show what would be done
     #[arg(long)]
     pub dry_run: bool,
-    /// Do it
+    /// Make the changes
     #[arg(long)]
     pub apply: bool,
 }
 
-/// How bad an event is.
+/// The severity of an event.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 #[allow(missing_docs, reason = "the words say it")]
 pub enum SeverityArg {
@@ -141,30 +142,30 @@ pub enum SeverityArg {
     Critical,
 }
 
-/// Works on one event.
+/// Shows, ends or escalates one event.
 #[derive(Debug, Subcommand)]
 pub enum EventsCommand {
-    /// Show one with what is left of its budget
+    /// Show one event and the rest of its budget
     #[command(after_help = "Example: runner curator events show 0123abcd")]
     Show {
-        /// Its id, or an unambiguous beginning or end of it
+        /// The event's id, or an unambiguous beginning or end of it
         event: String,
         #[command(flatten)]
         listing: Listing,
     },
-    /// Say that it is over: nothing of its budget is spent any more
+    /// Mark an event as over; nothing more of its budget is spent
     #[command(after_help = "Example: runner curator events ack 0123abcd --note 'fixed'")]
     Ack {
-        /// Its id, or an unambiguous beginning or end of it
+        /// The event's id, or an unambiguous beginning or end of it
         event: String,
         /// Why
         #[arg(long)]
         note: Option<String>,
     },
-    /// Hand it to its escalation target: one run, one call of its budget
+    /// Hand an event to its escalation target, with one run that uses one call of its budget
     #[command(after_help = "Example: runner curator events escalate 0123abcd")]
     Escalate {
-        /// Its id, or an unambiguous beginning or end of it
+        /// The event's id, or an unambiguous beginning or end of it
         event: String,
         #[command(flatten)]
         listing: Listing,

@@ -1,4 +1,4 @@
-//! `runner dream`: its commands and flags.
+//! The commands and flags of `runner dream`.
 
 use clap::{Args, Subcommand, ValueEnum};
 use runner_jobs::dream::proposal::{Action, Confidence, IdeaStatus};
@@ -7,20 +7,20 @@ use runner_jobs::dream::review::IfChanged;
 
 use super::listing::Listing;
 
-/// The dream pass and its review.
+/// Runs the dream pass and reviews its proposals.
 #[derive(Debug, Subcommand)]
 pub enum DreamCommand {
     /// Run one pass now
     #[command(after_help = "Example: runner dream run --max 5 --json")]
     Run {
-        /// Show at most so many ideas [default: the job's max_ideas]
+        /// Maximum number of ideas to show [default: the job's max_ideas]
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
         max: Option<u32>,
-        /// Show ideas again that are set aside because three answers about them could not be used
+        /// Show ideas again that were set aside after three unusable answers
         #[arg(long)]
         retry_parked: bool,
-        /// Say what would be asked, of whom, at most for how much, and whether it would start now; ask
-        /// nothing and write nothing
+        /// Show what would be asked, which backend would be asked, the maximum cost, and whether it
+        /// would start now; ask nothing and write nothing
         #[arg(long, conflicts_with = "retry_parked")]
         dry_run: bool,
         #[command(flatten)]
@@ -28,26 +28,26 @@ pub enum DreamCommand {
         #[command(flatten)]
         listing: Listing,
     },
-    /// Measure the answer by rule on ideas of which the answer is known; proposes nothing
+    /// Measure the answer by rule on ideas with a known answer; proposes nothing
     #[command(
         after_help = "FILE is a JSON array. Each element has `idea`, a path, and what is known about it: \
                             `commits`, the hashes of the commits that implemented it; or `status`, one of the \
                             five; or `open`, true if the idea is still open.\n\nExample: runner dream bench --truth labels.json --past"
     )]
     Bench {
-        /// The labels
+        /// The file of labels
         #[arg(long, value_name = "FILE")]
         truth: std::path::PathBuf,
-        /// Judge each idea that was done on the history before that too: an open idea each
+        /// Also judge each finished idea on the history before it was finished, as an open idea
         #[arg(long)]
         past: bool,
         #[command(flatten)]
         listing: Listing,
     },
-    /// List what is proposed and not decided, of all passes, the newest first
+    /// List the undecided proposals of all passes, the newest first
     #[command(after_help = "Example: runner dream list --action archive --json | jq -r '.[].id'")]
     List {
-        /// Also what is decided
+        /// Also list decided proposals
         #[arg(long)]
         all: bool,
         #[command(flatten)]
@@ -57,7 +57,7 @@ pub enum DreamCommand {
         #[command(flatten)]
         listing: Listing,
     },
-    /// Show one proposal: evidence, the idea's text, and what accepting it would do
+    /// Show one proposal: its evidence, the idea's text, and the effect of accepting it
     #[command(after_help = "Example: runner dream show 3f2a")]
     Show {
         #[command(flatten)]
@@ -65,7 +65,7 @@ pub enum DreamCommand {
         #[command(flatten)]
         listing: Listing,
     },
-    /// Do what is proposed
+    /// Carry out a proposal
     #[command(after_help = "Example: runner dream accept 3f2a --note 'done in May'")]
     Accept {
         #[command(flatten)]
@@ -77,7 +77,7 @@ pub enum DreamCommand {
         #[command(flatten)]
         listing: Listing,
     },
-    /// Record that a proposal is wrong; nothing else is done
+    /// Record that a proposal is wrong, and change nothing else
     #[command(after_help = "Example: runner dream reject 3f2a --note 'still wanted'")]
     Reject {
         #[command(flatten)]
@@ -87,7 +87,7 @@ pub enum DreamCommand {
         #[command(flatten)]
         listing: Listing,
     },
-    /// Do something else with the idea than what is proposed
+    /// Take another action on the idea than the proposed one
     #[command(
         after_help = "Example: runner dream amend 3f2a --action merge --into ideas/offline.md"
     )]
@@ -97,7 +97,7 @@ pub enum DreamCommand {
         /// Action to take
         #[arg(long, value_enum)]
         action: ActionWord,
-        /// The idea to merge into [default: the proposal's]
+        /// The idea to merge into [default: the proposed one]
         #[arg(long, value_name = "PATH")]
         into: Option<String>,
         #[command(flatten)]
@@ -107,7 +107,7 @@ pub enum DreamCommand {
         #[command(flatten)]
         listing: Listing,
     },
-    /// Leave an idea as it is and do not ask again until it changes
+    /// Leave an idea as it is and do not ask again until the idea changes
     #[command(after_help = "Example: runner dream skip 3f2a")]
     Skip {
         #[command(flatten)]
@@ -117,7 +117,7 @@ pub enum DreamCommand {
         #[command(flatten)]
         listing: Listing,
     },
-    /// Take a decision back: every file is again what it was, and the proposal is undecided
+    /// Take a decision back: restore every file, and make the proposal undecided again
     #[command(after_help = "Example: runner dream undo 3f2a")]
     Undo {
         #[command(flatten)]
@@ -127,7 +127,7 @@ pub enum DreamCommand {
         #[command(flatten)]
         listing: Listing,
     },
-    /// Go through what is undecided, one proposal at a time, on a terminal
+    /// Review the undecided proposals one at a time on a terminal
     #[command(after_help = "Example: runner dream review --confidence high")]
     Review {
         #[command(flatten)]
@@ -137,18 +137,18 @@ pub enum DreamCommand {
     },
 }
 
-/// One dream job of several.
+/// Selects a dream job of the project.
 #[derive(Clone, Debug, Default, Args)]
 pub struct DreamJobArg {
-    /// The dream job, where the project has several
+    /// The dream job, if the project has several
     #[arg(long, value_name = "NAME")]
     pub job: Option<String>,
 }
 
-/// One proposal.
+/// Selects a proposal.
 #[derive(Clone, Debug, Args)]
 pub struct ProposalArg {
-    /// Its id, or an unambiguous beginning of it
+    /// The proposal's id, or an unambiguous beginning of it
     pub id: String,
     #[command(flatten)]
     pub which: DreamJobArg,
@@ -157,15 +157,15 @@ pub struct ProposalArg {
 /// The person's note on a decision.
 #[derive(Clone, Debug, Args)]
 pub struct DecisionNote {
-    /// Why; it is kept with the decision
+    /// The reason, which is kept with the decision
     #[arg(long, value_name = "TEXT")]
     pub note: Option<String>,
 }
 
-/// Against a caution.
+/// The flag that overrides the refusal for a changed file.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct Force {
-    /// Also when a file was changed since; what it held then is kept in the backup
+    /// Proceed even if a file was changed since; the backup keeps its changed content
     #[arg(long)]
     pub force: bool,
 }
@@ -176,24 +176,24 @@ impl From<&Force> for IfChanged {
     }
 }
 
-/// Which proposals.
+/// The filter for proposals.
 #[derive(Clone, Debug, Default, Args)]
 pub struct Filter {
-    /// Only what was found to be this
+    /// Only proposals for ideas of this status
     #[arg(long, value_enum)]
     pub status: Option<StatusWord>,
-    /// Only where this is proposed
+    /// Only proposals of this action
     #[arg(long, value_enum)]
     pub action: Option<ActionWord>,
-    /// Only this confidence
+    /// Only proposals of this confidence
     #[arg(long, value_enum)]
     pub confidence: Option<ConfidenceWord>,
-    /// Only where path, evidence or rationale hold this text
+    /// Only proposals whose path, evidence or rationale contains this text
     #[arg(long, value_name = "TEXT")]
     pub text: Option<String>,
 }
 
-/// Words of the contract, for the command line.
+/// Defines command-line values for the terms of the contract.
 macro_rules! words {
     ($(#[$doc:meta])* $name:ident for $of:ty { $($word:ident),* }) => {
         $(#[$doc])*
@@ -218,6 +218,6 @@ words!(
     StatusWord for IdeaStatus { Implemented, Duplicate, Meritorious, Sidenote, BlogCandidate }
 );
 words!(
-    /// How sure a proposal is.
+    /// The confidence of a proposal.
     ConfidenceWord for Confidence { High, Med, Low }
 );

@@ -7,10 +7,9 @@ use runner_engine::error_chain::{plain, whole};
 use runner_engine::outcome::Exit;
 use runner_engine::store::StoreError;
 
-/// Why a command could not do what it was asked.
+/// The reason why a command failed.
 #[derive(Clone, Debug)]
 pub struct Failure {
-    /// The exit code.
     pub exit: Exit,
     what: String,
     hint: Option<String>,

@@ -1,4 +1,4 @@
-//! `runner journal` and `runner hook`: their commands and flags.
+//! The commands and flags of `runner journal` and `runner hook`.
 
 use std::path::PathBuf;
 
@@ -7,10 +7,10 @@ use clap::Subcommand;
 /// The subcommands of `runner journal`.
 #[derive(Debug, Subcommand)]
 pub enum JournalCommand {
-    /// Write it as one static page, which needs no script and no network
+    /// Write the journal as one static page that needs no script and no network
     #[command(after_help = "Example: runner journal export public/rem")]
     Export {
-        /// The folder that gets index.html; made if it is not there
+        /// The folder for index.html; it is created if it does not exist
         dir: PathBuf,
     },
 }
@@ -18,14 +18,15 @@ pub enum JournalCommand {
 /// The subcommands that an agent's program calls through its hooks.
 #[derive(Debug, Subcommand)]
 pub enum HookCommand {
-    /// Record one tool: the PostToolUse hook's payload on standard input, one row in _steps.jsonl
+    /// Record one tool use: reads the PostToolUse hook's payload from standard input and adds one
+    /// row to _steps.jsonl
     ///
-    /// For sessions that a person has with an agent; runs that runner starts are recorded by runner
-    /// itself. It never stops or disturbs a session: what goes wrong ends with exit code 1, which the
-    /// program only notes.
+    /// This hook is for sessions that a person has with an agent; runner itself records the runs
+    /// that it starts. The hook never stops or disturbs a session: an error ends with exit code 1,
+    /// which the agent's program only notes.
     #[command(after_help = "Example: runner hook post-tool-use < payload.json")]
     PostToolUse {
-        /// The named agent that works here
+        /// The named agent of the session
         #[arg(long, value_name = "NAME")]
         agent: Option<String>,
     },

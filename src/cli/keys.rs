@@ -9,7 +9,7 @@
 //!
 //! This module is pure: it must never read anything itself.
 
-/// Bytes that are not keys yet.
+/// Bytes that do not form a complete key yet.
 #[derive(Debug, Default)]
 pub struct Keys {
     torn: Vec<u8>,
@@ -18,38 +18,29 @@ pub struct Keys {
 /// An action of the person, or an event of the terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Input {
-    /// A letter.
+    /// A character key.
     Char(char),
-    /// A key with a name.
     Up,
-    /// As above.
     Down,
-    /// As above.
     PageUp,
-    /// As above.
     PageDown,
-    /// As above.
     Home,
-    /// As above.
     End,
-    /// As above.
     Enter,
-    /// As above.
     Escape,
-    /// As above.
     Backspace,
-    /// The size changed.
+    /// The size of the terminal changed.
     Resized,
-    /// The end is asked for: control-C, a signal, or the terminal is gone.
+    /// The request to end: control-C, a signal, or the loss of the terminal.
     Stop,
 }
 
 /// The meaning of one or more input bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Key {
-    /// Something that a person did.
+    /// An input for the program.
     Does(Input),
-    /// The whole screen is to be painted again.
+    /// A request to repaint the whole screen.
     Repaint,
 }
 

@@ -1,14 +1,14 @@
-//! `runner board` and `runner lifecycle`: their commands and flags.
+//! The commands and flags of `runner board` and `runner lifecycle`.
 
 use clap::{Args, Subcommand, ValueEnum};
 use runner_jobs::lifecycle::spec::StateKind;
 
 use super::listing::Listing;
 
-/// A project's board.
+/// Shows and changes a project's board.
 #[derive(Debug, Subcommand)]
 pub enum BoardCommand {
-    /// Print the tasks: where each stands, its line, its heading
+    /// Print each task with its keyword, line and heading
     #[command(
         after_help = "Example: runner board show --json | jq -r '.tasks[] | select(.keyword == \"NEXT\").heading'"
     )]
@@ -27,7 +27,8 @@ pub enum BoardCommand {
         #[command(flatten)]
         listing: Listing,
     },
-    /// Apply the newest entry's verdicts, once; what names no one task is reported, never guessed
+    /// Apply the newest entry's verdicts, once; a verdict that does not name exactly one task is
+    /// reported
     #[command(after_help = "Example: runner board apply --json | jq '.records[].unresolved'")]
     Apply {
         #[command(flatten)]
@@ -35,7 +36,8 @@ pub enum BoardCommand {
         #[command(flatten)]
         listing: Listing,
     },
-    /// Begin the next task: the first NEXT, else what is DOING already, else the top TODO
+    /// Begin the next task: the first NEXT, or else a task that is DOING already, or else the top
+    /// TODO
     #[command(after_help = "Example: runner board pick")]
     Pick {
         #[command(flatten)]
@@ -46,17 +48,17 @@ pub enum BoardCommand {
     /// Add an open task after all others
     #[command(after_help = "Example: runner board add 'tide tables load without a network'")]
     Add {
-        /// Its heading
+        /// The heading of the task
         heading: String,
         #[command(flatten)]
         which: BoardArg,
         #[command(flatten)]
         listing: Listing,
     },
-    /// Say that a task is done
+    /// Mark a task as done
     #[command(after_help = "Example: runner board done 'tide tables load without a network'")]
     Done {
-        /// Its heading
+        /// The heading of the task
         heading: String,
         #[command(flatten)]
         which: BoardArg,
@@ -66,7 +68,7 @@ pub enum BoardCommand {
     /// List the moves on the board: task, time, run and entry, the newest first
     #[command(after_help = "Example: runner board history --limit 5")]
     History {
-        /// At most so many; 0 means all
+        /// Maximum number of moves; 0 means all
         #[arg(long, default_value_t = 20)]
         limit: usize,
         #[command(flatten)]
@@ -74,10 +76,10 @@ pub enum BoardCommand {
     },
 }
 
-/// Which board, for which agent.
+/// Selects a board and its agent.
 #[derive(Debug, Args)]
 pub struct BoardArg {
-    /// The board, below the project [default: that of the agent's jobs, else plan.org]
+    /// The path of the board below the project [default: that of the agent's jobs, else plan.org]
     #[arg(long, value_name = "FILE")]
     pub board: Option<String>,
     /// The agent [default: the one without a name]
@@ -85,13 +87,13 @@ pub struct BoardArg {
     pub agent: String,
 }
 
-/// An agent's cycle.
+/// Shows and controls an agent's cycle.
 #[derive(Debug, Subcommand)]
 pub enum LifecycleCommand {
-    /// Say "ok", or every mistake in the declared cycle with its line
+    /// Print "ok", or every mistake in the declared cycle with its line
     #[command(after_help = "Example: runner lifecycle check --file lifecycle.org")]
     Check {
-        /// Look at this file instead
+        /// Check this file instead
         #[arg(long, value_name = "FILE")]
         file: Option<std::path::PathBuf>,
         #[command(flatten)]
@@ -99,7 +101,7 @@ pub enum LifecycleCommand {
         #[command(flatten)]
         listing: Listing,
     },
-    /// The states of the cycle, where the agent stands, and when the next gate opens
+    /// Show the states of the cycle, the agent's current state, and when the next gate opens
     #[command(after_help = "Example: runner lifecycle show --json | jq -r .position.state")]
     Show {
         #[command(flatten)]
@@ -107,7 +109,7 @@ pub enum LifecycleCommand {
         #[command(flatten)]
         listing: Listing,
     },
-    /// Make one step now; a gate that is closed is skipped, as for a clock
+    /// Make one step now; a closed gate is skipped, as on the schedule
     #[command(after_help = "Example: runner lifecycle tick && runner lifecycle show")]
     Tick {
         #[command(flatten)]
@@ -136,10 +138,10 @@ pub enum LifecycleCommand {
         #[command(flatten)]
         listing: Listing,
     },
-    /// The steps that were made, and those that were not and why, the newest first
+    /// List the steps, and those that were not made with the reason, the newest first
     #[command(after_help = "Example: runner lifecycle history --limit 10")]
     History {
-        /// At most so many; 0 means all
+        /// Maximum number of steps; 0 means all
         #[arg(long, default_value_t = 20)]
         limit: u32,
         #[command(flatten)]
@@ -149,7 +151,7 @@ pub enum LifecycleCommand {
     },
 }
 
-/// Which agent.
+/// Selects an agent.
 #[derive(Debug, Args)]
 pub struct Agent {
     /// The agent [default: the one without a name]
@@ -160,20 +162,20 @@ pub struct Agent {
 /// The agent that works in the demo's cycle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum DemoAgent {
-    /// A script that does what a model would do
+    /// A script that replaces a model
     Scripted,
-    /// Nobody: the answer by rule
+    /// No agent: the built-in backend answers by rule
     Builtin,
 }
 
 /// The purpose of a waking run.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum AgentArg {
-    /// Working
+    /// A run that works
     Wake,
-    /// Looking at what was claimed
+    /// A run that audits claims
     Audit,
-    /// Planning
+    /// A run that plans
     Plan,
 }
 

@@ -1,6 +1,6 @@
-//! The log of one run: a file in its private folder, redacted line by line.
+//! Writes the log of one run to a file in the run's private folder, and redacts it line by line.
 //!
-//! `RUNNER_LOG` (as in `RUNNER_LOG=debug`) or `-v` set how much; the default is `info`.
+//! `RUNNER_LOG` (as in `RUNNER_LOG=debug`) or `-v` sets the level; the default is `info`.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -11,10 +11,10 @@ use runner_engine::files::open_with;
 use runner_text::redact::Redactor;
 use tracing_subscriber::EnvFilter;
 
-/// The file's name in a run's folder.
+/// The name of the log file in a run's folder.
 pub const FILE: &str = "log";
 
-/// Sends everything that is traced from here on to the run's log.
+/// Sends all subsequent trace events to the run's log.
 pub fn start(
     folder: &Path,
     verbose: u8,
@@ -44,7 +44,7 @@ pub fn start(
     tracing::subscriber::set_global_default(subscriber).map_err(io::Error::other)
 }
 
-/// Writes whole lines, each without its secrets.
+/// A writer that writes whole lines and redacts the secrets in each.
 struct Redacted {
     file: File,
     redactor: Redactor,

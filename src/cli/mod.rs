@@ -1,5 +1,5 @@
-//! The terminal's side: what can be said on a command line, what is shown, what an error looks like,
-//! what a run's log gets. Must never know what a command does.
+//! The terminal interface: the command line, the output of results, the form of errors, and the log
+//! of a run. This module must never know what a command does.
 
 pub mod alerts;
 pub mod args;

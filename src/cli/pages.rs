@@ -1,6 +1,7 @@
-//! The manual and the shells' completions, made from the definition that also parses and helps.
+//! Generates the manual and the shells' completions from the definition that also parses the
+//! command line and prints the help.
 //!
-//! Must never say what `--help` does not.
+//! The pages must never contain anything that `--help` does not.
 
 use std::io;
 
@@ -10,14 +11,14 @@ use clap_mangen::Man;
 
 use super::args::Args;
 
-/// The first line of each page: a file that begins otherwise is somebody else's.
+/// The first line of each page. A file that begins otherwise was not written by `runner man`.
 pub const MARK: &str = ".\\\" Written by runner man; the next one replaces it.\n";
 
-/// One page of the manual.
+/// A page of the manual.
 pub struct Page {
-    /// Its file: `runner-config-show.1`.
+    /// The file name of the page, such as `runner-config-show.1`.
     pub name: String,
-    /// As roff.
+    /// The page as roff.
     pub text: Vec<u8>,
 }
 

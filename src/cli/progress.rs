@@ -1,4 +1,4 @@
-//! The progress of a run on standard error.
+//! Shows the progress of a run on standard error.
 
 use std::io::{self, IsTerminal as _};
 use std::time::Duration;
@@ -9,8 +9,8 @@ use runner_jobs::Progress;
 use super::show::complain_raw;
 use super::ui::Ui;
 
-/// Progress of a run: a bar on a terminal, a line at each new step elsewhere when asked to be
-/// verbose, nothing when quiet.
+/// The progress of a run: a bar on a terminal, a line for each new step elsewhere if the command is
+/// verbose, and nothing if it is quiet.
 pub struct Steps {
     bar: ProgressBar,
     plain: bool,

@@ -1,10 +1,10 @@
-//! `runner replay`: its flags.
+//! The flags of `runner replay`.
 
 use std::path::PathBuf;
 
 use super::listing::Listing;
 
-/// Goes through a recorded run again.
+/// The arguments of `runner replay`.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "What the run read and the answers it received are taken from its recording: no model is asked, no \
@@ -14,16 +14,16 @@ use super::listing::Listing;
                   Example: runner replay 01K5 && runner replay 01K5 --export tests/night.jsonl"
 )]
 pub struct ReplayArgs {
-    /// The run, by its id or the beginning of it; or the file of a recording
+    /// The run, by its id or the beginning of it, or the file of a recording
     #[arg(value_name = "RUN")]
     pub run: String,
-    /// Leave what is made in this folder, which must not be there yet
+    /// Write the results to this folder, which must not exist
     #[arg(long, value_name = "DIR")]
     pub into: Option<PathBuf>,
-    /// Write the recording to this file, which must not be there yet, and replay nothing
+    /// Write the recording to this file, which must not exist, and replay nothing
     #[arg(long, value_name = "FILE", conflicts_with = "into")]
     pub export: Option<PathBuf>,
-    /// How it is printed
+    /// The output format
     #[command(flatten)]
     pub listing: Listing,
 }

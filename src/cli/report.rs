@@ -1,8 +1,8 @@
-//! `runner report`: its flags.
+//! The flags of `runner report`.
 
 use clap::Args;
 
-/// Which night, and in which form.
+/// Selects the night and the output format.
 #[derive(Clone, Debug, Default, Args)]
 pub struct ReportArgs {
     /// The night's name [default: the last one]
@@ -16,10 +16,10 @@ pub struct ReportArgs {
 #[derive(Clone, Copy, Debug, Default, Args)]
 #[group(multiple = false)]
 pub struct ReportFormat {
-    /// Open the page with the program that this host opens pages with
+    /// Open the page with the host's default program for pages
     #[arg(long)]
     pub open: bool,
-    /// Print the page: one file, with nothing beside it
+    /// Print the page as one self-contained file
     #[arg(long)]
     pub html: bool,
     /// Print markdown (the default)

@@ -1,5 +1,5 @@
-//! Other people's text on a terminal: nothing that it holds is obeyed, and what cannot be seen is
-//! shown. Ideas, file names and models' words all go through here.
+//! Makes foreign text safe for a terminal: control characters in it have no effect, and invisible
+//! characters are shown. All ideas, file names and texts of models pass through this module.
 
 /// Returns the text as one line in which control characters and direction marks are escaped.
 pub fn line(text: &str) -> String {
@@ -19,7 +19,7 @@ fn hidden(c: char) -> bool {
     c.is_control()
         || matches!(
             c,
-            // Marks and overrides of direction, isolates, what has no width, separators, tags.
+            // Direction marks and overrides, isolates, zero-width characters, separators, tags.
             '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
                 | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}'
                 | '\u{e0000}'..='\u{e007f}'

@@ -1,9 +1,9 @@
-//! A whole terminal, borrowed: rows are painted, keys are read, and whatever happens the terminal is
-//! given back as it was.
+//! Takes over the whole terminal: it paints rows, reads keys, and always restores the terminal to
+//! its previous state.
 //!
-//! Rows are plain data; what they say is made elsewhere and is safe already. Must never be opened
-//! where there is no terminal, and never leave one in raw mode: not after an error, a panic, a signal
-//! or a dropped connection.
+//! Rows are plain data; their text is made elsewhere and is already safe. A screen must never be
+//! opened without a terminal, and must never leave the terminal in raw mode: not after an error, a
+//! panic, a signal or a dropped connection.
 
 use std::collections::VecDeque;
 use std::io::{self, IsTerminal as _, Write as _};
@@ -21,14 +21,12 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 pub use super::keys::Input;
 use super::keys::{Key, Keys};
 
-/// How a piece of a row looks.
+/// The style of a piece of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CellStyle {
-    /// As it is.
     Plain,
     Strong,
     Faint,
-    /// A bar.
     Bar,
     /// Additions and good states.
     Good,
@@ -36,7 +34,7 @@ pub enum CellStyle {
     Bad,
 }
 
-/// One row, from left to right.
+/// The pieces of one row, from left to right.
 pub type Row = Vec<(CellStyle, String)>;
 
 /// Reports whether standard input and standard output are both terminals.
@@ -44,19 +42,19 @@ pub fn there_is_one() -> bool {
     io::stdin().is_terminal() && io::stdout().is_terminal()
 }
 
-/// The terminal while it is ours.
+/// The terminal while this program controls it.
 pub struct Screen {
     color: bool,
     stop: Arc<AtomicBool>,
-    // Rows as they are painted, so that only what changed is painted again.
+    // The rows as they are painted, so that only changed rows are painted again.
     painted: Vec<Row>,
     size: (u16, u16),
     keys: Keys,
-    // Keys that were read at once with the last one.
+    // Keys that were read together with the last returned one.
     waiting: VecDeque<Key>,
 }
 
-/// How often it is looked whether a signal came, and whether the size changed.
+/// The interval at which signals and the size of the terminal are checked.
 const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
 
 impl Screen {
@@ -72,7 +70,7 @@ impl Screen {
             before(info);
         }));
         terminal::enable_raw_mode()?;
-        // From here on dropping it gives the terminal back.
+        // From this line on, dropping the screen restores the terminal.
         let screen = Self {
             color,
             stop,
@@ -85,13 +83,13 @@ impl Screen {
         Ok(screen)
     }
 
-    /// Columns and rows.
+    /// Returns the number of columns and rows.
     pub fn size(&self) -> (usize, usize) {
         let (width, height) = terminal::size().unwrap_or((80, 24));
         (usize::from(width.max(1)), usize::from(height.max(1)))
     }
 
-    /// Paints the rows, from the top.
+    /// Paints the rows from the top of the screen.
     pub fn paint(&mut self, rows: Vec<Row>) -> io::Result<()> {
         let mut out = io::stdout().lock();
         let size = terminal::size().unwrap_or((80, 24));
@@ -135,7 +133,7 @@ impl Screen {
         Ok(())
     }
 
-    /// Waits for what comes next. A terminal that is gone, or that cannot be read, is the end.
+    /// Waits for the next input. Returns [`Input::Stop`] if the terminal is gone or cannot be read.
     pub fn next(&mut self) -> Input {
         loop {
             if self.stop.load(Ordering::SeqCst) {
@@ -158,10 +156,10 @@ impl Screen {
         }
     }
 
-    /// Reads what is there, and waits for it no longer than [`LOOK`].
+    /// Reads the available input, and waits for it for at most [`LOOK`].
     ///
     /// # Errors
-    /// The terminal is gone.
+    /// Returns an error if the terminal is gone.
     fn read(&mut self) -> io::Result<()> {
         let stdin = io::stdin();
         let mut ready = [PollFd::new(&stdin, PollFlags::IN)];
@@ -193,7 +191,7 @@ impl Drop for Screen {
     }
 }
 
-/// Makes the terminal what it was; a second time does nothing more.
+/// Restores the terminal. A second call has no further effect.
 fn give_back() {
     let _gone = execute!(io::stdout(), cursor::Show, LeaveAlternateScreen);
     let _gone = terminal::disable_raw_mode();

@@ -20,7 +20,7 @@ pub fn lost() -> bool {
     LOST.load(Ordering::SeqCst)
 }
 
-/// Prints a result.
+/// Prints a result on standard output.
 pub fn out(text: &str) {
     let mut stdout = io::stdout().lock();
     let done = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
@@ -32,7 +32,7 @@ pub fn out(text: &str) {
     }
 }
 
-/// Prints a result as JSON.
+/// Prints a result as JSON on standard output.
 pub fn json(value: &impl Serialize) {
     let mut text = serde_json::to_string_pretty(value).expect("results have string keys only");
     text.push('\n');
@@ -140,7 +140,7 @@ pub fn count(count: u64, what: &str) -> String {
     runner_text::counted(count, what)
 }
 
-/// Columns, padded to their widest cell; the last one is left as it is.
+/// Formats the rows as a table. Each column is padded to its widest cell, except the last one.
 pub fn table(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let widths: Vec<usize> = (0..columns)

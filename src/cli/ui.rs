@@ -1,10 +1,10 @@
-//! The terminal as one command uses it.
+//! Controls which notices a command prints on the terminal.
 
 use super::args::Args;
 use super::listing::Listing;
 use super::show;
 
-/// Whether a command prints notices beside its result.
+/// Selects whether a command prints notices besides its result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Ui {
     /// Notices go to standard error.
@@ -15,18 +15,18 @@ pub enum Ui {
 }
 
 impl Ui {
-    /// Returns the form that the flags of the command line ask for.
+    /// Returns the output mode that the flags of the command line request.
     pub fn of(args: &Args) -> Self {
         if args.quiet { Self::Quiet } else { Self::Normal }
     }
 
-    /// Returns the form without notices if the result is printed as JSON.
+    /// Returns the mode without notices if the result is printed as JSON.
     #[must_use]
     pub fn beside(self, listing: Listing) -> Self {
         if listing.json { Self::Quiet } else { self }
     }
 
-    /// Reports whether only results and errors are printed.
+    /// Returns true if only results and errors are printed.
     pub fn is_quiet(self) -> bool {
         self == Self::Quiet
     }

@@ -36,7 +36,7 @@ struct AlertJson {
 #[derive(Debug, Serialize)]
 struct EndJson {
     at: Timestamp,
-    /// `recovered`, or who it was.
+    /// `recovered`, or the name of the person who ended the alert.
     by: String,
 }
 
@@ -48,7 +48,7 @@ struct MessageJson {
     made: Timestamp,
     state: MessageState,
     tries: u32,
-    /// While it waits.
+    /// The time of the next try; only set while the message waits.
     next: Option<Timestamp>,
     over: Option<Timestamp>,
     /// The error of the last try.
@@ -62,7 +62,7 @@ struct TestJson {
     said: String,
 }
 
-/// Carries out one of its commands.
+/// Carries out one of the `alerts` commands.
 pub fn run(
     home: &Env,
     here: &Path,
@@ -258,7 +258,7 @@ fn ack(home: &Env, here: &Path, wanted: &str, ui: Ui, listing: Listing) -> Resul
     let mut store = home.store()?;
     let who = env::person();
     let now = home.wall()?;
-    // A job's name has no more meaning than in its project.
+    // A job's name identifies a job only within its project.
     let of_job = match LoadedProject::load(home, here) {
         Ok(here) if here.config.jobs.contains_key(wanted) => store
             .alerts(Some(&here.id), AlertSelection::Open)?

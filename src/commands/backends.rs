@@ -1,5 +1,5 @@
-//! `runner backends`: who answers, and whether one could. It must never ask a model, and never show a
-//! key.
+//! `runner backends`: lists the backends and checks whether one is ready. These commands must never
+//! ask a model, and never show a key.
 
 mod prices;
 
@@ -21,7 +21,7 @@ use crate::env::{self, Env};
 use crate::keyring;
 use crate::project::LoadedProject;
 
-/// One backend as scripts see it.
+/// The JSON form of a backend.
 #[derive(Debug, Serialize)]
 struct Listed<'a> {
     name: &'a str,
@@ -42,7 +42,7 @@ struct CheckResult<'a> {
     findings: &'a [CheckItem],
 }
 
-/// Looks at backends.
+/// Carries out one of the `backends` commands.
 pub fn run(home: &Env, here: &Path, command: &BackendsCommand) -> Result<Exit, Failure> {
     let here = LoadedProject::load(home, here)?;
     match command {
@@ -52,7 +52,7 @@ pub fn run(home: &Env, here: &Path, command: &BackendsCommand) -> Result<Exit, F
     }
 }
 
-/// Calls `look` in the surroundings that a run would give to this backend.
+/// Calls `look` with the surroundings that a run would give to this backend.
 fn among<T>(home: &Env, spec: &BackendSpec, look: impl FnOnce(&Surroundings<'_>) -> T) -> T {
     let mut env = env::child_environment();
     env.extend(keyring::resolve_secrets(spec));

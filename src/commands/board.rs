@@ -1,4 +1,4 @@
-//! `runner board`: a project's tasks, and what moves them.
+//! `runner board`: shows a project's tasks and changes them.
 
 use runner_text::counted;
 use std::path::Path;
@@ -24,7 +24,7 @@ use crate::cli::{Failure, Ui, safe, show};
 use crate::env::Env;
 use crate::project::LoadedProject;
 
-/// Carries out one of its commands.
+/// Carries out one of the `board` commands.
 pub fn run(home: &Env, here: &Path, command: &BoardCommand, ui: Ui) -> Result<Exit, Failure> {
     let here = LoadedProject::load(home, here)?;
     match command {
@@ -115,7 +115,7 @@ fn tasks(here: &LoadedProject, which: &BoardArg, listing: Listing) -> Result<Exi
     Ok(Exit::Done)
 }
 
-/// Something that a verdict could not act on.
+/// A part of a verdict that could not be applied.
 #[derive(Serialize)]
 struct UnresolvedVerdict {
     line: usize,
@@ -189,7 +189,7 @@ fn apply(
     Ok(Exit::Done)
 }
 
-/// Does what is wished on the board that is meant.
+/// Makes the requested changes on the selected board.
 fn change(
     home: &Env,
     here: &LoadedProject,

@@ -1,4 +1,4 @@
-//! `budget`: what may still be spent, what was, and one-off extras.
+//! `budget`: shows the remaining budgets and the usage, and grants one-off extras.
 
 use std::path::Path;
 
@@ -19,7 +19,7 @@ use crate::config::values;
 use crate::env::{self, Env};
 use crate::project::LoadedProject;
 
-/// Carries out one of its commands; none is `show`.
+/// Carries out one of the `budget` commands. Without a command, it shows the budgets.
 pub fn run(
     home: &Env,
     here: &Path,
@@ -66,7 +66,8 @@ struct GrantJson {
     over: bool,
 }
 
-/// Units that are absent are not bounded. Money is in dollars, time in seconds.
+/// Converts the values to a map of units. An absent unit has no limit. Money is in dollars, time in
+/// seconds.
 fn bounded(values: [Option<u64>; 5]) -> Map<String, Value> {
     UNITS
         .iter()
@@ -317,7 +318,7 @@ fn history(
     Ok(Exit::Done)
 }
 
-/// A wished-for extra, as it was written.
+/// A requested extra, as written on the command line.
 struct GrantRequest<'a> {
     account: &'a str,
     amounts: &'a [String],

@@ -1,4 +1,4 @@
-//! `runner config`: look at the settings, check them, describe them, change one.
+//! `runner config`: shows the settings, checks them, describes them, and changes one.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -18,13 +18,13 @@ use crate::env::Env;
 use crate::project;
 use crate::tick;
 
-/// The order in which people think of the tables.
+/// The order in which the tables are printed, as people would expect it.
 const ORDER: [&str; 12] = [
     "project", "night", "day", "daemon", "pools", "prices", "backends", "groups", "defaults",
     "jobs", "notify", "channels",
 ];
 
-/// Carries out one of its commands.
+/// Carries out one of the `config` commands.
 pub fn run(home: &Env, here: &Path, command: &ConfigCommand, ui: Ui) -> Result<Exit, Failure> {
     match command {
         ConfigCommand::Schema => {
@@ -79,7 +79,7 @@ pub fn run(home: &Env, here: &Path, command: &ConfigCommand, ui: Ui) -> Result<E
 
 /// Returns the path of the project's file, or `None` outside of a project.
 fn file(here: &Path) -> Result<Option<PathBuf>, Failure> {
-    // A folder that is not there is a mistake; one in no project is none.
+    // A missing folder is an error, but a folder outside of any project is not.
     if !here.is_dir() {
         return project::find(here).map(|root| Some(root.join(project::FILE)));
     }
@@ -143,7 +143,7 @@ pub(super) fn set(
     ui: Ui,
 ) -> Result<Exit, Failure> {
     let path = if user {
-        // A file of the user's that is kept elsewhere and linked stays linked.
+        // If the user's file is a symbolic link, the change keeps the link and edits its target.
         let named = &home.user_config;
         fs::canonicalize(named).unwrap_or_else(|_| named.clone())
     } else {
@@ -172,9 +172,9 @@ pub(super) fn set(
     Ok(Exit::Done)
 }
 
-/// Lets a changed schedule count from now, not from whenever a tick reads it.
+/// Makes a changed schedule apply from now on, and not only when a tick reads it.
 fn register(home: &Env) -> Result<(), Failure> {
-    // Nobody to tell: what is registered later starts then.
+    // Without a database, nothing is registered yet. A later registration starts from its own time.
     if home.store_to_read()?.is_none() {
         return Ok(());
     }
@@ -183,7 +183,7 @@ fn register(home: &Env) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Puts the new text in place of the old one, with the permissions it has.
+/// Replaces the text of the file and keeps the file's permissions.
 pub(super) fn write(path: &Path, old: &str, new: &str) -> Result<(), Failure> {
     let cannot =
         |why: String| Failure::cannot_write(format!("cannot write {}: {why}", path.display()));

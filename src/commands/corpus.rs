@@ -32,7 +32,7 @@ use crate::cli::{Failure, Ui, safe, show};
 use crate::config::values::duration;
 use crate::env::{self, Env};
 
-/// Carries out one of its commands.
+/// Carries out one of the `corpus` commands.
 pub fn run(home: &Env, here: &Path, command: &CorpusCommand, ui: Ui) -> Result<Exit, Failure> {
     let room = CorpusCommandContext { home, root: find(here)?, ui };
     match command {
@@ -102,7 +102,7 @@ impl CorpusCommandContext<'_> {
         RunLock::take(&self.root, "corpus", self.home.wall()?).map_err(locked)
     }
 
-    /// Makes a step's changes, and finishes what others began, under the lock.
+    /// Makes a step's changes under the lock, after finishing the changes that others began.
     fn change(
         &self,
         step: impl FnOnce(&Corpus) -> Result<Changes, Failure>,
@@ -117,7 +117,7 @@ impl CorpusCommandContext<'_> {
         let kept =
             self.root.join(NIGHT).join("removed").join(now.strftime("%Y%m%dT%H%M%SZ").to_string());
         commit::keep_removed(&self.root, &kept, &targets).map_err(not_committed)?;
-        // The lock alone decides: there is no run, and so no fence.
+        // Only the lock protects the change: there is no run, and so no fence.
         let free = |_: &RunId, _: Fence| Ok(());
         let count = Commit {
             root: &self.root,
@@ -131,7 +131,8 @@ impl CorpusCommandContext<'_> {
         }
         .make(targets)
         .map_err(not_committed)?;
-        // Only our own: what a dead night committed is still to be noted by the next one.
+        // Clears only this commit. The next night must still record what a night that died has
+        // committed.
         commit::clear_one(&self.root, 0).map_err(not_committed)?;
         Ok(count)
     }
@@ -274,7 +275,7 @@ impl CorpusCommandContext<'_> {
         let date = self.date()?;
         let git = Git::new(&self.root, &env::child_environment(), &env::marker()?);
         let history = self.history();
-        // Held from before the first look, so that it refuses at once.
+        // Checks the lock before anything is read, so that the command refuses at once.
         if !dry_run {
             RunLock::inspect(&self.root).map_err(locked)?;
         }

@@ -7,7 +7,7 @@ use crate::daemon::{self, settings};
 use crate::env::Env;
 use crate::spawn::SpawnMode;
 
-/// Serves all projects. `drain` overrides `[daemon] drain`.
+/// Runs the daemon for all projects. `drain` overrides `[daemon] drain`.
 pub fn run(home: &Env, drain: Option<&str>, manner: SpawnMode) -> Result<Exit, Failure> {
     let drain = match drain {
         Some(text) => {

@@ -1,5 +1,6 @@
-//! `runner demo`: a sample project with a real history, and a night in it: a dream pass over its ideas,
-//! and a whole cycle of an agent, which works, is audited, dreams and plans.
+//! `runner demo`: creates a sample project with a real history, and runs a night in it: a dream
+//! pass over its ideas, and a complete cycle of an agent, which works, is audited, dreams and
+//! plans.
 
 use runner_text::counted;
 use std::fs;
@@ -24,7 +25,7 @@ use crate::env::{self, Env};
 use crate::project::FILE;
 use crate::spawn::SpawnMode;
 
-/// How many lines of the report are shown.
+/// The number of lines of the report that are shown.
 const SHOWN: usize = 120;
 
 const HISTORY: &str = include_str!("../../config/demo/history.txt");
@@ -40,11 +41,11 @@ const IDEAS: &[(&str, &str)] = &[
     ("urgent-from-the-admin.md", include_str!("../../config/demo/ideas/urgent-from-the-admin.md")),
 ];
 
-/// The scripted agent.
+/// The script of the scripted agent.
 const AGENT: &str = include_str!("../../config/demo/agent.sh");
 /// The agent's folder below the project, which git ignores.
 const AGENT_FOLDER: &str = ".demo-agent";
-/// How many steps a whole cycle has after its first.
+/// The number of steps in a complete cycle after its first step.
 const STEPS: u32 = 5;
 
 /// Makes the project at `dir`, which must not exist, and runs a night there.
@@ -69,7 +70,7 @@ pub fn run(home: &Env, dir: &Path, agent: Agent, manner: SpawnMode) -> Result<Ex
         fs::write(&path, text).map_err(|error| cannot(&path, error))?;
     }
     let (root, _) = init::make(home, &dir, init::IdChoice::Known)?;
-    // Without a view of its own a child cannot commit.
+    // A child can commit only with its own view of the file system.
     let scripted = agent == Agent::Scripted && available().level == Some(SandboxLevel::Full);
     if agent == Agent::Scripted && !scripted {
         manner.ui.info("bubblewrap is missing or does not work here, so no agent can run in the sandbox: the demo uses the built-in backend",
@@ -104,7 +105,7 @@ pub fn run(home: &Env, dir: &Path, agent: Agent, manner: SpawnMode) -> Result<Ex
     Ok(exit)
 }
 
-/// Adds the cycle to the project's settings, and the agent to the project.
+/// Adds the cycle to the project's settings, and the scripted agent to the project.
 fn cycle(root: &Path, scripted: bool) -> Result<(), Failure> {
     let cannot = |path: &Path, error: std::io::Error| {
         Failure::cannot_write(format!("cannot write {}: {error}", path.display()))

@@ -1,4 +1,4 @@
-//! `runner doctor`: what keeps the nights from happening.
+//! `runner doctor`: finds what keeps the nights from running.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -20,7 +20,7 @@ struct DoctorJson {
     findings: Vec<DoctorFinding>,
 }
 
-/// Prints what was found.
+/// Prints the findings.
 pub fn run(
     home: &Env,
     here: &Path,
@@ -44,8 +44,8 @@ pub fn run(
     Ok(if wrong { Exit::Failed } else { Exit::Done })
 }
 
-/// Becomes this command in the environment that a tick of the host's scheduler has: what that gives by
-/// itself, and what was frozen.
+/// Replaces this process with the same command in the environment of a host scheduler's tick: the
+/// scheduler's own variables and the saved ones.
 fn go_there(home: &Env, here: &Path, listing: Listing) -> Result<Failure, Failure> {
     let record = SetupRecord::read(&home.setup_note())?;
     let (kind, _) = fitting(&record);
@@ -54,7 +54,7 @@ fn go_there(home: &Env, here: &Path, listing: Listing) -> Result<Failure, Failur
         variables.extend(environment::credentials(&home.credentials_file())?);
         variables.extend(environment::read(&home.environment_file())?);
     }
-    // Where we are looked at from stays the same place.
+    // Keeps the state and configuration folders and the test clock of this process.
     for name in ["XDG_STATE_HOME", "XDG_CONFIG_HOME", "RUNNER_TEST_CLOCK"] {
         if let Some(value) = env::setting(name).and_then(|value| value.into_string().ok()) {
             variables.entry(name.to_owned()).or_insert(value);

@@ -1,6 +1,7 @@
-//! `runner dream bench`: how good the answer by rule is on ideas of which the answer is known.
+//! `runner dream bench`: measures the answer by rule on ideas with a known answer.
 //!
-//! It judges and counts. Nothing is proposed, kept or asked of a model.
+//! The command judges ideas and counts the results. It proposes nothing, keeps nothing and asks no
+//! model.
 
 use runner_text::counted;
 use std::fmt::Write as _;
@@ -24,7 +25,7 @@ use crate::cli::{Failure, show};
 use crate::env::{self, Env};
 use crate::project::LoadedProject;
 
-/// The longest file of labels, in bytes.
+/// Maximum size of a file of labels, in bytes.
 const LONGEST: u64 = 64 * 1024 * 1024;
 
 #[derive(Serialize)]
@@ -32,11 +33,12 @@ struct BenchJson {
     #[serde(flatten)]
     figures: Figures,
     commits: usize,
-    /// Seconds to read and index the history.
+    /// The time to read and index the history, in seconds.
     indexed_s: f64,
-    /// Seconds to judge all ideas.
+    /// The time to judge all ideas, in seconds.
     judged_s: f64,
-    /// The most memory that the process had by then, in bytes; none where the system does not say.
+    /// The peak memory usage of the process so far, in bytes; `None` if the system does not report
+    /// it.
     peak_bytes: Option<u64>,
 }
 
@@ -82,7 +84,7 @@ fn measure(
 ) -> Result<BenchJson, Failure> {
     let environment =
         |error: &dyn std::error::Error| Failure::environment(error_chain::whole(error));
-    // Every idea is read: what another pass remembers of them is of no use here.
+    // Every idea is read. The state that another pass keeps of the ideas is not used here.
     let survey = take_inventory(root, spec, Path::new("")).map_err(|error| environment(&error))?;
     let reader = Reader::open(root, spec.max_idea_bytes).map_err(|error| environment(&error))?;
     let git = Git::new(root, &env::child_environment(), &env::marker()?);

@@ -1,4 +1,5 @@
-//! `runner guard`: an agent's hook, whether a job may write a path, whether a path could leak.
+//! `runner guard`: the hook of an agent, and checks whether a job may write a path and whether a
+//! path could leak.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -16,7 +17,7 @@ use crate::guard::hook::{self, WriteBounds};
 use crate::guard::reach::of_job;
 use crate::{config, project};
 
-/// Carries out one of them.
+/// Carries out one of the `guard` commands.
 pub fn run(home: &Env, here: &Path, command: &GuardCommand) -> Result<Exit, Failure> {
     match command {
         GuardCommand::Hook { write, keep, job, reads } => {
@@ -24,8 +25,8 @@ pub fn run(home: &Env, here: &Path, command: &GuardCommand) -> Result<Exit, Fail
             Ok(match judged {
                 Ok(()) => Exit::Done,
                 Err(why) => {
-                    // Only this code refuses, so whatever goes wrong ends with it; the decision is
-                    // for those who read it rather than the code.
+                    // Only this exit code refuses the tool, so every error ends with it. The
+                    // printed decision is for programs that read it instead of the exit code.
                     show::json(&decision(&why));
                     show::complain(&why);
                     Exit::Usage
@@ -74,7 +75,8 @@ fn refusal(
 }
 
 fn bounds_of(home: &Env, here: &Path, job: &str) -> Result<WriteBounds, Failure> {
-    // Within sandbox there is no database to ask which project it is, and nothing here depends on it.
+    // Inside the sandbox there is no database to identify the project, and nothing here depends on
+    // its id.
     let root = project::find(here)?;
     let config = config::load(&home.stack(Some(&root.join(project::FILE))))?;
     let (write, keep) = of_job(&root, &config.job(job)?.spec, &config);
@@ -92,7 +94,7 @@ fn decision(why: &str) -> serde_json::Value {
     })
 }
 
-/// The words for a path that passes, and for one that does not.
+/// The text for a path that passes, and the text for one that does not.
 type AnswerTexts = (&'static str, &'static str);
 
 const SCOPE: AnswerTexts = ("may be written", "must not be written");

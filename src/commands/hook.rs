@@ -1,7 +1,8 @@
-//! `runner hook post-tool-use`: one row in `_steps.jsonl` for a tool that a session used.
+//! `runner hook post-tool-use`: adds one row to `_steps.jsonl` for a tool that a session used.
 //!
-//! Called after every tool, so it opens no database, asks no git and starts no runtime. Must never end
-//! with 2, the code that speaks to the model, and never write anything but its row.
+//! The hook is called after every tool, so it opens no database, does not call git and starts no
+//! runtime. It must never end with exit code 2, which reports to the model, and never write
+//! anything but its row.
 
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
@@ -17,16 +18,17 @@ use crate::config;
 use crate::env::{self, Env};
 use crate::project;
 
-/// The longest payload that is read; a tool's whole output is in it.
+/// Maximum size of a payload, in bytes. The payload contains the tool's whole output.
 const LONGEST: u64 = 64 * 1024 * 1024;
 
-/// Where the session works.
+/// The folder in which the session works.
 #[derive(Deserialize)]
 struct SessionPlace {
     cwd: Option<PathBuf>,
 }
 
-/// Records it. In no project, or in a run of our own, there is nothing to record.
+/// Records the tool use in the payload. Outside of a project, or in a run of runner itself, it
+/// records nothing.
 pub fn post_tool_use(home: &Env, here: &Path, agent: Option<&str>) -> Result<Exit, Failure> {
     if let Some(agent) = agent.filter(|it| !is_agent_name(it)) {
         return Err(Failure::usage(format!("{agent:?} is not a valid agent name")));
@@ -37,7 +39,7 @@ pub fn post_tool_use(home: &Env, here: &Path, agent: Option<&str>) -> Result<Exi
     if read as u64 > LONGEST {
         return Err(Failure::data(format!("the payload is longer than {LONGEST} bytes")));
     }
-    // Runner has the event stream of its own runs, and writes their rows itself.
+    // Runner has the event stream of its own runs and writes their rows itself.
     if env::setting("RUNNER_RUN").is_some() {
         return Ok(Exit::Done);
     }

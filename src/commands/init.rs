@@ -26,16 +26,16 @@ use crate::project::{self, LoadedProject};
 const FOLDERS: &[(&str, bool)] =
     &[("ideas", false), ("dreams", true), (".runner", true), (".runner/curator", false)];
 
-/// The id that a project gets.
+/// Selects the id that a project gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IdChoice {
-    /// The id that its files and the database know, or a new one.
+    /// The id in the project's files or in the database, or else a new one.
     Known,
-    /// A new one in any case.
+    /// Always a new id.
     New,
 }
 
-/// Makes the repository around `dir` a project. `id` may give it an id of its own.
+/// Makes the repository around `dir` a project. `id` selects its id.
 pub fn run(home: &Env, dir: &Path, id: IdChoice, ui: Ui) -> Result<Exit, Failure> {
     let (root, written) = make(home, dir, id)?;
     for line in &written {
@@ -129,7 +129,7 @@ pub fn make(home: &Env, dir: &Path, id: IdChoice) -> Result<(PathBuf, Vec<String
             ignored.push(format!("/{folder}/"));
         }
     }
-    // Neither what agents did nor a passing mood is anything to commit.
+    // Neither the record of tools nor the daydreams should be committed.
     let private = [&config.lifecycle.steps, &config.lifecycle.daydreams];
     ignored.extend(private.map(|path| format!("/{path}")));
     steps.extend(exclude(&git, &ignored)?);
@@ -143,7 +143,7 @@ pub fn make(home: &Env, dir: &Path, id: IdChoice) -> Result<(PathBuf, Vec<String
         written.push(step.line);
     }
     let here = LoadedProject::at(home, Some(&store), &root)?;
-    // A new id counts from here on, and not the one that the database has had for this folder.
+    // The new id applies from here on, instead of the id that the database has for this folder.
     let here = LoadedProject { id, own: true, ..here };
     here.register(&mut store, home.wall()?)?;
     Ok((root, written))
@@ -219,7 +219,8 @@ fn config_file(
         Some((text, _)) => (added(), format!("{}\n\n{table}", text.trim_end())),
         None => (
             "wrote   runner.toml (yours to edit and to commit)".to_owned(),
-            // No table in a comment: uncommented, it would stand twice once a command has made it.
+            // The text has no commented-out table. Such a table, once uncommented, would duplicate
+            // one that a command has added.
             format!(
                 "# What runner does here at night. `runner config show --origin` lists every setting with its\n\
                  # source; what is set here overrides the default. To change one:\n\
@@ -266,7 +267,7 @@ fn writable(root: &Path, what: &InitAction) -> Result<(), Failure> {
         InitAction::File(path, _) | InitAction::Folder(path) => path.parent().map(Path::to_owned),
         InitAction::Own(_) => identity::git_dir(root),
     };
-    // A folder that is yet to be made is made in the nearest one that is there.
+    // A missing folder is created in its nearest existing ancestor.
     let there =
         folder.as_deref().and_then(|folder| folder.ancestors().find(|folder| folder.exists()));
     let there = there.unwrap_or(root);

@@ -1,6 +1,6 @@
 //! `runner jobs`: lists jobs, shows one, resets the failures of one.
 //!
-//! Must never touch the history of its runs; that it was acknowledged is itself on record.
+//! This module must never change the history of a job's runs; the reset itself is recorded.
 
 use std::path::Path;
 
@@ -18,19 +18,19 @@ use crate::daemon::client;
 use crate::env::{self, Env};
 use crate::project::LoadedProject;
 
-/// A job for scripts.
+/// The JSON form of a job.
 #[derive(Debug, Serialize)]
 struct JobJson {
     job: String,
     kind: String,
-    /// Whether clocks and nights start it.
+    /// Whether schedules and nights start the job.
     enabled: bool,
     schedule: String,
     next_due: Option<Timestamp>,
     paused_until: Option<Timestamp>,
-    /// How many failures in a row count.
+    /// The number of consecutive failures that count.
     failures: u32,
-    /// Whether the circuit breaker keeps clocks from starting it.
+    /// Whether the circuit breaker keeps schedules from starting the job.
     stopped: bool,
 }
 
@@ -137,17 +137,17 @@ fn show_job(home: &Env, here: &Path, name: &str, listing: Listing) -> Result<Exi
 #[derive(Debug, Serialize)]
 struct ResetJson {
     job: String,
-    /// How many failures in a row count no more.
+    /// The number of consecutive failures that were reset.
     failures: u32,
-    /// Whether clocks had stopped starting it.
+    /// Whether the circuit breaker kept schedules from starting the job.
     was_stopped: bool,
     /// Whether a failmark was removed.
     failmark: bool,
-    /// How many open alerts of it are over.
+    /// The number of open alerts of the job that ended.
     alerts: u32,
 }
 
-/// Clears the failmark and the failures of one job, or of all of the project.
+/// Clears the failmark and the failures of one job, or of all jobs of the project.
 fn reset(
     home: &Env,
     here: &Path,

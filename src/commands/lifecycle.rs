@@ -1,4 +1,5 @@
-//! `runner lifecycle`: an agent's cycle, where it stands in it, and one manual step.
+//! The `runner lifecycle` commands: show an agent's cycle and the agent's position in it, and make
+//! one manual step.
 
 use runner_text::counted;
 use std::path::Path;
@@ -28,10 +29,10 @@ use crate::env::Env;
 use crate::project::LoadedProject;
 use crate::spawn::SpawnMode;
 
-/// The job of what sets a position manually; no configured job can have this name.
+/// Job name of a run that sets a position manually. No configured job can have this name.
 pub const GOTO: &str = "lifecycle:goto";
 
-/// Carries out one of its commands.
+/// Carries out a `lifecycle` command.
 pub fn run(
     home: &Env,
     here: &Path,

@@ -1,6 +1,6 @@
-//! `runner completions` and `runner man`.
+//! The `runner completions` and `runner man` commands.
 //!
-//! Must never replace a file that it did not write.
+//! This module must never replace a file that it did not write.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -15,13 +15,13 @@ use crate::cli::pages::{self, MARK, Page};
 use crate::cli::show;
 use crate::cli::{Failure, Ui};
 
-/// Prints the script for a shell.
+/// Prints the completion script for a shell.
 pub fn completions(shell: Shell) -> Exit {
     show::out(&pages::completions(shell));
     Exit::Done
 }
 
-/// Writes all pages into a folder, or none.
+/// Writes all manual pages into a folder, or none of them.
 pub fn write(into: &Path, ui: Ui) -> Result<Exit, Failure> {
     let pages = pages::manual()
         .map_err(|error| Failure::internal(format!("cannot make a page: {error}")))?;

@@ -1,4 +1,4 @@
-//! One module a command; each returns the exit code.
+//! The commands, one module for each. Every command returns its exit code.
 
 mod alerts;
 mod backends;
@@ -50,11 +50,11 @@ use crate::spawn::SpawnMode;
 
 /// Carries out one command.
 pub fn run(args: &Args) -> Result<Exit, Failure> {
-    // Neither looks at anything of the user's.
+    // These commands read none of the user's files, so they run before anything is loaded.
     match &args.command {
         Command::Completions { shell } => return Ok(manual::completions(*shell)),
         Command::Man { into } => return manual::write(into, Ui::of(args)),
-        // Becomes the same tick, in another environment.
+        // Runs the same tick again, in the environment of the file.
         Command::Tick { environment: Some(file), .. } => return Err(env::restart_in(file)),
         _ => {}
     }

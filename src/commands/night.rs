@@ -1,4 +1,5 @@
-//! `runner night`: every enabled job once, one after the other, under one budget, one report.
+//! The `runner night` command: runs every enabled job once, one after the other, under one budget
+//! and with one report.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -19,7 +20,7 @@ use crate::env::Env;
 use crate::project::LoadedProject;
 use crate::spawn::{self, SpawnMode};
 
-/// Runs a manual night.
+/// Runs a night manually.
 pub fn run(
     home: &Env,
     here: &Path,

@@ -20,7 +20,7 @@ use crate::daemon::client;
 use crate::env::Env;
 use crate::project::{self, LoadedProject};
 
-/// Pauses a job, or everything.
+/// Pauses a job, or all jobs.
 pub fn pause(
     home: &Env,
     here: &Path,
@@ -75,14 +75,13 @@ pub fn pause(
     Ok(Exit::Done)
 }
 
-/// A pause, for scripts.
 #[derive(Debug, Serialize)]
 struct PauseJson<'a> {
-    /// The job; absent for everything.
+    /// The job; absent if all jobs are meant.
     job: Option<&'a str>,
-    /// Whether it is held now, by its own pause or by that of everything.
+    /// Whether the job is held now, by its own pause or by the pause of all jobs.
     paused: bool,
-    /// Until when; absent for one without an end.
+    /// The end of the pause; absent for a pause without an end.
     until: Option<Timestamp>,
     /// The runs that are under way and continue to their end.
     live: Vec<&'a RunId>,

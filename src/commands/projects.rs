@@ -1,6 +1,7 @@
-//! `runner projects`: what is registered, how it stands, where it went, and an end to it.
+//! The `runner projects` commands: list the registered projects and their state, follow a project
+//! that was moved, and forget a project.
 //!
-//! Looking changes nothing. `forget` shows a plan and carries out that very plan.
+//! Listing changes nothing. `forget` shows a plan and carries out exactly that plan.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,7 +20,7 @@ use crate::filesystem;
 use crate::project::registration::{PathOccupant, Registration, inspect_path};
 use crate::project::{self, identity};
 
-/// Does what is asked.
+/// Carries out a `projects` command.
 pub fn run(
     home: &Env,
     here: &Path,
@@ -39,7 +40,6 @@ pub fn run(
     }
 }
 
-/// A project, for scripts.
 #[derive(Debug, Serialize)]
 struct ProjectJson {
     id: ProjectId,
@@ -47,7 +47,7 @@ struct ProjectJson {
     standing: &'static str,
     trouble: Option<String>,
     hint: Option<String>,
-    /// The kind of the shared file system that it lies on.
+    /// The kind of the shared file system that the project is on, if it is on one.
     shared: Option<String>,
 }
 
@@ -153,8 +153,8 @@ struct MovedJson<'a> {
 
 fn relocate(home: &Env, old: &Path, new: &Path, ui: Ui, listing: Listing) -> Result<Exit, Failure> {
     let mut store = home.store()?;
-    // An old path is gone and has no other spelling than the one it was registered under; a relative
-    // one is of the current folder.
+    // The old path is gone, so only the path under which it was registered can match. A relative
+    // path is resolved against the current folder.
     let known = named(&store, old)
         .or_else(|failure| named(&store, &absolute(home, old)).map_err(|_| failure))?;
     let root = fs::canonicalize(new)
@@ -207,7 +207,7 @@ fn relocate(home: &Env, old: &Path, new: &Path, ui: Ui, listing: Listing) -> Res
     let still = inspect_path(&known.path, &known.id, bound, project::carried);
     let has_it = identity::own(&root).ok().flatten().as_ref() == Some(&known.id);
     if let (PathOccupant::Project { same_id: true, own, .. }, false) = (&still, same_folder)
-        // A clone with the seed alone at the old place is not the project.
+        // A clone at the old path that carries only the seed is not the project.
         && (*own || !has_it)
     {
         return Err(Failure::data(format!(
@@ -247,7 +247,7 @@ struct ForgetJson<'a> {
     nights: u64,
     occurrences: u64,
     runs: usize,
-    /// Folders of runs with their logs.
+    /// The folders of runs, with their logs.
     remove: Vec<String>,
     done: bool,
 }

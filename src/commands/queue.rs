@@ -1,7 +1,7 @@
-//! `enqueue`, `cancel`, `retry`: what a person changes about what waits and runs.
+//! The `enqueue`, `cancel` and `retry` commands, which change queued and running runs.
 //!
-//! Each is one step in the database, so that every tick, host timer and daemon obeys it; none of them
-//! starts a run itself.
+//! Each command is one step in the database, so that every tick, host timer and daemon sees it.
+//! None of them starts a run itself.
 
 use std::path::Path;
 
@@ -25,17 +25,16 @@ use crate::project::{FILE, LoadedProject};
 
 #[derive(Debug)]
 pub struct EnqueueRequest<'a> {
-    /// The job's name.
     pub job: &'a str,
-    /// `key=value`, each.
+    /// Settings for this run, each as `key=value`.
     pub set: &'a [String],
-    /// Not before.
+    /// The earliest time at which the run may start.
     pub at: Option<&'a str>,
-    /// Higher goes first.
+    /// The priority; a run with a higher number starts first.
     pub priority: Option<i32>,
-    /// The run to follow.
+    /// The run that must end before this one starts.
     pub after: Option<&'a str>,
-    /// Once for this key.
+    /// The key under which the job is queued only once.
     pub key: Option<&'a str>,
 }
 
@@ -50,7 +49,7 @@ pub fn enqueue(
     let project = LoadedProject::load(home, here)?;
     project.config.job(wish.job)?;
     let settings = settings(wish.set)?;
-    // A setting that means nothing is refused here, not at night.
+    // An invalid setting is refused here and not at night.
     let changed =
         config::load_with(&home.stack(Some(&project.root.join(FILE))), wish.job, &settings)?;
     if let Some(own) = changed.job(wish.job)?.spec.kind.of::<OvernightSpec>() {
@@ -95,7 +94,7 @@ pub fn enqueue(
     print_queued(home, &store, &run, ui, listing)
 }
 
-/// Ends a run, or takes it out of the queue.
+/// Cancels a run, or removes it from the queue.
 pub fn cancel(home: &Env, run: &str, ui: Ui, listing: Listing) -> Result<Exit, Failure> {
     let mut store = home.store()?;
     let row = runs::find(&store, run)?;
@@ -109,7 +108,7 @@ pub fn cancel(home: &Env, run: &str, ui: Ui, listing: Listing) -> Result<Exit, F
     Ok(Exit::Done)
 }
 
-/// Puts one more attempt into the queue.
+/// Queues one more attempt at a run's work.
 pub fn retry(home: &Env, run: &str, ui: Ui, listing: Listing) -> Result<Exit, Failure> {
     let mut store = home.store()?;
     let row = runs::find(&store, run)?;

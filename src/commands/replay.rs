@@ -1,6 +1,7 @@
-//! `runner replay`: a recorded run, gone through again and compared.
+//! The `runner replay` command: replays a recorded run and compares the results.
 //!
-//! Must never write to the project, nor to anything of the user's but a folder that was named.
+//! This module must never write to the project, nor to any of the user's folders except the one
+//! that the command names.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -175,10 +176,11 @@ fn export(from: &Path, to: &Path, ui: Ui) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-/// The folder of a replay.
+/// The folder that a replay works in.
 struct Folder {
     root: PathBuf,
-    /// For what belongs to no project; removed with it, or alone.
+    /// The folder for files that belong to no project. It is removed with the replay's folder, or
+    /// alone if that folder is kept.
     aside: PathBuf,
 }
 

@@ -1,4 +1,5 @@
-//! `runner report`: a night's report, made again from the database and the night's artifacts.
+//! The `runner report` command: builds a night's report again from the database and the night's
+//! artifacts.
 //!
 //! ```text
 //! night ──> report::whole ──> markdown | page | JSON on standard output
@@ -54,7 +55,7 @@ pub fn run(home: &Env, here: &Path, args: &ReportArgs, ui: Ui) -> Result<Exit, F
     Ok(Exit::Done)
 }
 
-/// Opens a page in the program that the host has for it.
+/// Opens a page with the host's program for web pages.
 fn open(
     home: &Env,
     project: &LoadedProject,

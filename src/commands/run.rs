@@ -1,4 +1,5 @@
-//! `runner run JOB`, and what `runner dream run` needs of it: an occurrence of one's own, now.
+//! The `runner run JOB` command, and the parts of it that `runner dream run` shares: runs a job
+//! now, as an occurrence of its own.
 
 use std::io;
 use std::os::fd::AsFd as _;
@@ -40,14 +41,14 @@ pub(super) fn run(
 /// Options of a manual run.
 #[derive(Clone, Debug)]
 pub(super) struct RunArgs {
-    /// How its process is started.
+    /// How the run's process is started.
     pub manner: SpawnMode,
     pub listing: Listing,
-    /// Its log is printed while it runs.
+    /// Whether the run's log is printed while it runs.
     pub follow: bool,
-    /// A deferral is an ordinary end.
+    /// Whether a deferral counts as a normal end.
     pub deferral_is_normal: bool,
-    /// Settings of the job that hold for this run only.
+    /// Settings of the job that apply to this run only.
     pub settings: Vec<(String, String)>,
 }
 
@@ -115,7 +116,7 @@ fn followed(
     run: &RunId,
     manner: SpawnMode,
 ) -> Result<RunRow, Failure> {
-    // Closed when there is nothing more to wait for.
+    // Closing `running` tells the follower to stop.
     let (over, running) =
         io::pipe().map_err(|error| Failure::environment(format!("cannot make a pipe: {error}")))?;
     let stdout = io::stdout();
@@ -134,7 +135,7 @@ fn followed(
         let manner = SpawnMode { watched: false, ..manner };
         let done = spawn::run_to_end(home, store, me, run, manner);
         if done.as_ref().is_ok_and(|row| row.outcome().is_some()) {
-            // It ends by itself, once it has read all.
+            // The run is settled, so the follower ends by itself once it has read everything.
             let _panicked = follower.join();
         }
         drop(running);

@@ -1,4 +1,4 @@
-//! `runner runs`: the list, one run, its log.
+//! The `runner runs` commands: list runs, show one run, and print its log.
 
 pub mod logs;
 mod spending;
@@ -25,7 +25,7 @@ use crate::cli::show;
 use crate::env::Env;
 use crate::project::{self, LoadedProject};
 
-/// A run as scripts see it.
+/// The JSON form of a run.
 #[derive(Debug, Serialize)]
 pub struct RunJson {
     id: RunId,
@@ -91,7 +91,7 @@ impl RunJson {
     }
 }
 
-/// One run, with what it spent.
+/// The JSON form of one run, with its usage.
 #[derive(Debug, Serialize)]
 struct ShowJson {
     #[serde(flatten)]
@@ -359,7 +359,8 @@ pub fn find(store: &Store, run: &str) -> Result<RunRow, Failure> {
     }
     let wanted = run.trim().to_ascii_uppercase();
     if wanted.is_empty() {
-        // An empty variable of a script is not "the only one there is".
+        // An empty id often comes from an empty variable in a script, so it must not match the only
+        // run.
         return Err(
             Failure::usage("expected the id of a run, or the beginning of one").hint("runner runs")
         );

@@ -1,5 +1,5 @@
-//! `runner schedule`: when jobs are due, and what a stretch of time would bring. Starts nothing and
-//! writes nothing.
+//! The `runner schedule` commands: show when jobs are due, and simulate a span of time. They start
+//! nothing and write nothing.
 
 use std::path::Path;
 
@@ -51,7 +51,7 @@ struct EventJson {
     last: Timestamp,
     count: u64,
     outcome: &'static str,
-    /// When the run starts, or when it is found out that none does.
+    /// The time at which the run starts, or at which the scheduler decides that none does.
     at: Timestamp,
 }
 
@@ -84,7 +84,8 @@ fn next(
     let zone = zone(&schedule.zone)?;
     let from = match from {
         Some(from) => parse_time(from, &zone, home.wall()?)?,
-        // An interval counts from it: nobody wants to read its fractions of a second.
+        // Intervals count from this time, so fractions of a second are cut off to keep the output
+        // readable.
         None => {
             let now = home.wall()?;
             Timestamp::from_second(now.as_second()).unwrap_or(now)

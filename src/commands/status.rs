@@ -1,7 +1,9 @@
-//! `runner status`: what is going on, from one look at the database and a few at files.
+//! The `runner status` command: shows the current state, from one snapshot of the database and a
+//! few file lookups.
 //!
-//! The cost of looking at all projects is one statement a question and some stats a project: no
-//! configuration is parsed whose files are as they were. Changes nothing.
+//! A status of all projects costs one statement for each question and a few `stat` calls for each
+//! project; the configuration is parsed only if its files have changed. The command changes
+//! nothing.
 
 mod files;
 mod gather;
@@ -25,15 +27,15 @@ const SCHEMA: &str = include_str!("../../config/schemas/status.schema.json");
 /// The options of `status`.
 #[derive(Clone, Copy, Debug)]
 pub struct StatusRequest {
-    /// The folder was named: it must be a project.
+    /// Whether the command named the folder, which must then be a project.
     pub asked_for_here: bool,
-    /// Again and again.
+    /// Whether to repeat the status until interrupted.
     pub watch: bool,
-    /// Only what a look would be like.
+    /// Whether to print only the schema of the output.
     pub schema: bool,
 }
 
-/// Prints the status of the project here, or of all when here is none.
+/// Prints the status of the current project, or of all projects outside of one.
 pub fn run(
     home: &Env,
     here: &Path,

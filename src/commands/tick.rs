@@ -1,4 +1,5 @@
-//! `runner tick`: do what is due, in all projects; stay while the runs that were started live.
+//! The `runner tick` command: starts everything that is due in all projects, and stays while the
+//! started runs live.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +30,7 @@ struct StartedJson {
     outcome: String,
 }
 
-/// Ticks until nothing that it started runs any more.
+/// Ticks until none of the runs that it started is live.
 pub fn run(home: &Env, manner: SpawnMode, listing: Listing) -> Result<Exit, Failure> {
     let me = ProcessIdentity::me();
     let mut store = home.store()?;

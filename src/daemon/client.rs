@@ -1,5 +1,5 @@
-//! Speaking to the daemon, from another command. Everything here is bounded in time, and no daemon
-//! is no error.
+//! The client side of the control socket, for other commands. Every operation has a time limit, and
+//! a missing daemon is not an error.
 
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
@@ -13,9 +13,9 @@ use super::socket::address;
 use crate::cli::Failure;
 use crate::env::Env;
 
-/// How long a reply may take; a tick may have much to do.
+/// Maximum time for a reply; a tick may take long.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// No reply is longer than this.
+/// Maximum length of a reply in bytes.
 const LONGEST: u64 = 16 * 1024 * 1024;
 
 /// A connection to the daemon.
@@ -23,11 +23,12 @@ pub struct Client {
     stream: BufReader<UnixStream>,
 }
 
-/// How following through the daemon ended.
+/// The result of following a run through the daemon.
 pub enum Stream {
     /// The run is settled, with this outcome.
     Over(String),
-    /// The daemon went away or was silent for long, or nobody reads, after so many bytes of the log.
+    /// The stream ended early, after this many bytes of the log: the daemon ended or was silent for
+    /// too long, or the reader is gone.
     Lost(u64),
 }
 
@@ -36,7 +37,7 @@ pub fn wake(home: &Env) -> bool {
     let Some(mut daemon) = Client::connect(home) else {
         return false;
     };
-    // Without it the daemon finds out by itself, a little later.
+    // If the request fails, the daemon notices the change by itself a little later.
     daemon.send(&Request::Tick {}).is_ok()
 }
 
@@ -46,7 +47,7 @@ impl Client {
         let (_folder, address) = address(&home.state).ok()?;
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).ok()?;
-        // Never waits: a socket whose queue is full is as good as none.
+        // The socket is nonblocking: one whose queue is full counts as no daemon.
         connect(&socket, &SocketAddrUnix::new(&address).ok()?).ok()?;
         let stream = UnixStream::from(socket);
         stream.set_nonblocking(false).ok()?;
@@ -55,7 +56,7 @@ impl Client {
         Some(Self { stream: BufReader::new(stream) })
     }
 
-    /// Asks for one reply. A refusal is a failure.
+    /// Sends a request and returns its reply. A refusal is an error.
     pub fn ask(&mut self, request: &Request) -> Result<Reply, Failure> {
         let silent = |error: io::Error| {
             Failure::environment(format!("the daemon does not answer: {error}")).hint(
@@ -76,7 +77,7 @@ impl Client {
         }
     }
 
-    /// Streams a run's log from byte `from` on, for as long as `sink` wants more.
+    /// Streams a run's log from byte `from` on, until `sink` stops it.
     pub fn follow(
         mut self,
         run: &RunId,
@@ -105,7 +106,7 @@ impl Client {
         }
     }
 
-    /// Sends a request and does not wait for its answer.
+    /// Sends a request without waiting for the reply.
     fn send(&mut self, request: &Request) -> io::Result<()> {
         let mut line = serde_json::to_vec(request)?;
         line.push(b'\n');

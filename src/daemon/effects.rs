@@ -36,15 +36,15 @@ pub struct EffectRunner<'a> {
     pub me: ProcessIdentity,
     pub manner: SpawnMode,
     pub voice: DaemonLog,
-    /// Runs whose processes are ours and not reaped yet.
+    /// Runs whose processes this daemon started and has not reaped yet.
     children: BTreeMap<RunId, Started>,
     askers: BTreeMap<Asker, oneshot::Sender<Reply>>,
     asked: Asker,
     /// The problems of the last tick, each of which is reported once.
     troubles: BTreeSet<String>,
-    /// Runs that a tick named and whose turn to be started has not come yet.
+    /// Runs that a tick named and that are not started yet.
     named: BTreeSet<RunId>,
-    /// A tick has failed, and may have left runs that it was about to name.
+    /// Whether a tick has failed and may have left runs that it did not name.
     strays: bool,
     /// The thread of the daily database maintenance while it runs.
     care: Option<JoinHandle<Result<Vec<String>, Failure>>>,
@@ -74,16 +74,16 @@ impl<'a> EffectRunner<'a> {
         }
     }
 
-    /// Keeps the way back to somebody who asked.
+    /// Keeps the channel for a client's reply and returns the client's number.
     pub fn expect(&mut self, reply: oneshot::Sender<Reply>) -> Asker {
         self.asked += 1;
         self.askers.insert(self.asked, reply);
         self.asked
     }
 
-    /// Carries out one effect; what comes of it goes to the end of `events`.
+    /// Carries out one effect and appends the resulting events to `events`.
     ///
-    /// An error ends the daemon: only a damaged database is one.
+    /// Returns an error only for a damaged database; it ends the daemon.
     pub fn carry_out(
         &mut self,
         effect: DaemonEffect,
@@ -161,7 +161,7 @@ impl<'a> EffectRunner<'a> {
         let mut done = match tick::once(self.home, &mut self.store, &self.me, reread) {
             Ok(done) => done,
             Err(failure) if failure.is_damage() => return Err(failure),
-            // A full disk, a clock that cannot be read: another tick may get by.
+            // Errors such as a full disk or an unreadable clock may be gone at the next tick.
             Err(failure) => {
                 self.strays = true;
                 TickResult { troubles: vec![failure.to_string()], ..TickResult::default() }
@@ -191,7 +191,7 @@ impl<'a> EffectRunner<'a> {
             .map(|(path, why)| format!("{path}: {why}; its jobs stay as they were"));
         let troubles: BTreeSet<String> = done.troubles.into_iter().chain(unreadable).collect();
         for trouble in &troubles {
-            // Somebody who asks for everything to be read again wants to hear it again.
+            // A request to read everything again also repeats problems that were reported before.
             if reread == Reread::All || !self.troubles.contains(trouble) {
                 self.voice.complain(trouble);
             }
@@ -208,8 +208,8 @@ impl<'a> EffectRunner<'a> {
         tick::next(&self.store, self.home.wall()?)
     }
 
-    /// Runs that a tick had recorded in our name before it failed: nobody else would start them for as
-    /// long as we live.
+    /// Returns the runs that a failed tick had recorded in this process's name. No other process
+    /// starts them while this one lives.
     fn strays(&self) -> Result<Vec<RunId>, Failure> {
         let stray = |row: &RunRow| {
             matches!(&row.state, RunState::Requested { starter, .. } if *starter == self.me)
@@ -231,7 +231,7 @@ impl<'a> EffectRunner<'a> {
                 let run = run.clone();
                 Some(DaemonEvent::Begun { run, job })
             }
-            // It was requested in our name, so nobody else would ever start it.
+            // The run was requested in this process's name, so no other process would start it.
             Err(failure) => {
                 self.voice.complain(&format!("{job}: {failure}"));
                 let outcome =
@@ -245,7 +245,7 @@ impl<'a> EffectRunner<'a> {
         }
     }
 
-    /// Reaps the processes that have ended and settles their runs, where they are not settled.
+    /// Reaps processes that have ended, and settles their runs if they are not settled yet.
     pub fn recover_stale(&mut self, events: &mut VecDeque<DaemonEvent>) -> Result<(), Failure> {
         let ended: Vec<(RunId, String)> = self
             .children
@@ -270,7 +270,7 @@ impl<'a> EffectRunner<'a> {
             Ok(again) => again,
             Err(failure) if failure.is_damage() => return Err(failure),
             Err(failure) => {
-                // It may still be recorded in our name.
+                // The further attempt may already be recorded in this process's name.
                 self.strays = true;
                 self.voice.complain(&format!("run {run}: {failure}"));
                 None
@@ -337,7 +337,7 @@ impl<'a> EffectRunner<'a> {
                 .and_then(|since| env::tell_manager(&[NotifyState::Reloading, since])),
         };
         if let Err(error) = reported {
-            // Not worth a line on every beat for people; the log has it.
+            // The error could repeat on every beat, so it goes to the log only.
             tracing::debug!(%error, "the service manager could not be notified");
         }
     }

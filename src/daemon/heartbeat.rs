@@ -1,23 +1,24 @@
-//! The daemon's pace: a beat a second from `tokio-cron-scheduler`, in UTC, and nothing more.
+//! The daemon's beat: one per second from `tokio-cron-scheduler`, in UTC.
 //!
-//! That library keeps a fixed offset from UTC and its next beat as a wall time, so it is silent for
-//! as long as the clock was set back and knows no zone. Nothing right may depend on it: the loop looks
-//! up by itself when a beat is late, and what is due is never its word.
+//! That library keeps a fixed offset from UTC and stores its next beat as a wall time. It is
+//! therefore silent for as long as the clock was set back, and it knows no time zones. Correctness
+//! must not depend on it: the loop wakes up by itself when a beat is late, and the beat never
+//! decides what is due.
 
 use tokio::sync::mpsc;
 use tokio_cron_scheduler::{Job, JobScheduler};
 
 use crate::cli::Failure;
 
-/// The beat, as long as it is held.
+/// The source of beats. Dropping it stops the beats.
 pub struct Heartbeat {
-    /// A beat waits here; one that comes while another waits is lost.
+    /// The channel of beats. It holds one beat; a further one is dropped.
     pub beats: mpsc::Receiver<()>,
     _scheduler: JobScheduler,
 }
 
 impl Heartbeat {
-    /// Starts it, inside a runtime.
+    /// Starts the beat; must be called inside a runtime.
     pub async fn start() -> Result<Self, Failure> {
         let cannot =
             |error| Failure::internal(format!("cannot start the daemon's heartbeat: {error}"));

@@ -28,7 +28,7 @@ pub struct DaemonLock {
 }
 
 impl DaemonLock {
-    /// Takes it, and writes into it who we are.
+    /// Takes the lock and writes this process's identity into the file.
     pub fn take(path: &Path, me: &ProcessIdentity, since: Timestamp) -> Result<Self, Failure> {
         let cannot = |error: io::Error| {
             Failure::cannot_write(format!("cannot lock {}: {error}", path.display()))
@@ -41,7 +41,7 @@ impl DaemonLock {
             Err(TryLockError::Error(error)) => return Err(cannot(error)),
             Err(TryLockError::WouldBlock) => {
                 let mut text = String::new();
-                // The holder may be about to write its name.
+                // The holder may not have written its name yet.
                 let _unreadable = file.read_to_string(&mut text);
                 return Err(held(serde_json::from_str(&text).ok()));
             }
@@ -69,7 +69,8 @@ fn held(holder: Option<DaemonHolder>) -> Failure {
 
 impl Drop for DaemonLock {
     fn drop(&mut self) {
-        // Explicitly: a child between fork and exec may still have a copy of the descriptor.
+        // The unlock is explicit because a child between fork and exec may still have a copy of the
+        // descriptor.
         let _already_gone = self.file.unlock();
     }
 }

@@ -13,7 +13,7 @@ use tracing_subscriber::EnvFilter;
 use crate::cli::{Failure, Ui, show};
 use runner_engine::files::open_with;
 
-/// How long the log may become.
+/// Maximum size of the log in bytes.
 const LONGEST: u64 = 1024 * 1024;
 
 /// Writes messages to standard error and to the log.
@@ -23,8 +23,8 @@ pub struct DaemonLog {
 }
 
 impl DaemonLog {
-    /// Sends everything that is traced from here on to the log at `path`. `wanted` is a filter of
-    /// tracing's, like `debug`.
+    /// Sends everything that is traced from now on to the log at `path`. `wanted` is a filter of
+    /// `tracing`, such as `debug`.
     pub fn start(path: &Path, wanted: Option<&str>, ui: Ui) -> Result<Self, Failure> {
         let cannot = |error: io::Error| {
             Failure::cannot_write(format!("cannot write {}: {error}", path.display()))
@@ -56,7 +56,7 @@ impl DaemonLog {
     }
 }
 
-/// A file that starts anew when it is long.
+/// A file that is renamed to `*.1` and started anew when it reaches its maximum size.
 struct Bounded {
     path: PathBuf,
     file: File,

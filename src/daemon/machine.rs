@@ -23,14 +23,14 @@ use runner_engine::time::{ClockChange, ClockReading, compare};
 use super::protocol::{DaemonStatus, Live, Reply};
 use crate::tick::{NextTick, Reread};
 
-/// How long at most between two ticks.
+/// Maximum time between two ticks.
 const REST: Duration = Duration::from_secs(15);
-/// The loop is alive if it has ticked within this.
+/// The loop counts as alive if it has ticked within this time.
 const RECENT: Duration = Duration::from_secs(60);
-/// From TERM to KILL: the ten seconds that a run gives its own program, and a few in which it settles
-/// what it had to kill.
+/// Time between TERM and KILL: the ten seconds that a run gives its own program, and a few more to
+/// settle the run after killing it.
 pub const TERM_TO_KILL: Duration = Duration::from_secs(13);
-/// How long killed processes may take to end.
+/// Maximum time for killed processes to end.
 const KILL_WAIT: Duration = Duration::from_secs(10);
 
 /// The number of a client that waits for a reply.
@@ -39,31 +39,28 @@ pub type Asker = u64;
 /// An event that the loop passes to the daemon.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DaemonEvent {
-    /// Time has passed, or somebody looked.
+    /// Time has passed.
     Pace,
-    /// A tick was made.
     Ticked(Ticked),
-    /// A run's process was started.
     Begun {
-        /// The run.
         run: RunId,
-        /// Its job's name.
         job: String,
     },
-    /// A run's process has ended and the run is settled, or left to the next tick.
+    /// A run's process has ended. The run is settled, or left to the next tick.
     Ended {
-        /// The run.
         run: RunId,
-        /// A further attempt at its occurrence, requested in our name.
+        /// A further attempt at the run's occurrence, requested in this process's name.
         again: Option<RunId>,
     },
-    /// A signal came.
     Signal(Signal),
-    /// Somebody asked through the socket.
-    Asked { by: Asker, what: DaemonRequest },
+    /// A client sent a request through the socket.
+    Asked {
+        by: Asker,
+        what: DaemonRequest,
+    },
 }
 
-/// A signal that means something here.
+/// A signal that the daemon handles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
     /// TERM or INT.
@@ -75,11 +72,9 @@ pub enum Signal {
 /// A request to the loop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DaemonRequest {
-    /// How things stand.
+    /// Return the daemon's state.
     Status,
-    /// A tick, now.
     Tick,
-    /// The end of a run.
     Cancel(RunId),
 }
 
@@ -88,7 +83,6 @@ pub enum DaemonRequest {
 pub struct Ticked {
     /// The next scheduled time.
     pub next: Option<NextTick>,
-    /// Runs to start.
     pub start: Vec<RunId>,
     pub troubles: Vec<String>,
 }
@@ -96,62 +90,56 @@ pub struct Ticked {
 /// An action that the loop carries out, in the given order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DaemonEffect {
-    /// Tick, and hand back [`DaemonEvent::Ticked`].
+    /// Tick, and return [`DaemonEvent::Ticked`].
     Tick(Reread),
-    /// Start a run, and hand back [`DaemonEvent::Begun`]; [`DaemonEvent::Ended`] when it is over.
+    /// Start a run and return [`DaemonEvent::Begun`], then [`DaemonEvent::Ended`] when it is over.
     Spawn(RunId),
-    /// Ask a run of ours to end.
+    /// Ask a run of this daemon to end.
     Terminate(RunId),
-    /// End a run of ours with all that it started.
+    /// Kill a run of this daemon and all its processes.
     Kill(RunId),
-    /// End a run of whomever, and reply.
+    /// End any run, whether or not this daemon started it, and reply.
     Cancel {
-        /// Which.
         run: RunId,
         /// The client that asked.
         to: Asker,
     },
-    /// Write a jump of the clocks into the log and the database.
+    /// Write a clock jump into the log and the database.
     Note(ClockChange),
-    /// Say that we serve, with what.
+    /// Report that the daemon serves, with the next scheduled time.
     Welcome(Option<NextTick>),
-    /// Say something.
+    /// Print a message.
     Say(String),
-    /// Tell the service manager.
+    /// Notify the service manager.
     Notify(ServiceNotice),
-    /// Answer.
+    /// Reply to a client.
     Reply {
-        /// Whom.
         to: Asker,
         with: Reply,
     },
-    /// Leave.
     Exit(Exit),
 }
 
-/// A word to the service manager.
+/// A notification to the service manager.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ServiceNotice {
-    /// We serve.
     Ready,
-    /// We read the configuration again.
     Reloading,
-    /// We are about to leave.
     Stopping,
-    /// We are alive.
+    /// The daemon is alive.
     Watchdog,
-    /// How things stand, for people.
+    /// The daemon's state, for people.
     Status(String),
 }
 
 /// The daemon's settings at its start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Its process.
+    /// The daemon's process id.
     pub pid: u32,
-    /// How long live runs may go on after a TERM.
+    /// Time for which live runs may continue after a TERM.
     pub drain: Duration,
-    /// How often the service manager wants a sign of life.
+    /// The service manager's watchdog limit; `None` if it expects no signs of life.
     pub watchdog: Option<Duration>,
 }
 
@@ -165,21 +153,21 @@ enum ShutdownStage {
     Killing { until: Duration },
 }
 
-/// The daemon, as far as it decides.
+/// The part of the daemon that makes decisions.
 #[derive(Debug)]
 pub struct Daemon {
     settings: Settings,
     since: Timestamp,
     stage: ShutdownStage,
     seen: ClockReading,
-    /// When the last tick was made.
+    /// The time of the last tick.
     ticked: Option<ClockReading>,
     next: Option<NextTick>,
     live: BTreeMap<RunId, Live>,
     /// The clients that wait for the ordered tick.
     waiting: Vec<Asker>,
     reloading: bool,
-    /// When the last sign of life was given.
+    /// The time of the last sign of life, on the boot clock.
     alive: Duration,
     status: String,
 }
@@ -203,7 +191,7 @@ impl Daemon {
         (daemon, vec![DaemonEffect::Tick(Reread::WhatChanged)])
     }
 
-    /// Decides what to do about `event`, at `now`.
+    /// Returns the effects of `event` at time `now`.
     #[must_use]
     pub fn handle(&mut self, event: DaemonEvent, now: ClockReading) -> Vec<DaemonEffect> {
         let mut effects: Vec<DaemonEffect> = Vec::new();
@@ -278,7 +266,8 @@ impl Daemon {
         // A time that is already due could not be recorded by this tick, so the next regular tick
         // tries it again.
         self.next = ticked.next.filter(|next| next.at > now.wall);
-        // Between the order and the tick nothing else is handled, so this is still right.
+        // No other event is handled between the order and the tick, so these runs may still be
+        // started.
         effects.extend(ticked.start.iter().cloned().map(DaemonEffect::Spawn));
         let started: Vec<String> = ticked.start.iter().map(ToString::to_string).collect();
         effects.extend(self.waiting.drain(..).map(|to| DaemonEffect::Reply {
@@ -317,7 +306,8 @@ impl Daemon {
         }
     }
 
-    /// Leaves when nothing lives any more; goes on to the next stage when this one is over.
+    /// Exits if no run is live during a shutdown; moves on to the next stage when the current one
+    /// is over.
     fn advance(&mut self, now: ClockReading, effects: &mut Vec<DaemonEffect>) {
         match self.stage {
             ShutdownStage::Starting | ShutdownStage::Serving => {}
@@ -356,7 +346,7 @@ impl Daemon {
             return;
         };
         let recent = |at: ClockReading| now.boot.saturating_sub(at.boot) < RECENT;
-        // Nothing is ticked any more while runs are waited for.
+        // During a shutdown the daemon does not tick, so the last tick may be old.
         let works = !self.serves() || self.ticked.is_some_and(recent);
         if works && now.boot.saturating_sub(self.alive) >= limit / 2 {
             self.alive = now.boot;

@@ -1,4 +1,5 @@
-//! The daemon: one process a user that ticks for all projects, so that no host timer is needed.
+//! The daemon: one process for each user that ticks for all projects, so that no host timer is
+//! needed.
 //!
 //! ```text
 //! pace, socket, signals, ends of runs ──select──> Event ──machine::handle──> Effects ──hands──> done
@@ -6,9 +7,10 @@
 //!                                                   └──────── what came of it ─────────┘
 //! ```
 //!
-//! It spawns runs and never runs them: its death harms none, and whoever ticks next settles what it
-//! left. It serves the same database as `runner tick` and host timers; however many of them there are,
-//! nothing is done twice. Must never hold anything in memory that the database does not know.
+//! The daemon starts each run as a process of its own. Its death therefore harms no run, and the
+//! next tick of any process settles what it left. It uses the same database as `runner tick` and
+//! host timers, so nothing is done twice however many of them run. The daemon must never keep state
+//! in memory that the database does not have.
 
 pub mod client;
 mod effects;
@@ -40,14 +42,14 @@ use log::DaemonLog;
 use machine::{Daemon, DaemonEvent, Settings, Signal};
 use socket::{Control, SocketRequest};
 
-/// The loop looks up at least this often, whether or not its pace has come.
+/// Maximum time between two turns of the loop, even without a beat.
 const LATE: Duration = Duration::from_secs(5);
-/// So many questions may wait for the loop.
+/// Maximum number of requests that wait for the loop.
 const QUESTIONS: usize = 64;
 
 /// Runs the daemon until it is asked to end. After that, live runs may go on for `drain`.
 pub fn run(home: &Env, drain: Duration, manner: SpawnMode) -> Result<Exit, Failure> {
-    // Also makes the state folder, private.
+    // Opening the database also makes the state folder, with private permissions.
     let store = home.store()?;
     let me = ProcessIdentity::me();
     let now = home.now()?;
@@ -70,7 +72,7 @@ pub fn run(home: &Env, drain: Duration, manner: SpawnMode) -> Result<Exit, Failu
     done
 }
 
-/// Everything that can happen, as it comes.
+/// An event that wakes the loop.
 enum LoopEvent {
     Beat,
     Signal(Signal),
@@ -88,12 +90,13 @@ async fn serve(
     let mut term = signal(SignalKind::terminate()).map_err(cannot)?;
     let mut int = signal(SignalKind::interrupt()).map_err(cannot)?;
     let mut hup = signal(SignalKind::hangup()).map_err(cannot)?;
-    // Before the first run is started; one signal may stand for several ends.
+    // The handler must exist before the first run starts. One signal may announce the end of
+    // several children.
     let mut child = signal(SignalKind::child()).map_err(cannot)?;
     let mut pace = Heartbeat::start().await?;
     let (sender, mut questions) = mpsc::channel(QUESTIONS);
     let _control = Control::serve(home, sender)?;
-    // Half of the watchdog's limit must not pass unseen.
+    // The loop must wake up at least once in half of the watchdog's limit.
     let late =
         settings.watchdog.map_or(LATE, |limit| LATE.min(limit / 4)).max(Duration::from_millis(10));
     let (mut daemon, first) = Daemon::start(settings, now);
@@ -118,7 +121,7 @@ async fn serve(
             Some(()) = pace.beats.recv() => LoopEvent::Beat,
             () = sleep(late) => LoopEvent::Beat,
         };
-        // A clock that cannot be read for once stands still for once.
+        // If the clock cannot be read this time, the last reading is used again.
         now = home.now().unwrap_or(now);
         match woken {
             LoopEvent::Beat => events.push_back(DaemonEvent::Pace),

@@ -15,27 +15,23 @@ use jiff::Timestamp;
 use runner_engine::ids::RunId;
 use serde::{Deserialize, Serialize};
 
-/// The longest line that is read.
+/// Maximum length of a line in bytes.
 pub const LONGEST: usize = 64 * 1024;
 
 /// A client's request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "ask", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Request {
-    /// How things stand.
+    /// Asks for the daemon's state.
     Status {},
-    /// Tick now; the reply comes when it is done.
+    /// Asks for a tick now; the reply comes when it is done.
     Tick {},
-    /// End a run.
-    Cancel {
-        /// Which.
-        run: RunId,
-    },
-    /// The log of a run, as it grows, until the run is settled.
+    /// Asks for the end of a run.
+    Cancel { run: RunId },
+    /// Asks for the log of a run as it grows, until the run is settled.
     Follow {
-        /// Which.
         run: RunId,
-        /// Bytes of the log that are known already.
+        /// Number of bytes of the log that the client already has.
         #[serde(default)]
         from: u64,
     },
@@ -45,35 +41,32 @@ pub enum Request {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "is", rename_all = "kebab-case")]
 pub enum Reply {
-    /// How things stand.
+    /// The daemon's state.
     Status(DaemonStatus),
     /// A tick was made.
     Ticked {
-        /// The runs that it started.
+        /// The ids of the runs that the tick started.
         started: Vec<String>,
         /// The problems with single runs, jobs or projects.
         troubles: Vec<String>,
     },
     /// A run was ended, or was asked to end.
     Cancelled {
-        /// In words.
+        /// The action taken, as text for people.
         how: String,
     },
-    /// Some of a run's log.
+    /// A part of a run's log.
     Log {
-        /// Whole lines, but for a last one that has no end.
+        /// Whole lines, except for a last one that has no line break.
         text: String,
-        /// How many bytes of the log have been sent with it.
+        /// Number of bytes of the log that have been sent, including this part.
         end: u64,
     },
     /// The run is settled.
     Over {
-        /// How it ended.
         outcome: String,
     },
-    /// It could not be done.
     Error {
-        /// Why.
         why: String,
     },
 }
@@ -85,31 +78,26 @@ impl Reply {
     }
 }
 
-/// How a daemon stands.
+/// The state of a daemon.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DaemonStatus {
-    /// Its process.
     pub pid: u32,
-    /// Its version.
     pub version: String,
-    /// When it was started.
+    /// The time at which the daemon was started.
     pub since: Timestamp,
-    /// When it last ticked.
     pub last_tick: Option<Timestamp>,
-    /// It is about to end and starts nothing new.
+    /// Whether the daemon is shutting down and starts nothing new.
     pub draining: bool,
-    /// The runs that it has started and that are not over.
+    /// The live runs that the daemon started.
     pub live: Vec<Live>,
 }
 
-/// A run that a daemon looks after.
+/// A live run that a daemon started.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Live {
-    /// Its id.
     pub run: String,
-    /// Its job's name.
     pub job: String,
-    /// When its process was started.
+    /// The time at which the run's process was started.
     pub since: Timestamp,
 }
 

@@ -1,5 +1,5 @@
-//! The daemon's own table of the configuration. It is one a user, so it is read from the user's file
-//! over the default and never from a project's.
+//! Reads the daemon's own table of the configuration. There is one daemon for each user, so the
+//! table is read from the defaults and the user's file and never from a project's file.
 
 use std::io;
 use std::path::Path;
@@ -13,7 +13,7 @@ use runner_engine::files::{DOCUMENT, read_text_host};
 
 const DEFAULT: &str = include_str!("../../config/default.toml");
 
-/// The part of a file that is ours.
+/// The part of a configuration file that the daemon uses.
 #[derive(Deserialize)]
 struct File {
     daemon: Option<Table>,

@@ -1,4 +1,4 @@
-//! The control socket: who may speak, and how.
+//! The server side of the control socket.
 //!
 //! ```text
 //! connect ──same user?──> line ──> request ──> the loop ──> reply ──> line …
@@ -6,9 +6,9 @@
 //!                           └ follow: a thread of its own writes until the run is settled
 //! ```
 //!
-//! Each client has a task of its own and a bound on everything: length of a line, time to write, time
-//! to be silent, number of clients. A slow or dead one never holds up the loop. Must never touch the
-//! database for writing and never decide anything.
+//! Each client has a task of its own, and everything is limited: the length of a line, the time to
+//! write, the time of silence, and the number of clients. A slow or dead client never blocks the
+//! loop. This module must never write to the database and never make a decision.
 
 use std::fs;
 use std::io;
@@ -34,22 +34,21 @@ use crate::cli::{Failure, log};
 use crate::env::Env;
 use crate::follow::{self, FollowEnd};
 
-/// How long a client may be silent, or slow to read.
+/// Maximum time for which a client may be silent or slow to read.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How many clients at once.
+/// Maximum number of clients at once.
 const CLIENTS: usize = 64;
 
-/// The socket's name in the state folder.
 pub const NAME: &str = "control.sock";
 
-/// A question on its way to the loop.
+/// A client's request to the loop.
 pub struct SocketRequest {
     pub what: DaemonRequest,
-    /// Where the reply goes.
+    /// The channel for the reply.
     pub reply: oneshot::Sender<Reply>,
 }
 
-/// The bound socket; its file is removed when dropped.
+/// The bound socket. Dropping it removes the socket's file.
 #[derive(Debug)]
 pub struct Control {
     path: PathBuf,
@@ -66,8 +65,8 @@ pub fn address(state: &Path) -> io::Result<(rustix::fd::OwnedFd, PathBuf)> {
 }
 
 impl Control {
-    /// Binds the socket and serves it on the current runtime. Call it with the daemon's lock held:
-    /// whatever lies at the path is then a dead daemon's.
+    /// Binds the socket and serves it on the current runtime. The caller must hold the daemon's
+    /// lock: an existing file at the path then belongs to a dead daemon.
     pub fn serve(home: &Env, questions: mpsc::Sender<SocketRequest>) -> Result<Self, Failure> {
         let path = home.state.join(NAME);
         let cannot = |error: io::Error| {
@@ -79,7 +78,7 @@ impl Control {
         }
         let (_folder, address) = address(&home.state).map_err(cannot)?;
         let listener = net::UnixListener::bind(&address).map_err(cannot)?;
-        // The folder is private already; this is for those who look.
+        // The folder is already private; the file's own permissions only make that visible.
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).map_err(cannot)?;
         listener.set_nonblocking(true).map_err(cannot)?;
         let listener = UnixListener::from_std(listener).map_err(cannot)?;
@@ -104,7 +103,8 @@ async fn accept(home: Env, listener: UnixListener, questions: mpsc::Sender<Socke
             Ok((stream, _)) => stream,
             Err(error) => {
                 tracing::warn!(%error, "a client could not be accepted");
-                // Out of descriptors, most likely: a pause, or this would be all we do.
+                // The process is most likely out of file descriptors. The pause prevents a busy
+                // loop.
                 tokio::time::sleep(Duration::from_millis(200)).await;
                 continue;
             }
@@ -119,7 +119,7 @@ async fn accept(home: Env, listener: UnixListener, questions: mpsc::Sender<Socke
         }
         let (home, questions) = (home.clone(), questions.clone());
         tokio::spawn(async move {
-            // A client that goes away in mid-word is its own business.
+            // A client that disconnects in the middle of a message is not an error of the daemon.
             let _gone = talk(&home, stream, &questions, place).await;
         });
     }

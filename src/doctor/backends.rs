@@ -1,4 +1,4 @@
-//! Whether the programs that jobs and backends name are found, and their keys are there.
+//! Checks that the programs that jobs and backends name are found, and that their keys are present.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -139,7 +139,7 @@ impl NeededPrograms {
             let Some(backend) = config.backends.get(&job.spec.backend) else {
                 continue;
             };
-            // The agents' programs are started to see whether they do.
+            // The agents' programs are checked elsewhere, by starting them.
             let agent = matches!(backend.kind.as_str(), "claude" | "codex");
             if let (Some(program), false) = (&backend.program, agent) {
                 self.programs.entry(program.clone()).or_default().push(who(name));
@@ -147,7 +147,7 @@ impl NeededPrograms {
             for key in &backend.env {
                 self.keys.entry(key.clone()).or_default().push(who(name));
             }
-            // An API's key may also lie in its file.
+            // The key of an API may also be in the backend's `env_file`.
             if let (Some(key), None) = (backend.endpoint_key(), &backend.env_file) {
                 self.keys.entry(key.to_owned()).or_default().push(who(name));
             }

@@ -21,25 +21,24 @@ use crate::env::Env;
 use crate::setup::plan::shown;
 use crate::setup::record::SetupRecord;
 
-/// How much it matters.
+/// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Severity {
-    /// Worth knowing; nothing is wrong.
+    /// Useful to know, but nothing is wrong.
     Note,
-    /// Something will not work as it could.
+    /// Something will not work as well as it could.
     Warning,
     /// Something does not work.
     Error,
 }
 
-/// One thing that was found.
+/// A finding of `runner doctor`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DoctorFinding {
     pub what: String,
-    /// How much it matters.
     pub severity: Severity,
-    /// The file, variable, program or job that it is about.
+    /// The file, variable, program or job that the finding is about.
     #[serde(rename = "where")]
     pub place: String,
     /// The command that fixes it.

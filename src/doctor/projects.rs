@@ -18,11 +18,11 @@ use crate::filesystem;
 use crate::project::projection::Projection;
 use crate::project::{self, LoadedProject};
 
-/// The whole database is looked through once a day.
+/// Maximum age of the last full check of the database, which normally runs once a day.
 const CHECKED: SignedDuration = SignedDuration::from_hours(72);
-/// A job that its clock starts, and that has not succeeded for so long.
+/// Time without a success after which a job with a clock is reported.
 const SUCCESS: SignedDuration = SignedDuration::from_hours(24 * 7);
-/// So many runs back are looked at.
+/// Number of latest runs that are examined.
 const BACK: u32 = 200;
 
 pub fn findings(home: &Env, store: Option<&Store>, here: &Path) -> Vec<DoctorFinding> {
@@ -129,7 +129,8 @@ fn one(
                 path.display().to_string(),
                 format!("another program ({content}) holds this lock; it is respected for an hour"),
             )),
-            // One of ours is taken over under the deciding lock; one that is old is another's.
+            // A stale lock of runner is taken over under the deciding lock; an old one of another
+            // program is not runner's.
             Ok(true) if store.live()?.is_empty() => found.push(
                 DoctorFinding::warning(
                     path.display().to_string(),

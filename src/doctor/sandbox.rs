@@ -63,7 +63,7 @@ pub fn note(home: &Env) {
     }
     let note = ProbeNote {
         depends_on: depends_on(),
-        // A daemon may have found something else long ago.
+        // The probe is run again because the note of a daemon may be out of date.
         found: sandbox::probe_now(),
     };
     let text = serde_json::to_string(&note).expect("a note has string keys only");

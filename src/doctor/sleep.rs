@@ -1,4 +1,5 @@
-//! Whether runs could keep this machine awake: asked for, and let go of at once.
+//! Checks that runs could keep this machine awake, by requesting an inhibitor and releasing it at
+//! once.
 
 use runner_engine::awake::{InhibitLevel, InhibitRequest, Inhibitor, InhibitorCommand};
 

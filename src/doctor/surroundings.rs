@@ -1,4 +1,4 @@
-//! The machine and the user: program, home, clock, zones, room on disks, sandbox.
+//! Checks the machine and the user: program, home folder, clock, time zones, disk space, sandbox.
 
 use std::path::Path;
 
@@ -71,7 +71,7 @@ fn time(home: &Env) -> Vec<DoctorFinding> {
     let mut found = Vec::new();
     match home.wall() {
         Err(failure) => found.push(DoctorFinding::failure("clock", &failure)),
-        // No version of this program is older.
+        // No version of this program is older than this date.
         Ok(now) if now.as_second() < 1_760_000_000 => found.push(
             DoctorFinding::error("clock", "it shows a time before this program was written")
                 .hint("timedatectl set-ntp true"),

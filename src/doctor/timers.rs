@@ -1,4 +1,5 @@
-//! Whether something ticks: the host's timer as it was set up, the daemon, and when it last did.
+//! Checks that something ticks: the host's timer as it was set up, the daemon, and the time of the
+//! last tick.
 
 use std::fs;
 use std::path::Path;
@@ -16,7 +17,7 @@ use crate::setup::record::{InstalledHost, SetupRecord};
 use crate::setup::{SchedulerKind, crontab, environment, text_at};
 use runner_engine::files::{SMALL, open_host, read_text_host, read_text_proc};
 
-/// How long nothing may tick: host timers come each quarter of an hour.
+/// Maximum time without a tick. Host timers tick every quarter of an hour.
 const SILENCE: SignedDuration = SignedDuration::from_mins(35);
 
 pub fn findings(home: &Env, record: &SetupRecord) -> Vec<DoctorFinding> {
@@ -268,7 +269,8 @@ pub fn cron_runs() -> bool {
         let Ok(file) = open_host(path) else {
             return false;
         };
-        // Held by the daemon; where it does not lock, the process must be there.
+        // cron holds a lock on its pid file. A cron that does not lock the file is recognised by
+        // its live process.
         if flock(&file, FlockOperation::NonBlockingLockShared).is_err() {
             return true;
         }

@@ -1,4 +1,5 @@
-//! `runner guard hook`: whether a tool that an agent is about to use would write outside its scope.
+//! The `runner guard hook` command: decides whether a tool that an agent is about to use would
+//! write outside its scope.
 //!
 //! ```text
 //! payload ──parse──> tool ─┬─ known to write nothing ─────────────────────────────> silence
@@ -7,11 +8,12 @@
 //!      garbage, too long, no path at all, any error of ours: refused      yes: silence · no: refused
 //! ```
 //!
-//! Claude Code runs it before each tool (`PreToolUse`) and goes by its exit code: only 2 refuses, and
-//! anything else that is not 0 lets the tool through. So everything that goes wrong here is a 2.
-//! It is an early refusal with a reason that the model can read; what gets past it meets the sandbox.
+//! Claude Code runs the hook before each tool (`PreToolUse`) and evaluates its exit code: only 2
+//! refuses the tool, and any other code lets it through. Every error here therefore exits with 2.
+//! The hook is an early refusal with a reason that the model can read; a write that it misses is
+//! stopped by the sandbox.
 //!
-//! Must never write, ask git or open the database: it is called before every tool.
+//! This module must never write, call git or open the database, because it runs before every tool.
 
 use std::fs;
 use std::io::{self, Read};
@@ -23,17 +25,18 @@ use serde_json::Value;
 use super::shell::{self, ShellAction, ShellPlace};
 use super::tools;
 
-/// No tool's input is longer.
+/// Maximum length of a payload in bytes.
 pub const LONGEST: u64 = 8 * 1024 * 1024;
 
 /// The paths that may be written, and those that may not.
 #[derive(Clone, Debug, Default)]
 pub struct WriteBounds {
-    /// Beneath these.
+    /// The paths at and below which writing is allowed.
     pub write: Vec<PathBuf>,
-    /// And yet not these.
+    /// The paths within `write` that must not be written.
     pub keep: Vec<PathBuf>,
-    /// Tools beside the known ones that write nothing; one that ends in `*` names all that begin so.
+    /// Further tools that write nothing, besides the built-in list. A name that ends in `*` stands
+    /// for all names with that prefix.
     pub reads: Vec<String>,
     /// The folder that `~` and `$HOME` refer to.
     pub home: Option<PathBuf>,
@@ -42,7 +45,7 @@ pub struct WriteBounds {
 /// Reads a payload to its end.
 ///
 /// # Errors
-/// It cannot be read or is too long.
+/// Returns an error if the payload cannot be read or is too long.
 pub fn read(input: impl Read) -> io::Result<Vec<u8>> {
     let mut payload = Vec::new();
     input.take(LONGEST + 1).read_to_end(&mut payload)?;
@@ -126,7 +129,8 @@ impl WriteBounds {
         match act {
             ShellAction::Write => self.inside(&whole),
             ShellAction::Sweep => {
-                // The place itself, also where it is a link: that is what goes.
+                // If the path is a link, the command changes the link itself, so its own place is
+                // checked too.
                 self.inside(&unfollowed(cwd, path)?)?;
                 self.inside(&whole)?;
                 match self.keep.iter().find(|keep| beneath(keep, &whole)) {

@@ -20,7 +20,7 @@ pub fn of_works(root: &Path, works: Works<'_>, config: &Config) -> (Vec<PathBuf>
     let (Works::Program(writes) | Works::Agent(writes)) = works;
     let (mut write, keep) = working(root, writes, config);
     let git = root.join(".git");
-    // An agent commits, whatever else it may write.
+    // An agent commits, so it may write to the repository besides its other paths.
     if matches!(works, Works::Agent(_)) && git.is_dir() && !write.iter().any(|path| path == root) {
         write.push(git);
     }
@@ -29,8 +29,8 @@ pub fn of_works(root: &Path, works: Works<'_>, config: &Config) -> (Vec<PathBuf>
 
 /// Names in git's folder that decide which programs git starts.
 const GIT_KEEPS: [&str; 4] = ["hooks", "config", "commondir", "info/attributes"];
-/// The same of what need not be there: `config.worktree` is only read where git's settings, which are
-/// kept, say so, and the project's id is in the database.
+/// Further protected paths of a git folder that need not exist. `config.worktree` is read only if
+/// git's settings, which are protected, say so; the project's id is also in the database.
 const GIT_KEEPS_IF_THERE: [&str; 2] = ["config.worktree", identity::FILE];
 /// Returns the paths of the project that a working kind may write, and the paths among them that it
 /// must not write.
@@ -55,7 +55,7 @@ pub fn working(
     if git.is_dir() {
         keep.extend(git_keeps(&git));
     } else {
-        // A linked worktree's: it names the folder that git takes its settings from.
+        // In a linked worktree `.git` is a file that names the folder of git's settings.
         keep.push(git);
     }
     keep.sort();
@@ -75,7 +75,7 @@ pub fn steering(root: &Path, config: &Config) -> Vec<PathBuf> {
             continue;
         };
         found.extend(cycles::file(cycle).and_then(|file| within(root, &file)));
-        // One that cannot be read names no prompt, and no run of it starts.
+        // A cycle that cannot be read names no prompts, and no run of it starts.
         let states = cycles::cycle_of(root, cycle).map_or_else(|_| Vec::new(), |it| it.states);
         prompts.extend(states.into_iter().filter_map(|state| state.prompt));
     }
@@ -84,10 +84,11 @@ pub fn steering(root: &Path, config: &Config) -> Vec<PathBuf> {
     found
 }
 
-/// Checks that a job publishes nothing that its program or model wrote over what decides on jobs.
+/// Checks that a job does not publish unchecked output of its program or model over a file that
+/// decides what jobs do.
 ///
 /// # Errors
-/// It does; the setting must name another file.
+/// Returns an error if the job does; the setting must name another file.
 pub fn check_targets(root: &Path, spec: &JobSpec, config: &Config) -> Result<(), Failure> {
     let Some((key, targets)) = spec.kind.unchecked_targets() else {
         return Ok(());
@@ -112,7 +113,7 @@ fn within(root: &Path, file: &str) -> Option<PathBuf> {
     let path = root.join(file);
     let plain = |part: Component<'_>| matches!(part, Component::RootDir | Component::Normal(_));
     let path = match path.components().all(plain) {
-        // The same path without `.` and doubled slashes.
+        // Collecting the components removes `.` and doubled slashes.
         true => path.components().collect(),
         false => fs::canonicalize(path).ok()?,
     };
@@ -123,7 +124,8 @@ fn within(root: &Path, file: &str) -> Option<PathBuf> {
 fn git_keeps(git: &Path) -> Vec<PathBuf> {
     let there = |path: &PathBuf| path.symlink_metadata().is_ok();
     let mut keep: Vec<PathBuf> = GIT_KEEPS.iter().map(|name| git.join(name)).collect();
-    // Git makes it only when somebody asks for it.
+    // Git creates the `info` folder only when it is needed, so a missing one is protected as a
+    // whole.
     if !git.join("info").is_dir() {
         keep.retain(|path| !path.ends_with("info/attributes"));
         keep.push(git.join("info"));
@@ -153,7 +155,8 @@ pub fn of_job(root: &Path, spec: &JobSpec, config: &Config) -> (Vec<PathBuf>, Ve
     }
 }
 
-/// Returns where a file is published. Until the night, `{date}` stands for any name in its folder.
+/// Returns the path at which a file is published. The date is not known before the night, so
+/// `{date}` stands for any name in the file's folder.
 fn published(root: &Path, path: &str) -> PathBuf {
     let to = root.join(path);
     match path.contains("{date}") {

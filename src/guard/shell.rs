@@ -18,32 +18,33 @@ mod tokens;
 
 use tokens::{ShellWord, Token, tokens};
 
-/// A longer line cannot be handed to a shell as one argument.
+/// Maximum length of a command line in bytes; a longer line cannot be passed to a shell as one
+/// argument.
 const LONGEST: usize = 128 * 1024;
-/// How deep a shell in a shell is looked into.
+/// Maximum depth of nested shells that are scanned.
 const DEEPEST: usize = 4;
-/// In how many folders a line may be.
+/// Maximum number of folders that a line may change to.
 const MOST_FOLDERS: usize = 8;
 
 /// The effect that a command would have on a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShellAction {
-    /// Write it, or something of this name.
+    /// Write the path, or a file of this name.
     Write,
-    /// Take it away or change it with all that is beneath.
+    /// Remove or change the path with everything below it.
     Sweep,
-    /// Write to the repository that it is in.
+    /// Write to the repository that contains the path.
     Commit,
 }
 
-/// A place that a command would write.
+/// A path that a command would write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ShellPlace {
-    /// As it stands.
+    /// A literal path.
     Plain(ShellAction, String),
-    /// Beneath the home folder.
+    /// A path below the home folder.
     Home(ShellAction, String),
-    /// It depends on what only the shell knows.
+    /// Text whose path depends on values that only the shell knows.
     Unknown(String),
 }
 
@@ -63,14 +64,13 @@ pub fn written(line: &str) -> Result<Vec<ShellPlace>, String> {
 /// The standard input of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Input {
-    /// The output of another command.
     Pipe,
-    /// Anything else.
     Other,
 }
 
 struct ShellScan {
-    /// Where it may be: where it began, and where it went since.
+    /// The folders that the line may be in: the one where it began and those that it changed to.
+    /// `None` is the first.
     folders: Vec<Option<String>>,
     found: Vec<ShellPlace>,
 }
@@ -86,7 +86,7 @@ impl ShellScan {
         for token in tokens(line)?.into_iter().chain([Token::End { pipe: false }]) {
             match token {
                 Token::Word(word) => match target.take() {
-                    // `2>&1` writes nowhere new.
+                    // `2>&1` copies a descriptor and writes to no new file.
                     Some(true) if word.text.trim_end_matches('-').parse::<u32>().is_ok() => {}
                     Some(true) if word.text == "-" => {}
                     Some(_) => self.place(ShellAction::Write, &word),
@@ -104,7 +104,7 @@ impl ShellScan {
         Ok(())
     }
 
-    /// Goes to another folder, or stays: the line may do either.
+    /// Adds a folder that the line may change to. The earlier folders stay possible.
     fn goes(&mut self, folder: &ShellWord) -> Result<(), String> {
         let known = !(folder.open && folder.text.contains(['$', '`', '~', '*', '?', '[', '{']));
         let more: Vec<Option<String>> = match folder.text.as_str() {

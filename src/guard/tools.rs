@@ -1,13 +1,15 @@
-//! Which tools of agents write nothing, and where the others say what they write.
+//! Knows which tools of agents write nothing, and where the other tools name the paths that they
+//! write.
 //!
-//! Agents gain tools with each version, and servers of their own bring any number, so the list is one
-//! of those that are known to write no files. Every other tool must name paths, and each is judged,
-//! whatever it is named for: one that is only read is asked for in vain at worst. Must never let a
-//! tool pass because its name is not known.
+//! Agents gain tools with each version and can add any number from their own servers. The list
+//! therefore contains the tools that are known to write no files. Every other tool must name paths,
+//! and each path is judged, whatever its key is called; at worst, a path that is only read is
+//! refused. This module must never let a tool pass because its name is unknown.
 
 use serde_json::{Map, Value};
 
-/// These write no file themselves; what an agent within the agent does comes by the hook again.
+/// Tools that write no files themselves. The hook is also called for the tools of an agent that an
+/// agent starts.
 const READS: [&str; 30] = [
     "Agent",
     "AskUserQuestion",
@@ -40,14 +42,14 @@ const READS: [&str; 30] = [
     "WebFetch",
     "WebSearch",
 ];
-/// Tools whose input beside these keys is text.
+/// Tools whose input is text except for these keys.
 const WRITES: [(&str, &str); 4] = [
     ("Write", "file_path"),
     ("Edit", "file_path"),
     ("MultiEdit", "file_path"),
     ("NotebookEdit", "notebook_path"),
 ];
-/// Keys under which a path stands, whole or as the last part of the key.
+/// Keys whose values are paths. A key matches if it equals one of these or ends in one.
 const PATHS: [&str; 19] = [
     "path",
     "paths",
@@ -69,10 +71,10 @@ const PATHS: [&str; 19] = [
     "uri",
     "cwd",
 ];
-/// Keys under which something to be run stands.
+/// Keys whose values are commands or code to run.
 const RUNS: [&str; 9] =
     ["command", "commands", "cmd", "script", "code", "shell", "exec", "program", "argv"];
-/// Keys under which text stands that is no path, however it begins.
+/// Keys whose values are text, even if a value looks like a path.
 const TEXTS: [&str; 12] = [
     "content",
     "contents",

@@ -21,7 +21,7 @@ use runner_engine::ids::ProjectId;
 
 use crate::cli::Failure;
 
-/// The file in a clone's git folder.
+/// Name of the file with the id in a clone's git folder.
 pub const FILE: &str = "runner-id";
 
 /// Returns the git folder of this very work tree: `.git`, or the folder that a file of that name
@@ -45,7 +45,7 @@ pub fn git_dir(root: &Path) -> Option<PathBuf> {
 pub fn git_folder(root: &Path) -> Result<Option<PathBuf>, Failure> {
     let here = root.display();
     let Some(folder) = git_dir(root) else {
-        // A folder within a repository is known by its seed.
+        // A folder inside a repository is identified by its seed.
         return match root.ancestors().any(|it| it.join(".git").exists()) {
             true => Ok(None),
             false => Err(Failure::environment(format!(
@@ -100,7 +100,7 @@ fn repository(worktree: &Path) -> &Path {
     named.and_then(|it| it.parent()?.parent()).unwrap_or(worktree)
 }
 
-/// Writes the id that this clone has for itself.
+/// Writes this clone's own id.
 pub fn write(root: &Path, id: &ProjectId) -> Result<(), Failure> {
     let folder = git_dir(root).ok_or_else(|| {
         Failure::data(format!("{} has no git folder to keep its id in", root.display()))

@@ -21,23 +21,23 @@ use crate::config::Config;
 /// The values that the database keeps of a project's configuration.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Projection {
-    /// The zone of the project's nights and days.
+    /// Time zone of the project's nights and days.
     pub zone: String,
-    /// The zones of jobs whose times are in another one, by their names.
+    /// Time zones of the jobs that use another one, by job name.
     zones: BTreeMap<String, String>,
-    /// The caps of a day.
+    /// Budget caps of a day.
     pub day: Budget,
-    /// The caps of a night.
+    /// Budget caps of a night.
     pub night: Budget,
-    /// Jobs whose later scheduled times replace earlier ones.
+    /// Names of the jobs whose later scheduled times replace earlier ones.
     pub replacing: Vec<String>,
     /// The rules for alerts; absent in a projection that an earlier build wrote.
     #[serde(default)]
     pub alerts: Option<AlertRules>,
-    /// The folders in which failmarks lie, below the project. Mostly none of them is there.
+    /// Folders of failmarks, relative to the project. Most projects have none of them.
     folders: Vec<PathBuf>,
-    /// Where the failmark of each job lies, below the project, by the jobs' names: a list of paths
-    /// that is taken apart only where one of the folders is there.
+    /// Path of each job's failmark, relative to the project, in the order of the jobs' names. The
+    /// list is parsed only if one of the folders exists.
     marks: Box<RawValue>,
 }
 

@@ -28,25 +28,25 @@ use runner_engine::store::Node;
 /// A folder that carries an id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FoundProject {
-    /// Canonical.
+    /// The folder's canonical path.
     pub path: PathBuf,
-    /// Which folder it is.
+    /// The folder's identity in the file system.
     pub node: Node,
-    /// The id stands in its own git folder, not only in its `runner.toml`.
+    /// Whether the id is stored in the clone's own git folder, and not only in its `runner.toml`.
     pub own: bool,
-    /// The project that the database knows at this path, if it is another one.
+    /// The project that the database has at this path, if it is another one.
     pub other_here: Option<ProjectId>,
 }
 
 /// The database's record of an id, and the present state of its path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KnownProject {
-    /// The path that it was registered at.
+    /// The path at which the project was registered.
     pub path: PathBuf,
-    /// Which folder it was.
+    /// The identity of the folder that was registered.
     pub node: Node,
-    /// The id, where it is known to have been that clone's own and not only a seed: no other clone
-    /// is taken for it then.
+    /// The id, if it is known to be the clone's own and not only a seed. No other clone is then
+    /// mistaken for this one.
     pub own: Option<ProjectId>,
     pub seen: PathOccupant,
 }
@@ -54,74 +54,70 @@ pub struct KnownProject {
 /// The state of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PathOccupant {
-    /// Nothing.
     Nothing,
     /// A folder without a `runner.toml`.
     NoProject,
-    /// Something that cannot be looked at.
+    /// The path cannot be examined, with the reason.
     Unreadable(String),
     /// A project's folder.
     Project {
-        /// Which folder it is.
         node: Node,
-        /// Whether it carries the id in question.
+        /// Whether the folder carries the id in question.
         same_id: bool,
-        /// Whether the id that it carries is its own.
+        /// Whether that id is the clone's own.
         own: bool,
     },
 }
 
-/// How they stand to each other.
+/// The relation of a folder to its record in the database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Registration {
-    /// Never registered.
+    /// The project was never registered.
     New,
-    /// As it was registered.
+    /// The project is as it was registered.
     Known,
-    /// The same folder by another name: a file system that takes several spellings, a second mount.
+    /// The same folder under another name, such as another spelling or a second mount.
     Alias {
-        /// The path that it is registered at.
+        /// The path at which the folder is registered.
         of: PathBuf,
     },
-    /// The same id at the same path in another folder: restored, or cloned again.
+    /// The same id at the same path in another folder, which was restored or cloned again.
     Replaced,
-    /// A new clone without an id of its own, where the database knows a project that has one.
+    /// A new clone without an id of its own, at a path where the database knows a project with its
+    /// own id.
     Recloned {
-        /// That project.
+        /// The project that the database knows.
         was: ProjectId,
     },
-    /// Its old place is empty, or it is the very folder that was there.
+    /// The project was moved: the old path no longer holds it, or this is the very folder that was
+    /// there.
     Moved {
-        /// The old place.
+        /// The old path.
         from: PathBuf,
     },
-    /// Its own id is also that of a folder that is still there.
+    /// A copy: its own id is also the id of a folder that still exists.
     Copied {
-        /// That folder.
+        /// The path of the other folder.
         of: PathBuf,
     },
-    /// A further clone or worktree of a repository that is registered elsewhere.
+    /// Another clone or worktree of a repository that is registered at another path.
     Cloned {
-        /// Where.
+        /// The path at which the repository is registered.
         of: PathBuf,
     },
     /// It is unknown whether the old path still holds the project.
     Unsure {
-        /// The old place.
+        /// The old path.
         of: PathBuf,
-        /// Why.
         why: String,
     },
     /// The folder is gone.
     Vanished,
-    /// The folder is there without a `runner.toml`.
+    /// The folder exists but has no `runner.toml`.
     Emptied,
-    /// The folder cannot be looked at.
-    Unreadable {
-        /// Why.
-        why: String,
-    },
-    /// Another project is at its path.
+    /// The folder cannot be examined.
+    Unreadable { why: String },
+    /// Another project is at the project's path.
     Overtaken,
 }
 
@@ -153,7 +149,7 @@ pub fn judge(known: Option<&KnownProject>, found: Option<&FoundProject>) -> Regi
         }
         // The folder at the old path was created there later.
         _ if found.node.is(&known.node) => Registration::Moved { from: of() },
-        // A clone came in its place; the id that was its own is here.
+        // A clone took the old path, and the clone with the project's own id is here.
         PathOccupant::Project { same_id: true, own: false, .. }
             if known.own.is_some() && found.own =>
         {
@@ -284,7 +280,7 @@ pub fn inspect_path(
                 let found = id_of(path);
                 PathOccupant::Project {
                     node,
-                    // One that cannot be read is given the benefit of the doubt: it stays where it was.
+                    // If the id cannot be read, the project is assumed to be still there.
                     same_id: found.as_ref().is_none_or(|(found, _)| found == id),
                     own: found.is_none_or(|(_, own)| own),
                 }

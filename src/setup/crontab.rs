@@ -1,7 +1,8 @@
-//! Our block in a user's crontab, and the crontab itself.
+//! Reads and writes a user's crontab, and the block of runner in it.
 //!
-//! Every byte outside of the block is somebody else's and stays. `crontab` has no lock: what is written
-//! is written only over the text that the plan was made on, and read back.
+//! Every byte outside the block belongs to others and stays as it is. `crontab` has no lock: a new
+//! text is written only if the current text is still the one on which the plan was based, and it is
+//! read back afterwards.
 
 use std::fs;
 use std::io;
@@ -148,7 +149,8 @@ pub fn write(
     let mut note = None;
     if let Err(why) = put(after.as_deref(), draft)? {
         match &mut after {
-            // Most refuse a last line without an end, also where they had kept one.
+            // Most versions of `crontab` refuse a last line without a line break, even if they had
+            // stored such a line before.
             Some(text) if text.last().is_some_and(|last| *last != b'\n') => text.push(b'\n'),
             _ => return Err(Failure::cannot_write(why)),
         }
@@ -163,7 +165,8 @@ pub fn write(
     }
 }
 
-/// Hands a text to `crontab`, or has it remove what is there; the inner error is its refusal.
+/// Passes a text to `crontab`, or has it remove the crontab. The inner error is the refusal of
+/// `crontab`.
 fn put(text: Option<&[u8]>, draft: &Path) -> Result<Result<(), String>, Failure> {
     let mut command = env::host_command("crontab")
         .map_err(|error| unusable(format!("cannot run crontab: {error}")))?;

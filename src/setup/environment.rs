@@ -1,10 +1,11 @@
-//! The environment that a host scheduler's tick works in, frozen when it was set up.
+//! The environment for the ticks of a host scheduler, frozen at the time of the setup.
 //!
-//! A host scheduler starts a program with next to nothing: cron with a `PATH` of `/usr/bin:/bin`, systemd
-//! without what a login shell adds. So `setup` writes an allowlist of variables to a file, one
-//! `NAME=value` a line, and the tick that is started with `--environment FILE` starts itself again with
-//! them. Keys are never among them: those a person puts into a file of their own (`credentials.env`,
-//! beside config.toml, for nobody else to read), which is read in the same way.
+//! A host scheduler starts a program with almost no environment: cron sets a `PATH` of
+//! `/usr/bin:/bin`, and systemd omits what a login shell adds. `setup` therefore writes an
+//! allowlist of variables to a file, one `NAME=value` per line, and a tick that is started with
+//! `--environment FILE` starts itself again with them. Keys are never among them. A person keeps
+//! keys in a separate file, which nobody else may read (`credentials.env`, beside config.toml); it
+//! is read in the same way.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -39,14 +40,14 @@ pub const FROZEN: &[&str] = &[
     "NODE_EXTRA_CA_CERTS",
 ];
 
-/// The name of the file that a person keeps keys in.
+/// Name of the file in which a person keeps keys.
 pub const CREDENTIALS: &str = "credentials.env";
 
-/// Refuses a `PATH` with a folder of one of the projects: an agent that works there could put a `git`
+/// Checks that `PATH` contains no folder of a project. An agent that works there could put a `git`
 /// or a `claude` into it, which the host's scheduler would then start.
 ///
 /// # Errors
-/// There is such a folder.
+/// Returns an error if there is such a folder.
 pub fn refuse_project_folders<'a>(
     variables: &BTreeMap<String, String>,
     projects: impl Iterator<Item = &'a Path>,

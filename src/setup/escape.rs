@@ -3,16 +3,17 @@
 //! A text is kept whole or is refused with the reason: nothing is dropped, cut or replaced. This
 //! module is pure.
 
-/// The language of a file.
+/// The format of a file, which decides how text is escaped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// A unit file of systemd: one word of a command line.
+    /// A systemd unit file; the text is one word of a command line.
     Systemd,
-    /// A line of a crontab: one word of a shell's command line, with cron's own rule for `%`.
+    /// A line of a crontab; the text is one word of a shell's command line, with cron's own rule
+    /// for `%`.
     Cron,
-    /// Text between tags, for launchd and the Task Scheduler.
+    /// XML for launchd and the Task Scheduler; the text stands between tags.
     Xml,
-    /// A string of PowerShell.
+    /// A PowerShell script; the text is a string.
     PowerShell,
 }
 
@@ -48,7 +49,7 @@ fn systemd(text: &str) -> Result<String, String> {
             '"' => quoted.push_str("\\\""),
             '\\' => quoted.push_str("\\\\"),
             c if c.is_ascii_control() => quoted.push_str(&format!("\\x{:02x}", u32::from(c))),
-            // It reads units as UTF-8 and refuses a line with a code point that is for no text.
+            // systemd reads units as UTF-8 and refuses a line with a noncharacter.
             c if is_noncharacter(c) => {
                 return Err(format!("systemd does not accept U+{:04X} in a unit", u32::from(c)));
             }
@@ -75,7 +76,8 @@ fn cron(text: &str) -> Result<String, String> {
         ));
     }
     if text.contains("\\%") {
-        // In front of a percent sign, cron cannot tell a backslash of the text from its own.
+        // Before a percent sign, cron cannot distinguish a backslash of the text from its own
+        // escape.
         return Err("a crontab cannot hold a backslash before a percent sign".to_owned());
     }
     if is_plain(text) {

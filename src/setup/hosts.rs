@@ -10,19 +10,17 @@ use super::render::{Template, TemplateData, render};
 use crate::cli::Failure;
 use crate::env::Env;
 
-/// The name of systemd's timer.
+/// Name of the systemd timer.
 pub const TIMER: &str = "runner-tick.timer";
-/// The name of launchd's job.
+/// Label of the launchd job.
 pub const LABEL: &str = "runner.tick";
 
-/// A file that is to be there.
+/// A file that must exist.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WantedFile {
-    /// Where.
     pub path: PathBuf,
-    /// Its text.
     pub text: String,
-    /// Its permission bits.
+    /// The file's permission bits.
     pub mode: u32,
 }
 
@@ -30,11 +28,10 @@ pub struct WantedFile {
 #[derive(Clone, Debug, Default)]
 pub struct HostScheduler {
     kind: Option<SchedulerKind>,
-    /// Files.
     pub files: Vec<WantedFile>,
-    /// Links, and what they lead to.
+    /// Symbolic links, each with its target.
     pub links: Vec<(PathBuf, PathBuf)>,
-    /// Lines of the crontab.
+    /// The lines of the crontab's block.
     pub crontab: Option<String>,
     /// Commands to run once the files exist.
     pub start: Vec<SetupStep>,
@@ -101,7 +98,8 @@ impl HostScheduler {
                 host.start.push(launchctl(&["bootout", &service()], false));
                 host.start.push(launchctl(&["bootstrap", &domain(), &path], true));
             }
-            // Written for a person to read and run: nothing registers itself in silence.
+            // The files are written for a person to read and run; nothing is registered without
+            // being shown.
             SchedulerKind::TaskScheduler => {
                 host.files.push(file(&tasks, Template::Task)?);
                 host.files.push(file(&tasks, Template::Register)?);
@@ -142,7 +140,7 @@ pub fn units(home: &Env) -> PathBuf {
 /// Returns the commands to run before the files are removed.
 pub fn stop(kind: SchedulerKind, home: &Env) -> Vec<SetupStep> {
     match kind {
-        // Only the timer: a tick that is at work ends by itself.
+        // Only the timer is stopped; a running tick ends by itself.
         SchedulerKind::Systemd => vec![
             systemctl(&["stop", TIMER], false),
             // Removes the time stamp of the timer's last run.
@@ -199,7 +197,8 @@ fn service() -> String {
 /// has no such record.
 pub fn lingers() -> Option<bool> {
     let folder = Path::new("/var/lib/systemd/linger");
-    // The folder is made with the first user who lingers; logind's own is there wherever it runs.
+    // The `linger` folder is made for the first user who lingers, so logind's own folder shows
+    // whether logind is in use.
     if !folder.is_dir() && !Path::new("/run/systemd/seats").is_dir() {
         return None;
     }

@@ -1,14 +1,14 @@
-//! Every host: what makes this machine's own scheduler call `runner tick`.
+//! Sets up this machine's own scheduler to call `runner tick`.
 //!
 //! ```text
 //! settings, record, what is there ──converge──> Plan{steps} ──shown──> carried out, step by step
 //!                                                  note what will be there → … → note what is there
 //! ```
 //!
-//! One timer a user, for all projects: `tick` ticks them all. It asks each quarter of an hour, and at the
-//! minutes that projects name, since what is due is decided here and not by the host. Must never touch
-//! what it did not make: files with a text that is not in the record, other lines of a crontab, a
-//! lingering that was on before.
+//! There is one timer for each user, because a tick serves all projects. It ticks every quarter of
+//! an hour, and at the minutes that projects name; runner and not the host decides what is due.
+//! This module must never change anything that it did not make: files with a text that is not in
+//! the record, other lines of a crontab, or lingering that was enabled before.
 
 pub mod crontab;
 pub mod environment;
@@ -40,18 +40,18 @@ use runner_engine::files::{DOCUMENT, read_text_host};
 pub enum SchedulerKind {
     /// macOS.
     Launchd,
-    /// Every Unix.
+    /// Any Unix.
     Cron,
-    /// Linux, where the user has a manager of their own.
+    /// Linux with a systemd manager for the user.
     Systemd,
     /// Windows.
     TaskScheduler,
-    /// None: a person, or `runner daemon`.
+    /// No scheduler: a person ticks, or `runner daemon` does.
     Manual,
 }
 
 impl SchedulerKind {
-    /// All of them, by the word that a command line has.
+    /// All kinds, each with its name on the command line.
     pub const WORDS: [(&'static str, Self); 5] = [
         ("launchd", Self::Launchd),
         ("cron", Self::Cron),
@@ -60,7 +60,7 @@ impl SchedulerKind {
         ("manual", Self::Manual),
     ];
 
-    /// Its word.
+    /// Returns the kind's name on the command line.
     pub fn as_str(self) -> &'static str {
         let found = Self::WORDS.iter().find(|(_, kind)| *kind == self);
         found.map_or("manual", |(word, _)| word)
@@ -79,7 +79,7 @@ impl SchedulerKind {
 
 /// Returns the kind that fits this machine, and the reason.
 pub fn fitting(record: &SetupRecord) -> (SchedulerKind, String) {
-    // "manual" is not something that is set up: what fits may have come since.
+    // "manual" sets nothing up, so a fitting scheduler is looked for again.
     let there = record.hosts.keys().rfind(|kind| **kind != SchedulerKind::Manual);
     if let Some(kind) = there {
         return (*kind, "it is already set up".to_owned());
@@ -111,7 +111,7 @@ pub fn text_at(path: &Path) -> Result<Option<String>, Failure> {
     }
 }
 
-/// From what is there to what is wanted.
+/// The plan that leads from the present state of the machine to the wanted one.
 #[derive(Debug)]
 pub struct Convergence {
     /// The steps to carry out; none if the machine is in the wanted state.
@@ -122,20 +122,20 @@ pub struct Convergence {
 
 /// The wanted state of this machine.
 pub struct WantedSetup<'a> {
-    /// Which host scheduler is to tick; none takes all away.
+    /// The host scheduler that ticks; `None` removes everything.
     pub kind: Option<SchedulerKind>,
-    /// The projects, with what was changed in their files.
+    /// The projects, with the changes to their files.
     pub record: SetupRecord,
-    /// Changes to files of projects, already in `record`.
+    /// The changes to files of projects, which `record` already contains.
     pub edits: Vec<SetupStep>,
     /// The environment of the ticks, if it is frozen anew.
     pub environment: Option<&'a BTreeMap<String, String>>,
 }
 
-/// Plans the way from `old`, what was noted last, to what is wanted.
+/// Plans the steps from `old`, the last record, to the wanted state.
 ///
 /// # Errors
-/// Something in the way is not ours.
+/// Returns an error if something that runner did not make is in the way.
 pub fn converge(
     home: &Env,
     old: &SetupRecord,
@@ -351,7 +351,7 @@ fn not_ours(path: &Path) -> Failure {
 /// Returns the variables of the current environment that are frozen.
 pub fn frozen() -> BTreeMap<String, String> {
     let mut found = env::named(environment::FROZEN.iter().copied());
-    // Programs look for one or the other.
+    // Some programs read `USER` and others `LOGNAME`.
     for (name, twin) in [("USER", "LOGNAME"), ("LOGNAME", "USER")] {
         if let (None, Some(value)) = (found.get(name), found.get(twin).cloned()) {
             found.insert(name.to_owned(), value);

@@ -20,42 +20,36 @@ use super::record::SetupRecord;
 use crate::cli::Failure;
 use crate::env;
 
-/// One thing that is done.
+/// One step of a setup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SetupStep {
-    /// Notes what is about to be there, or what is.
+    /// Writes the record of the items that will exist, or that exist now.
     Note(Box<SetupRecord>),
-    /// Makes a folder.
     Folder(PathBuf),
-    /// Puts a text into a file; the file's own permissions stay where none are given.
+    /// Writes a text to a file. The file keeps its permissions if no mode is given.
     Write {
-        /// Where.
         path: PathBuf,
         old: Option<String>,
         new: String,
-        /// Permission bits.
         mode: Option<u32>,
     },
-    /// Makes a symbolic link.
+    /// Makes a symbolic link at the first path that leads to the second.
     Link(PathBuf, PathBuf),
-    /// Replaces the crontab.
     Crontab {
         old: Option<Vec<u8>>,
         /// The new crontab; `None` removes it.
         new: Option<Vec<u8>>,
     },
-    /// Runs a program of the host.
     Run {
-        /// It and its arguments.
+        /// The program and its arguments.
         words: Vec<String>,
         /// Whether a failure stops the setup; else a failure is only reported.
         must: bool,
     },
-    /// Removes a file or a link.
     Remove(PathBuf),
-    /// Removes a folder, if nothing is in it.
+    /// Removes a folder if it is empty.
     RemoveFolder(PathBuf),
-    /// Removes the note: nothing is left.
+    /// Removes the record, because nothing is left.
     Forget,
 }
 

@@ -23,29 +23,30 @@ use crate::project::{FILE, LoadedProject};
 /// The options that a command line gives for a project.
 #[derive(Clone, Debug, Default)]
 pub struct SetupOptions {
-    /// When its night opens.
+    /// The time at which the project's night opens.
     pub at: Option<Time>,
-    /// Which backend answers.
+    /// The name of the backend to use.
     pub backend: Option<String>,
     /// The jobs that use the backend; if empty, all jobs that ask a backend.
     pub jobs: Vec<String>,
 }
 
-/// The project as it will be.
+/// The planned state of the project.
 #[derive(Debug)]
 pub struct ProjectPart {
-    /// For the record.
+    /// The project's entry in the setup record.
     pub served: ServedProject,
-    /// The change of its file, if any.
+    /// The change to the project's configuration file, if any.
     pub edit: Option<SetupStep>,
-    /// When its night opens, with the zone, for people.
+    /// The time at which the night opens, with its time zone, for people.
     pub night: String,
 }
 
-/// Plans the project's part.
+/// Plans the project's part of the setup.
 ///
 /// # Errors
-/// There is no such job or backend, or its file has a mistake.
+/// Returns an error if a named job or backend does not exist, or if the project's file has a
+/// mistake.
 pub fn part(
     home: &Env,
     here: &LoadedProject,

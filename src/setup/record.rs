@@ -15,38 +15,39 @@ use super::SchedulerKind;
 use crate::cli::Failure;
 use runner_engine::files::{DOCUMENT, read_host};
 
-/// All of it.
+/// The whole record of a setup.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SetupRecord {
-    /// Something was begun and not ended: what is there may be old or new.
+    /// Whether a setup was started and not completed, so that items may be in their old or new
+    /// state.
     pub pending: bool,
-    /// It was set up outside of any project, for all that there are.
+    /// Whether `setup` was run outside of any project, for all projects.
     pub everywhere: bool,
-    /// The projects that it was set up in, by their root.
+    /// The projects in which `setup` was run, by their root.
     pub projects: BTreeMap<String, ServedProject>,
     /// The installed items, by host scheduler. There is more than one only while one replaces
     /// another.
     pub hosts: BTreeMap<SchedulerKind, InstalledHost>,
 }
 
-/// A project that it was set up in.
+/// A project in which `setup` was run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ServedProject {
-    /// The minutes of the hour that its clocks ask for.
+    /// The minutes of the hour at which the project needs a tick.
     pub minutes: BTreeSet<i8>,
     /// The texts of its configuration file before and after the change.
     pub changed: Option<ChangedFile>,
 }
 
-/// A file of somebody else's that was changed.
+/// A user's file that `setup` changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ChangedFile {
-    /// Its text before.
+    /// The text before the change.
     pub before: String,
-    /// Each text that it may have since, if nobody else touched it.
+    /// Every text that the file may have after the change, if nobody else changed it.
     pub after: BTreeSet<String>,
 }
 
@@ -54,15 +55,16 @@ pub struct ChangedFile {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct InstalledHost {
-    /// Files, each with every text of ours that it may have.
+    /// The files, each with every text that runner may have written to it.
     pub files: BTreeMap<PathBuf, BTreeSet<String>>,
-    /// Links, each with what it leads to.
+    /// The symbolic links, each with its target.
     pub links: BTreeMap<PathBuf, PathBuf>,
-    /// Folders that were not there before, outermost first.
+    /// The folders that `setup` made, outermost first.
     pub folders: Vec<PathBuf>,
-    /// The user had no crontab at all.
+    /// Whether the user had no crontab before.
     pub no_crontab_before: bool,
-    /// The user's services ended with their last session before.
+    /// Whether `setup` enabled lingering, so that before it the user's services ended with their
+    /// last session.
     pub lingers_for_us: bool,
 }
 

@@ -16,32 +16,32 @@ use super::escape::{Format, escaped, starts_a_unit, windows};
 use crate::cli::Failure;
 use runner_engine::files::{DOCUMENT, read_text_host};
 
-/// More steps than any of these takes; a template that loops for ever is ended by it.
+/// Maximum number of steps of a template, far above what the templates need; it stops endless
+/// loops.
 const FUEL: u64 = 100_000;
-/// So many triggers has a task of the Task Scheduler, by its schema.
+/// Maximum number of triggers that the schema of the Task Scheduler allows.
 const TRIGGERS: usize = 48;
-/// Debian's cron cuts a longer command off.
+/// Maximum length of a crontab line in bytes. Debian's cron cuts off a longer command.
 const CRON_LINE: usize = 980;
 
-/// A file of some host scheduler.
+/// A file of a host scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Template {
-    /// systemd's unit that ticks.
+    /// The systemd service that ticks.
     Service,
-    /// systemd's unit that starts it.
+    /// The systemd timer that starts the service.
     Timer,
-    /// A line of a crontab.
     Crontab,
-    /// launchd's property list.
+    /// The launchd property list.
     Plist,
-    /// A task of the Task Scheduler.
+    /// The Task Scheduler's task.
     Task,
-    /// The script that registers it.
+    /// The script that registers the task.
     Register,
 }
 
 impl Template {
-    /// Its file's name.
+    /// Returns the file's name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Service => "runner-tick.service",
@@ -77,13 +77,13 @@ impl Template {
 /// The values that are available to the templates.
 #[derive(Clone, Debug)]
 pub struct TemplateData {
-    /// The command that ticks: program and arguments.
+    /// The command for a tick: the program and its arguments.
     pub words: Vec<String>,
-    /// At which minutes of each hour.
+    /// The minutes of each hour at which to tick.
     pub minutes: BTreeSet<i8>,
     /// Path of the log for the output of a tick, where the host keeps none.
     pub log: String,
-    /// Where the task's file lies, for the script that registers it.
+    /// Path of the task's file, for the script that registers it.
     pub task_file: String,
 }
 
@@ -108,7 +108,7 @@ pub fn render(
     };
     let mut words = reported.words.clone();
     if template.format() == Format::Systemd && !starts_a_unit(&words[0]) {
-        // A shell may start what systemd itself would not.
+        // A shell can start programs whose path systemd does not accept.
         words.splice(0..0, ["/bin/sh", "-c", "exec \"$@\"", "sh"].map(str::to_owned));
     }
     let refuse = |why: String| {

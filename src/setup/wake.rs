@@ -1,15 +1,17 @@
-//! Waking a sleeping machine before a night: the command that does it on each host, as advice.
+//! Gives advice on waking a sleeping machine before a night: the command for each host.
 //!
-//! Setting an alarm that wakes a machine is a matter of all who use it and needs root everywhere (systemd's
-//! `WakeSystem=` a capability, `pmset` sudo), so `setup` prints it and never runs it. A timer of its own:
-//! the one that ticks each quarter of an hour would wake the machine as often. Pure.
+//! An alarm that wakes a machine affects all of its users and needs root everywhere (a capability
+//! for systemd's `WakeSystem=`, sudo for `pmset`), so `setup` prints the command and never runs it.
+//! The alarm uses a timer of its own, because the tick timer would wake the machine every quarter
+//! of an hour. This module is pure.
 
 use jiff::civil::Time;
 use jiff::{SignedDuration, ToSpan as _};
 
 use super::SchedulerKind;
 
-/// So long before the night, so that disks and networks are there.
+/// Time between waking the machine and the start of the night, so that disks and networks are
+/// ready.
 const BEFORE: SignedDuration = SignedDuration::from_mins(5);
 
 /// Returns advice on waking the machine for a night that opens at `opens` in `zone`.

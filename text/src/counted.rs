@@ -1,4 +1,5 @@
-//! Counts and lists in sentences for people. Must never be used for output that a program reads.
+//! Formats counts and lists in sentences for people. It must never be used for output that a
+//! program reads.
 
 use std::fmt::Display;
 
@@ -18,7 +19,7 @@ pub fn counted<N: Display + PartialEq + From<u8>>(count: N, one: &str) -> String
     }
 }
 
-/// Returns the names in one line, at most the first twelve of them.
+/// Returns the names in one line, at most the first twelve.
 pub fn some_of<'n>(names: impl Iterator<Item = &'n str>) -> String {
     const MOST: usize = 12;
     let names: Vec<&str> = names.collect();

@@ -12,13 +12,13 @@
 
 use sha2::{Digest as _, Sha256};
 
-/// Digits in a derived nonce.
+/// Number of digits in a derived nonce.
 const DIGITS: usize = 16;
 
-/// Why a text could not be fenced.
+/// The reason why a text could not be fenced.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FenceError {
-    /// A nonce has to be 8 or more ASCII letters and digits.
+    /// The nonce is not 8 or more ASCII letters and digits.
     #[error("not a nonce: {0:?}")]
     BadNonce(String),
     /// The text could close the fence. Derive the nonce from this text too.
@@ -26,7 +26,7 @@ pub enum FenceError {
     NonceInText(String),
 }
 
-/// One nonce, for all the texts of one request.
+/// A nonce that fences all texts of one request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fence {
     nonce: String,

@@ -1,15 +1,16 @@
-//! YAML front matter: found, split off without loss, and asked for single values.
+//! YAML front matter: finds it, splits it off without loss, and reads single values.
 //!
-//! Only the few top-level `key: value` lines that runner looks for are understood, and only where
-//! the value is plainly one scalar on one line. Everything else is `None`: it must never guess
-//! what a list, a block or a damaged line was meant to say, and never panic on one. A YAML
-//! library was rejected: it refuses whole documents over one odd line, and notes have those.
+//! Only the few top-level `key: value` lines that runner uses are understood, and only if the value
+//! is plainly one scalar on one line. Everything else is `None`: the parser must never guess the
+//! meaning of a list, a block or a damaged line, and must never panic on one. A YAML library was
+//! rejected because it refuses a whole document over one odd line, and notes contain such lines.
 
 pub mod edit;
 
 use std::ops::Range;
 
-/// A markdown document, seen as front matter and body. `head` and `body` together are the text.
+/// A markdown document, split into front matter and body. `head` and `body` together are the whole
+/// text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Document<'a> {
     text: &'a str,
@@ -17,9 +18,9 @@ pub struct Document<'a> {
     body: usize,
 }
 
-/// Splits off the front matter: a `---` line at the very top (a byte order mark may stand before
-/// it) up to the next `---` or `...` line. Without an end, or when the first line inside is no
-/// `key:`, there is none, and all is body: a `---` may also be a ruler.
+/// Splits off the front matter: from a `---` line at the very top (a byte order mark may precede
+/// it) to the next `---` or `...` line. If there is no end, or if the first line inside is not a
+/// `key:`, the whole text is body, because a `---` may also be a horizontal rule.
 pub fn split(text: &str) -> Document<'_> {
     find(text).unwrap_or(Document { text, front: None, body: 0 })
 }

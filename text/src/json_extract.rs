@@ -1,64 +1,57 @@
-//! The one JSON array in what a model or a program printed.
+//! Extracts the one JSON array from the output of a model or a program.
 //!
-//! It may be the whole text, stand in a code fence, or in the middle of prose. When it does not
-//! parse as a whole, its objects are read one by one, so that one bad element never loses the good
-//! ones (contracts/dream.md). It must never repair by guessing: an element comes back as it was
-//! written or as an error, and a damaged array never comes back without an error in it. Two
-//! arrays are not a choice it makes.
+//! The array may be the whole text, stand in a code fence, or be in the middle of prose. If it does
+//! not parse as a whole, its objects are read one by one, so that one bad element never loses the
+//! good ones (contracts/dream.md). This module must never repair by guessing: an element is
+//! returned as it was written or as an error, and a damaged array is never returned without an
+//! error in it. If there are two different arrays, it refuses to choose.
 
 mod find;
 mod salvage;
 
 use serde_json::Value;
 
-/// Longer texts are refused.
+/// Maximum length of a text in bytes; a longer text is refused.
 pub const MAX_BYTES: usize = 4 * 1024 * 1024;
 
-/// Arrays with more elements are refused, or read up to here when damaged.
+/// Maximum number of elements. A longer array is refused, or read up to this number if it is
+/// damaged.
 pub const MAX_ELEMENTS: usize = 10_000;
 
-/// One element of the array: its value, or why it has none.
+/// One element of the array: its value, or the reason why it cannot be read.
 pub type ElementResult = Result<Value, ElementError>;
 
 /// A damaged element, or other damage to the array.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("element {index} at byte {offset}: {why}")]
 pub struct ElementError {
-    /// Its place among the results, from 0.
+    /// The index of the element among the results, from 0.
     pub index: usize,
-    /// Where it begins in the text.
+    /// The offset in the text at which the element begins, in bytes.
     pub offset: usize,
     /// The description of the damage.
     pub why: String,
 }
 
-/// Why there is no array to read.
+/// The reason why no array can be returned.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ExtractError {
-    /// The text is too long to look at.
     #[error("{bytes} bytes, more than the limit of {MAX_BYTES}")]
-    TooLong {
-        /// Its length.
-        bytes: usize,
-    },
-    /// There is no array of objects in it.
+    TooLong { bytes: usize },
+    /// The text contains no array of objects.
     #[error("no JSON array")]
     NoArray,
-    /// There is more than one, and they differ.
+    /// The text contains several arrays that differ.
     #[error("{count} JSON arrays where one was expected")]
     Several {
-        /// How many; of very many, some.
+        /// Number of arrays found; the search stops after a limit.
         count: usize,
     },
-    /// The array is too long.
     #[error("{count} elements, more than the limit of {MAX_ELEMENTS}")]
-    TooMany {
-        /// How many it has.
-        count: usize,
-    },
+    TooMany { count: usize },
 }
 
-/// Where an array was found and what became of reading it.
+/// The position of an array in the text, and its elements.
 struct ExtractedArray {
     start: usize,
     end: usize,
@@ -93,17 +86,17 @@ pub fn extract_array(text: &str) -> Result<Vec<ElementResult>, ExtractError> {
     Ok(elements)
 }
 
-/// Whether it is known where an array ends.
+/// Whether the end of an array is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Extent {
-    /// Anywhere up to the limit.
+    /// The array ends somewhere up to the limit.
     Open,
-    /// At the limit.
+    /// The array ends at the limit.
     ToLimit,
 }
 
-/// Reads the array that begins at `start`, whole or salvaged. It extends within `text[..limit]` at
-/// most; with [`Extent::ToLimit`], it is known to extend to `limit`.
+/// Reads the array that begins at `start`, as a whole or element by element. It lies within
+/// `text[..limit]`; with [`Extent::ToLimit`] it is known to end at `limit`.
 fn read_at(text: &str, start: usize, limit: usize, extent: Extent) -> ExtractedArray {
     let region = &text[start..limit];
     let mut stream = serde_json::Deserializer::from_str(region).into_iter::<Value>();

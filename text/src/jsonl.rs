@@ -1,9 +1,9 @@
-//! JSON lines, read with a bound from files that crashed programs left behind.
+//! Reads JSON lines, with a limit on memory, from files that crashed programs may have left behind.
 //!
-//! Every record is either parsed or reported with its line and reason: nothing is dropped in
-//! silence, and one bad record never costs the next. It must never hold more than one line of the
-//! allowed length in memory, and never panic. NUL bytes, which a file system leaves where a write
-//! was lost, separate records like line ends do.
+//! Every record is either parsed or reported with its line and the reason: nothing is dropped
+//! silently, and a bad record never affects the next one. The reader must never hold more than one
+//! line of the allowed length in memory, and must never panic. NUL bytes, which a file system
+//! leaves where a write was lost, separate records like line breaks.
 
 pub mod keep;
 
@@ -13,14 +13,13 @@ use std::marker::PhantomData;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// A record that was read.
+/// A record that was parsed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JsonlRecord<T> {
-    /// Its line, from 1.
+    /// The record's line number, from 1.
     pub line: u64,
-    /// Where it begins, in bytes from where the reader began.
+    /// The offset of the record in bytes, counted from where the reader began.
     pub offset: u64,
-    /// Its value.
     pub value: T,
 }
 
@@ -28,30 +27,27 @@ pub struct JsonlRecord<T> {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {why}")]
 pub struct Bad {
-    /// Its line, from 1.
+    /// The record's line number, from 1.
     pub line: u64,
-    /// Where it begins, in bytes from where the reader began.
+    /// The offset of the record in bytes, counted from where the reader began.
     pub offset: u64,
     /// The reason.
     pub why: BadReason,
 }
 
-/// Why a record could not be read.
+/// The reason why a record could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadReason {
-    /// It is not JSON, or not of the expected form.
+    /// The record is not JSON, or not of the expected form.
     #[error("{0}")]
     Json(String),
-    /// It is the last and has no line end: probably still being written.
+    /// The record is the last one and has no line break; it is probably still being written.
     #[error("unfinished last line: {0}")]
     Unfinished(String),
-    /// It is longer than allowed and was passed over.
+    /// The record is longer than the limit and was skipped.
     #[error("{bytes} bytes long, more than the limit")]
-    TooLong {
-        /// Its length.
-        bytes: u64,
-    },
-    /// The reader failed; nothing follows.
+    TooLong { bytes: u64 },
+    /// The reader failed, so no more records follow.
     #[error("cannot be read: {0}")]
     Read(String),
 }
@@ -59,17 +55,15 @@ pub enum BadReason {
 /// The counts of the records read so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct JsonlCounts {
-    /// Records parsed.
     pub parsed: u64,
-    /// Records reported as bad, those too long included.
+    /// Number of bad records, including those that are too long.
     pub bad: u64,
-    /// Records passed over for their length.
+    /// Number of records that were skipped because of their length.
     pub too_long: u64,
-    /// NUL bytes.
     pub nuls: u64,
 }
 
-/// An iterator over the records of `R`, as `T` or as plain values.
+/// An iterator over the records of `R`, as `T` or as JSON values.
 #[derive(Debug)]
 pub struct Jsonl<R, T = Value> {
     reader: R,
@@ -91,7 +85,7 @@ enum End {
 }
 
 impl<R: BufRead, T: DeserializeOwned> Jsonl<R, T> {
-    /// Reads records of at most `max_line_bytes`, line end excluded.
+    /// Creates an iterator over records of at most `max_line_bytes`, without the line break.
     pub fn new(reader: R, max_line_bytes: usize) -> Self {
         Self {
             reader,
@@ -116,7 +110,7 @@ impl<R: BufRead, T: DeserializeOwned> Jsonl<R, T> {
         self.offset
     }
 
-    /// Reads one record, blank or not, into `self.record` and gives its length and end.
+    /// Reads one record, blank or not, into `self.record`, and returns its length and end.
     fn read(&mut self) -> io::Result<(u64, End)> {
         self.record.clear();
         let mut length = 0;
@@ -133,7 +127,7 @@ impl<R: BufRead, T: DeserializeOwned> Jsonl<R, T> {
                 Some(_) => Some(End::Nul),
                 None => chunk.is_empty().then_some(End::File),
             };
-            // Room for a carriage return and a byte order mark besides.
+            // A carriage return and a byte order mark do not count against the limit.
             let room = (self.cap.saturating_add(4)).saturating_sub(self.record.len());
             self.record.extend_from_slice(&part[..part.len().min(room)]);
             length += part.len() as u64;

@@ -1,10 +1,10 @@
-//! Near duplicates: notes that say the same in almost the same words.
+//! Finds near duplicates: notes that say the same in almost the same words.
 //!
 //! Three-word shingles, MinHash sketches (Broder 1997) and banding (locality-sensitive hashing)
-//! propose pairs; every proposed pair is then verified on the exact sets, so a sketch can miss a
-//! pair but never invent one. It must stay deterministic, whatever the order of the documents, and
-//! never compare all with all. Likeness of words is not likeness of meaning: two notes on one
-//! subject are no pair here.
+//! propose pairs. Every proposed pair is verified on the exact sets, so a sketch can miss a pair
+//! but never invent one. The result must stay deterministic for any order of the documents, and the
+//! search must never compare all documents with all others. Similarity of words is not similarity
+//! of meaning: two notes on one subject are not a pair here.
 
 mod band;
 mod sets;
@@ -15,25 +15,26 @@ pub use sketch::{Sketch, similarity};
 
 use std::collections::BTreeMap;
 
-/// From this similarity on, two documents are near duplicates. Two thirds of a note kept word for
-/// word and the rest rewritten is about 0.5; unrelated notes on one subject stay under 0.1.
+/// Similarity from which on two documents are near duplicates. A note with two thirds kept word for
+/// word and the rest rewritten has about 0.5; unrelated notes on one subject stay below 0.1.
 pub const NEAR: f64 = 0.4;
 
-/// Documents with fewer words are compared by their sets of terms instead of shingles.
+/// Number of words below which a document is compared by its set of terms instead of shingles.
 pub const SHORT: usize = 20;
 
-/// Short documents share terms more easily: for them no threshold is lower than this.
+/// Minimum threshold for short documents, because they share terms more easily.
 pub const NEAR_SHORT: f64 = 0.7;
 
-/// In a crowd of documents that all look alike, each is compared with this many that follow it.
+/// Number of following documents with which each document is compared in a crowd of similar
+/// documents.
 pub const CROWD: usize = 32;
 
-/// A document to compare. The key names it in the result and has to be unique.
+/// A document to compare. Its key identifies it in the result and must be unique.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Doc<'a> {
-    /// For instance its path.
+    /// The document's key, for example its path.
     pub key: &'a str,
-    /// Markdown; only its plain words count.
+    /// The document's markdown text; only its plain words count.
     pub text: &'a str,
 }
 
@@ -44,9 +45,9 @@ pub struct Pair<'a> {
     pub a: &'a str,
     /// The other key.
     pub b: &'a str,
-    /// Shared parts over all parts (Jaccard), from 0 to 1.
+    /// The number of shared parts divided by the number of all parts (Jaccard), from 0 to 1.
     pub similarity: f64,
-    /// Which share of the smaller document is in the larger.
+    /// The share of the smaller document that the larger one contains.
     pub containment: f64,
 }
 

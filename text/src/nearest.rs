@@ -1,6 +1,6 @@
-//! The nearest known word, for "did you mean".
+//! Finds the nearest known word for "did you mean".
 //!
-//! It must never suggest something far-fetched: no suggestion is better than a silly one.
+//! It must never suggest an unlikely word: no suggestion is better than a bad one.
 
 /// Returns the candidate that `word` was probably meant to be: the one with the fewest edits
 /// (insert, delete, replace, swap of neighbours; letter case and `-` against `_` are free), if
@@ -17,7 +17,7 @@ pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
             continue;
         }
         let edits = distance(&word, &other);
-        // All letters replaced is no likeness, however short the word.
+        // If all letters are replaced, the words are not similar, however short they are.
         let alike = edits < word.len().min(other.len()) || edits == 0;
         if alike && edits <= limit && best.is_none_or(|(least, _)| edits < least) {
             best = Some((edits, candidate));

@@ -21,16 +21,17 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-/// Known secrets with fewer bytes are not looked for: replacing them would damage any text.
+/// Minimum length of a known secret in bytes. Replacing shorter ones would damage ordinary text.
 pub const SHORTEST: usize = 6;
 
-/// No shape is followed further than this.
+/// Maximum length of a shape in bytes.
 const LONGEST: usize = 8 * 1024;
 
-/// How far back the scanner may look behind the place where it begins.
+/// Maximum number of bytes before its start that the scanner may read.
 const LOOK_BACK: usize = 24;
 
-/// Finds and replaces secrets. Cheap to clone; never shows its secrets in `Debug`.
+/// Finds and replaces secrets. It is cheap to clone, and its `Debug` output never shows the
+/// secrets.
 #[derive(Clone)]
 pub struct Redactor {
     secrets: Arc<[String]>,
@@ -38,10 +39,10 @@ pub struct Redactor {
     overlap: usize,
 }
 
-/// A place that holds a secret.
+/// A range of the text that holds a secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Span {
-    /// Where what identifies it begins, such as the name before an assigned value.
+    /// The start of the text that identifies the secret, such as the name before an assigned value.
     context: usize,
     start: usize,
     end: usize,
@@ -129,7 +130,7 @@ impl Redactor {
             }
         }
         if spans.last().is_some_and(|span| span.end > cut) {
-            // A key that begins behind the cut is met again.
+            // A key that begins after the cut is found again in the next stretch.
             state.in_key = false;
         }
         let spans = spans.into_iter().filter(|span| span.end <= cut).collect();
@@ -169,7 +170,7 @@ impl fmt::Debug for Redactor {
 /// The state that is carried from line to line.
 #[derive(Clone, Copy, Debug, Default)]
 struct RedactState {
-    /// Inside a private key.
+    /// Whether the text is inside a private key.
     in_key: bool,
 }
 
@@ -277,7 +278,7 @@ fn is_wordlike(value: &str) -> bool {
         signs += usize::from(byte.is_ascii_alphanumeric());
         before = byte;
     }
-    // Two numbers inside one word is how base32 looks, and no word.
+    // Two numbers inside one word are typical of base32 and not of words.
     2 * signs >= 7 * pieces && !(joined && inner_numbers >= 2)
 }
 

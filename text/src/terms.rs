@@ -1,8 +1,9 @@
-//! Words as a search index wants them: lower case, names taken apart, endings off.
+//! Extracts terms for a search index: lower case, with compound names split and endings removed.
 //!
-//! Terms are keys to compare, not words to show: "caching" and "caches" are both `cach`. They are
-//! made for English and the names in code; words of other languages pass through whole. It must
-//! stay deterministic across versions, or stored indexes go stale: a change here is a migration.
+//! Terms are keys for comparison and not words for display: "caching" and "caches" are both `cach`.
+//! The rules are made for English and for names in code; words of other languages pass unchanged.
+//! The result must stay the same across versions, or stored indexes become stale: a change here
+//! needs a migration.
 
 mod stem;
 mod stop;
@@ -12,20 +13,21 @@ use std::collections::HashMap;
 use crate::markdown::{Line, lines};
 use crate::{front_matter, markdown};
 
-/// Longer pieces are data, not words.
+/// Maximum length of a word; a longer piece is data.
 const LONGEST: usize = 40;
 
-/// How much a word in the title, in a heading and in the text counts.
+/// Weights of a word in the title, in a heading and in the text.
 const WEIGHTS: (u32, u32, u32) = (5, 3, 1);
 
-/// A term of a document with its standing there.
+/// A term of a document with its weight.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TopTerm {
-    /// The term, as [`terms`] gives it.
+    /// The term, as [`terms`] returns it.
     pub term: String,
-    /// The first form in which the document has it, in lower case: for people and for `grep`.
+    /// The first form of the term in the document, in lower case, for people and for `grep`.
     pub word: String,
-    /// Occurrences, those in the title five times and those in headings three times.
+    /// The number of occurrences; those in the title count five times and those in headings three
+    /// times.
     pub weight: u32,
 }
 
@@ -58,7 +60,7 @@ pub fn top_terms(text: &str, n: usize) -> Vec<TopTerm> {
     let mut title_heading = doc.get("title").is_none();
     for line in lines(doc.body()) {
         match line {
-            // The heading that is the title has been counted.
+            // The heading that is the title has already been counted.
             Line::Heading(1, _) if title_heading => title_heading = false,
             Line::Heading(_, heading) => count(&markdown::plain(heading), in_heading),
             Line::Text(line) | Line::Item(line) | Line::Quote(line) | Line::Row(line) => {
@@ -105,7 +107,8 @@ fn humps(run: &str) -> Vec<&str> {
         let before = chars[i - 1].1;
         let after = chars.get(i + 1).map(|(_, c)| *c);
         let hump = before.is_lowercase() && c.is_uppercase();
-        // "HTTPServer" is "HTTP" and "Server"; "OAuth" and a plural like "URLs" stay whole.
+        // "HTTPServer" is split into "HTTP" and "Server"; "OAuth" and a plural such as "URLs" are
+        // not split.
         let acronym_ends = at - start > 1
             && before.is_uppercase()
             && c.is_uppercase()

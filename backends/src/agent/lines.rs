@@ -1,28 +1,29 @@
-//! Bytes in pieces of any size to lines, in bounded memory.
+//! Conversion of byte pieces of any size into lines, in bounded memory.
 //!
-//! A line ends at a line feed, wherever pieces begin and end, so a character that two pieces share
-//! is whole again. One that is too long is passed over to its end, and reading goes on with the next.
-//! Must never keep more than one line, and never judge what stands in it.
+//! A line ends at a line feed, regardless of where pieces begin and end, so a character that is
+//! split between two pieces is whole again. A line that is too long is skipped to its end, and
+//! reading continues with the next line. This module must never keep more than one line, and never
+//! interpret its content.
 
-/// Cuts a stream into lines.
+/// A splitter that cuts a stream into lines.
 #[derive(Debug)]
 pub(crate) struct Lines {
     longest: usize,
-    /// The beginning of the line whose end has not come.
+    /// The beginning of the line whose end has not arrived.
     begun: Vec<u8>,
-    /// The line is too long; the rest of it is passed over.
+    /// Whether the current line is too long and its rest is skipped.
     passing: bool,
-    /// How many were too long.
+    /// The number of lines that were too long.
     overlong: u64,
 }
 
 impl Lines {
-    /// Lines of at most `longest` bytes.
+    /// Creates a splitter for lines of at most `longest` bytes.
     pub fn new(longest: usize) -> Self {
         Self { longest, begun: Vec::new(), passing: false, overlong: 0 }
     }
 
-    /// Takes a piece and hands on each line that it completes, without its line feed.
+    /// Takes a piece and passes each line that it completes to `each`, without the line feed.
     pub fn feed(&mut self, mut piece: &[u8], each: &mut dyn FnMut(&[u8])) {
         while let Some(end) = piece.iter().position(|byte| *byte == b'\n') {
             let (rest, next) = (&piece[..end], &piece[end + 1..]);
@@ -43,7 +44,7 @@ impl Lines {
         }
     }
 
-    /// Hands on the last line, if the stream ended within one.
+    /// Passes the last line to `each` if the stream ended within a line.
     pub fn finish(&mut self, each: &mut dyn FnMut(&[u8])) {
         if !self.begun.is_empty() {
             each(&std::mem::take(&mut self.begun));

@@ -42,28 +42,27 @@ use crate::{answer, child, credentials};
 use lines::Lines;
 use refusal_text::LocalClock;
 
-/// The longest line that is read: more than any answer within a request's limits.
+/// Maximum length of a line in bytes: more than any answer within a request's limits.
 const LONGEST: usize = 16 * 1024 * 1024;
 
-/// How an agent program is run; the same for every request.
+/// Settings with which an agent program is run; the same for every request.
 #[derive(Clone, Debug)]
 pub(crate) struct AgentPlan {
     pub name: String,
     pub kind: &'static str,
     pub model: Option<String>,
-    /// A name to look for in `env`'s `PATH`, or an absolute path.
+    /// The program: a name to look for in `env`'s `PATH`, or an absolute path.
     pub program: PathBuf,
-    /// Further arguments.
     pub args: Vec<String>,
-    /// The whole environment.
+    /// The whole environment of the program.
     pub env: BTreeMap<String, String>,
-    /// Variables that it needs and that were not there.
+    /// Variables that the program needs and that are not set.
     pub missing: Vec<String>,
-    /// Names of the variables of this instance's own: one of them may be a key.
+    /// Names of the variables that this instance itself names; one of these variables may be a key.
     pub named: Vec<String>,
-    /// The program's own folder: its login, its settings.
+    /// The program's own folder, with its login and its settings.
     pub state: Option<PathBuf>,
-    /// The program keeps its own records of what was asked.
+    /// Whether the program keeps its own records of the requests.
     pub sessions: bool,
     pub tools: Vec<String>,
     pub max_turns: Option<u32>,
@@ -119,7 +118,7 @@ impl AgentPlan {
     /// open.
     pub fn sandbox(&self) -> Option<SandboxedStart> {
         let mut sandbox_start = self.sandbox_start.clone()?;
-        // Sandbox take no path with a link in it.
+        // The sandbox accepts no path that contains a link.
         let real = self.state.as_ref().map(|path| path.canonicalize().unwrap_or(path.clone()));
         sandbox_start.sandbox = sandbox_start.sandbox.and_write(real);
         sandbox_start.sandbox.network = true;
@@ -131,7 +130,7 @@ impl AgentPlan {
         self.sandbox_start.as_ref().is_some_and(|it| !it.sandbox.off)
     }
 
-    /// Remembers what held a child.
+    /// Records the sandbox that was applied to a child.
     pub fn was_held(&self, ended: &Ended) {
         if let Some(containment) = &ended.containment {
             let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
@@ -162,10 +161,10 @@ impl AgentPlan {
         format!("{sandbox}; {own}")
     }
 
-    /// Makes the program's own folder, which the sandbox only opens if it is there.
+    /// Creates the program's own folder, because the sandbox only opens a folder that exists.
     ///
     /// # Errors
-    /// [`BackendError::Rejected`]: it cannot be made.
+    /// Returns [`BackendError::Rejected`] if the folder cannot be created.
     pub fn prepare(&self) -> Result<(), BackendError> {
         let Some(state) = self.state.as_ref().filter(|path| !path.exists()) else {
             return Ok(());
@@ -177,27 +176,27 @@ impl AgentPlan {
     }
 }
 
-/// Makes sense of a program's lines.
+/// Interprets a program's output lines.
 pub(crate) trait Reader: Send + 'static {
     /// Reads one line. A line that the reader does not understand is counted and is never an error.
     fn line(&mut self, line: &[u8], tell: &mut dyn FnMut(OwnedEvent)) -> OutputVerdict;
 }
 
-/// A program's whole life.
+/// The result of a program that was watched until its end.
 pub(crate) struct Watched<R> {
     pub spec: ChildSpec,
     pub ended: Ended,
     pub reader: R,
-    /// Lines that were too long.
+    /// The number of lines that were too long.
     pub overlong: u64,
-    /// The last text that the sink heard.
+    /// The last text that the sink received.
     pub heard: String,
 }
 
-/// Runs the program to the death of its tree, telling the sink what comes.
+/// Runs the program until its whole process tree is dead and passes its events to the sink.
 ///
 /// # Errors
-/// It was not started.
+/// Returns an error if the program was not started.
 pub(crate) async fn watch<R: Reader>(
     spec: ChildSpec,
     mut reader: R,
@@ -208,7 +207,7 @@ pub(crate) async fn watch<R: Reader>(
     let cancel = cancel.clone();
     let work = tokio::task::spawn_blocking(move || {
         let mut lines = Lines::new(LONGEST);
-        // Nobody listens any more when the runtime is shutting down.
+        // The receiver is gone when the runtime is shutting down.
         let mut tell = |event| drop(reported.send(event));
         let ended = run(&spec, &cancel, &mut |stream, piece| {
             let mut verdict = OutputVerdict::Continue;
@@ -307,7 +306,8 @@ pub(crate) fn ended_without(what: &str, ended: &Ended, secrets: &Secrets) -> Bac
     }
 }
 
-/// Gives a reply out, with the remarks on its run: the sink hears what it has not heard.
+/// Returns a reply with the remarks on its run, and passes the sink the text that it has not
+/// received.
 pub(crate) fn hand_out(
     mut reply: Reply,
     remarks: Vec<String>,

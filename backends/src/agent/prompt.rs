@@ -1,14 +1,14 @@
 //! A request as the one text that an agent program reads on its standard input.
 //!
-//! Runner's own words come first, the evidence stays between the fences that the job put around it,
-//! and what may be chosen stands as data. Must never be part of a command line: every user of the
-//! host can read those.
+//! Runner's own instructions come first, the evidence stays between the fences that the job put
+//! around it, and the possible choices are included as data. The text must never be part of a
+//! command line, because every user of the host can read command lines.
 
 use serde_json::{Value, json};
 
 use crate::request::Request;
 
-/// The name under which a schema whose answer is no object gets one.
+/// The name of the property that wraps an answer whose schema is not an object.
 const ANSWER: &str = "answer";
 
 /// Instructions that describe its situation to a program without tools. They contain nothing from a

@@ -12,25 +12,24 @@ use super::reset::reset;
 use crate::error::BackendError;
 use crate::sink::Limit;
 
-/// A program's word that something went wrong.
+/// A program's report that something went wrong.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ProgramError<'a> {
     /// The API's status, if the program reported one.
     pub status: Option<u16>,
-    /// The API's or the program's own short name for it.
+    /// The short name of the error, from the API or the program.
     pub code: &'a str,
-    /// The sentence.
+    /// The error message.
     pub text: &'a str,
     /// The provider's earlier report on a usage limit.
     pub limit: Option<Limit>,
 }
 
-/// For reading times.
+/// The time and zone for interpreting local times.
 #[derive(Clone, Debug)]
 pub(crate) struct LocalClock {
-    /// Wall time.
     pub now: Timestamp,
-    /// The host's zone.
+    /// The host's time zone.
     pub zone: TimeZone,
 }
 

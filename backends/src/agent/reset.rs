@@ -60,7 +60,7 @@ fn span(words: &[&str]) -> Option<Span> {
         let length = match unit.to_ascii_lowercase().trim_end_matches('s') {
             "" if digits.is_empty() && unit.is_empty() => continue,
             "" if unit.is_empty() => continue,
-            // The plural's letter is the whole unit: "30s".
+            // The letter of the plural is the whole unit: "30s".
             "" | "sec" | "second" => 1,
             "m" | "min" | "minute" => 60,
             "h" | "hr" | "hour" => 3_600,
@@ -85,7 +85,7 @@ fn parse_time(words: &[&str], now: Timestamp, zone: &TimeZone) -> Option<Timesta
         }
         let next = words.get(at + 1).map(|word| word.to_ascii_lowercase());
         if time.is_some() {
-            // The half of the day may stand apart.
+            // "am" or "pm" may be a separate word.
             if lower == "am" || lower == "pm" {
                 continue;
             }

@@ -1,8 +1,8 @@
 //! Anthropic's Messages: named events, one message with blocks.
 //!
-//! An answer with a schema comes as the input of one tool, which is called `answer` and does nothing:
-//! every model and every server that speaks this dialect knows tools. `structured = "schema"` asks
-//! for the newer `output_config` in its place.
+//! An answer with a schema arrives as the input of one tool, which is called `answer` and does
+//! nothing, because every model and every server that uses this dialect supports tools. `structured
+//! = "schema"` requests the newer `output_config` instead.
 
 use serde_json::{Value, json};
 
@@ -12,7 +12,7 @@ use super::plan::EndpointPlan;
 use crate::agent::prompt;
 use crate::request::Request;
 
-/// The tool whose input is the answer.
+/// Name of the tool whose input is the answer.
 const ANSWER: &str = "answer";
 
 pub(super) fn body(plan: &EndpointPlan, request: &Request) -> Value {
@@ -45,13 +45,13 @@ pub(super) fn body(plan: &EndpointPlan, request: &Request) -> Value {
     body
 }
 
-/// The blocks of one message.
+/// A reader for the blocks of one message.
 #[derive(Debug)]
 pub(super) struct Messages {
     belief: Belief,
-    /// The block that holds the answer, and what it began with.
+    /// The block that holds the answer, and its initial content.
     tool: Option<(u64, Value)>,
-    /// Tokens read by what they are: fresh, written to a cache, read from one.
+    /// Tokens read, by category: fresh, written to a cache, read from a cache.
     read: [u64; 3],
 }
 
@@ -141,7 +141,7 @@ impl Reader for Messages {
                         let json = text_of(&delta["partial_json"], "a piece of an input")?;
                         into.give(json.unwrap_or_default())?;
                     }
-                    // Thoughts and their signatures.
+                    // Thoughts and their signatures are ignored.
                     _ => {}
                 }
             }

@@ -1,6 +1,7 @@
-//! Chance for tests of what is cut anywhere: a small generator, whose seed is printed with what fails.
+//! Randomness for tests that cut input at any place: a small generator. A failing test prints its
+//! seed.
 
-/// Repeats itself from its seed, which is not 0.
+/// A random generator that repeats the same sequence for the same seed. The seed must not be 0.
 pub(crate) struct TestRandom(pub u64);
 
 impl TestRandom {
@@ -21,7 +22,7 @@ impl TestRandom {
     }
 }
 
-/// `RUNNER_TEST_SCALE` times so many.
+/// Returns `count` multiplied by `RUNNER_TEST_SCALE`.
 #[allow(
     clippy::disallowed_methods,
     clippy::cast_possible_truncation,

@@ -1,7 +1,7 @@
-//! OpenAI's Chat Completions, as OpenAI and the many who do the same speak it.
+//! OpenAI's Chat Completions, as used by OpenAI and the many compatible servers.
 //!
-//! The last word is `[DONE]`; some leave it out, so an answer is whole also when its reason to stop and
-//! its cost have come and the stream has ended.
+//! The last message is `[DONE]`; some servers leave it out, so an answer is also complete when its
+//! stop reason and its usage have arrived and the stream has ended.
 
 use serde_json::{Value, json};
 
@@ -12,7 +12,8 @@ use crate::agent::prompt;
 use crate::request::Request;
 
 pub(super) fn body(plan: &EndpointPlan, request: &Request) -> Value {
-    // OpenAI itself refuses the older name for its newer models; others know only that one.
+    // OpenAI itself refuses the older name for its newer models; other servers know only the older
+    // name.
     let most = if plan.is_first_hand { "max_completion_tokens" } else { "max_tokens" };
     let mut body = json!({
         "model": plan.model,
@@ -31,7 +32,7 @@ pub(super) fn body(plan: &EndpointPlan, request: &Request) -> Value {
     body
 }
 
-/// Chunks of one completion.
+/// A reader for the chunks of one completion.
 #[derive(Debug)]
 pub(super) struct Chunks {
     belief: Belief,
@@ -77,7 +78,7 @@ impl Chunks {
     }
 }
 
-/// Dollars as millionths, rounded up, where a seller states them.
+/// Returns the cost in millionths of a dollar, rounded up, if the seller states it.
 fn micros(cost: &Value) -> Option<u64> {
     let dollars = cost.as_f64().filter(|it| (0.0..1e6).contains(it))?;
     #[allow(

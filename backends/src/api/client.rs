@@ -1,12 +1,13 @@
 //! The connection to one endpoint: certificates, proxies, no redirects, no compression.
 //!
-//! - **Redirects are never followed**: a key would go with them.
-//! - **Nothing is asked for compressed**, so nothing is unpacked, however small it claims to be.
+//! - **Redirects are never followed**, because the key would be sent along.
+//! - **Compressed replies are never requested**, so no reply is decompressed, however small it
+//!   claims to be.
 //! - **Proxies** are those of the environment that the endpoint is given; loopback needs none.
-//! - **Certificates** are the host's, with `ca_file`'s besides; `SSL_CERT_FILE` takes their place.
+//! - **Certificates** are the host's, plus those of `ca_file`; `SSL_CERT_FILE` replaces the host's.
 //!
-//! A client lives for one request: a connection that went wrong is never used again. Must never send
-//! a key to anyone but the endpoint.
+//! A client is used for one request only, so a failed connection is never used again. This module
+//! must never send a key to any host but the endpoint.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -51,7 +52,7 @@ pub(crate) fn client(plan: &EndpointPlan, connect: Duration) -> Result<Client, B
             false => Proxy::http(address),
         };
         let proxy = proxy.map_err(|_| BackendError::Rejected {
-            // Its text may hold a password.
+            // The error's text may contain a password.
             why: format!("{name} is not a valid proxy address"),
         })?;
         builder = builder.proxy(proxy.no_proxy(NoProxy::from_string(&without(plan))));
@@ -94,7 +95,7 @@ fn headers(plan: &EndpointPlan) -> Result<HeaderMap, BackendError> {
     if plan.dialect == Dialect::Messages {
         put(HeaderName::from_static("x-api-key"), key.to_owned())?;
     }
-    // Those who speak Anthropic's dialect and are not Anthropic look for it here.
+    // Servers other than Anthropic that use Anthropic's dialect expect the key in this header.
     if plan.dialect != Dialect::Messages || !plan.is_first_hand {
         put(AUTHORIZATION, format!("Bearer {key}"))?;
     }
@@ -104,7 +105,8 @@ fn headers(plan: &EndpointPlan) -> Result<HeaderMap, BackendError> {
 /// Builds the TLS configuration with the certificates that it trusts.
 fn tls(plan: &EndpointPlan) -> Result<ClientConfig, BackendError> {
     let mut roots = RootCertStore::empty();
-    // An endpoint without TLS needs none, and reading them takes a while; a proxy may need them.
+    // An endpoint without TLS needs no certificates, and reading them takes a while. A proxy may
+    // need them.
     if plan.base.scheme() == "https" {
         match plan.env.get("SSL_CERT_FILE").filter(|it| !it.is_empty()) {
             Some(path) => add(&mut roots, Path::new(path))?,

@@ -14,12 +14,12 @@ use super::{anthropic, chat, ollama, responses};
 use crate::agent::prompt;
 use crate::request::Request;
 
-/// Makes sense of one reply.
+/// Interprets one reply.
 pub(crate) trait Reader: Send {
-    /// Takes one event: its name, empty without one, and its data as JSON.
+    /// Takes one event: its name, which is empty if it has none, and its data as JSON.
     fn event(&mut self, name: &str, data: &Value, into: &mut Gathered) -> Result<(), Fault>;
 
-    /// Takes a reply that came in one piece.
+    /// Takes a reply that arrived in one piece.
     fn whole(&mut self, reply: &Value, into: &mut Gathered) -> Result<(), Fault>;
 }
 

@@ -30,14 +30,15 @@ use crate::redact::Secrets;
 use crate::request::{RequestLimits, Usage};
 use crate::sink::{Event, Limit, Sink};
 
-/// The most of an error's body that is read.
+/// Maximum number of bytes that are read of an error's body.
 const ERROR_BODY: usize = 64 * 1024;
-/// How long an error's body is waited for: its status has said enough.
+/// Maximum wait for an error's body. The status alone is sufficient.
 const ERROR_WAIT: Duration = Duration::from_secs(5);
-/// How often the boot-time clock is looked at, for the runtime's own stops while the host sleeps.
+/// Interval at which the boot-time clock is read, because the runtime's own clock stops while the
+/// host sleeps.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Deadlines and the token, for one request.
+/// The deadlines and the cancellation token of one request.
 pub(crate) struct Watch<'a> {
     pub limits: &'a RequestLimits,
     pub cancel: &'a Cancel,
@@ -45,7 +46,7 @@ pub(crate) struct Watch<'a> {
 }
 
 impl Watch<'_> {
-    /// Waits for `what`, for `most` from `since` on and never beyond the total.
+    /// Waits for `what`, at most `most` after `since` and never beyond the total deadline.
     pub async fn wait<T>(
         &self,
         what: impl Future<Output = T>,
@@ -80,7 +81,7 @@ async fn until(end: Duration) {
     }
 }
 
-/// One question under way.
+/// A request in progress.
 pub(crate) struct Exchange<'a> {
     pub plan: &'a EndpointPlan,
     pub client: &'a Client,
@@ -89,10 +90,10 @@ pub(crate) struct Exchange<'a> {
 }
 
 impl Exchange<'_> {
-    /// Asks once and reads the reply to its end, telling the sink what comes.
+    /// Sends the request once, reads the reply to its end and passes its events to the sink.
     ///
     /// # Errors
-    /// Everything but a reply that has ended by itself.
+    /// Returns an error for everything but a reply that ended by itself.
     pub async fn ask(
         &self,
         body: Vec<u8>,
@@ -207,7 +208,7 @@ impl Exchange<'_> {
             };
             report_new(gathered, &mut reported, sink);
             match fault {
-                // A line whose end never came is half of one.
+                // A line without an end is incomplete.
                 Some(Fault::NoJson(_)) if ended && !whole => {}
                 Some(fault) => return Err(refusal::of_fault(self.plan, fault, self.secrets)),
                 None => {}
@@ -216,7 +217,8 @@ impl Exchange<'_> {
                 return Ok(());
             }
             if ended {
-                // Some leave the very last word out; one that also owes the cost was cut off.
+                // Some servers leave out the last message. If the usage is also missing, the answer
+                // was cut off.
                 let chat = self.plan.dialect == dialect::Dialect::Chat;
                 return match (&gathered.end, gathered.spent.output) {
                     (Some(_), Some(_)) if chat => Ok(()),
@@ -254,7 +256,7 @@ impl Exchange<'_> {
     fn hear_limits(&self, headers: &HeaderMap, sink: &mut dyn Sink) {
         let until = limits::until(headers, self.plan.here().now);
         if until.is_some() {
-            // This request is answered all the same.
+            // This request is answered even though a limit was reported.
             sink.event(Event::Limit(Limit { until, reached: false, overage: false }));
         }
     }

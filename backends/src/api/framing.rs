@@ -1,4 +1,5 @@
-//! Bytes in pieces of any size to events: server-sent events, JSON lines, or one JSON text.
+//! Conversion of byte pieces of any size into events: server-sent events, JSON lines, or one JSON
+//! text.
 //!
 //! ```text
 //! piece ──> Sse    line feed, carriage return or both end a line; an empty line ends an event
@@ -6,26 +7,27 @@
 //!       ──> Whole  all of it is one JSON text
 //! ```
 //!
-//! Own code, for the reader of the field (`eventsource-stream`) was measured: where carriage returns
-//! end lines it keeps the last event back until more comes, and loses it when nothing does; it reads
-//! an event from its beginning with each piece, and it holds one of any size. Tests hold the two
-//! together wherever it is right. Must never keep more than one event, and never judge what is in it.
+//! This is our own code because the usual crate (`eventsource-stream`) was measured: where carriage
+//! returns end lines, it holds the last event back until more data arrives, and loses it if none
+//! does; it reads an event again from its beginning with each piece; and it holds an event of any
+//! size. Tests compare the two wherever that crate is right. This module must never keep more than
+//! one event, and never interpret its content.
 
 use std::ops::ControlFlow;
 
 use crate::agent::lines::Lines;
 
-/// The largest event, line or whole body that is taken.
+/// Maximum size of an event, a line or a whole body, in bytes.
 pub(crate) const LONGEST: usize = 16 * 1024 * 1024;
 
-/// Takes an event's name, empty without one, and its data.
+/// A callback that takes an event's name, which is empty if it has none, and its data.
 pub(crate) type Each<'a> = dyn FnMut(&[u8], &[u8]) -> ControlFlow<()> + 'a;
 
-/// An event was larger than what is taken.
+/// The error for an event that is larger than the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TooLarge;
 
-/// How a body is divided.
+/// The way in which a body is divided into events.
 #[derive(Debug)]
 pub(crate) enum Framing {
     /// `text/event-stream`.
@@ -79,7 +81,7 @@ impl Framing {
         }
     }
 
-    /// Hands on what the end of the body completes. An event that was not ended is none.
+    /// Passes on what the end of the body completes. An event that was not ended is dropped.
     pub fn finish(&mut self, each: &mut Each<'_>) {
         match self {
             Self::Sse(_) => {}
@@ -95,24 +97,25 @@ impl Framing {
     }
 }
 
-/// Reads server-sent events (WHATWG HTML, section 9.2); only their names and data matter here.
+/// A reader for server-sent events (WHATWG HTML, section 9.2). Only event names and data are used.
 #[derive(Debug)]
 pub(crate) struct Sse {
     longest: usize,
-    /// The beginning of the line whose end has not come.
+    /// The beginning of the line whose end has not arrived.
     line: Vec<u8>,
-    /// The last line ended with a carriage return: a line feed right after it belongs to it.
+    /// Whether the last line ended with a carriage return. A line feed right after it belongs to
+    /// that line end.
     returned: bool,
-    /// Nothing was read yet, so that a byte order mark may come.
+    /// Whether nothing was read yet, so that a byte order mark may come.
     fresh: bool,
     name: Vec<u8>,
     data: Vec<u8>,
-    /// There is data, though it may be empty.
+    /// Whether the event has data, which may be empty.
     has_data: bool,
 }
 
 impl Sse {
-    /// Events of at most `longest` bytes.
+    /// Creates a reader for events of at most `longest` bytes.
     pub fn new(longest: usize) -> Self {
         Self {
             longest,
@@ -186,7 +189,7 @@ impl Sse {
                 self.has_data = true;
                 self.data.extend_from_slice(value);
             }
-            // A comment, an id, a time to come back: nothing that matters here.
+            // Comments, ids and reconnection times are ignored.
             _ => {}
         }
         ControlFlow::Continue(())

@@ -19,77 +19,75 @@ use crate::error::BackendError;
 use crate::redact::Secrets;
 use crate::request::{Reply, Request, Stop, Usage};
 
-/// Why a model stopped, in the words that all dialects share.
+/// The reason why a model stopped, in terms that all dialects share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum End {
-    /// It was done.
+    /// The answer is finished.
     Done,
-    /// It ran into its output limit.
+    /// The model reached its output limit.
     Length,
-    /// The question and the answer did not fit into what it can hold.
+    /// The question and the answer did not fit into the model's context.
     Context,
-    /// It, or a filter before it, would not answer.
+    /// The model, or a filter before it, refused to answer.
     Refusal,
-    /// It wants a tool.
+    /// The model wants to use a tool.
     Tool,
-    /// Something that is not known here.
+    /// A reason that runner does not know.
     Other(String),
 }
 
 /// A failure in the middle of a reply that began well.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// The other side's own error.
+    /// An error that the other side reported.
     Said {
-        /// The HTTP status that it names.
+        /// The HTTP status that the error names.
         status: Option<u16>,
-        /// Its short name.
+        /// The short name of the error.
         code: String,
-        /// Its sentence.
+        /// The error message.
         text: String,
     },
-    /// This is not the dialect that was asked for.
+    /// The reply does not follow the expected dialect.
     Broken(String),
-    /// An event is no JSON.
+    /// An event is not JSON.
     NoJson(String),
-    /// More text than so many tokens can be.
+    /// The text is longer than the maximum number of tokens allows.
     TooLong,
 }
 
 /// The parts of a reply that have arrived.
 #[derive(Debug)]
 pub(crate) struct Gathered {
-    /// The answer's text.
     pub text: String,
     /// The model's input to the tool that stands for the answer, as JSON.
     pub given: Option<String>,
-    /// Why it stopped, once it said so.
+    /// The reason why the model stopped, once it was stated.
     pub end: Option<End>,
-    /// The dialect's own last word has come.
+    /// Whether the dialect's final message has arrived.
     pub over: bool,
     /// The model's refusal, given instead of an answer.
     pub refusal: String,
     /// The usage, as far as it was stated.
     pub spent: ReplyUsage,
-    /// The most text that is taken, in bytes.
+    /// Maximum length of the text in bytes.
     most: usize,
-    /// Text that the sink has not heard of.
+    /// Text that the sink has not received yet.
     unheard: String,
-    /// A figure was stated that cannot be: then none is believed.
+    /// Whether an impossible figure was stated. No figure is used then.
     doubted: bool,
     notes: BTreeSet<&'static str>,
 }
 
-/// Figures of a reply's cost; each may come alone, and the last word on one holds.
+/// The figures of a reply's usage. Each may arrive alone, and the last statement of each counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ReplyUsage {
-    /// Tokens read, cached ones included.
+    /// Tokens read, including cached ones.
     pub input: Option<u64>,
-    /// Tokens written.
     pub output: Option<u64>,
     /// The part of the read tokens that came from a cache.
     pub cached: u64,
-    /// Money in millionths.
+    /// Cost in millionths.
     pub micros: Option<u64>,
 }
 
@@ -125,7 +123,7 @@ impl Gathered {
     /// impossible.
     pub fn usage(&self) -> Option<Usage> {
         let whole = self.spent.whole().filter(|_| !self.doubted);
-        // Nobody answers for nothing: some servers say 0 where they do not count.
+        // No answer uses 0 tokens: some servers report 0 where they do not count.
         whole.filter(|it| it.input_tokens > 0 || it.output_tokens > 0)
     }
 

@@ -7,10 +7,11 @@
 //!                                └──> refusal: status, limits       └──> Reply | BackendError
 //! ```
 //!
-//! The differences between providers are a `Dialect` (`anthropic`, `chat`, `responses`, `ollama`: pure); all
-//! else is the same for all. An answer with a schema is asked for by the provider's own mechanism and
-//! read strictly afterwards. Must never follow a redirect, retry by itself, stream through a library
-//! that drops what it does not understand, or show a key.
+//! The differences between providers are in a `Dialect` (`anthropic`, `chat`, `responses`,
+//! `ollama`: pure); everything else is the same for all. An answer with a schema is requested by
+//! the provider's own mechanism and parsed strictly afterwards. This module must never follow a
+//! redirect, retry by itself, stream through a library that drops what it does not understand, or
+//! show a key.
 
 mod anthropic;
 #[cfg(test)]

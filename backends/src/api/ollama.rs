@@ -15,7 +15,7 @@ use crate::agent::prompt;
 use crate::error::BackendError;
 use crate::request::Request;
 
-/// Windows that are asked for where none is configured, in tokens.
+/// Context windows that are requested if none is configured, in tokens.
 const WINDOWS: [u64; 4] = [4_096, 8_192, 16_384, 32_768];
 /// Number of tokens that the template adds to a question's own text.
 const TEMPLATE: u64 = 256;
@@ -73,12 +73,12 @@ pub(super) fn body(plan: &EndpointPlan, request: &Request) -> Value {
     body
 }
 
-/// The lines of one reply.
+/// A reader for the lines of one reply.
 #[derive(Debug)]
 pub(super) struct Lines {
     belief: Belief,
     window: u64,
-    /// Whether the answer costs nobody money.
+    /// Whether the answer is free of charge.
     free: bool,
 }
 
@@ -111,7 +111,7 @@ impl Reader for Lines {
         let read = into.figure(&data["prompt_eval_count"], self.belief.input);
         let written = into.figure(&data["eval_count"], self.belief.output);
         if let (Some(read), Some(written)) = (read, written) {
-            // Older servers leave out what was cached, and some say 0.
+            // Older servers leave out cached tokens, and some report 0.
             if read > 0 || written > 0 {
                 into.spent.input = Some(read);
                 into.spent.output = Some(written);

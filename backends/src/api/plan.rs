@@ -21,22 +21,22 @@ use crate::error::BackendError;
 use crate::registry::{BackendSpec, Surroundings, at_home, given};
 use crate::request::{Request, RequestLimits};
 
-/// How long one endpoint is asked, and how; the same for every request.
+/// Settings with which one endpoint is asked; the same for every request.
 #[derive(Clone)]
 pub(crate) struct EndpointPlan {
     pub name: String,
     pub kind: &'static str,
     pub dialect: Dialect,
-    /// Ends with a slash.
+    /// The base address. It ends with a slash.
     pub base: Url,
-    /// The provider's own address.
+    /// Whether the address is the provider's own.
     pub is_first_hand: bool,
-    /// On this host.
+    /// Whether the endpoint is on this host.
     pub is_loopback: bool,
     pub model: String,
-    /// The variable that has the key, and its value if it is set.
+    /// The name of the variable that holds the key, and its value if it is set.
     pub key: Option<(String, Option<String>)>,
-    /// Why a reference to a keyring leads to no key.
+    /// The reason why a reference to a keyring provides no key.
     pub no_key: Option<String>,
     /// The part of the environment that the endpoint uses: the key, proxies and certificates.
     pub env: BTreeMap<String, String>,
@@ -77,11 +77,11 @@ pub(crate) fn key_name(spec: &BackendSpec) -> Option<&str> {
 }
 
 impl EndpointPlan {
-    /// Reads it.
+    /// Creates the plan from the configuration of a backend.
     ///
     /// # Errors
-    /// [`BackendError::Rejected`]: what is wrong with the configuration; [`BackendError::Auth`]: the
-    /// file of keys cannot be used.
+    /// Returns [`BackendError::Rejected`] if the configuration is wrong, and [`BackendError::Auth`]
+    /// if the file of keys cannot be used.
     pub fn of(spec: &BackendSpec, around: &Surroundings<'_>) -> Result<Self, BackendError> {
         let rejected =
             |why: String| BackendError::Rejected { why: format!("backend {:?}: {why}", spec.name) };
@@ -195,7 +195,7 @@ impl EndpointPlan {
     }
 
     pub fn url(&self, path: &str) -> Url {
-        // The base ends with a slash and the path is ours.
+        // The base ends with a slash and runner chooses the path, so joining them does not fail.
         self.base.join(path).unwrap_or_else(|_| self.base.clone())
     }
 
@@ -267,7 +267,7 @@ fn base(text: &str, dialect: Dialect) -> Result<Url, String> {
         return Err("must not contain ? or #".to_owned());
     }
     let mut path = url.path().trim_end_matches('/').to_owned();
-    // Where their own tools take it with or without.
+    // Anthropic's own tools accept the address with or without `/v1`.
     if matches!(dialect, Dialect::Messages)
         && let Some(bare) = path.strip_suffix("/v1")
     {

@@ -1,13 +1,13 @@
-//! Whether an endpoint is there and has the model, without asking the model.
+//! Checks whether an endpoint is there and has the model, without asking the model.
 //!
 //! ```text
 //! preflight   loopback only: does anybody listen, and does Ollama have the model
 //! check       GET the list of models: who answers, does the key open it, is the model in it
 //! ```
 //!
-//! Ollama's list is read into the types of `ollama-rs`; its client is not used, for it takes a body of
-//! any size and forgets the status. A probe runs on a thread of its own, for a preflight may be
-//! called where a runtime already is. Must never ask a model and never take long.
+//! Ollama's list is parsed into the types of `ollama-rs`. Its client is not used, because it
+//! accepts a body of any size and discards the status. A probe runs on a thread of its own, because
+//! a preflight may be called inside a runtime. A probe must never ask a model and never take long.
 
 use std::net::{TcpStream, ToSocketAddrs as _};
 use std::time::Duration;
@@ -22,11 +22,11 @@ use super::{client, refusal};
 use crate::error::{BackendError, Phase};
 use crate::redact::Secrets;
 
-/// How long a host on this machine may take to be there.
+/// Maximum time to reach an endpoint on this host.
 const NEAR: Duration = Duration::from_secs(1);
-/// How long a list of models may take.
+/// Maximum time to get a list of models.
 const FAR: Duration = Duration::from_secs(10);
-/// The most of a list that is read.
+/// Maximum number of bytes that are read of a list.
 const LIST: usize = 8 * 1024 * 1024;
 
 /// An endpoint's description of itself.
@@ -34,7 +34,7 @@ const LIST: usize = 8 * 1024 * 1024;
 pub(crate) struct Endpoint {
     /// The name of the server that answers.
     pub who: String,
-    /// The models that it has; `None`: it does not list them.
+    /// The models of the endpoint; `None` if it does not list them.
     pub models: Option<Vec<String>>,
 }
 
@@ -108,7 +108,7 @@ pub(crate) fn has_model(plan: &EndpointPlan, found: &Endpoint) -> Result<(), Bac
 /// Asks the endpoint for its models.
 ///
 /// # Errors
-/// It is not there, is something else, or the key does not open it.
+/// Returns an error if the endpoint is not there, is something else, or refuses the key.
 pub(crate) fn find(plan: &EndpointPlan) -> Result<Endpoint, BackendError> {
     found(plan, FAR)
 }
@@ -137,7 +137,7 @@ fn found(plan: &EndpointPlan, most: Duration) -> Result<Endpoint, BackendError> 
     })
 }
 
-/// Gets the list that the dialect has, and reads it.
+/// Requests and parses the list of models as the dialect defines it.
 async fn listed(plan: &EndpointPlan, most: Duration) -> Result<Endpoint, BackendError> {
     let client = client::client(plan, most)?;
     let secrets = Secrets::of(&plan.env);
@@ -171,7 +171,7 @@ async fn listed(plan: &EndpointPlan, most: Duration) -> Result<Endpoint, Backend
     }
     match status {
         200 => {}
-        // Some have no list; Ollama always has.
+        // Some endpoints have no list; Ollama always has one.
         404 | 405 | 501 if plan.dialect != Dialect::Ollama => {
             return Ok(Endpoint { who, models: None });
         }

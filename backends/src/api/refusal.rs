@@ -16,7 +16,7 @@ use crate::error::BackendError;
 use crate::redact::Secrets;
 use crate::sink::Limit;
 
-/// The most of a sentence that is shown, in bytes.
+/// Maximum length of a displayed message in bytes.
 const SHOWN: usize = 400;
 
 /// Returns the error for a response whose status is not a success.
@@ -49,7 +49,7 @@ pub(crate) fn of_status(
     meaning(plan, Some(status), &code, &text, until, secrets)
 }
 
-/// Words of a body that is no error of a known shape; none of a web page.
+/// Returns the text of an error body that has no known shape. Web pages are not shown.
 fn plain(value: &Value, body: &[u8], headers: &HeaderMap) -> String {
     for key in ["message", "detail"] {
         if let Some(text) = value[key].as_str() {
@@ -119,7 +119,7 @@ fn meaning(
         None => format!("{host} says: {shown}"),
     };
     let lower = words.to_ascii_lowercase();
-    // Whether it is the model that is not there, or the address.
+    // The error concerns either a missing model or a wrong address.
     let about_model = lower.contains("model") || code.contains("model_not_found");
     if status == Some(404) || (status.is_none() && lower.contains("not found")) {
         if about_model {

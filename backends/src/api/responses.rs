@@ -1,7 +1,7 @@
-//! OpenAI's Responses: typed events, one response at the end that repeats the whole.
+//! OpenAI's Responses: typed events, and one response at the end that repeats the whole.
 //!
-//! The pieces are the answer, and the whole must say the same; where there were no pieces, the whole
-//! is. Nothing is kept at the provider (`store` is false).
+//! The answer consists of the pieces, and the final response must have the same content; without
+//! pieces, the final response is the answer. The provider stores nothing (`store` is false).
 
 use serde_json::{Value, json};
 
@@ -28,7 +28,7 @@ pub(super) fn body(plan: &EndpointPlan, request: &Request) -> Value {
     body
 }
 
-/// The events of one response.
+/// A reader for the events of one response.
 #[derive(Debug)]
 pub(super) struct Events {
     belief: Belief,

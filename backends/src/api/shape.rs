@@ -1,28 +1,28 @@
-//! The protocol of an endpoint, and the way in which it holds an answer to a schema.
+//! The protocol of an endpoint, and its way to enforce the schema of an answer.
 
-/// The kinds that are endpoints.
+/// The backend kinds that are endpoints.
 pub(crate) const KINDS: [&str; 3] = ["anthropic", "openai", "ollama"];
 
-/// A provider's way of being asked.
+/// The request protocol of a provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dialect {
     /// Anthropic's Messages.
     Messages,
-    /// OpenAI's Chat Completions, and whoever does the same.
+    /// OpenAI's Chat Completions, also used by compatible servers.
     Chat,
     /// OpenAI's Responses.
     Responses,
-    /// Ollama's own.
+    /// Ollama's own API.
     Ollama,
 }
 
-/// How an answer is held to its schema.
+/// The way in which the schema of an answer is enforced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Structured {
-    /// The provider's own mechanism for a schema.
+    /// The provider's own schema mechanism.
     Schema,
     /// A tool whose input is the answer.
     Tool,
-    /// Words in the question only, for what knows no better.
+    /// Instructions in the question only, for providers that support nothing better.
     Prompt,
 }

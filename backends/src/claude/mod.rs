@@ -32,10 +32,10 @@ use crate::redact::Secrets;
 use crate::{Backend, BackendError, Description, Reply, Request, Sink, Stop, child};
 use stream::Transcript;
 
-/// Turns, where tools are named and no number is.
+/// Maximum number of turns if tools are named and no number is set.
 const TURNS: u32 = 20;
 
-/// Claude Code.
+/// The backend that runs Claude Code.
 #[derive(Clone, Debug)]
 pub(crate) struct Claude {
     plan: Arc<AgentPlan>,
@@ -98,7 +98,7 @@ fn spec(plan: &AgentPlan, request: &Request) -> ChildSpec {
         "--output-format",
         "stream-json",
         "--verbose",
-        // Pieces of an answer are the signs of life that the idle deadline waits for.
+        // Pieces of an answer are the signs of life on which the idle deadline depends.
         "--include-partial-messages",
         "--setting-sources",
         "",
@@ -145,12 +145,12 @@ fn spec(plan: &AgentPlan, request: &Request) -> ChildSpec {
     ] {
         env.insert(name.to_owned(), value);
     }
-    // It refuses to run inside of itself.
+    // Claude Code refuses to run inside another Claude Code.
     env.remove("CLAUDECODE");
     agent::child_spec(plan, request, args, env)
 }
 
-/// Everything that a verdict rests on.
+/// The data on which a verdict is based.
 struct Judge<'a> {
     plan: &'a AgentPlan,
     spec: &'a ChildSpec,

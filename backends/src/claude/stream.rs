@@ -31,7 +31,7 @@ pub(crate) struct Transcript {
     pub result: Option<Value>,
     /// The last report on a usage limit.
     pub limit: Option<Limit>,
-    /// Lines that are no event.
+    /// The number of lines that are not events.
     pub unreadable: u64,
     usage: HashMap<String, Usage>,
 }
@@ -73,7 +73,7 @@ impl Reader for Transcript {
 impl Transcript {
     fn assistant(&mut self, event: &Value, tell: &mut dyn FnMut(OwnedEvent)) {
         let message = &event["message"];
-        // The program's own words in the place of a model's.
+        // The program wrote this text itself, instead of a model.
         if message["model"] == "<synthetic>" || event["is_api_error_message"] == true {
             return;
         }
@@ -197,7 +197,7 @@ pub(crate) fn total(result: &Value) -> Option<Usage> {
         }
     });
     let sum = sum(each);
-    // Money that one model did not state is in the whole, if anywhere.
+    // If one model's cost is not stated, only the total cost can include it.
     let stated = models.values().all(|model| model["costUSD"].is_number());
     let of_models = sum.cost_micros.filter(|_| stated);
     Some(Usage { cost_micros: of_models.max(cost), ..sum })

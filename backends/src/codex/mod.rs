@@ -27,7 +27,7 @@ use crate::redact::Secrets;
 use crate::{Backend, BackendError, Description, Reply, Request, Sink, Stop, child};
 use stream::Transcript;
 
-/// The schema of the answer, in the run folder.
+/// File in the run folder that holds the schema of the answer.
 const SCHEMA_FILE: &str = "answer.schema.json";
 
 /// Features besides the shell, all turned off because none of them answers a question.
@@ -44,7 +44,7 @@ const FEATURES: &[&str] = &[
 ];
 const SHELL: &[&str] = &["shell_tool", "unified_exec"];
 
-/// Codex.
+/// The backend that runs Codex.
 #[derive(Clone, Debug)]
 pub(crate) struct Codex {
     plan: Arc<AgentPlan>,
@@ -112,7 +112,7 @@ fn put_schema(request: &Request) -> Result<Option<Folder>, BackendError> {
     let (Some(schema), Some(path)) = (&request.schema, &request.run_dir) else {
         return Ok(None);
     };
-    // Providers take only schemas that close every object.
+    // Providers accept only schemas that close every object.
     let schema = prompt::rooted(schema);
     if !prompt::is_closed(&schema) {
         return Ok(None);
@@ -166,7 +166,7 @@ fn spec(plan: &AgentPlan, request: &Request, schema: bool) -> ChildSpec {
     args.extend(plan.args.iter().cloned());
     args.push("-".to_owned());
     let mut env = plan.environment("CODEX_HOME");
-    // `codex exec` reads the key under its own name.
+    // `codex exec` reads the key from a variable of its own.
     if let (Some(key), false) =
         (env.get("OPENAI_API_KEY").cloned(), env.contains_key("CODEX_API_KEY"))
     {

@@ -1,11 +1,12 @@
-//! The events of `codex exec --json`, folded to what they come to.
+//! The events of `codex exec --json`, folded into a result.
 //!
 //! ```text
 //! thread.started ─> turn.started ─> item.* ─> turn.completed{usage} | error, turn.failed{error}
 //! ```
 //!
-//! Must never fail: a line that is no event is counted, an unknown event passes. An item of type
-//! `error` is a remark of the program (that it does not know a model's size, for one), no failure.
+//! Parsing must never fail: a line that is not an event is counted, and an unknown event is
+//! ignored. An item of type `error` is a remark of the program (for example that it does not know a
+//! model's size), not a failure.
 
 use std::collections::HashSet;
 
@@ -22,18 +23,18 @@ const MOST_AT_ONCE: usize = 1_000;
 /// The combined result of the events.
 #[derive(Debug, Default)]
 pub(crate) struct Transcript {
-    /// The last thing that the model said.
+    /// The last message of the model.
     pub message: Option<String>,
-    /// The turn was completed.
+    /// Whether the turn was completed.
     pub completed: bool,
-    /// Why it failed, in the program's words.
+    /// The reason for the failure, as the program reports it.
     pub error: Option<String>,
     pub usage: Option<Usage>,
-    /// Commands that did not end with exit code 0.
+    /// The number of commands that did not end with exit code 0.
     pub failed_commands: u64,
-    /// Lines that are no event.
+    /// The number of lines that are not events.
     pub unreadable: u64,
-    /// Tools that did not come back yet.
+    /// Tools that have not returned yet.
     begun: HashSet<String>,
 }
 

@@ -10,8 +10,8 @@
 //! end         how it ended, and how many lines there are
 //! ```
 //!
-//! Every text goes through the redactor here, on its way into the file. Must never be taken for whole
-//! without its last line, and never be read beyond [`LARGEST`].
+//! Every text is redacted here on its way into the file. A recording without its last line must
+//! never be treated as complete, and a file must never be read beyond [`LARGEST`].
 
 use std::collections::BTreeMap;
 use std::io::{self, Read as _};
@@ -29,75 +29,71 @@ use serde_json::Value;
 use super::question::{ReplayQuestion, redacted};
 use crate::{BackendError, Reply};
 
-/// The version of the form.
+/// Version of the recording format.
 pub const FORMAT: u32 = 1;
-/// The longest file that is read, in bytes.
+/// Maximum size of a recording in bytes.
 pub const LARGEST: u64 = 256 * 1024 * 1024;
 
-/// One line.
+/// One line of a recording.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RecordingLine {
     /// The subject of the recording.
     Recording {
-        /// [`FORMAT`].
+        /// The version of the format, [`FORMAT`].
         format: u32,
-        /// The run and its job; who performs jobs knows more of it.
+        /// The run and its job. The code that performs jobs defines the details.
         of: Value,
     },
-    /// A content that other lines name.
+    /// A content that other lines refer to.
     Content(Content),
-    /// See [`RecordedRead`].
     Read(RecordedRead),
-    /// See [`Exchange`].
     Asked(Box<Exchange>),
-    /// See [`RecordedArtifact`].
     Made(RecordedArtifact),
     /// The reads were too large and were not kept.
     Over {
-        /// How many bytes it had.
+        /// The total size in bytes.
         bytes: u64,
-        /// How many are kept.
+        /// The maximum size that is kept.
         most: u64,
     },
-    /// It is whole.
+    /// The last line, which shows that the recording is complete.
     End {
-        /// How many lines stand before this one.
+        /// The number of lines before this one.
         lines: u64,
-        /// How the work ended.
+        /// The outcome of the work.
         outcome: Value,
     },
 }
 
-/// A content.
+/// A recorded content, redacted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Content {
-    /// That of the whole content, before anything was taken out.
+    /// The digest of the whole content before redaction.
     pub digest: Digest,
-    /// It, where it is UTF-8.
+    /// The content, if it is UTF-8.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
-    /// It, where it is not.
+    /// The content as base64, if it is not UTF-8.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base64: Option<String>,
-    /// Something was taken out.
+    /// Whether something was redacted.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub redacted: bool,
 }
 
-/// A question and what came of it.
+/// A question and its answer or error.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Exchange {
     /// Digest of the question.
     pub digest: Digest,
-    /// The question.
     pub question: ReplayQuestion,
     /// The backend that was asked.
     pub backend: String,
-    /// The answer; its `value` is read out of its text again.
+    /// The answer; its `value` is parsed from its text again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reply: Option<Reply>,
-    /// Why there is none.
+    /// The reason why there is no answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<BackendError>,
     /// Digest of the answer's text; it shows whether the text was changed since.
@@ -105,29 +101,22 @@ pub struct Exchange {
     pub reply_digest: Option<Digest>,
 }
 
-/// A file that is no recording, or not a whole one.
+/// The error for a file that is not a recording, or not a complete one.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("cannot read {}", path.display())]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// It is not one.
+    Io { path: PathBuf, source: io::Error },
+    /// The file is not a recording.
     #[error("{} is no recording: {why}", path.display())]
     NotOne {
-        /// The file.
         path: PathBuf,
         /// The defect, and the line that has it.
         why: String,
     },
-    /// It has no end, or lines are missing.
+    /// The recording has no end, or lines are missing.
     #[error("{} is not a complete recording: {why}", path.display())]
     Cut {
-        /// The file.
         path: PathBuf,
         /// The missing part.
         why: String,
@@ -213,7 +202,7 @@ pub fn encode(lines: &[RecordingLine], outcome: Value) -> Vec<u8> {
 /// Reads a whole recording, from its first line to its last.
 ///
 /// # Errors
-/// [`FileError`].
+/// Returns a [`FileError`] if the file cannot be read or is not a complete recording.
 pub fn read(path: &Path) -> Result<Vec<RecordingLine>, FileError> {
     let io = |source| FileError::Io { path: path.to_owned(), source };
     let mut bytes = Vec::new();

@@ -24,23 +24,25 @@ use crate::{Backend, BackendError, Description, Event, Reply, Request, Sink, ans
 pub use file::{Exchange, FileError, RecordingLine};
 pub use question::ReplayQuestion;
 
-/// A question that was not asked then.
+/// A question that the recorded run did not ask.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Drift {
-    /// Which request of this run, counted from 1.
+    /// The number of the request in this run, counted from 1.
     pub request: usize,
-    /// Where it differs first from the one of that number, or that there was none.
+    /// The first part that differs from the recorded request with that number, or a note that there
+    /// was none.
     pub part: String,
 }
 
-/// Answers from a recording.
+/// A backend that answers from a recording.
 pub struct Replay {
     name: String,
     description: Description,
     exchanges: Vec<Exchange>,
     by_order: bool,
     redactor: Redactor,
-    /// Which exchanges were given, how many requests came, and what was not asked then.
+    /// The exchanges that were used, the number of requests, and the questions that were not
+    /// recorded.
     state: Mutex<ReplayState>,
 }
 

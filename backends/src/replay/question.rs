@@ -15,7 +15,7 @@ use crate::{Request, Source, Temperature};
 /// Replacement for a fence's nonce.
 const NONCE: &str = "0000000000000000";
 
-/// A question.
+/// A recorded question.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ReplayQuestion {
     /// See [`Request::purpose`].
@@ -30,12 +30,12 @@ pub struct ReplayQuestion {
     pub offer: Value,
     /// See [`Request::schema`].
     pub schema: Option<Value>,
-    /// The longest answer, in tokens.
+    /// Maximum length of the answer in tokens.
     pub max_output_tokens: u64,
     /// See [`RequestLimits::temperature`](crate::RequestLimits::temperature).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub temperature: Option<Temperature>,
-    /// Whether who answers works in the project: see [`Request::work`].
+    /// Whether the backend works in the project: see [`Request::work`].
     #[serde(default)]
     pub works: bool,
 }
@@ -251,7 +251,7 @@ pub(super) mod tests {
             let (old, new) = (asked(&old), asked(&new));
             assert_ne!(old.digest(), new.digest(), "{words}");
             let said = old.differs(&new);
-            // Without its sources a request has no nonce to be found by either.
+            // Without its sources, a request has no nonce by which the sources could be found.
             if words.starts_with("sources") {
                 assert!(said.is_some());
             } else {

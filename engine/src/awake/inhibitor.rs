@@ -15,11 +15,12 @@ use super::{InhibitLevel, InhibitScope, InhibitorCommand, SleepInhibition};
 use crate::process::wait::poll_within;
 use crate::time::boot_time;
 
-/// A lock is there at once or not at all; a bus that hangs holds no run up for longer.
+/// Maximum wait for the lock. A lock is granted at once or not at all, and a bus that hangs must
+/// not delay a run any longer.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// The end of a program that was let go of.
+/// Maximum wait for the end of a program that was released.
 const GRACE: Duration = Duration::from_secs(2);
-/// So much of its last words is read.
+/// Maximum number of bytes that are read of the program's last output.
 const WORDS: u64 = 4_096;
 
 /// A request to keep the machine awake.
@@ -27,15 +28,16 @@ const WORDS: u64 = 4_096;
 pub struct InhibitRequest {
     /// The command to use; `None` if this system has none.
     pub means: Option<InhibitorCommand>,
-    /// Where that program is; `None` where it is not installed.
+    /// The path of that command; `None` if it is not installed.
     pub program: Option<PathBuf>,
-    /// The whole environment of it: where the system's bus is, where it is elsewhere.
+    /// The whole environment of the program, including the address of the system's bus if that is
+    /// not the usual one.
     pub env: BTreeMap<String, String>,
     /// The reason for keeping the machine awake, as a line that `systemd-inhibit --list` shows.
     pub what: String,
 }
 
-/// Holds the lock until it is dropped.
+/// A sleep inhibition that is held until it is dropped.
 #[derive(Debug)]
 pub struct Inhibitor {
     awake: SleepInhibition,
@@ -98,12 +100,12 @@ impl Inhibitor {
     }
 }
 
-/// The program; ended when dropped.
+/// The program's process; it is ended when dropped.
 #[derive(Debug)]
 struct InhibitorProcess {
     means: InhibitorCommand,
     child: Child,
-    /// Closed, it ends.
+    /// The program's standard input. The program ends when it is closed.
     reins: Option<ChildStdin>,
 }
 
@@ -191,7 +193,7 @@ impl InhibitorProcess {
         }
     }
 
-    /// Lets go, and sees it end.
+    /// Releases the lock and waits for the program to end.
     fn end(&mut self) {
         self.reins = None;
         let pid = Pid::from_child(&self.child);

@@ -3,9 +3,9 @@
 /// The kind of sleep to hold back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InhibitScope {
-    /// Falling asleep, and being put to sleep.
+    /// Sleep of any cause: when idle, and when requested.
     Sleep,
-    /// Falling asleep alone: what a user without a session may still ask of logind.
+    /// Sleep when idle only, which a user without a session may still ask logind to inhibit.
     Idle,
 }
 
@@ -14,7 +14,7 @@ pub enum InhibitScope {
 pub enum InhibitorCommand {
     /// `systemd-inhibit`, which asks logind.
     Logind,
-    /// macOS's own.
+    /// `caffeinate`, the command of macOS.
     Caffeinate,
 }
 
@@ -36,7 +36,7 @@ impl InhibitorCommand {
         }
     }
 
-    /// Its name in reports.
+    /// Returns the name that reports use.
     pub fn name(self) -> &'static str {
         match self {
             Self::Logind => "logind",
@@ -52,8 +52,8 @@ impl InhibitorCommand {
         }
     }
 
-    /// Its arguments, for the process `pid` that works on `what`. Never the screen: a dark screen at
-    /// night is right.
+    /// Returns the arguments for the process `pid` that works on `what`. They never keep the screen
+    /// on, because the screen may be dark at night.
     pub fn arguments(self, scope: InhibitScope, what: &str, pid: u32) -> Vec<String> {
         let words = match self {
             Self::Logind => vec![
@@ -64,13 +64,14 @@ impl InhibitorCommand {
                 "--mode=block".to_owned(),
                 "--who=runner".to_owned(),
                 format!("--why={what}"),
-                // Absolute, as what else of the PATH is a user's matter.
+                // The path is absolute, because the rest of `PATH` is under the user's control.
                 "/bin/sh".to_owned(),
                 "-c".to_owned(),
                 HOLDS.to_owned(),
             ],
             Self::Caffeinate => vec![
-                // Idle sleep; and all sleep while it is on the mains.
+                // `-i` inhibits idle sleep; `-s` inhibits all sleep while the machine is on mains
+                // power.
                 "-i".to_owned(),
                 "-s".to_owned(),
                 "-w".to_owned(),

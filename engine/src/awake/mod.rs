@@ -1,4 +1,4 @@
-//! Keeping the machine awake while a run works.
+//! Keeps the machine awake while a run works.
 //!
 //! ```text
 //! Means (pure: which words) ──start──> a program of the host holds a lock on sleep
@@ -8,12 +8,13 @@
 //!       └── dropped, or this process dies in any way ──> the program ends, and its lock with it
 //! ```
 //!
-//! The lock is held by a program of the host and not by this process: no bus to speak, no library to
-//! carry. Its life hangs on a pipe of ours (or on our number, for `caffeinate`), so `kill -9` lets go of
-//! it as well. It is a plain child in our own process group: what sweeps the trees of runs leaves it.
+//! The lock is held by a program of the host and not by this process, so runner needs no bus client
+//! and no library. The program's life depends on a pipe from this process (or on its process id,
+//! for `caffeinate`), so `kill -9` releases the lock as well. The program is a plain child in our
+//! own process group, so the code that kills the trees of runs leaves it alone.
 //!
-//! Must never hold a run up or make it fail, never keep the screen on, and never say more than it got: a
-//! lid that is closed and a battery that is empty win.
+//! This module must never delay a run or make it fail, never keep the screen on, and never report
+//! more than was granted: a closed lid and an empty battery take precedence.
 
 mod inhibitor;
 mod inhibitor_command;
@@ -25,28 +26,27 @@ use serde::{Deserialize, Serialize};
 pub use inhibitor::{InhibitRequest, Inhibitor};
 pub use inhibitor_command::{InhibitScope, InhibitorCommand};
 
-/// How much was got.
+/// The degree of sleep inhibition that was achieved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum InhibitLevel {
     /// The machine neither fell asleep by itself nor was put to sleep by a program that asks first.
     Sleep,
-    /// It did not fall asleep by itself; whoever puts it to sleep does.
+    /// The machine did not fall asleep by itself; a request for sleep still takes effect.
     Idle,
-    /// It was held, and let go before the run was over.
+    /// The inhibition was held, and released before the run was over.
     ForAWhile,
-    /// Nothing.
+    /// Sleep was not inhibited.
     Nothing,
 }
 
 /// The result of the request to stay awake, for people and scripts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SleepInhibition {
-    /// How much was got.
     pub held: InhibitLevel,
     /// The service that was asked: `logind`, `caffeinate`; empty if there is none.
     pub by: String,
-    /// Why it is not more; empty where all was got.
+    /// The reason why the inhibition is incomplete; empty if it is complete.
     #[serde(default)]
     pub why: String,
 }

@@ -25,38 +25,39 @@ use std::path::Path;
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, openat, openat2};
 use rustix::io::Errno;
 
-/// A limit for files of a few lines: ids, stamps, notes of a process, in bytes.
+/// Size limit for files of a few lines: ids, stamps, notes of a process, in bytes.
 pub const SMALL: u64 = 1 << 20;
-/// A limit for documents that people or models write, and for records of one run, in bytes.
+/// Size limit for documents that people or models write, and for records of one run, in bytes.
 pub const DOCUMENT: u64 = 64 << 20;
-/// A limit for what grows over years: histories and caches, in bytes.
+/// Size limit for files that grow over years: histories and caches, in bytes.
 pub const RECORD: u64 = 1 << 30;
 
-/// How a path of a project is walked: beneath its root and through no link.
+/// Flags for resolving a path of a project: beneath its root and through no link.
 const WALK: ResolveFlags =
     ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS).union(ResolveFlags::NO_MAGICLINKS);
-/// How every file is opened: a FIFO must not make us wait, a terminal must not become ours.
+/// Flags for opening every file: a FIFO must not block, and a terminal must not become the
+/// controlling terminal.
 const READ: OFlags =
     OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
-/// How often a walk is tried again that raced with a rename.
+/// Number of retries of a path resolution that raced with a rename.
 const TRIES: usize = 16;
 
-/// Why a file that is there is not read. It is the inner error of the [`io::Error`].
+/// The reason why an existing file is not read. It is the inner error of the [`io::Error`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
-    /// Only regular files are read.
+    /// The entry is not a regular file.
     #[error("it is {0}, not a regular file")]
     NotRegular(&'static str),
-    /// A folder on the way is a symbolic link.
+    /// A folder of the path is a symbolic link.
     #[error("it is behind a symbolic link, and symbolic links in a project are not followed")]
     BehindLink,
-    /// The path leads out of the folder that it has to lie in.
+    /// The path leads out of the folder in which the file must be.
     #[error("it is outside its project")]
     Outside,
-    /// The file holds more than the caller takes.
+    /// The file is larger than the caller's limit.
     #[error("it is larger than {}", size(*.limit))]
     TooLarge {
-        /// The most, in bytes.
+        /// The limit in bytes.
         limit: u64,
     },
 }
@@ -80,11 +81,11 @@ fn size(bytes: u64) -> String {
     }
 }
 
-/// Opens the regular file at `path` beneath the folder `root`. `path` is relative to `root` or begins
-/// with it. Links in `root` itself are followed: the caller chose it.
+/// Opens the regular file at `path` beneath the folder `root`. `path` is relative to `root` or
+/// begins with it. Links in `root` itself are followed, because the caller chose it.
 ///
 /// # Errors
-/// The system's, or one that holds a [`Refused`].
+/// Returns the system's error, or an error that holds a [`Refused`].
 pub fn open_in(root: &Path, path: impl AsRef<Path>) -> io::Result<File> {
     let folder = openat(
         CWD,
@@ -106,7 +107,7 @@ pub fn open_in(root: &Path, path: impl AsRef<Path>) -> io::Result<File> {
 /// Reads a file of at most `limit` bytes beneath `root`; see [`open_in`].
 ///
 /// # Errors
-/// Those of [`open_in`], and [`Refused::TooLarge`].
+/// Returns the errors of [`open_in`], and [`Refused::TooLarge`].
 pub fn read_in(root: &Path, path: impl AsRef<Path>, limit: u64) -> io::Result<Vec<u8>> {
     read_all(open_in(root, path)?, limit)
 }
@@ -114,16 +115,16 @@ pub fn read_in(root: &Path, path: impl AsRef<Path>, limit: u64) -> io::Result<Ve
 /// Reads a text of at most `limit` bytes beneath `root`; see [`open_in`].
 ///
 /// # Errors
-/// Those of [`read_in`], and [`ErrorKind::InvalidData`] where it is not UTF-8.
+/// Returns the errors of [`read_in`], and [`ErrorKind::InvalidData`] if the text is not UTF-8.
 pub fn read_text_in(root: &Path, path: impl AsRef<Path>, limit: u64) -> io::Result<String> {
     text(read_in(root, path, limit)?)
 }
 
-/// Opens the regular file at `path`. A link there is refused; links in the folders above it are
-/// followed. For files of a folder whose own path was checked.
+/// Opens the regular file at `path`, for files of a folder whose own path was checked. A link at
+/// `path` is refused; links in the folders above it are followed.
 ///
 /// # Errors
-/// Those of [`open_in`].
+/// Returns the errors of [`open_in`].
 pub fn open_no_link(path: impl AsRef<Path>) -> io::Result<File> {
     let path = path.as_ref();
     let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
@@ -135,7 +136,7 @@ pub fn open_no_link(path: impl AsRef<Path>) -> io::Result<File> {
 /// Reads a file of at most `limit` bytes; see [`open_no_link`].
 ///
 /// # Errors
-/// Those of [`read_in`].
+/// Returns the errors of [`read_in`].
 pub fn read_no_link(path: impl AsRef<Path>, limit: u64) -> io::Result<Vec<u8>> {
     read_all(open_no_link(path)?, limit)
 }
@@ -144,7 +145,7 @@ pub fn read_no_link(path: impl AsRef<Path>, limit: u64) -> io::Result<Vec<u8>> {
 /// this is [`open_in`], elsewhere [`open_host`].
 ///
 /// # Errors
-/// Those of either.
+/// Returns the errors of [`open_in`] or [`open_host`].
 pub fn open_named(root: &Path, named: impl AsRef<Path>) -> io::Result<File> {
     let path = root.join(named);
     match path.starts_with(root) {
@@ -156,7 +157,7 @@ pub fn open_named(root: &Path, named: impl AsRef<Path>) -> io::Result<File> {
 /// Reads the text of at most `limit` bytes that a setting names; see [`open_named`].
 ///
 /// # Errors
-/// Those of [`read_text_in`].
+/// Returns the errors of [`read_text_in`].
 pub fn read_text_named(root: &Path, named: impl AsRef<Path>, limit: u64) -> io::Result<String> {
     text(read_all(open_named(root, named)?, limit)?)
 }
@@ -164,10 +165,10 @@ pub fn read_text_named(root: &Path, named: impl AsRef<Path>, limit: u64) -> io::
 /// Opens the regular file at `path`. Links are followed.
 ///
 /// # Errors
-/// The system's, or one that holds a [`Refused`].
+/// Returns the system's error, or an error that holds a [`Refused`].
 pub fn open_host(path: impl AsRef<Path>) -> io::Result<File> {
     let path = path.as_ref();
-    // The handle is taken without opening the file: the open of a device may act.
+    // The handle is taken without opening the file, because opening a device may have side effects.
     let peek = openat(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
     only_regular(&peek)?;
     let file = openat(CWD, path, READ, Mode::empty())?;
@@ -178,7 +179,7 @@ pub fn open_host(path: impl AsRef<Path>) -> io::Result<File> {
 /// Reads a file of at most `limit` bytes; see [`open_host`].
 ///
 /// # Errors
-/// Those of [`open_host`], and [`Refused::TooLarge`].
+/// Returns the errors of [`open_host`], and [`Refused::TooLarge`].
 pub fn read_host(path: impl AsRef<Path>, limit: u64) -> io::Result<Vec<u8>> {
     read_all(open_host(path)?, limit)
 }
@@ -186,24 +187,24 @@ pub fn read_host(path: impl AsRef<Path>, limit: u64) -> io::Result<Vec<u8>> {
 /// Reads a text of at most `limit` bytes; see [`open_host`].
 ///
 /// # Errors
-/// Those of [`read_host`], and [`ErrorKind::InvalidData`] where it is not UTF-8.
+/// Returns the errors of [`read_host`], and [`ErrorKind::InvalidData`] if the text is not UTF-8.
 pub fn read_text_host(path: impl AsRef<Path>, limit: u64) -> io::Result<String> {
     text(read_host(path, limit)?)
 }
 
-/// Reads a file below `/proc`, `/sys` or a tree of control groups.
+/// Reads a file below `/proc`, `/sys` or a control group tree.
 ///
 /// # Errors
-/// The system's, and [`Refused::TooLarge`] beyond 64 MiB.
+/// Returns the system's error, or [`Refused::TooLarge`] beyond 64 MiB.
 pub fn read_proc(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
     let mut file = File::from(openat(CWD, path.as_ref(), READ, Mode::empty())?);
     read_bounded(&mut file, DOCUMENT)?.ok_or_else(|| Refused::TooLarge { limit: DOCUMENT }.into())
 }
 
-/// Reads a text below `/proc`, `/sys` or a tree of control groups.
+/// Reads a text below `/proc`, `/sys` or a control group tree.
 ///
 /// # Errors
-/// Those of [`read_proc`], and [`ErrorKind::InvalidData`] where it is not UTF-8.
+/// Returns the errors of [`read_proc`], and [`ErrorKind::InvalidData`] if the text is not UTF-8.
 pub fn read_text_proc(path: impl AsRef<Path>) -> io::Result<String> {
     text(read_proc(path)?)
 }
@@ -211,16 +212,16 @@ pub fn read_text_proc(path: impl AsRef<Path>) -> io::Result<String> {
 /// Opens `/dev/null` for reading.
 ///
 /// # Errors
-/// The system's.
+/// Returns the system's error.
 pub fn open_null() -> io::Result<OwnedFd> {
     Ok(openat(CWD, "/dev/null", READ, Mode::empty())?)
 }
 
-/// Opens a regular file as `options` say, for files that are also written. Links are followed.
-/// Flags that were set with `custom_flags` are replaced.
+/// Opens a regular file with `options`, for files that are also written. Links are followed. Flags
+/// that were set with `custom_flags` are replaced.
 ///
 /// # Errors
-/// The system's, or one that holds a [`Refused`].
+/// Returns the system's error, or an error that holds a [`Refused`].
 pub fn open_with(options: &mut OpenOptions, path: impl AsRef<Path>) -> io::Result<File> {
     let path = path.as_ref();
     open_either(options, path, path.metadata(), OFlags::empty())
@@ -243,7 +244,7 @@ fn open_either(
     follow: OFlags,
 ) -> io::Result<File> {
     use std::os::unix::fs::MetadataExt as _;
-    // The open of a device may act, and that of a FIFO fails without saying why.
+    // Opening a device may have side effects, and opening a FIFO fails without a reason.
     if let Some(what) = found.ok().and_then(|data| irregular(data.mode())) {
         return Err(Refused::NotRegular(what).into());
     }
@@ -253,10 +254,11 @@ fn open_either(
     Ok(file)
 }
 
-/// Makes a new file for writing, with these permission bits where the process's mask allows them.
+/// Creates a new file for writing, with these permission bits as far as the process's umask allows.
 ///
 /// # Errors
-/// The system's; [`ErrorKind::AlreadyExists`] where anything is there, a link too.
+/// Returns the system's error, such as [`ErrorKind::AlreadyExists`] if anything exists at `path`,
+/// even a link.
 pub fn create_new(path: &Path, mode: u32) -> io::Result<File> {
     let mut new = OpenOptions::new();
     new.write(true).create_new(true).mode(mode).open(path)
@@ -270,7 +272,7 @@ pub fn create_new(path: &Path, mode: u32) -> io::Result<File> {
 pub fn copy_host(from: &Path, to: &Path) -> io::Result<()> {
     let mut source = open_host(from)?;
     let mut options = OpenOptions::new();
-    // Nobody else reads it before it has the permissions of its source.
+    // Other users must not read the file before it has the permissions of its source.
     options.write(true).create(true).truncate(true).mode(0o600);
     let mut target = open_with(&mut options, to)?;
     io::copy(&mut source, &mut target)?;
@@ -280,23 +282,24 @@ pub fn copy_host(from: &Path, to: &Path) -> io::Result<()> {
 /// Makes the names in the folder `path` durable.
 ///
 /// # Errors
-/// The system's.
+/// Returns the system's error.
 pub fn sync_folder(path: &Path) -> io::Result<()> {
     let folder = openat(CWD, dot_if_empty(path), READ | OFlags::DIRECTORY, Mode::empty())?;
     Ok(rustix::fs::fsync(folder)?)
 }
 
-/// Reads at most `limit` bytes; `None` if there are more.
+/// Reads at most `limit` bytes; `None` if the file has more.
 pub(crate) fn read_bounded(file: &mut File, limit: u64) -> io::Result<Option<Vec<u8>>> {
     let mut bytes = Vec::new();
     file.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
     Ok((bytes.len() as u64 <= limit).then_some(bytes))
 }
 
-/// Why [`regular_at`] opened nothing.
+/// The reason why [`regular_at`] opened no file.
 #[derive(Debug)]
 pub(crate) enum NotOpened {
-    /// The system's reason. `LOOP`: a folder on the way is a link. `XDEV`: the path leads out.
+    /// The system's error. `LOOP`: a folder of the path is a link. `XDEV`: the path leads out of
+    /// the root.
     Errno(Errno),
     /// The type of the entry, which is not a regular file.
     NotRegular(&'static str),
@@ -308,7 +311,7 @@ impl From<Errno> for NotOpened {
     }
 }
 
-/// Opens a regular file for reading, walked to from the handle of a folder.
+/// Opens a regular file for reading, resolved from the handle of a folder.
 pub(crate) fn regular_at(
     folder: impl AsFd,
     path: &Path,
@@ -321,7 +324,7 @@ pub(crate) fn regular_at(
             Some(what) => Err(NotOpened::NotRegular(what)),
         }
     };
-    // The handle is taken without opening the file: the open of a device may act.
+    // The handle is taken without opening the file, because opening a device may have side effects.
     let none = Mode::empty();
     let peek = OFlags::PATH | OFlags::NOFOLLOW;
     check(&walk_to(&folder, path, peek, none, walk)?)?;

@@ -1,8 +1,8 @@
 //! Compares the work tree with the index, and the index with `HEAD`, without git's own comparison.
 //!
-//! `git status` and `git diff` run a file's filter to compare it, and a filter is a program that the
-//! project names. Here git only lists what the index holds; each file is compared by its stat data
-//! and, where that differs or cannot be trusted, by the hash of its bytes as they are.
+//! `git status` and `git diff` run a file's filter to compare it, and a filter is a program that
+//! the project names. Here git only lists the content of the index; each file is compared by its
+//! stat data and, if that differs or cannot be trusted, by the hash of its unfiltered bytes.
 //!
 //! ```text
 //! stat data as in the index, and older than the index ──────> unchanged
@@ -11,8 +11,8 @@
 //! the same without carriage returns before line feeds ───────> unchanged, else changed
 //! ```
 //!
-//! The last line is for `text` attributes, and for trees whose owner set `core.autocrlf`. Must never open anything but regular
-//! files, never follow a link, and never write.
+//! The last line is for `text` attributes, and for trees whose owner set `core.autocrlf`. This
+//! module must never open anything but regular files, never follow a link, and never write.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::OsStr;
@@ -29,52 +29,52 @@ use super::{Git, GitError, INPUT, Read};
 use crate::files::open_in;
 use crate::process::ExitStatus;
 
-/// The largest file whose line ends are normalised for a comparison.
+/// Maximum size of a file whose line ends are normalised for a comparison, in bytes.
 const LARGEST_TEXT: u64 = 64 * 1024 * 1024;
 
-/// How a path differs.
+/// The kind of difference of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Change {
-    /// It is in conflict.
+    /// The path has a merge conflict.
     Unmerged,
-    /// The index has it and `HEAD` does not.
+    /// The path is in the index, but not in `HEAD`.
     Added,
-    /// The index has another version than `HEAD`, or has it no more.
+    /// The index has a different version than `HEAD`, or no longer has the path.
     Staged,
-    /// The work tree has another version than the index, or has it no more.
+    /// The work tree has a different version than the index, or no longer has the path.
     Edited,
-    /// The index does not have it, and it is not ignored.
+    /// The path is not in the index and is not ignored.
     Untracked,
 }
 
-/// Which paths that are not in the index are looked for.
+/// The untracked paths that are reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Untracked {
-    /// None.
     No,
     /// Every file.
     Files,
-    /// Files, and folders of nothing but such files as one.
+    /// Every file, but a folder with only untracked files is reported as one path.
     Folders,
 }
 
-/// The paths that differ, relative to the project. Changes inside submodules do not count.
+/// The paths that differ, relative to the project. Changes inside submodules are not included.
 pub type Changes = BTreeMap<String, Change>;
 
 impl Git {
-    /// Returns what differs at or beneath `within` (paths relative to the project, as they are);
-    /// everything where it is empty.
+    /// Returns the differences at or beneath `within` (literal paths relative to the project), or
+    /// all of them if it is empty.
     ///
     /// # Errors
-    /// [`GitError`]: git gave no answer.
+    /// Returns a [`GitError`] if git gave no answer.
     pub fn changes(&self, within: &[&str], untracked: Untracked) -> Result<Changes, GitError> {
         let question = format!("changes {untracked:?} -- {}", within.join(" "));
         if self.recording.replays() {
             let answer = self.recalled(&question)?;
             return Ok(serde_json::from_slice(&answer.stdout).unwrap_or_default());
         }
-        // On a recording it is one answer: the stat data of a work tree cannot be replayed.
+        // A recording holds the comparison as one answer, because the stat data of a work tree
+        // cannot be replayed.
         let quiet = Self { recording: crate::recording::InputRecording::off(), ..self.clone() };
         let changes = quiet.compared(within, untracked)?;
         if self.recording.records() {
@@ -131,8 +131,8 @@ impl Git {
         Ok(changes)
     }
 
-    /// Returns mode and object of every path of `HEAD` at or beneath `paths`; nothing before the
-    /// first commit.
+    /// Returns the mode and object of every path of `HEAD` at or beneath `paths`; the map is empty
+    /// before the first commit.
     fn committed(&self, paths: &[String]) -> Result<HashMap<PathBuf, (u32, String)>, GitError> {
         let Some(head) = self.head()? else {
             return Ok(HashMap::new());
@@ -146,7 +146,7 @@ impl Git {
         let out = self.ask(Read::DiffTree, &args)?;
         let mut fields = out.split(|byte| *byte == 0);
         let mut all = HashMap::new();
-        // `:000000 MODE ZEROS OBJECT A`, then the path.
+        // The format is `:000000 MODE ZEROS OBJECT A`, then the path.
         while let (Some(facts), Some(path)) = (fields.next(), fields.next()) {
             let facts = String::from_utf8_lossy(facts);
             let mut facts = facts.split(' ').skip(1);
@@ -172,7 +172,7 @@ impl Git {
             match stat.filter(|stat| entry.is_of_type(stat)) {
                 None => edited.push(entry.path.clone()),
                 Some(stat) => {
-                    // A size of zero also stands where git wants the bytes compared.
+                    // Git also records a size of zero if it wants the bytes to be compared.
                     let whole = |known: &Stat| known.size != 0 || entry.is_empty_blob();
                     let known = entry.stat.as_ref().filter(|known| whole(known));
                     let same = known.is_some_and(|known| known.fits(&stat));
@@ -202,8 +202,8 @@ impl Git {
         Ok(edited)
     }
 
-    /// Returns the paths that an attribute converts on their way into the index by more than their
-    /// line ends.
+    /// Returns the paths whose attributes convert more than the line ends on the way into the
+    /// index.
     fn converted(&self) -> Result<BTreeSet<PathBuf>, GitError> {
         let none = ":(exclude,attr:!filter !ident !working-tree-encoding).";
         let out = self.ask(Read::LsFiles, &["-z", "--", ".", none])?;
@@ -215,7 +215,7 @@ const SUBMODULE: u32 = 0o160_000;
 const LINK: u32 = 0o120_000;
 const EXECUTABLE: u32 = 0o100;
 
-/// One path of the index.
+/// One entry of the index.
 #[derive(Debug, PartialEq, Eq)]
 struct Entry {
     path: PathBuf,
@@ -226,7 +226,8 @@ struct Entry {
     flags: u32,
 }
 
-/// The stat data of a file when it was last found equal, as far as its writer recorded it.
+/// The stat data of a file when it was last found equal, as far as the writer of the index recorded
+/// it.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Stat {
     ctime: (i64, i64),
@@ -281,7 +282,7 @@ impl Entry {
         let file = open_in(root, &self.path)?;
         let now = file.metadata()?;
         let digits = self.object.len();
-        // A size of zero stands where git wants the bytes compared.
+        // Git records a size of zero if it wants the bytes to be compared.
         let other = |known: &Stat| known.size != 0 && known.size != now.size();
         if !self.stat.as_ref().is_some_and(other)
             && hash_sized(digits, now.size(), &mut (&file).take(now.size()))? == self.object
@@ -316,7 +317,7 @@ fn hash(length: usize, bytes: &mut &[u8]) -> io::Result<String> {
     hash_sized(length, bytes.len() as u64, bytes)
 }
 
-/// Returns the name of a blob of `size` bytes, in hexadecimal of `length` digits.
+/// Returns the object name of a blob of `size` bytes, as `length` hexadecimal digits.
 fn hash_sized(length: usize, size: u64, bytes: &mut impl io::Read) -> io::Result<String> {
     fn all<H: sha1::Digest>(size: u64, bytes: &mut impl io::Read) -> io::Result<String> {
         let mut hash = H::new();
@@ -343,8 +344,8 @@ fn modified(stat: &Metadata) -> (i64, i64) {
     (stat.mtime(), stat.mtime_nsec())
 }
 
-/// Takes the answer of `ls-files --stage --debug -z` apart: `MODE OBJECT STAGE`, a tab, the path and
-/// a NUL, then five lines of stat data. Git does not promise the form of those lines; where they are
+/// Parses the output of `ls-files --stage --debug -z`: `MODE OBJECT STAGE`, a tab, the path and a
+/// NUL, then five lines of stat data. Git does not guarantee the format of those lines; if it is
 /// different, the stat data is unknown and the file is compared by its bytes.
 fn entries(listing: &[u8]) -> Vec<Entry> {
     let mut all = Vec::new();

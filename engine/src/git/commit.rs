@@ -1,4 +1,5 @@
-//! Commits named files for runner, past the work tree's filters and hooks and beside the index.
+//! Commits named files for runner, without the work tree's filters and hooks and without a commit
+//! of the index.
 //!
 //! ```text
 //! bytes ──hash-object──> blobs ──hash-object──> trees, from HEAD's ──commit-tree──> commit
@@ -6,9 +7,9 @@
 //!                                  HEAD ──update-ref, only from what it was──> commit
 //! ```
 //!
-//! Nothing else that is staged or changed goes with it. Git may write its own folders and nothing
-//! else, and cannot start a program. Must never read the work tree, sign, or move a branch that
-//! somebody else moved meanwhile.
+//! The commit includes nothing else that is staged or changed. The sandbox lets git write only in
+//! its own folders and start no program. This module must never read the work tree, sign, or move a
+//! branch that another program moved in the meantime.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -20,27 +21,26 @@ use crate::sandbox::inert::Inert;
 /// One file of a commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewFile {
-    /// Its path, relative to the project.
+    /// The path, relative to the project.
     pub path: String,
-    /// Its content.
     pub bytes: Vec<u8>,
 }
 
 impl Git {
-    /// Commits `files` on top of `HEAD` and brings their entries of the index in line. Returns the new
-    /// commit; `None` where `HEAD` has them already.
+    /// Commits `files` on top of `HEAD` and updates their entries in the index. Returns the new
+    /// commit; `None` if `HEAD` has the files already.
     ///
     /// # Errors
-    /// [`GitError`]: there is no identity to commit as, or another program holds the index, and nothing
-    /// is changed but for objects that no name leads to; or `HEAD` moved meanwhile, and the files are
-    /// staged.
+    /// Returns a [`GitError`] if there is no identity for the commit, or if another program holds
+    /// the index; nothing is changed then, except for unreferenced objects. Also returns a
+    /// [`GitError`] if `HEAD` moved in the meantime; the files are staged then.
     pub fn commit_files(
         &self,
         files: &[NewFile],
         message: &str,
     ) -> Result<Option<String>, GitError> {
         let head = self.head()?;
-        // A project can be a folder of its repository.
+        // A project can be a subfolder of its repository.
         let prefix = self.ask(Read::RevParse, &["--show-prefix"])?;
         let prefix = String::from_utf8_lossy(&prefix).trim_end().to_owned();
         let mut blobs = Vec::new();
@@ -61,12 +61,12 @@ impl Git {
                 args.extend(["-p", head]);
             }
             let commit = self.change(Writes::Objects, &args, message.as_bytes().to_vec())?;
-            // The index first: where another program holds it, no branch has moved yet.
+            // The index is updated first: if another program holds it, no branch has moved yet.
             self.index(&blobs)?;
             // An old value of zeros means that there was none.
             let zeros = "0".repeat(commit.len());
             let old = head.as_deref().unwrap_or(&zeros);
-            // A fixed reason: no text of a model gets into a file that git appends to.
+            // The reason is fixed, so that no text of a model gets into a file that git appends to.
             let update = ["update-ref", "-m", "commit: runner", "HEAD", &commit, old];
             self.change(Writes::Everything, &update, vec![])?;
             return Ok(Some(commit));
@@ -86,7 +86,7 @@ impl Git {
         Ok(())
     }
 
-    /// Stores the tree `base` with these paths added or replaced, and returns its name.
+    /// Stores the tree `base` with these paths added or replaced, and returns its object name.
     fn tree(&self, base: Option<&str>, paths: &[(&str, &str)]) -> Result<String, GitError> {
         let mut entries = match base {
             Some(base) => {
@@ -149,10 +149,11 @@ impl Git {
         Ok(String::from_utf8_lossy(&out).trim_end().to_owned())
     }
 
-    /// Calls a command that may write in git's own folders; its answer without the last line feed.
+    /// Runs a command that may write in git's own folders and returns its output without the last
+    /// line feed.
     ///
-    /// Git follows links when it writes there, and an agent may have left one that leads from a log to
-    /// a hook, so that is looked for first.
+    /// Git follows links when it writes there, and an agent may have left a link that leads from a
+    /// log to a hook, so such links are refused first.
     pub(super) fn change(
         &self,
         writes: Writes,
@@ -176,17 +177,17 @@ impl Git {
     }
 }
 
-/// Where a command may write.
+/// The places in which a command may write.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Writes {
-    /// Among the objects.
+    /// The object store only.
     Objects,
-    /// In all of git's folders: names, logs and the index.
+    /// All of git's folders: refs, logs and the index.
     Everything,
 }
 
-/// Refuses links among the files that git writes when a name or the index changes, in one of its
-/// folders.
+/// Refuses links among the files in one of git's folders that git writes when a ref or the index
+/// changes.
 fn refuse_links(folder: &Path) -> Result<(), GitError> {
     let mut left: Vec<PathBuf> =
         ["HEAD", "index", "packed-refs", "logs", "refs"].map(|name| folder.join(name)).to_vec();
@@ -224,8 +225,8 @@ impl TreeEntry {
     }
 }
 
-/// Takes a tree object apart: `MODE NAME`, a NUL and the object's `length` bytes, again and again;
-/// `None` where it is not made so to its end.
+/// Parses a tree object, which repeats `MODE NAME`, a NUL and the object's `length` bytes; `None`
+/// if it does not have this format up to its end.
 fn tree_entries(mut tree: &[u8], length: usize) -> Option<Vec<TreeEntry>> {
     let mut all = Vec::new();
     while let Some(end) = tree.iter().position(|byte| *byte == 0) {

@@ -36,15 +36,16 @@ use crate::process::{
 use crate::recording::{InputRecording, UnrecordedInput};
 use crate::sandbox::inert::Inert;
 
-/// The longest a question may take.
+/// Time limit of a git command.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// The longest a question about the history may take.
+/// Time limit of a git command that reads the history.
 const HISTORY: Duration = Duration::from_secs(120);
-/// The longest answer: the subjects and paths of a very long history.
+/// Maximum size of an answer in bytes: the subjects and paths of a very long history.
 const LONGEST: usize = 256 * 1024 * 1024;
 
-/// Before every command. The kernel refuses what these name; they keep git from trying. A commit
-/// graph is a file that could state other parents than the commits do.
+/// Arguments before every command. The sandbox refuses what these options disable; the options keep
+/// git from trying. The commit graph is disabled because it is a file that could state different
+/// parents than the commits do.
 const PINNED: [&str; 16] = [
     "--no-optional-locks",
     "--no-pager",
@@ -64,31 +65,31 @@ const PINNED: [&str; 16] = [
     "color.ui=false",
 ];
 
-/// Its name on a recording.
+/// Name of git's answers in a recording.
 const INPUT: &str = "git";
 
-/// The question of a recording on which the run was asked for its commit.
+/// The recorded command that asks for the commit of the run.
 pub const HEAD: &str = "rev-parse HEAD";
 
-/// The git commands that read. Each of them is plumbing that neither runs a program nor looks at the
-/// content of a work tree.
+/// The git commands that read. Each of them is a plumbing command that neither runs a program nor
+/// reads the content of a work tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Read {
-    /// Names of objects and of git's own paths.
+    /// Prints the names of objects and git's own paths.
     RevParse,
-    /// Commits that lead to a revision, in git's order.
+    /// Prints the commits that lead to a revision, in git's order.
     RevList,
-    /// The bytes of an object.
+    /// Prints the bytes of an object.
     CatFile,
-    /// The index, and what is neither in it nor ignored.
+    /// Lists the index, and the files that are neither in it nor ignored.
     LsFiles,
     /// The differences between two trees, or between commits and their parents.
     DiffTree,
-    /// Branches and where they are pushed to.
+    /// Lists branches and the targets to which they are pushed.
     ForEachRef,
-    /// Which paths are ignored.
+    /// Prints which paths are ignored.
     CheckIgnore,
-    /// One value of the configuration, such as the address of a remote.
+    /// Prints one value of the configuration, such as the address of a remote.
     ConfigValue,
 }
 
@@ -111,42 +112,36 @@ impl Read {
     }
 }
 
-/// A question to git that got no answer.
+/// The error for a git command that gave no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum GitError {
     /// The folder is not inside a work tree.
     #[error("{path} is not in a git repository")]
-    NotARepository {
-        /// The folder.
-        path: PathBuf,
-    },
-    /// The repository is another user's, and git looks into none of those.
+    NotARepository { path: PathBuf },
+    /// The repository belongs to another user, and git refuses to read it.
     #[error(
         "{path} belongs to another user, so git refuses to use it (if you trust it: git config --global --add safe.directory {path})"
     )]
-    Foreign {
-        /// The folder.
-        path: PathBuf,
-    },
+    Foreign { path: PathBuf },
     /// Git could not be started.
     #[error("cannot run git")]
     Spawn(#[source] SpawnError),
-    /// A run that is gone through again asks what was not asked then.
+    /// A replayed run asked a question that is not in the recording.
     #[error(transparent)]
     Unrecorded(#[from] UnrecordedInput),
-    /// Git would write through a link, or into a file that has another name too.
+    /// Git would write through a link, or into a file that has several names.
     #[error("{} is a symbolic link or has several hard links, so git would write to another file; remove it", path.display())]
     Linked {
-        /// Which of git's own files.
+        /// The path of git's file.
         path: PathBuf,
     },
-    /// An object is not what its kind asks for.
+    /// An object does not have the format of its kind.
     #[error("the tree {object} is damaged")]
     Damaged {
-        /// Its name.
+        /// The object's name.
         object: String,
     },
-    /// A file of the work tree that had to be compared cannot be read.
+    /// A file of the work tree that must be compared cannot be read.
     #[error("{path}: {why}")]
     Unreadable {
         /// The file, relative to the project.
@@ -154,19 +149,19 @@ pub enum GitError {
         /// The reason why it cannot be read.
         why: String,
     },
-    /// Git said no.
+    /// Git failed.
     #[error("git {args} ended with {status}: {stderr}")]
     Failed {
         /// The arguments after the pinned ones.
         args: String,
-        /// Its exit code or signal.
+        /// Git's exit code or signal.
         status: ExitStatus,
-        /// The first lines it wrote to stderr.
+        /// The first lines of git's stderr output.
         stderr: String,
     },
 }
 
-/// A work tree to ask about.
+/// The git commands of a work tree.
 #[derive(Clone, Debug)]
 pub struct Git {
     root: PathBuf,
@@ -176,8 +171,8 @@ pub struct Git {
 }
 
 impl Git {
-    /// Questions about the work tree at `root`; `env` is the environment a child may have (`PATH`,
-    /// `HOME`), `marker` the run that asks.
+    /// Creates the git commands for the work tree at `root`. `env` is the environment that a child
+    /// may have (`PATH`, `HOME`), and `marker` is the marker of the run.
     pub fn new(root: &Path, env: &BTreeMap<String, String>, marker: &str) -> Self {
         let mut env: BTreeMap<String, String> = env
             .iter()
@@ -186,8 +181,8 @@ impl Git {
             .collect();
         env.insert("LC_ALL".to_owned(), "C".to_owned());
         env.insert("GIT_TERMINAL_PROMPT".to_owned(), "0".to_owned());
-        // In a partial clone a question must not become a download. Replaced objects would show
-        // another history than the one that is pushed.
+        // In a partial clone, a query must not become a download. Replaced objects would show a
+        // different history than the one that is pushed.
         env.insert("GIT_NO_LAZY_FETCH".to_owned(), "1".to_owned());
         env.insert("GIT_NO_REPLACE_OBJECTS".to_owned(), "1".to_owned());
         Self {
@@ -210,18 +205,18 @@ impl Git {
         &self.root
     }
 
-    /// Returns what git prints.
+    /// Returns the output of a git command.
     ///
     /// # Errors
-    /// [`GitError::Failed`] for any exit code but 0.
+    /// Returns [`GitError::Failed`] for any exit code but 0.
     pub fn ask(&self, read: Read, args: &[&str]) -> Result<Vec<u8>, GitError> {
         self.ask_with(read, args, Stdin::Null)
     }
 
-    /// Returns what git prints when it reads `stdin`.
+    /// Returns the output of a git command that reads `stdin`.
     ///
     /// # Errors
-    /// [`GitError::Failed`] for any exit code but 0.
+    /// Returns [`GitError::Failed`] for any exit code but 0.
     pub fn ask_with(&self, read: Read, args: &[&str], stdin: Stdin) -> Result<Vec<u8>, GitError> {
         let args = read.with(args);
         let answer = self.call(&args, stdin)?;
@@ -261,33 +256,33 @@ impl Git {
         }
     }
 
-    /// Returns one line for each commit that `args` name, the newest first, in the form `format`
-    /// (git's placeholders, without a line feed).
+    /// Returns one line for each commit that `args` select, the newest first, in the format
+    /// `format` (git's placeholders, without a line feed).
     ///
     /// # Errors
-    /// [`GitError`].
+    /// Returns a [`GitError`] if git fails.
     pub fn log(&self, format: &str, args: &[&str]) -> Result<Vec<String>, GitError> {
         let format = format!("--format=tformat:{format}");
         let mut all = vec![format.as_str(), "--encoding=UTF-8"];
         all.extend(args);
         let out = self.ask(Read::RevList, &all)?;
-        // Each commit has a line with its name first.
+        // Git prints a line with the commit's name before each line.
         let lines = out.split(|byte| *byte == b'\n').skip(1).step_by(2);
         Ok(lines.map(|line| String::from_utf8_lossy(line).into_owned()).collect())
     }
 
-    /// Returns the diffs of `commits` (hashes, one a line, as `rev-list` prints them) with their
-    /// parents, in the form that `args` ask for.
+    /// Returns the diffs of `commits` (hashes, one a line, as `rev-list` prints them) against their
+    /// parents, in the format that `args` select.
     ///
     /// # Errors
-    /// [`GitError`].
+    /// Returns a [`GitError`] if git fails.
     pub fn diffs(&self, commits: Vec<u8>, args: &[&str]) -> Result<Vec<u8>, GitError> {
         let mut all = vec![
             "--stdin",
             "--root",
             "-r",
             "--no-renames",
-            // No order of the user's own.
+            // The user's configured file order does not apply.
             "-O/dev/null",
             "--encoding=UTF-8",
         ];
@@ -313,10 +308,10 @@ impl Git {
         self.path(&["--show-toplevel"])
     }
 
-    /// Returns the one path that `rev-parse` prints for `args`, absolute.
+    /// Returns the one path that `rev-parse` prints for `args`, as an absolute path.
     ///
     /// # Errors
-    /// [`GitError`].
+    /// Returns a [`GitError`] if git fails.
     pub fn path(&self, args: &[&str]) -> Result<PathBuf, GitError> {
         let mut all = vec!["--path-format=absolute"];
         all.extend(args);
@@ -401,15 +396,15 @@ impl Git {
     /// Returns git's absolute path, from the first entry of `PATH` that lies outside the project.
     ///
     /// # Errors
-    /// There is none.
+    /// Returns an error if there is no such program.
     pub fn program(&self) -> Result<PathBuf, SpawnError> {
         let path = self.env.get("PATH").map_or("", String::as_str);
         find_program(Path::new("git"), &self.root, &outside(path, &self.root))
     }
 }
 
-/// Returns the entries of a `PATH` that lie outside `project` and outside every other one, and whose
-/// `git` does too: a program in a project is one that an agent can have written.
+/// Returns the entries of a `PATH` that lie outside `project` and every other project, and whose
+/// `git` does too, because an agent can have written a program in a project.
 pub fn outside(path: &str, project: &Path) -> String {
     let entries = path.split(':').filter(|entry| !is_inside(entry, project));
     entries.collect::<Vec<_>>().join(":")
@@ -434,7 +429,6 @@ pub fn is_in_a_project(real: &Path) -> bool {
     real.ancestors().any(|folder| folder.join("runner.toml").symlink_metadata().is_ok())
 }
 
-/// How git answered.
 #[derive(Debug)]
 struct Answer {
     status: ExitStatus,

@@ -1,10 +1,10 @@
-//! Pushes the branch that is checked out to where its owner configured it to go.
+//! Pushes the branch that is checked out to its configured remote.
 //!
-//! This is the one call of git with a network, and with programs: ssh, a credential helper, a
-//! transport. All of them are named by the user's own configuration or by none. Git runs in an empty
-//! folder of git's own shape that shares nothing with the project but its objects, so the project's
-//! configuration, hooks and attributes do not apply. Must never push to an address inside the
-//! project, and never by a protocol that runs a command (`ext::`).
+//! This is the only call of git that uses a network and runs other programs: ssh, a credential
+//! helper, a transport. Only the user's own configuration can name these programs. Git runs in an
+//! empty repository that shares only the objects with the project, so the project's configuration,
+//! hooks and attributes do not apply. This module must never push to an address inside the project,
+//! and never by a protocol that runs a command (`ext::`).
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -18,48 +18,46 @@ use super::{Git, GitError, Read, is_in_a_project, outside, start};
 use crate::files::{DOCUMENT, read_no_link};
 use crate::process::{Cancel, ChildSandbox, ChildSpec, Limits, Stdin};
 
-/// The protocols of an address.
+/// The protocols that an address may use.
 const PROTOCOLS: &str = "https:http:ssh:git:file";
-/// How long a push may take.
+/// Time limit of a push.
 const LONGEST: Duration = Duration::from_secs(120);
 
-/// Why a branch was not pushed.
+/// The reason why a branch was not pushed.
 #[derive(Debug, thiserror::Error)]
 pub enum PushError {
-    /// `HEAD` is no branch.
+    /// `HEAD` is not on a branch.
     #[error("no branch is checked out")]
     Detached,
     /// The branch has no remote.
     #[error("the branch {branch} is not configured to be pushed anywhere")]
     Nowhere {
-        /// Its short name.
+        /// The branch's short name.
         branch: String,
     },
-    /// The address of the remote is a path that is not there, or that lies in a project, where an agent
-    /// can have made it.
+    /// The address of the remote is a path that does not exist, or that lies in a project, where an
+    /// agent can have created it.
     #[error("the address of {remote} does not exist or is inside a project: {address}")]
     Inside {
-        /// The remote.
         remote: String,
-        /// Its address.
+        /// The remote's address.
         address: String,
     },
-    /// The empty folder could not be made.
+    /// The empty folder could not be created.
     #[error("{path}: {source}")]
     Folder {
-        /// The folder.
         path: PathBuf,
         /// The error from the system.
         source: std::io::Error,
     },
-    /// Git refused, or the other side did.
+    /// Git failed, or the remote refused the push.
     #[error(transparent)]
     Git(#[from] GitError),
 }
 
-/// Where the branch goes.
+/// The target to which the branch is pushed.
 struct Target {
-    /// The name of the branch over there.
+    /// The name of the branch on the remote.
     branch: String,
     /// The tracking reference to update here when the push has arrived.
     tracking: String,
@@ -67,11 +65,12 @@ struct Target {
 }
 
 impl Git {
-    /// Pushes the commit `HEAD` to its branch's remote. `folder` is made for git to run in, lies
-    /// outside the project, and is removed again. `env` is what the user's own programs may see.
+    /// Pushes the commit `HEAD` to the remote of its branch. `folder` must lie outside the project;
+    /// it is created for git to run in, and removed again. `env` is the environment that the user's
+    /// own programs may see.
     ///
     /// # Errors
-    /// [`PushError`].
+    /// Returns a [`PushError`] if the branch was not pushed.
     pub fn push(
         &self,
         folder: &Path,
@@ -83,7 +82,7 @@ impl Git {
         let objects = self.path(&["--git-path", "objects"])?;
         let at = |source| PushError::Folder { path: folder.to_owned(), source };
         empty_repository(folder, commit.len(), &objects).map_err(at)?;
-        // A shallow clone lists the commits whose parents it does not have.
+        // The `shallow` file of a shallow clone lists the commits whose parents are missing.
         let shallow = self.path(&["--git-path", "shallow"])?;
         if let Ok(text) = read_no_link(shallow, DOCUMENT) {
             fs::write(folder.join("shallow"), text).map_err(at)?;
@@ -179,7 +178,8 @@ impl Git {
         let address = match local(&address) {
             None => address,
             Some(path) => match path.map(|path| fs::canonicalize(self.root.join(path))) {
-                // Git runs in another folder, where a relative path would lead elsewhere.
+                // Git runs in another folder, where a relative path would lead to a different
+                // place.
                 Some(Ok(real)) if !leads_inside(&real, &self.root) => real.display().to_string(),
                 _ => return Err(PushError::Inside { remote, address }),
             },
@@ -199,7 +199,7 @@ fn local(address: &str) -> Option<Option<&str>> {
     if address.contains("://") || address.contains("::") {
         return None;
     }
-    // `host:path`, with no slash before the colon.
+    // The form `host:path` has no slash before the colon.
     let host = address.split_once(':').is_some_and(|(host, _)| !host.contains('/'));
     (!host).then_some(Some(address))
 }
@@ -210,7 +210,7 @@ fn leads_inside(real: &Path, project: &Path) -> bool {
         || fs::canonicalize(project).is_ok_and(|project| real.starts_with(project))
 }
 
-/// Makes a repository that has the project's objects and nothing else of it.
+/// Creates a repository that shares only the objects with the project.
 fn empty_repository(folder: &Path, hash: usize, objects: &Path) -> std::io::Result<()> {
     match fs::remove_dir_all(folder) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),

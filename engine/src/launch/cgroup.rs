@@ -17,12 +17,12 @@ use crate::files::read_text_proc;
 use crate::process::tree;
 
 const PREFIX: &str = "runner-";
-/// How deep a group is looked for; systemd's are six deep.
+/// Maximum depth at which a group is searched; systemd's groups are six levels deep.
 const DEEPEST: usize = 12;
-/// How long a killed group may take to be empty.
+/// Maximum wait until a killed group is empty.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A group that this launcher made.
+/// A control group that this launcher created.
 #[derive(Debug)]
 pub(super) struct ControlGroup {
     own: PathBuf,
@@ -30,11 +30,13 @@ pub(super) struct ControlGroup {
 }
 
 impl ControlGroup {
-    /// Makes the group of a run; `None` where that is not allowed or cannot be killed as one.
+    /// Creates the control group of a run; `None` if that is not allowed or the group cannot be
+    /// killed as a whole.
     pub fn make(marker: &str) -> Option<Self> {
         let (mount, above) = mine()?;
         let above = mount.join(above.trim_start_matches('/'));
-        // One of a launcher with the same marker before us is empty, or its processes are ours.
+        // A group that an earlier launcher with the same marker left is empty, or contains
+        // processes of this run.
         let own = above.join(name(marker)).with_extension(std::process::id().to_string());
         fs::DirBuilder::new().mode(0o700).create(&own).ok()?;
         let group = Self { own, above };
@@ -54,17 +56,18 @@ impl ControlGroup {
     pub fn within<T>(&self, start: impl FnOnce() -> T) -> io::Result<T> {
         self.enter()?;
         let started = start();
-        // In it, this process would be killed with it, and the tree is then swept by runner.
+        // Inside the group, this process would be killed together with the tree. If it cannot
+        // leave, runner kills the tree.
         let _ = self.leave();
         Ok(started)
     }
 
-    /// Kills all that is in it.
+    /// Kills all processes in the group.
     pub fn kill(&self) {
         let _ = fs::write(self.own.join("cgroup.kill"), "1");
     }
 
-    /// Removes it once it is empty.
+    /// Removes the group once it is empty.
     pub fn remove(&self) {
         remove(&self.own);
     }
@@ -78,7 +81,7 @@ impl ControlGroup {
     }
 }
 
-/// Kills and removes every group of a run that somebody left; how many there were.
+/// Kills and removes every remaining group of a run and returns their number.
 pub fn clear_marked(marker: &str) -> usize {
     if marker.is_empty() {
         return 0;
@@ -103,7 +106,8 @@ fn find(folder: &Path, wanted: &str, depth: usize, found: &mut Vec<PathBuf>) {
         }
         let name = entry.file_name();
         let name = name.to_string_lossy();
-        // The run's own, and those of its several children: `/` became `:`.
+        // The group of the run itself, and the groups of its children, whose names have `:` in
+        // place of `/`.
         let rest = name.strip_prefix(wanted);
         if rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', ':'])) {
             found.push(entry.path());
@@ -115,7 +119,7 @@ fn find(folder: &Path, wanted: &str, depth: usize, found: &mut Vec<PathBuf>) {
 
 fn remove(group: &Path) {
     let end = crate::time::boot_time() + PATIENCE;
-    // Groups beneath it can only be those of a child that was let loose in it.
+    // Only a child that could write in this group can have created groups beneath it.
     for entry in fs::read_dir(group).into_iter().flatten().flatten() {
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
             remove(&entry.path());
@@ -144,7 +148,7 @@ fn mine() -> Option<(PathBuf, String)> {
     let own = own.lines().find_map(|line| line.strip_prefix("0::"))?;
     let mounts = read_text_proc("/proc/self/mountinfo").ok()?;
     let (root, mount) = mounts.lines().find_map(cgroup2)?;
-    // A tree that is mounted from a group further down shows only what is beneath.
+    // A tree that is mounted from a lower group shows only the groups beneath that group.
     let beneath = own.strip_prefix(root.trim_end_matches('/'))?;
     Some((mount, beneath.to_owned()))
 }

@@ -1,6 +1,7 @@
-//! One socket with messages: a length, then JSON; the first may carry descriptors.
+//! A socket for messages. Each message is a length followed by JSON; the first message may carry
+//! descriptors.
 //!
-//! Must never wait without a limit for the other side to read.
+//! The channel must never wait without a limit for the other side to read.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -17,14 +18,14 @@ use rustix::net::{
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// How long the other side may take to read or to finish a message.
+/// Maximum time for the other side to read or to finish a message.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// No message is larger: an argument list and an environment together are smaller.
+/// Maximum size of a message in bytes. An argument list and an environment together are smaller.
 const LARGEST: usize = 16 * 1024 * 1024;
-/// Standard input, output and error.
+/// Number of descriptors: standard input, output and error.
 const DESCRIPTORS: usize = 3;
 
-/// One end.
+/// One end of the socket.
 #[derive(Debug)]
 pub(crate) struct Channel {
     socket: OwnedFd,
@@ -50,7 +51,7 @@ impl Channel {
         let _ = shutdown(&self.socket, Shutdown::Write);
     }
 
-    /// Sends one message, and these descriptors with it.
+    /// Sends one message together with these descriptors.
     pub fn send(&self, message: &impl Serialize, with: &[BorrowedFd<'_>]) -> io::Result<()> {
         let body = serde_json::to_vec(message)?;
         let length = u32::try_from(body.len()).map_err(|_| Errno::MSGSIZE)?;
@@ -75,7 +76,7 @@ impl Channel {
         Ok(())
     }
 
-    /// Waits for one message; `None` at the end.
+    /// Waits for one message; returns `None` if the other side closed the socket.
     pub fn receive<T: DeserializeOwned>(&self) -> io::Result<Option<(T, Vec<OwnedFd>)>> {
         let mut fds = Vec::new();
         let mut length = [0; 4];
@@ -93,7 +94,7 @@ impl Channel {
         Ok(Some((serde_json::from_slice(&body)?, fds)))
     }
 
-    /// Fills `buffer`; `false` when the end comes before its first byte.
+    /// Fills `buffer`; returns `false` if the stream ends before the first byte.
     fn fill(&self, buffer: &mut [u8], fds: &mut Vec<OwnedFd>) -> io::Result<bool> {
         let mut at = 0;
         while at < buffer.len() {

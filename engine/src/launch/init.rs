@@ -1,8 +1,8 @@
-//! The last step, and the first process inside of a mount view.
+//! The last step before the program, and the first process inside a mount view.
 //!
-//! A thread gives up every capability, enters Landlock and the filter of system calls, and starts
-//! the program: what a thread is restricted to its children inherit, and the rest of this process
-//! stays as it is to wait for them. The thread ends at once.
+//! A thread gives up every capability, enters Landlock and the system call filter, and starts the
+//! program. Its children inherit the restrictions of the thread, and the rest of this process stays
+//! unrestricted to wait for them. The thread ends at once.
 //!
 //! ```text
 //! plan ──look again──> thread: capabilities, Landlock, seccomp, spawn ──> started
@@ -34,8 +34,8 @@ use crate::sandbox::{
 /// The standard input, output and error with which a program is started.
 pub(super) type Streams = [OwnedFd; 3];
 
-/// Starts the program behind what is left to raise, waits for it, and ends; with it ends all that
-/// is in its process namespace.
+/// Starts the program behind the remaining parts of the sandbox, waits for it, and ends. The end of
+/// this process ends all processes in its process namespace.
 pub(super) fn attend(channel: &Channel, plan: &LaunchPlan, streams: Vec<OwnedFd>) -> i32 {
     let (Some(inside), Ok(streams)) = (&plan.inside, Streams::try_from(streams)) else {
         return super::BROKEN;
@@ -47,7 +47,7 @@ pub(super) fn attend(channel: &Channel, plan: &LaunchPlan, streams: Vec<OwnedFd>
     let Ok(signals) = Signals::catch(&[SIGCHLD]) else {
         return refuse(LaunchRefusal::Other("cannot catch signals".to_owned()));
     };
-    // The program has the same user: it must not read or write this process's memory and
+    // The program runs as the same user, so it must not read or write this process's memory and
     // descriptors.
     if let Err(error) = set_dumpable_behavior(DumpableBehavior::NotDumpable) {
         return refuse(LaunchRefusal::at("protect this process from other processes", error));
@@ -88,14 +88,16 @@ pub(super) fn attend(channel: &Channel, plan: &LaunchPlan, streams: Vec<OwnedFd>
         if reported {
             match channel.receive::<LaunchOrder>() {
                 Ok(Some((LaunchOrder::Signal(signal), _))) => signal_group(main, signal),
-                // Nobody is there any more: the end of this process is the end of all.
+                // The supervisor is gone. The end of this process kills all processes in the
+                // namespace.
                 _ => return super::BROKEN,
             }
         }
     }
 }
 
-/// Starts the program behind Landlock and seccomp; what the sandbox is made of.
+/// Starts the program behind Landlock and seccomp, and returns the child and the parts of the
+/// sandbox.
 pub(super) fn start(
     plan: &LaunchPlan,
     real: &ResolvedSandbox,
@@ -133,7 +135,7 @@ pub(super) fn start(
     })
 }
 
-/// Restricts this thread for ever.
+/// Restricts this thread permanently.
 fn restrict(
     plan: &LaunchPlan,
     real: &ResolvedSandbox,
@@ -165,7 +167,7 @@ fn restrict(
     Ok(made_of)
 }
 
-/// Reaps whatever has ended; how `main` did, once it has.
+/// Reaps all ended children, and returns the exit status of `main` if it has ended.
 pub(super) fn reap(main: u32) -> Option<ExitStatus> {
     let mut found = None;
     loop {

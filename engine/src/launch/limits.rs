@@ -9,10 +9,11 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit, umask};
 
 use crate::sandbox::ResourceLimits;
 
-/// More likely to be ended than runner and what a person works with, when memory runs out.
+/// The score for the OOM killer: when memory runs out, the program is more likely to be killed than
+/// runner and the user's own programs.
 const OOM_SCORE: &str = "500";
 
-/// Sets all of it.
+/// Sets the umask, the resource limits and the OOM score of this process.
 pub(super) fn set(caps: &ResourceLimits) -> io::Result<()> {
     umask(Mode::RWXG | Mode::RWXO);
     at_most(Resource::Core, 0)?;
@@ -21,12 +22,12 @@ pub(super) fn set(caps: &ResourceLimits) -> io::Result<()> {
     if let Some(processes) = caps.processes {
         at_most(Resource::Nproc, processes)?;
     }
-    // Where it is not allowed, it is as it was.
+    // If the write is not allowed, the score stays unchanged.
     let _ = fs::write("/proc/self/oom_score_adj", OOM_SCORE);
     Ok(())
 }
 
-/// Lowers both limits to `most`; one that is lower already stays.
+/// Lowers both limits to `most`; a limit that is already lower stays.
 fn at_most(resource: Resource, most: u64) -> io::Result<()> {
     let now = getrlimit(resource);
     let least = |limit: Option<u64>| Some(limit.map_or(most, |limit| limit.min(most)));

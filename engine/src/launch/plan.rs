@@ -15,15 +15,12 @@ use crate::sandbox::{AppliedSandbox, Sandbox, SandboxError};
 /// standard input.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct LaunchPlan {
-    /// The file to run.
     pub program: PathBuf,
-    /// Its arguments.
     pub args: Vec<OsString>,
-    /// Where it starts.
+    /// The folder in which the program starts.
     pub cwd: PathBuf,
-    /// Its whole environment.
+    /// The program's whole environment.
     pub env: BTreeMap<String, String>,
-    /// The run's marker.
     pub marker: String,
     pub sandbox: Sandbox,
     /// The paths that the launch supervisor passes to the first process inside of a mount view.
@@ -33,36 +30,34 @@ pub(crate) struct LaunchPlan {
 /// The paths that were examined outside, to be found again inside.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct ResolvedPaths {
-    /// Which paths.
     pub real: ResolvedSandbox,
 }
 
 /// A report from the launcher.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum LaunchReport {
-    /// The program runs.
+    /// The program was started.
     Started(AppliedSandbox),
     /// The program was not started.
     Refused(LaunchRefusal),
-    /// The program has ended and its tree is gone.
+    /// The program has ended and its process tree is gone.
     Ended {
-        /// How.
         status: ExitStatus,
-        /// How many processes besides it had to be killed.
+        /// Number of other processes that had to be killed.
         killed: usize,
-        /// How many could not be.
+        /// Number of processes that could not be killed.
         survivors: usize,
     },
 }
 
-/// Why nothing was started.
+/// The reason why the program was not started.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum LaunchRefusal {
-    /// The sandbox could not be raised.
+    /// The sandbox could not be set up.
     Sandbox(String),
     /// The system refused to start the program.
     Spawn(i32),
-    /// Something else went wrong.
+    /// Another error.
     Other(String),
 }
 
@@ -91,6 +86,6 @@ impl LaunchRefusal {
 /// process inside.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum LaunchOrder {
-    /// Pass this signal on to the program's process group.
+    /// Pass on this signal to the program's process group.
     Signal(i32),
 }

@@ -1,10 +1,10 @@
-//! Signals that a loop waits for together with other descriptors.
+//! Signals as a descriptor, so that a loop can wait for them together with other descriptors.
 
 use std::io::{self, Read as _};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 
-/// Signals as something that can be waited for.
+/// A descriptor that becomes readable when a signal arrives.
 #[derive(Debug)]
 pub(super) struct Signals {
     caught: Vec<(i32, UnixStream)>,

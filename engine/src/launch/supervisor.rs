@@ -1,4 +1,5 @@
-//! The launch supervisor: it stays outside, unrestricted, and answers for the tree.
+//! The launch supervisor: it stays outside the sandbox, unrestricted, and is responsible for the
+//! process tree.
 //!
 //! ```text
 //! plan ──> session, limits, subreaper, control group ──> sandbox ──> start ──> Started
@@ -6,9 +7,9 @@
 //!   TERM, INT, HUP ──> to the program's group        main ended ──────────^
 //! ```
 //!
-//! Bubblewrap is tried first where it is installed. If it cannot make namespaces on this host at
-//! all, not even the plainest, it is as good as not installed; any other failure of it is an error,
-//! so that nobody can lower the sandbox by getting in its way.
+//! Bubblewrap is tried first if it is installed. If it cannot create even the plainest namespaces
+//! on this host, it is treated as not installed; any other failure of bubblewrap is an error, so
+//! that an attacker cannot weaken the sandbox by making it fail.
 
 use std::fs;
 use std::io::{self, Read as _};
@@ -36,10 +37,10 @@ use crate::sandbox::{
     AppliedSandbox, SandboxLevel, SandboxMechanism, TreeControl, bwrap, landlock, probe,
 };
 
-/// How much of bubblewrap's words is shown.
+/// Maximum length of bubblewrap's output that is shown, in bytes.
 const LONGEST: u64 = 1000;
 
-/// Starts the program, watches over it, and clears its tree away.
+/// Starts the program, watches it, and kills the rest of its process tree.
 pub(super) fn attend(channel: &Channel, plan: &LaunchPlan, streams: Vec<OwnedFd>) -> i32 {
     let mut supervisor = match LaunchSupervisor::prepare(channel, plan, streams) {
         Ok(supervisor) => supervisor,
@@ -75,7 +76,7 @@ struct LaunchSupervisor<'a> {
     group: Option<ControlGroup>,
     real: ResolvedSandbox,
     blockers: Option<Placeholders>,
-    /// The program, or bubblewrap.
+    /// The process id of the program or of bubblewrap.
     main: u32,
     /// The channel to the first process inside, and the pipe with bubblewrap's own messages.
     inner: Option<(Channel, io::PipeReader)>,
@@ -89,7 +90,8 @@ impl<'a> LaunchSupervisor<'a> {
     ) -> Result<Self, LaunchRefusal> {
         let signals = Signals::catch(&[SIGTERM, SIGINT, SIGHUP, SIGCHLD])
             .map_err(|error| LaunchRefusal::at("catch signals", error))?;
-        // The leader of a session without a terminal: what is started in it cannot get one.
+        // This process becomes the leader of a session without a terminal, so its children cannot
+        // get one.
         setsid().map_err(|error| LaunchRefusal::at("begin a session", error))?;
         set_child_subreaper(Some(getpid()))
             .map_err(|error| LaunchRefusal::at("become a subreaper", error))?;
@@ -175,8 +177,8 @@ impl<'a> LaunchSupervisor<'a> {
         };
         let (ours, theirs) = Channel::pair().map_err(at("make a socket"))?;
         let (said, says) = io::pipe().map_err(at("make a pipe"))?;
-        // The descriptor goes with it: the file may have been replaced by another version, and need
-        // not be visible inside.
+        // The descriptor is passed on, because the file may have been replaced by another version
+        // and may not be visible inside.
         let exe = open_host("/proc/self/exe").map_err(at("open this program"))?;
         fcntl_setfd(&exe, FdFlags::empty()).map_err(|error| LaunchRefusal::at("hand on", error))?;
         let number = std::os::fd::AsRawFd::as_raw_fd(&exe);
@@ -193,7 +195,7 @@ impl<'a> LaunchSupervisor<'a> {
             .stdout(Stdio::null())
             .stderr(says)
             .process_group(0);
-        // From this thread, which lives as long as the process: bubblewrap dies with it.
+        // Bubblewrap dies with the thread that starts it; this thread lives as long as the process.
         let child = self.in_group(|| command.spawn())?.map_err(at("start bubblewrap"))?;
         drop(command);
         drop(exe);
@@ -210,8 +212,8 @@ impl<'a> LaunchSupervisor<'a> {
         let streams = self.streams.as_ref().expect("the streams are taken only once");
         let streams: Vec<_> = streams.iter().map(AsFd::as_fd).collect();
         let sent = ours.send(&inner_plan, &streams);
-        // The answer, or its end without one. The run's end also ends this wait: bubblewrap is
-        // killed by nobody else, so both are watched.
+        // The wait ends with a report, or with the end of bubblewrap without one. The end of the
+        // run also ends it: no other process kills bubblewrap, so both are watched.
         let report = match sent {
             Ok(()) => self.first_report(&ours)?,
             Err(_) => None,
@@ -238,7 +240,7 @@ impl<'a> LaunchSupervisor<'a> {
         }
     }
 
-    /// Waits for the first process inside, while the run lives.
+    /// Waits for the report of the first process inside, as long as the run lives.
     fn first_report(&self, inner: &Channel) -> Result<Option<LaunchReport>, LaunchRefusal> {
         loop {
             let mut fds =
@@ -305,7 +307,7 @@ impl<'a> LaunchSupervisor<'a> {
         }
     }
 
-    /// Kills whatever is left.
+    /// Kills all remaining processes.
     fn clear(&mut self) -> tree::Killed {
         let main_lives = self.main != 0 && tree::is_there(self.main);
         let before = tree::descendants_alive();
@@ -317,7 +319,7 @@ impl<'a> LaunchSupervisor<'a> {
         if let Some(group) = self.group.take() {
             group.remove();
         }
-        // Bubblewrap and the launcher inside are not the program's.
+        // Bubblewrap and the launcher inside do not count as processes of the program.
         let own = if self.inner.is_some() { before.len() } else { usize::from(main_lives) };
         tree::Killed {
             count: before.len().max(swept.count).saturating_sub(own),

@@ -15,12 +15,12 @@ use serde::{Deserialize, Serialize};
 use crate::digest::Digest;
 pub use retry::retryable;
 
-/// The most of one job's scheduled times that wait behind each other; further ones are skipped.
+/// Maximum number of waiting scheduled times of one job; further ones are skipped.
 pub const QUEUE: u32 = 100;
-/// The group of jobs that name none.
+/// Group of the jobs that name no group.
 pub const DEFAULT_GROUP: &str = "default";
 
-/// How a job is to be started, held back and tried again.
+/// The rules by which a job is started, held back and retried.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Policy {
@@ -28,21 +28,22 @@ pub struct Policy {
     pub catch_up: CatchUp,
     /// Handling of a scheduled time that comes while an earlier one is not over.
     pub overlap: Overlap,
-    /// An occurrence that has not begun so long after it was due is skipped; absent: it waits.
+    /// Maximum lateness of a start: an occurrence that has not begun by then is skipped. `None`
+    /// lets it wait.
     pub start_within: Option<SignedDuration>,
-    /// Hours of the day in which it is not started.
+    /// Hours of the day in which the job is not started.
     pub quiet: Option<Quiet>,
-    /// A clock does not start it sooner than this after its last run that began.
+    /// Minimum time from the start of the job's last run to the next start by a clock.
     pub min_interval: Option<SignedDuration>,
-    /// On battery power below this many percent it waits; 0 never, 100 always on battery.
+    /// Battery level in percent below which the job waits on battery power; 0 means never, 100
+    /// always.
     pub min_battery: u8,
-    /// The load of one minute per core, in thousandths, above which it waits; absent: any will do.
+    /// One-minute load per core, in thousandths, above which the job waits; `None` allows any load.
     pub max_load: Option<u32>,
-    /// The group whose slots it shares.
+    /// The group whose slots the job shares.
     pub group: ConcurrencyGroup,
-    /// Higher goes first among those that wait.
+    /// The priority among waiting jobs; a higher one goes first.
     pub priority: i32,
-    /// How often and how long after a failure it is tried again.
     pub retry: Retry,
 }
 
@@ -50,25 +51,25 @@ pub struct Policy {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CatchUp {
-    /// Which of them are run.
+    /// The missed scheduled times that are run.
     pub which: CatchUpScope,
     /// Maximum lateness at which a scheduled time is still run.
     pub window: SignedDuration,
-    /// The most that `all` runs; older ones are missed.
+    /// Maximum number of scheduled times that `all` runs; older ones are missed.
     pub cap: u32,
-    /// Late ones are spread over this long, so that not all jobs wake at once.
+    /// Time over which late scheduled times are spread, so that not all jobs start at once.
     pub stagger: SignedDuration,
 }
 
-/// Which missed scheduled times are run.
+/// The missed scheduled times that are run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum CatchUpScope {
     /// Only a scheduled time that is not late at all.
     None,
-    /// The last one.
+    /// Only the last missed scheduled time.
     Last,
-    /// Each of them, in their order.
+    /// All missed scheduled times, in order.
     All,
 }
 
@@ -76,15 +77,15 @@ pub enum CatchUpScope {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Overlap {
-    /// It is skipped.
+    /// The later scheduled time is skipped.
     Skip,
-    /// It waits its turn.
+    /// The later scheduled time waits for its turn.
     Queue,
-    /// It takes the place of the earlier one, which is cancelled.
+    /// The later scheduled time replaces the earlier one, which is cancelled.
     Replace,
 }
 
-/// Hours of the day, in the job's zone; `from` later than `to` spans midnight.
+/// Quiet hours of the day, in the job's zone. They span midnight if `from` is later than `to`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Quiet {
     /// The first quiet time of day.
@@ -93,21 +94,20 @@ pub struct Quiet {
     pub to: Time,
 }
 
-/// A set of jobs, of all projects, that share slots.
+/// A set of jobs, from all projects, that share slots.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConcurrencyGroup {
-    /// Its name.
     pub name: String,
-    /// How many of its jobs run at once, at most; never 0.
+    /// Maximum number of jobs of the group that run at once; never 0.
     pub slots: u32,
 }
 
-/// How a failure is tried again.
+/// The rules by which a failure is retried.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Retry {
-    /// How often, besides the first attempt.
+    /// Number of attempts after the first one.
     pub count: u32,
-    /// The longest wait before each further attempt; the last one stands for all that follow.
+    /// Maximum wait before each further attempt; the last value applies to all later attempts.
     pub backoff: Vec<SignedDuration>,
 }
 

@@ -6,8 +6,8 @@ use jiff::{SignedDuration, Timestamp};
 use super::Quiet;
 
 const DAY: SignedDuration = SignedDuration::from_hours(24);
-/// How many transitions are looked through at most: quiet hours end within a day, and no zone has
-/// that many in the days around.
+/// Maximum number of transitions that are examined: quiet hours end within a day, and no zone has
+/// that many transitions in the surrounding days.
 const TRANSITIONS: usize = 16;
 
 impl Quiet {
@@ -18,7 +18,7 @@ impl Quiet {
     /// are quiet each time they pass. Equal ends are no quiet hours at all.
     pub fn until(&self, now: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
         let mut quiet_for = self.left(now, zone)?;
-        // Between two transitions the wall clock runs evenly.
+        // The wall clock runs evenly between two transitions.
         let mut from = now;
         for edge in zone.following(now).take(TRANSITIONS) {
             let edge = edge.timestamp();

@@ -1,29 +1,30 @@
-//! How long to leave a provider alone that has refused.
+//! The wait after a provider refused a request because of a limit.
 //!
 //! ```text
 //! said a time ahead ──────────────> until then            (8 days at most, and that is told)
 //! said none, or one that is past ─> a wait that grows with each refusal: 5 m, 10 m, 20 m … 4 h
 //! ```
 //!
-//! Pure. Waiting is no attempt: it takes none of a job's retries.
+//! This module is pure. A wait is not an attempt, so it uses none of a job's retries.
 
 use jiff::{SignedDuration, Timestamp};
 
 use super::share;
 use crate::digest::Digest;
 
-/// No limit is believed for longer: the longest that providers have is a week.
+/// Maximum time for which a stated limit is respected. The longest limit of any provider is a week.
 pub const LONGEST: SignedDuration = SignedDuration::from_hours(8 * 24);
-/// Those who wait for one reset come back over this long, and not all at once.
+/// Time over which the jobs that wait for the same reset are spread, so that they do not start at
+/// once.
 pub const SPREAD: SignedDuration = SignedDuration::from_secs(60);
-/// The first wait where no time was said.
+/// The first wait if the provider stated no time.
 pub const FIRST: SignedDuration = SignedDuration::from_mins(5);
-/// The longest of those.
+/// The longest wait if the provider stated no time.
 pub const SLOWEST: SignedDuration = SignedDuration::from_hours(4);
-/// After so many refusals in a row, each at the end of its wait, waiting is no answer any more.
+/// Number of consecutive refusals, each at the end of its wait, after which waiting is given up.
 pub const MOST: u32 = 24;
 
-/// When to ask again.
+/// The time to ask the provider again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wake {
     /// Time before which the provider is not asked again.

@@ -1,4 +1,4 @@
-//! Whether, and after what wait, a failure is tried again.
+//! Decides whether a failure is retried, and after what wait.
 
 use jiff::SignedDuration;
 
@@ -6,7 +6,7 @@ use super::{Retry, share};
 use crate::outcome::{Class, Outcome};
 
 impl Retry {
-    /// Never again.
+    /// No retry.
     pub const NONE: Self = Self { count: 0, backoff: Vec::new() };
 
     /// Returns how long to wait before the next attempt after `failures` failed ones; `None` if

@@ -1,12 +1,12 @@
-//! One request to stop, seen by everything that a run has started.
+//! A cancellation token that everything that a run has started can watch.
 //!
 //! ```text
 //! asked not ──cancel(why)──> cancelled(why)        the first reason stays
 //! ```
 //!
 //! A thread that blocks in `poll(2)` watches the file descriptor; a task awaits
-//! [`Cancel::cancelled`]; both see the same token. Must never be undone, and never kill anything
-//! itself: the owner of a process does that, in its own order.
+//! [`Cancel::cancelled`]; both see the same token. A cancellation must never be undone, and the token
+//! must never kill anything itself: the owner of a process does that, in its own order.
 
 use std::future::poll_fn;
 use std::io;
@@ -19,10 +19,10 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd};
 
 use super::wait;
 
-/// From TERM to KILL for what must stop at once.
+/// Time from TERM to KILL for a process that must stop at once.
 pub const AT_ONCE: Duration = Duration::from_secs(1);
 
-/// A token that many hold and any may pull. Clones are the same token.
+/// A token that has many holders, each of which may cancel it. Clones share the same token.
 #[derive(Clone, Debug)]
 pub struct Cancel {
     shared: Arc<Shared>,
@@ -30,7 +30,8 @@ pub struct Cancel {
 
 #[derive(Debug)]
 struct Shared {
-    /// Becomes readable at the cancellation and stays so: nobody ever reads it.
+    /// A descriptor that becomes readable at the cancellation and stays readable, because no one
+    /// reads it.
     raised: OwnedFd,
     state: Mutex<State>,
 }
@@ -41,7 +42,7 @@ struct State {
     /// The cancellation is immediate: see [`Cancel::cancel_at_once`].
     at_once: bool,
     wakers: Vec<Waker>,
-    /// Tokens that are pulled with this one.
+    /// Tokens that are cancelled together with this one.
     children: Vec<Weak<Shared>>,
 }
 
@@ -95,7 +96,7 @@ impl Cancel {
             state.at_once = at_once;
             (std::mem::take(&mut state.wakers), std::mem::take(&mut state.children))
         };
-        // A write of 1 to an eventfd at 0 cannot fail or block.
+        // Writing 1 to an eventfd at 0 cannot fail or block.
         let _ = rustix::io::write(&self.shared.raised, &1_u64.to_ne_bytes());
         wakers.into_iter().for_each(Waker::wake);
         for shared in children.iter().filter_map(Weak::upgrade) {
@@ -118,14 +119,15 @@ impl Cancel {
         self.state().why.clone()
     }
 
-    /// Blocks until it is pulled or `timeout` has passed; whether it was pulled.
+    /// Blocks until the token is cancelled or `timeout` has passed; returns whether it is
+    /// cancelled.
     pub fn wait(&self, timeout: Option<Duration>) -> bool {
         let mut fds = [PollFd::new(self, PollFlags::IN)];
         wait::poll_within(&mut fds, timeout);
         self.is_cancelled()
     }
 
-    /// Completes when it is pulled, with the reason. Needs no particular runtime.
+    /// Completes with the reason when the token is cancelled. Needs no particular runtime.
     pub async fn cancelled(&self) -> String {
         poll_fn(|context| {
             let mut state = self.state();

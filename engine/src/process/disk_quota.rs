@@ -1,8 +1,10 @@
-//! Whether a child fills its folder: looked at now and then, for the kernel has no quota for one.
+//! Checks at intervals whether a child exceeds the quota of its folder, because the kernel has no
+//! quota for a folder.
 //!
-//! The larger the folder, the more rarely: looking never takes more than a twentieth of the time.
-//! Between two looks a child can overrun by what it writes in that time; no single file can be larger
-//! than its own limit. Must never follow a link or leave the file system.
+//! A larger folder is checked less often: checks never take more than a twentieth of the time.
+//! Between two checks, a child can exceed the quota by the amount that it writes in that time; no
+//! single file can be larger than its own limit. A check must never follow a link or leave the file
+//! system.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -15,11 +17,11 @@ use crate::time::boot_time;
 const EVERY: Duration = Duration::from_secs(2);
 const SHARE: u32 = 20;
 
-/// A folder that is watched.
+/// The quota of a watched folder.
 #[derive(Debug)]
 pub(super) struct DiskQuota {
     quota: FolderQuota,
-    /// When it is looked at next.
+    /// The time of the next check.
     pub next: Duration,
 }
 
@@ -28,7 +30,7 @@ impl DiskQuota {
         Self { quota, next: now + EVERY }
     }
 
-    /// Looks, if it is time to.
+    /// Checks the folder if the next check is due, and returns whether it exceeds the quota.
     pub fn is_over(&mut self) -> bool {
         let begun = boot_time();
         if begun < self.next {
@@ -43,7 +45,8 @@ impl DiskQuota {
     }
 }
 
-/// Takes what is beneath from `left`; whether that was enough.
+/// Subtracts the size of everything beneath `folder` from `left`; returns whether `left` was
+/// sufficient.
 fn take(folder: &Path, device: u64, left: &mut u64) -> bool {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let Ok(data) = entry.metadata() else {

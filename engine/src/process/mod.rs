@@ -1,4 +1,4 @@
-//! Child processes: started, watched, and gone without a trace.
+//! Starts and supervises child processes, and makes sure that none is left behind.
 //!
 //! ```text
 //! ChildSpec ──check──> spawn ──> poll: stdout, stderr, stdin, pidfd, cancel, alarm
@@ -10,13 +10,14 @@
 //!                        sweep the tree ──> reap ──> Ended
 //! ```
 //!
-//! One thread, one loop, no runtime. A child gets its own process group and carries
-//! `RUNNER_RUN=<marker>`; this process becomes a child subreaper, so that whatever leaves the group
-//! or loses its parent is still found and killed. The end is the child's exit, never the end of its
-//! output: another process may hold the pipe.
+//! Each child is handled by one thread with one loop, without an async runtime. A child gets its
+//! own process group and carries `RUNNER_RUN=<marker>`. This process becomes a child subreaper, so
+//! that a process that leaves the group or loses its parent is still found and killed. A child has
+//! ended when its process exits, not when its output ends, because another process may hold the
+//! pipe.
 //!
-//! Must never leave a process behind, never wait without a deadline, never guess with a sleep, and
-//! never signal a number that might meanwhile name somebody else.
+//! This module must never leave a process behind, never wait without a deadline, never guess with a
+//! sleep, and never signal a process id that another process may have by now.
 
 mod cancel;
 mod disk_quota;
@@ -36,30 +37,31 @@ pub use run::{OutputVerdict, run};
 pub use spec::{ChildSandbox, ChildSpec, Limits, MARKER_VARIABLE, SpawnError, Stdin, find_program};
 pub use supervisor::{ExitStatus, Reason, Stream, Supervisor, SupervisorEffect, SupervisorEvent};
 
-/// How a child ended, and everything it said.
+/// How a child ended, and its output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ended {
     /// The status of the child itself; a child that KILL did not end in time counts as killed.
     pub status: ExitStatus,
-    /// Which limit ended it, if one did.
+    /// The limit that ended the child, or [`Reason::Exited`] if none did.
     pub reason: Reason,
-    /// Up to the cap.
+    /// The child's standard output, up to the cap.
     pub stdout: Vec<u8>,
-    /// Up to the cap.
+    /// The child's standard error, up to the cap.
     pub stderr: Vec<u8>,
-    /// More came on standard output than was kept.
+    /// Whether the child wrote more to standard output than was kept.
     pub stdout_truncated: bool,
-    /// More came on standard error than was kept.
+    /// Whether the child wrote more to standard error than was kept.
     pub stderr_truncated: bool,
-    /// Boot time of the spawn.
+    /// The start of the child, as time since boot.
     pub started: Duration,
-    /// Boot time when its tree was gone.
+    /// The time since boot at which the child's whole process tree had ended.
     pub ended: Duration,
-    /// How many processes besides the child itself had to be killed.
+    /// The number of processes that had to be killed, besides the child itself.
     pub killed: usize,
-    /// Whether it had to be ended after the result had been seen.
+    /// Whether the child had to be ended after its result had been seen.
     pub lingered: bool,
-    /// How many processes of its tree could not be ended. Anything but 0 is a failure of the host.
+    /// The number of processes of the child's tree that could not be ended. A value other than 0 is
+    /// a failure of the host.
     pub survivors: usize,
     /// The sandbox of the child, if it was started through a launcher.
     pub containment: Option<AppliedSandbox>,

@@ -37,18 +37,18 @@ const CHUNK: usize = 64 * 1024;
 /// The conclusion that the observer of a child's output draws.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutputVerdict {
-    /// Go on.
     Continue,
-    /// The final result has been seen: the child has its exit grace to end.
+    /// The final result has been seen. The child must end within its exit grace.
     ResultSeen,
 }
 
-/// Runs one child to its end and its tree's, on this thread.
+/// Runs one child on this thread until the child and its whole process tree have ended.
 ///
-/// `on_output` sees what is kept of each stream, as it comes, in pieces of any size.
+/// `on_output` receives the part of each stream that is kept, as it arrives, in pieces of any size.
 ///
 /// # Errors
-/// Nothing was started, or (`Io`) what was started could not be watched and has been killed.
+/// Returns an error if nothing was started, or [`SpawnError::Io`] if the started child could not be
+/// watched and was killed.
 pub fn run(
     spec: &ChildSpec,
     cancel: &Cancel,
@@ -85,7 +85,8 @@ pub fn run(
         None => spawn_error(program.clone(), error),
     })?;
     if let Some(launcher) = &mut launcher {
-        // One that does not take it has ended, which is seen like any other end.
+        // A launcher that does not take the message has ended, and the loop notices that like any
+        // other end.
         let _ = launcher.send();
     }
     let mut session = Session::new(spec, &mut owned, launcher, started).map_err(io("watch it"))?;
@@ -95,7 +96,7 @@ pub fn run(
     if let Some(launcher) = &launcher
         && launcher.said.status.is_none()
     {
-        // It could not clear up itself.
+        // The launcher could not clean up itself.
         clear_marked(&spec.marker);
         if let Some(folder) = &launcher.plan.sandbox.blockers {
             clear_abandoned(folder);
@@ -157,7 +158,8 @@ struct Launcher {
     channel: Channel,
     theirs: Option<OwnedFd>,
     plan: LaunchPlan,
-    /// The program's standard input: what it reads, and, if that is a pipe, where it is written.
+    /// The end of the program's standard input that the program reads. If it is a pipe, `write` is
+    /// the other end.
     input: Option<OwnedFd>,
     write: Option<OwnedFd>,
     said: LauncherMessage,
@@ -184,7 +186,7 @@ impl Launcher {
             }
         };
         let mut command = Command::new(&sandbox_start.launcher);
-        // No group of its own yet: the leader of one cannot begin a session.
+        // The launcher gets no process group of its own yet: a group leader cannot start a session.
         command
             .arg0("runner")
             .arg("__launch")
@@ -215,7 +217,8 @@ impl Launcher {
     fn spawn(&mut self) -> io::Result<Child> {
         let theirs = self.theirs.take().ok_or(io::ErrorKind::InvalidInput)?;
         let child = self.command.stdin(theirs).spawn();
-        // The command holds their end open, and the end of the launcher must be seen.
+        // The command keeps the launcher's end of the socket open. It must be closed so that the
+        // end of the launcher is noticed.
         self.command.stdin(Stdio::null());
         child
     }
@@ -225,7 +228,7 @@ impl Launcher {
         self.channel.send(&self.plan, &[input.as_fd()])
     }
 
-    /// Takes what it said; it has ended, so this does not wait.
+    /// Receives the launcher's reports. The launcher has ended, so this does not wait.
     fn listen(&mut self) {
         while let Ok(Some((report, _))) = self.channel.receive::<LaunchReport>() {
             match report {
@@ -416,7 +419,7 @@ impl<'a> Session<'a> {
         let count = match rustix::io::read(pipe, &mut self.chunk[..]) {
             Ok(count) => count,
             Err(Errno::AGAIN | Errno::INTR) => return 0,
-            // A pipe has no other failures; a stream that cannot be read is at its end.
+            // A pipe has no other failures. A stream that cannot be read is treated as ended.
             Err(_) => 0,
         };
         if count == 0 {
@@ -435,7 +438,8 @@ impl<'a> Session<'a> {
         count
     }
 
-    /// Writes what the pipe takes. A child that does not read, or no longer, is its own affair.
+    /// Writes as much as the pipe accepts. A child that does not read its input, or stops reading,
+    /// is not an error.
     fn write(&mut self) {
         let Some((pipe, bytes)) = &mut self.input else {
             return;

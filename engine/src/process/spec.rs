@@ -18,35 +18,36 @@ use super::cancel::Cancel;
 use crate::sandbox::SandboxedStart;
 use crate::sandbox::inert::Inert;
 
-/// The variable that marks every process of a run, so that its tree can be found again.
+/// The environment variable that marks every process of a run, so that its tree can be found again.
 pub const MARKER_VARIABLE: &str = "RUNNER_RUN";
 
-/// One program to run to its end.
+/// The specification of one program to run.
 #[derive(Clone, Debug)]
 pub struct ChildSpec {
-    /// A name to look for in `env`'s `PATH`, or a path; a relative path starts at `cwd`.
+    /// A name that is looked up in `env`'s `PATH`, or a path. A relative path is resolved from
+    /// `cwd`.
     pub program: PathBuf,
-    /// Its arguments. Never a secret: every user can read them.
+    /// The program's arguments. They must never contain a secret, because every user can read them.
     pub args: Vec<OsString>,
-    /// The folder it starts in.
+    /// The working folder in which the program starts.
     pub cwd: PathBuf,
-    /// The whole environment, to which only `RUNNER_RUN` is added.
+    /// The program's whole environment; only `RUNNER_RUN` is added to it.
     pub env: BTreeMap<String, String>,
     /// The child's standard input.
     pub stdin: Stdin,
-    /// How long and how much.
+    /// The limits on the child's time and output.
     pub limits: Limits,
     /// The value of `RUNNER_RUN`: the run's id, or, for one of several children that a run has at
     /// the same time, the run's id, a `/` and a distinguishing name.
     pub marker: String,
-    /// The limits that the kernel enforces on it.
+    /// The restrictions that the kernel enforces on the child.
     pub sandbox: ChildSandbox,
 }
 
-/// The limits that the kernel enforces on a child.
+/// The restrictions that the kernel enforces on a child.
 #[derive(Clone, Debug, Default)]
 pub enum ChildSandbox {
-    /// Nothing. Only for programs of our own choosing that read no project.
+    /// No restrictions. Only for programs of our own choosing that do not read a project.
     #[default]
     Off,
     /// The child may read, and write only in the named folders; it gets no other program and no
@@ -74,33 +75,35 @@ impl ChildSandbox {
 /// The standard input of a child, which never stays open.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Stdin {
-    /// `/dev/null`.
+    /// The child reads from `/dev/null`.
     #[default]
     Null,
-    /// These bytes, then the end of the file.
+    /// The child reads these bytes, then the end of the file.
     Bytes(Vec<u8>),
 }
 
-/// How long a child may take, on the boot-time clock, and how much it may say.
+/// The limits on a child's time, measured on the boot-time clock, and on its output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// From the start until any output. Default: none.
+    /// Maximum time from the start to the first output. Default: none.
     pub first_byte: Option<Duration>,
-    /// Between two pieces of output; also from the start, where `first_byte` is not set. Default:
-    /// none.
+    /// Maximum time between two pieces of output. It also applies from the start if `first_byte` is
+    /// not set. Default: none.
     pub idle: Option<Duration>,
-    /// Over all, up to the first TERM. Default: none.
+    /// Maximum total time until the first TERM. Default: none.
     pub total: Option<Duration>,
-    /// From TERM to KILL. Default: 10 s.
+    /// Time between TERM and KILL. Default: 10 s.
     pub term_to_kill: Duration,
-    /// From the result that the observer saw until the child must have ended. Default: 10 s.
+    /// Time that the child has to end after the observer has seen its result. Default: 10 s.
     pub exit_grace: Duration,
-    /// How long after the child's end its output is still read while another process holds the
-    /// pipe open. Default: 200 ms.
+    /// Time for which output is still read after the child has ended while another process holds
+    /// the pipe open. Default: 200 ms.
     pub drain: Duration,
-    /// How long KILL may take before the child is given up as a survivor. Default: 10 s.
+    /// Maximum time for KILL to take effect before the child is given up as a survivor. Default: 10
+    /// s.
     pub kill_wait: Duration,
-    /// How many bytes of each stream are kept; one more ends the child. Default: 64 MiB.
+    /// Maximum number of bytes of each stream that are kept. A child that writes more is ended.
+    /// Default: 64 MiB.
     pub output_cap: usize,
 }
 
@@ -119,53 +122,49 @@ impl Default for Limits {
     }
 }
 
-/// Nothing was started.
+/// The reason why no child was started.
 #[derive(Debug, thiserror::Error)]
 pub enum SpawnError {
-    /// No such program.
+    /// The program does not exist.
     #[error("no program {} {}", program.display(), ProgramSearch(searched))]
     NotFound {
-        /// As it was asked for.
+        /// The program as it was requested.
         program: PathBuf,
-        /// The folders of the child's `PATH`, or the one path that was meant.
+        /// The folders of the child's `PATH`, or the one path that was requested.
         searched: Vec<PathBuf>,
     },
-    /// It is there, but it cannot be run.
+    /// The program exists but cannot be run.
     #[error("cannot run {}: {why}", program.display())]
     NotExecutable {
-        /// The file.
         program: PathBuf,
         /// The reason why it cannot be run.
         why: String,
     },
-    /// The folder to start in cannot be used.
+    /// The working folder cannot be used.
     #[error("cannot start in {}: {why}", cwd.display())]
     Cwd {
-        /// The folder.
         cwd: PathBuf,
         /// The reason why the folder cannot be used.
         why: String,
     },
-    /// The sandbox that it was to start behind could not be raised.
+    /// The sandbox of the program could not be set up.
     #[error("cannot confine {}: {why}", program.display())]
     Sandbox {
-        /// The program.
         program: PathBuf,
         /// The obstacle, and a hint.
         why: String,
     },
-    /// The token was pulled before the start.
+    /// The run was cancelled before the start.
     #[error("cancelled before the start: {why}")]
     Cancelled {
         /// The person or event that cancelled the start.
         why: String,
     },
-    /// The system refused.
+    /// The operating system refused to start the program.
     #[error("cannot start {}: {what}", program.display())]
     Io {
-        /// The program.
         program: PathBuf,
-        /// The step.
+        /// The step that failed.
         what: &'static str,
         /// The error from the system.
         source: io::Error,
@@ -211,8 +210,8 @@ impl ChildSpec {
     }
 }
 
-/// Finds what `program` names for a child with this `path`, the value of its `PATH`. Relative and
-/// empty parts of it are passed over: they would mean whatever folder the child happens to be in.
+/// Finds the file that `program` refers to for a child whose `PATH` is `path`. Relative and empty
+/// parts of `path` are skipped, because they would refer to the child's current folder.
 pub fn find_program(program: &Path, cwd: &Path, path: &str) -> Result<PathBuf, SpawnError> {
     if program.components().count() != 1 || program.is_absolute() {
         let file = cwd.join(program);

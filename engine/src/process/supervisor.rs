@@ -23,62 +23,56 @@ use super::spec::Limits;
 /// One of a child's output streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Stream {
-    /// Standard output.
     Stdout,
-    /// Standard error.
     Stderr,
 }
 
 /// How a child's process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ExitStatus {
-    /// With this exit code.
+    /// The process exited with this code.
     Exit(i32),
-    /// By this signal.
+    /// The process was ended by this signal.
     Signal(i32),
 }
 
-/// Why a child ended, as far as its limits are concerned.
+/// The limit that ended a child, or `Exited` if no limit did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// By itself, or, after its result, by the end of its grace.
+    /// The child ended by itself, or its exit grace ended after its result had been seen.
     Exited,
-    /// It never said anything.
+    /// The child wrote no output in time.
     FirstByteDeadline,
-    /// It fell silent.
+    /// The child stopped writing output for too long.
     IdleDeadline,
-    /// It took too long.
+    /// The child exceeded its total time.
     TotalDeadline,
-    /// It said too much.
+    /// The child wrote more than the output cap.
     OutputCap {
-        /// On this stream.
+        /// The stream that exceeded the cap.
         stream: Stream,
     },
-    /// It filled its folder.
+    /// The child exceeded the disk quota of its folder.
     Quota,
-    /// The token was pulled.
     Cancelled,
 }
 
 /// An event that the supervisor handles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SupervisorEvent {
-    /// Bytes came.
+    /// The child wrote output.
     Output {
-        /// On this stream.
         stream: Stream,
-        /// So many.
         bytes: usize,
     },
-    /// A stream came to its end.
+    /// A stream reached its end.
     Closed(Stream),
     /// The observer saw the final result.
     Result,
-    /// Its folder holds more than it may.
+    /// The child's folder is over its disk quota.
     OverQuota,
-    /// The token was pulled.
+    /// The run was cancelled.
     Cancel,
-    /// The process ended.
     Exited(ExitStatus),
     /// Time has passed.
     Tick,
@@ -87,11 +81,11 @@ pub enum SupervisorEvent {
 /// An action that the loop must take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SupervisorEffect {
-    /// Ask the process group to end.
+    /// Send TERM to the process group.
     Terminate,
-    /// End the whole tree.
+    /// Kill the whole process tree.
     Kill,
-    /// Stop watching; the process has ended or is given up.
+    /// Stop watching: the process has ended or was given up.
     Finish,
 }
 
@@ -106,7 +100,7 @@ enum SupervisorState {
     Done,
 }
 
-/// The deadlines of one child.
+/// The state machine that enforces the limits of one child.
 #[derive(Clone, Debug)]
 pub struct Supervisor {
     limits: Limits,
@@ -157,7 +151,7 @@ impl Supervisor {
                 SupervisorState::Starting | SupervisorState::Running { .. } => {
                     self.stop(Reason::Cancelled, now)
                 }
-                // The result is there: what is left is to end.
+                // The result was already seen; the child only has to end.
                 SupervisorState::Grace { .. } => self.linger(now),
                 _ => Vec::new(),
             },
@@ -203,7 +197,7 @@ impl Supervisor {
         self.reason
     }
 
-    /// Gives it no longer than this from a TERM that is still to come to KILL.
+    /// Shortens the time between a future TERM and KILL to at most `term_to_kill`.
     pub fn hurry(&mut self, term_to_kill: Duration) {
         self.limits.term_to_kill = self.limits.term_to_kill.min(term_to_kill);
     }
@@ -245,7 +239,7 @@ impl Supervisor {
             {
                 self.stop(Reason::OutputCap { stream }, now)
             }
-            // The end came first, but what is kept is still not the whole output.
+            // The child had already ended, but the kept output is still incomplete.
             SupervisorState::Draining { .. } if over => {
                 if self.reason == Reason::Exited {
                     self.reason = Reason::OutputCap { stream };

@@ -1,19 +1,18 @@
-//! The child that is ours, and the guarantee that its tree is gone.
+//! Owns a direct child and makes sure that its whole process tree is ended.
 //!
 //! ```text
 //! spawned ──kill_all──> (again) ──reap──> swept and reaped
 //!    └───────────── dropped ────────────────^
 //! ```
 //!
-//! A tree is found in four ways: the child's process group, its descendants, the marker in their
-//! environment, and, because we are a subreaper, the processes that lost their parent and came to
-//! us. The child itself stays a zombie until the group is dead, so that its number cannot name
-//! another group.
+//! The processes of a tree are found in four ways: the child's process group, its descendants, the
+//! marker in their environment, and, because this process is a subreaper, the processes that lost
+//! their parent and were adopted. The child itself stays a zombie until the group is dead, so that
+//! its process id cannot identify another group.
 //!
-//! This module must never reap a child that another part of this process waits for: only registered
-//! children and adopted ones (never those of our own process group) are touched. A process that
-//! uses this module must therefore start no process groups of its own by other means while a child
-//! runs.
+//! This module must never reap a child that another part of this process waits for: it touches only
+//! registered children and adopted ones (never those of this process's own group). A process that
+//! uses this module must therefore start no process groups by other means while a child runs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Child;
@@ -26,31 +25,32 @@ use rustix::process::{
 use super::supervisor::ExitStatus;
 use super::tree::{self, Killed, Snapshot, Stat};
 
-/// The direct children that runs of this process watch, with their markers. Held over each spawn and
-/// each reaping, so that a child is either unborn or known.
+/// The direct children that runs of this process watch, with their markers. The lock is held during
+/// each spawn and each reaping, so that every child that exists is registered.
 static CHILDREN: Mutex<BTreeMap<u32, String>> = Mutex::new(BTreeMap::new());
 
 fn children() -> MutexGuard<'static, BTreeMap<u32, String>> {
     CHILDREN.lock().expect("no thread panics while it holds the list of children")
 }
 
-/// A running child with everything below it; gone when dropped.
+/// A running child with its whole process tree. Dropping it kills the tree.
 #[derive(Debug)]
 pub(super) struct Owned {
     child: Child,
     pid: Pid,
     marker: String,
-    /// The start time of the child: what is older cannot be of its tree.
+    /// The start time of the child. A process that is older cannot belong to its tree.
     since: u64,
     seen: BTreeSet<(u32, u64)>,
     killed: usize,
     buried: bool,
-    /// The kernel keeps it from starting processes, so its own end is the end of its tree.
+    /// Whether the kernel prevents the child from starting processes, so that its own end is the
+    /// end of its tree.
     alone: bool,
 }
 
 impl Owned {
-    /// Starts a child, in a process group of its own, as `spawn` does.
+    /// Starts a child with `spawn`, which must put it into a process group of its own.
     pub fn start(
         marker: &str,
         alone: bool,
@@ -62,7 +62,7 @@ impl Owned {
         children.insert(child.id(), marker.to_owned());
         drop(children);
         let pid = Pid::from_child(&child);
-        // It is there, if only as a zombie, for nobody but us can reap it.
+        // The process exists, at least as a zombie, because only this process can reap it.
         let since = tree::start_time(child.id()).unwrap_or(0);
         Ok(Self {
             child,
@@ -95,17 +95,18 @@ impl Owned {
         }))
     }
 
-    /// Asks its process group to end.
+    /// Sends TERM to the child's process group.
     pub fn terminate(&self) {
-        // Nobody left to hear it is no failure.
+        // It is not an error if no process of the group is left.
         let _ = kill_process_group(self.pid, Signal::TERM);
     }
 
-    /// Kills all of it that can be seen now, the child too, without waiting.
+    /// Kills all processes of the tree that are visible now, including the child, without waiting.
     pub fn kill_all(&mut self) {
         let members = members(self.child.id(), &self.marker, self.since);
         let round = tree::kill_round(&mut self.seen, members);
-        // At once for the whole group: a process that is just being forked was in no list.
+        // The signal reaches the whole group at once, including a process that was being forked and
+        // is in no list.
         let _ = kill_process_group(self.pid, Signal::KILL);
         self.killed += round.fresh;
     }
@@ -131,7 +132,8 @@ impl Owned {
         let ended = matches!(self.status(), Ok(Some(_)) | Err(_));
         let mut children = children();
         if ended {
-            // It is dead, so this does not block; it may only have been reaped by a stranger.
+            // The child is dead, so this call does not block. It fails only if other code has
+            // reaped the child.
             let _ = self.child.wait();
         }
         children.remove(&pid);
@@ -224,7 +226,7 @@ fn reap_adopted(children: &BTreeMap<u32, String>) {
         if stat.is_dead() && here.is_adopted(stat) {
             let pid = i32::try_from(stat.pid).ok().and_then(Pid::from_raw);
             let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
-            // Another thread may have been faster.
+            // Another thread may already have reaped it.
             let _ = pid.map(|pid| waitid(WaitId::Pid(pid), options));
         }
     }
@@ -233,7 +235,7 @@ fn reap_adopted(children: &BTreeMap<u32, String>) {
 /// Returns the process group of this process; 0 if the group began outside of this process
 /// namespace. The kernel also reports 0 for every other process of that group here.
 fn own_group() -> u32 {
-    // `getpgrp` takes it for granted that there is a number.
+    // `getpgrp` cannot represent a missing group id.
     tree::stat(std::process::id()).map_or(0, |stat| stat.group)
 }
 

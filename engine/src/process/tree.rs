@@ -19,10 +19,10 @@ use super::wait;
 use crate::files::{open_host, read_proc, read_text_proc};
 use crate::time::boot_time;
 
-/// How long a sweep may take before what still lives is reported instead.
+/// Maximum time of a sweep before the remaining processes are reported as survivors.
 const SWEEP_LIMIT: Duration = Duration::from_secs(10);
 
-/// No process has a larger environment than this: three quarters of the largest stack.
+/// Upper bound of a process's environment in bytes: three quarters of the largest stack.
 const LARGEST_ENVIRONMENT: u64 = 8 * 1024 * 1024;
 
 /// Maximum wait for a process that is just becoming a program, until its owner can be determined.
@@ -31,9 +31,9 @@ const EXEC_LIMIT: Duration = Duration::from_millis(100);
 /// The result of killing a tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Killed {
-    /// How many processes were ended.
+    /// The number of processes that were ended.
     pub count: usize,
-    /// How many could not be.
+    /// The number of processes that could not be ended.
     pub survivors: usize,
 }
 
@@ -48,16 +48,18 @@ pub fn is_alive(pid: u32, start_time: u64) -> bool {
     stat(pid).is_some_and(|stat| stat.start == start_time && !stat.is_dead())
 }
 
-/// Names this boot of the host; numbers and start times of another boot mean nothing.
+/// Returns the id of this boot of the host. Process ids and start times of another boot mean
+/// nothing.
 pub fn boot_id() -> Option<String> {
     let text = read_text_proc("/proc/sys/kernel/random/boot_id").ok()?;
     Some(text.trim().to_owned()).filter(|id| !id.is_empty())
 }
 
-/// Kills every process that carries `RUNNER_RUN=<marker>` or `RUNNER_RUN=<marker>/…`, but for
-/// ourselves and our ancestors, with its descendants; for recovery after a run whose owner is dead.
+/// Kills every process that carries `RUNNER_RUN=<marker>` or `RUNNER_RUN=<marker>/…`, except this
+/// process and its ancestors, together with its descendants. It is meant for recovery after a run
+/// whose owner is dead.
 ///
-/// An empty marker names nobody.
+/// An empty marker matches no process.
 pub fn kill_marked(marker: &str) -> Killed {
     if marker.is_empty() {
         return Killed::default();
@@ -80,7 +82,7 @@ pub(crate) fn descendants_alive() -> Vec<u32> {
     alive.filter(|pid| all.get(pid).is_some_and(|stat| !stat.is_dead())).collect()
 }
 
-/// Kills everything below this process, which must be a subreaper, until nothing is alive.
+/// Kills all descendants of this process, which must be a subreaper, until none is alive.
 pub(crate) fn kill_descendants() -> Killed {
     sweep(&mut BTreeSet::new(), descendants)
 }
@@ -92,7 +94,7 @@ pub(crate) fn others_alive() -> usize {
     all.values().filter(|stat| stat.pid != me && !stat.is_dead()).count()
 }
 
-/// Waits until these processes have ended, within a limit.
+/// Waits until these processes have ended, for at most `limit`.
 pub(crate) fn wait_for_end(pids: impl Iterator<Item = i32>, limit: Duration) {
     let handles: Vec<OwnedFd> = pids
         .filter_map(Pid::from_raw)
@@ -107,7 +109,7 @@ fn descendants(all: &Snapshot) -> BTreeSet<u32> {
     with_descendants(all, children.map(|stat| stat.pid).collect())
 }
 
-/// One line of `/proc/PID/stat`, as far as it matters here.
+/// The fields of `/proc/PID/stat` that are needed here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stat {
     pub pid: u32,
@@ -125,7 +127,7 @@ impl Stat {
 
 pub(super) type Snapshot = BTreeMap<u32, Stat>;
 
-/// Process `pid`, as of now.
+/// Reads the current state of process `pid`.
 pub(super) fn stat(pid: u32) -> Option<Stat> {
     parse(&read_proc(format!("/proc/{pid}/stat")).ok()?)
 }
@@ -156,7 +158,8 @@ pub(super) fn marker_of(pid: u32) -> Option<Vec<u8>> {
     let mut environ = environ(pid)?;
     let end = boot_time() + EXEC_LIMIT;
     while environ.is_empty() && has_program(pid) && boot_time() < end {
-        // Looked at first: what is read after it is there is all of it.
+        // The check comes before the read: if the environment exists at this point, the read
+        // returns all of it.
         let is_there = environment_ends(pid) != Some(0);
         environ = self::environ(pid)?;
         if is_there {
@@ -216,7 +219,8 @@ pub(super) fn with_descendants(all: &Snapshot, seeds: BTreeSet<u32>) -> BTreeSet
     }
 }
 
-/// Kills what `members` names until it names nobody alive. Counts only what is not yet in `seen`.
+/// Kills the processes that `members` selects until none of them is alive. Only processes that are
+/// not yet in `seen` are counted.
 pub(super) fn sweep(
     seen: &mut BTreeSet<(u32, u64)>,
     members: impl Fn(&Snapshot) -> BTreeSet<u32>,
@@ -236,17 +240,17 @@ pub(super) fn sweep(
     }
 }
 
-/// One pass over the processes.
+/// The result of one pass over the processes.
 pub(super) struct Round {
-    /// How many of `members` were alive when the pass began.
+    /// The number of selected processes that were alive when the pass began.
     pub alive: usize,
-    /// How many of them were signalled for the first time.
+    /// The number of selected processes that were signalled for the first time.
     pub fresh: usize,
-    /// Handles to wait for their end.
+    /// Handles with which the caller can wait for the end of the signalled processes.
     pub dying: Vec<OwnedFd>,
 }
 
-/// Kills once what `members` names now, and does not wait.
+/// Kills the processes that `members` selects now, once, and does not wait.
 pub(super) fn kill_round(
     seen: &mut BTreeSet<(u32, u64)>,
     members: impl Fn(&Snapshot) -> BTreeSet<u32>,
@@ -269,7 +273,8 @@ pub(super) fn kill_round(
 fn kill(stat: &Stat) -> Option<OwnedFd> {
     let pid = Pid::from_raw(i32::try_from(stat.pid).ok()?)?;
     let handle = pidfd_open(pid, PidfdFlags::empty()).ok()?;
-    // Only now: the number may have been given away between the listing and the handle.
+    // The check follows the opening of the handle: the process id may have been reused since the
+    // listing.
     if start_time(stat.pid) != Some(stat.start) {
         return None;
     }
@@ -288,7 +293,8 @@ fn wait_for_all(handles: &[OwnedFd], limit: Duration) {
 fn ourselves_and_ancestors(all: &Snapshot) -> BTreeSet<u32> {
     let mut spared = BTreeSet::new();
     let mut pid = std::process::id();
-    // A parent that was outside of the snapshot, or a number used twice, ends the walk.
+    // The walk ends at a parent that is missing from the snapshot or at a process id that appears
+    // twice.
     while pid != 0 && spared.insert(pid) {
         pid = all.get(&pid).map_or(0, |stat| stat.parent);
     }

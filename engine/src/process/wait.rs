@@ -35,7 +35,7 @@ impl Alarm {
         if self.set == at {
             return Ok(());
         }
-        // A zero value would disarm the timer.
+        // A value of zero would disarm the timer.
         let value = at.map_or(Duration::ZERO, |at| at.max(Duration::from_nanos(1)));
         let once = Itimerspec { it_interval: timespec(Duration::ZERO), it_value: timespec(value) };
         timerfd_settime(&self.timer, TimerfdTimerFlags::ABSTIME, &once)?;
@@ -50,21 +50,21 @@ impl AsFd for Alarm {
     }
 }
 
-/// Waits for any of `fds`, at most `timeout`; signals do not end the wait early.
+/// Waits until any of `fds` is ready, for at most `timeout`. Signals do not end the wait early.
 pub(crate) fn poll_within(fds: &mut [PollFd<'_>], timeout: Option<Duration>) {
     let end = timeout.map(|timeout| boot_time() + timeout);
     loop {
         let left = end.map(|end| timespec(end.saturating_sub(boot_time())));
         match poll(fds, left.as_ref()) {
             Err(Errno::INTR) => {}
-            // The other errors (a bad pointer, no memory) leave the caller where a timeout would.
+            // The other errors (a bad pointer, no memory) are handled like a timeout.
             _ => return,
         }
     }
 }
 
 fn timespec(duration: Duration) -> Timespec {
-    // A timeout beyond the range is as good as none: 292 thousand million years.
+    // A timeout beyond the range, 292 thousand million years, is as good as none.
     Timespec {
         tv_sec: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX),
         tv_nsec: duration.subsec_nanos().into(),

@@ -30,7 +30,7 @@ use super::path::RelPath;
 use super::stage::clean;
 use super::{Conflict, PublishError};
 
-/// Carries out a manifest on a disk in whatever state.
+/// Carries out a manifest on a disk, from any state that an earlier attempt left.
 pub(super) struct Publisher<'a, F, Fs> {
     pub(super) faults: F,
     pub(super) fs: &'a Fs,
@@ -39,7 +39,7 @@ pub(super) struct Publisher<'a, F, Fs> {
 }
 
 impl<F: Faults, Fs: PublishFs> Publisher<'_, F, Fs> {
-    /// Moves every entry to its place and makes that durable.
+    /// Moves every entry to its target and makes the moves durable.
     pub(super) fn carry_out(&self) -> Result<(), PublishError> {
         self.make_folders()?;
         let mut entries = self.manifest.entries.iter().enumerate().collect::<Vec<_>>();
@@ -61,7 +61,7 @@ impl<F: Faults, Fs: PublishFs> Publisher<'_, F, Fs> {
         Ok(())
     }
 
-    /// Makes the names of everything that was moved durable.
+    /// Makes the names of all moved files durable.
     pub(super) fn sync_targets(&self) -> Result<(), FsError> {
         let trusting = self.recovering && self.faults.has(InjectedFault::RecoveryTrustsCache);
         if trusting || self.faults.has(InjectedFault::TargetDirUnsynced) {
@@ -193,8 +193,8 @@ impl<F: Faults, Fs: PublishFs> Publisher<'_, F, Fs> {
         }
         match self.fs.exchange(staged, &entry.target) {
             Ok(()) => self.gave_back(&entry.target, displaced),
-            // Nothing was ever displaced here; half a plain rename leaves one file with two names,
-            // and somebody wrote to it just now.
+            // No file can have been displaced on this file system: an interrupted plain rename left
+            // one file with two names, and another program has just written to it.
             Err(error) if error.is_unsupported() => match self.fs.inspect(&entry.target)? {
                 found if found.is(entry.after) => Ok(()),
                 found => conflict(&entry.target, found),
@@ -223,7 +223,7 @@ impl<F: Faults, Fs: PublishFs> Publisher<'_, F, Fs> {
             done => done,
         };
         match moved {
-            // Somebody else removed it.
+            // Another program removed it.
             Err(error) if error.is_missing() && self.fs.inspect(target)? == PathState::Absent => {}
             done => done?,
         }
@@ -239,7 +239,7 @@ impl<F: Faults, Fs: PublishFs> Publisher<'_, F, Fs> {
             return Ok(());
         }
         match self.fs.rename_noreplace(aside, &entry.target) {
-            // The name was taken again meanwhile: both stay where they are.
+            // The name is in use again: both files stay where they are.
             Err(error) if error.is_taken() => {}
             Err(error) if error.is_unsupported() => {
                 if self.fs.inspect(&entry.target)? == PathState::Absent {
@@ -259,7 +259,7 @@ impl<F: Faults, Fs: PublishFs> Publisher<'_, F, Fs> {
         conflict(target, found)
     }
 
-    /// Syncs a folder; of one that somebody removed, the one above it.
+    /// Syncs a folder. If the folder was removed, syncs its parent instead.
     fn sync_folder(&self, folder: Option<RelPath>) -> Result<(), FsError> {
         let mut folder = folder;
         loop {

@@ -1,9 +1,10 @@
-//! The few acts on files that a publication consists of.
+//! The basic file operations of a publication.
 //!
-//! The seam exists so that a simulated disk can be put under the very same code: `SimFs` (in the
-//! crash simulation) enumerates power cuts, errors and other programs at each of these acts, and
-//! [`super::RealFs`] does them. A richer trait (handles, partial writes) was rejected: every act
-//! here is one that a crash either precedes or follows, and what lies between is the disk's model.
+//! The trait allows a simulated disk to run under the same code: `SimFs` (in the crash simulation)
+//! enumerates power cuts, errors and other programs at each of these operations, and
+//! [`super::RealFs`] performs them on the real disk. A richer trait (handles, partial writes) was
+//! rejected: a crash either precedes or follows each operation here, and states in between belong
+//! to the model of the disk.
 
 use std::io;
 
@@ -13,9 +14,9 @@ use crate::digest::Digest;
 /// The state of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PathState {
-    /// Nothing, or not even the folder.
+    /// There is no file, and possibly no folder for it either.
     Absent,
-    /// A regular file with this content.
+    /// A regular file whose content has this digest.
     Content(Digest),
     /// An entry that is never read, replaced or removed; the text names its type.
     NotAFile(&'static str),
@@ -42,15 +43,15 @@ impl std::fmt::Display for PathState {
     }
 }
 
-/// An act on a file that did not happen.
+/// A failed file operation.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {act} {path}: {trouble}")]
 pub struct FsError {
-    /// The act, as a verb.
+    /// The operation, as a verb.
     pub act: &'static str,
-    /// The path, beneath the root.
+    /// The path relative to the root.
     pub path: String,
-    /// Why.
+    /// The cause of the failure.
     pub trouble: FsFailure,
 }
 
@@ -71,19 +72,19 @@ impl FsError {
     }
 }
 
-/// Why an act on a file did not happen.
+/// The cause of a failed file operation.
 #[derive(Debug, thiserror::Error)]
 pub enum FsFailure {
-    /// The file or its folder is not there.
+    /// The file or its folder does not exist.
     #[error("it is not there")]
     Missing,
-    /// The name is taken.
+    /// The name is already in use.
     #[error("the name already exists")]
     Exists,
-    /// The file system has no such act.
+    /// The file system does not support the operation.
     #[error("the file system cannot do this")]
     Unsupported,
-    /// It is, or lies behind, something that is never touched.
+    /// The path is, or leads through, something that is never touched.
     #[error("it is {0}")]
     NotAFile(&'static str),
     /// Any other error from the system.
@@ -91,36 +92,39 @@ pub enum FsFailure {
     Io(#[from] io::Error),
 }
 
-/// The acts. All paths are beneath one root; no act follows a symbolic link, crosses a mount or
-/// leaves the root. An act that returns an error has changed nothing that a reader of the live
-/// tree could see. Nothing is durable until the sync of its file and of its folder returns.
+/// The file operations of a publication. All paths are relative to one root. No operation follows a
+/// symbolic link, crosses a mount or leaves the root. An operation that returns an error has
+/// changed nothing that a reader of the live tree could see. Nothing is durable until both the file
+/// and its folder are synced.
 pub trait PublishFs {
     /// Returns the state of `path`; reads all of its content.
     fn inspect(&self, path: &RelPath) -> Result<PathState, FsError>;
-    /// Makes a new file with these permission bits; [`FsFailure::Exists`] if the name is taken.
+    /// Creates a file with these permission bits. Returns [`FsFailure::Exists`] if the name is
+    /// already in use.
     fn write_new(&self, path: &RelPath, bytes: &[u8], mode: u32) -> Result<(), FsError>;
-    /// Makes the content of a file durable; not its name.
+    /// Makes the content of a file durable, but not its name.
     fn sync_file(&self, path: &RelPath) -> Result<(), FsError>;
-    /// Makes one folder, whose parent exists; a folder that is there already is fine.
+    /// Creates one folder, whose parent must exist. An existing folder is not an error.
     fn create_dir(&self, path: &RelPath) -> Result<(), FsError>;
-    /// Makes the names in a folder durable; `None` is the root.
+    /// Makes the names in a folder durable; `None` means the root.
     fn sync_dir(&self, dir: Option<&RelPath>) -> Result<(), FsError>;
-    /// Renames, if nothing is at `to`: [`FsFailure::Exists`] otherwise.
+    /// Renames `from` to `to`. Returns [`FsFailure::Exists`] if `to` exists.
     fn rename_noreplace(&self, from: &RelPath, to: &RelPath) -> Result<(), FsError>;
-    /// Swaps two names in one step.
+    /// Swaps two names atomically.
     fn exchange(&self, one: &RelPath, other: &RelPath) -> Result<(), FsError>;
-    /// Renames over whatever is at `to`; only for file systems without the two above.
+    /// Renames `from` to `to` and replaces an existing `to`. It is used only on file systems that
+    /// support neither [`PublishFs::rename_noreplace`] nor [`PublishFs::exchange`].
     fn rename_replace(&self, from: &RelPath, to: &RelPath) -> Result<(), FsError>;
     /// Lists the names in a folder, in no order; returns `None` if there is no such folder.
     fn list(&self, dir: &RelPath) -> Result<Option<Vec<String>>, FsError>;
-    /// Removes a name that is no folder.
+    /// Removes a file that is not a folder.
     fn remove_file(&self, path: &RelPath) -> Result<(), FsError>;
     /// Removes an empty folder.
     fn remove_dir(&self, path: &RelPath) -> Result<(), FsError>;
 }
 
-/// Makes every folder above `path` and makes their names durable, those that were there already
-/// included: a run that died may have made them and not synced them.
+/// Creates every folder above `path` and makes the folders' names durable. Existing folders are
+/// synced too, because a run that died may have created them without a sync.
 pub(super) fn make_parents(fs: &impl PublishFs, path: &RelPath) -> Result<(), FsError> {
     for dir in path.ancestors() {
         fs.create_dir(&dir)?;

@@ -1,8 +1,8 @@
-//! Bugs on purpose: the proof that the crash simulation would find them.
+//! Injected faults, which prove that the crash simulation would find such bugs.
 //!
 //! The core asks its `Faults` parameter at each place where a known mistake could be made.
-//! Production code passes [`NoFault`], a type without a value whose answer is the constant "no": no
-//! switch is left in the program. Only the simulation passes a [`OneFault`]. Nothing outside this
+//! Production code passes [`NoFault`], a zero-sized type that always answers `false`, so that no
+//! switch is left in the program. Only the simulation passes a [`OneFault`]. No code outside this
 //! folder's core and that test may name these types.
 
 /// A mistake that tests can inject into the core.
@@ -14,9 +14,9 @@ pub enum InjectedFault {
     StagingDirUnsynced,
     /// The staging folder's own name is not synced.
     StagingParentUnsynced,
-    /// The manifest is committed first, what is staged is synced second.
+    /// The manifest is committed before the staged files are synced.
     ManifestBeforeStaging,
-    /// A new folder's own name is not synced before something moves into it.
+    /// The name of a new folder is not synced before a file moves into it.
     NewParentUnsynced,
     /// The targets' folders are not synced.
     TargetDirUnsynced,
@@ -24,42 +24,42 @@ pub enum InjectedFault {
     OutcomeBeforeRenames,
     /// The outcome is committed after the renames and before the sync of their folders.
     OutcomeBeforeSync,
-    /// A target is not compared with `before` just before it is replaced or removed.
+    /// A target is not compared with `before` right before it is replaced or removed.
     NoCheckBefore,
     /// The content that an exchange displaced is not compared.
     NoCheckDisplaced,
     /// The file that a removal took away is not compared.
     NoCheckRemoved,
-    /// A rename may replace where it should meet nothing.
+    /// A rename that must not replace anything may replace a file.
     ReplaceForNoreplace,
     /// Staged content is moved without being compared with `after`.
     TornAccepted,
-    /// The last entry is left out.
+    /// The last entry is skipped.
     LastEntrySkipped,
-    /// Staging is removed once the renames are done, before they are durable.
+    /// The staging folder is removed after the renames, before they are durable.
     StagingRemovedEarly,
-    /// Recovery replaces a target that is neither `before` nor `after`.
+    /// Recovery replaces a target that matches neither `before` nor `after`.
     RecoveryOverwrites,
-    /// Recovery discards staging although there is a manifest.
+    /// Recovery discards the staging folder although there is a manifest.
     RecoveryDiscards,
-    /// Recovery takes what it sees as durable.
+    /// Recovery assumes that the state it sees is durable.
     RecoveryTrustsCache,
-    /// Recovery commits whatever fence it holds.
+    /// Recovery commits with any fence it holds, without a check.
     RecoveryIgnoresFence,
     /// Recovery commits with the dead run's fence.
     RecoveryUsesDeadFence,
-    /// Recovery removes staging when it reports a conflict.
+    /// Recovery removes the staging folder when it reports a conflict.
     ConflictDropsStaging,
-    /// Recovery leaves staging behind.
+    /// Recovery does not remove the staging folder.
     RecoveryLeavesStaging,
-    /// Recovery carries out a manifest whose outcome is committed.
+    /// Recovery carries out a manifest whose outcome is already committed.
     RecoveryRepeatsSettled,
-    /// A run that was taken over takes the refusal of its outcome for success.
+    /// A run that was taken over treats the refusal of its outcome as success.
     StaleOutcomeAccepted,
 }
 
 impl InjectedFault {
-    /// All of them.
+    /// All faults.
     pub const ALL: [Self; 24] = [
         Self::StagedFileUnsynced,
         Self::StagingDirUnsynced,
@@ -88,13 +88,13 @@ impl InjectedFault {
     ];
 }
 
-/// Which mistakes are made.
+/// Decides which faults are injected.
 pub trait Faults: Copy {
     /// Returns whether this fault is injected.
     fn has(self, plant: InjectedFault) -> bool;
 }
 
-/// None: what production code passes.
+/// No fault, for production code.
 #[derive(Clone, Copy, Debug)]
 pub struct NoFault;
 
@@ -105,7 +105,7 @@ impl Faults for NoFault {
     }
 }
 
-/// One, for the simulation.
+/// At most one fault, for the simulation.
 #[derive(Clone, Copy, Debug)]
 pub struct OneFault(pub Option<InjectedFault>);
 

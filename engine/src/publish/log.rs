@@ -1,12 +1,12 @@
-//! Where a publication's two commits go.
+//! The log that records a publication's two commits.
 //!
 //! ```text
 //! (no manifest) ──commit_manifest──> recorded ──commit_outcome──> settled
 //! ```
 //!
-//! The database implements it in SQLite; [`MemoryLog`] and the crash simulation's log stand in for
-//! it in tests. Each commit is one durable, atomic step that compares the fence and the state in
-//! the same transaction. It must never be split, retried with another fence, or cached.
+//! The database implements the log in SQLite; tests use [`MemoryLog`] and the crash simulation's
+//! log instead. Each commit is one durable, atomic step that compares the fence and the state in
+//! the same transaction. A commit must never be split, retried with another fence, or cached.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -14,48 +14,37 @@ use std::error::Error;
 use super::manifest::Manifest;
 use crate::ids::{Fence, RunId};
 
-/// Why the log refused or could not answer.
+/// The reason why the log refused a request or could not answer it.
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
-    /// The run was taken over: whatever it does now is no longer its to do.
+    /// The run was taken over and may no longer change anything.
     #[error("run {run} was taken over: it holds fence {}, the job is at {}", .held.0, .current.0)]
     StaleFence {
-        /// The run that asked.
         run: RunId,
-        /// The fence it came with.
+        /// The fence that the request carried.
         held: Fence,
-        /// The job's current fence.
         current: Fence,
     },
-    /// A manifest is written once.
+    /// The run already has a manifest.
     #[error("run {run} already has a manifest")]
-    ManifestExists {
-        /// The run that asked.
-        run: RunId,
-    },
-    /// Nothing was recorded that could be settled.
+    ManifestExists { run: RunId },
+    /// The run has no manifest that could be settled.
     #[error("run {run} has no manifest")]
-    NoManifest {
-        /// The run that asked.
-        run: RunId,
-    },
-    /// An outcome is committed once.
+    NoManifest { run: RunId },
+    /// The run's outcome is already committed.
     #[error("the outcome of run {run} is already committed")]
-    Settled {
-        /// The run that asked.
-        run: RunId,
-    },
+    Settled { run: RunId },
     /// The store itself failed.
     #[error("the database could not answer")]
     Store(#[source] Box<dyn Error + Send + Sync>),
 }
 
-/// A manifest as the log keeps it.
+/// A manifest as it is kept in the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordedManifest {
     /// The manifest that was committed before anything was moved.
     pub manifest: Manifest,
-    /// Whether its outcome is committed, so that nothing but cleaning is left.
+    /// Whether the outcome is committed, so that only the cleanup is left.
     pub settled: bool,
 }
 
@@ -69,11 +58,12 @@ pub trait PublishLog {
     /// Returns [`LogError::Store`] only.
     fn manifest(&self, run: &RunId) -> Result<Option<RecordedManifest>, LogError>;
 
-    /// Records the manifest, durably, before the first rename.
+    /// Records the manifest durably, before the first rename.
     ///
     /// # Errors
-    /// [`LogError::StaleFence`] if `fence` is not the job's current one,
-    /// [`LogError::ManifestExists`] if the run has one, [`LogError::Store`].
+    /// Returns [`LogError::StaleFence`] if `fence` is not the job's current one,
+    /// [`LogError::ManifestExists`] if the run already has a manifest, or [`LogError::Store`] if the store
+    /// fails.
     fn commit_manifest(
         &mut self,
         run: &RunId,
@@ -81,19 +71,20 @@ pub trait PublishLog {
         manifest: &Manifest,
     ) -> Result<(), LogError>;
 
-    /// Settles the run with the outcome its manifest names, durably, after the last sync. `fence`
-    /// is the caller's own: a recovery comes with the one it was given at the take-over.
+    /// Settles the run durably with the outcome that its manifest names, after the last sync.
+    /// `fence` is the caller's own fence: a recovery passes the one that it got when it took over
+    /// the run.
     ///
     /// # Errors
-    /// [`LogError::StaleFence`], [`LogError::NoManifest`], [`LogError::Settled`],
+    /// Returns [`LogError::StaleFence`], [`LogError::NoManifest`], [`LogError::Settled`] or
     /// [`LogError::Store`].
     fn commit_outcome(&mut self, run: &RunId, fence: Fence) -> Result<(), LogError>;
 }
 
-/// A log of one job in memory, for tests: nothing in it outlives the process.
+/// An in-memory log of one job, for tests. Its content does not outlive the process.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryLog {
-    /// The job's current fence; raise it to take over.
+    /// The job's current fence. Raise it to take over.
     pub fence: Fence,
     records: BTreeMap<RunId, RecordedManifest>,
 }

@@ -13,12 +13,12 @@ use crate::digest::Digest;
 use crate::ids::{Fence, RunId};
 use crate::outcome::Outcome;
 
-/// One target and what becomes of it.
+/// One target and the change to it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ManifestEntry {
     /// The path that is written or removed, beneath the root.
     pub target: RelPath,
-    /// Where the new content lies until then; `None` for a removal.
+    /// The path of the new content until it is moved into place; `None` for a removal.
     pub staged: Option<RelPath>,
     /// Digest of the target's content before; `None`: it must not be there.
     pub before: Option<Digest>,
@@ -38,26 +38,25 @@ impl ManifestEntry {
     }
 }
 
-/// All that one run places, and the outcome that is committed once it is in place.
+/// The changes that one run publishes, and the outcome that is committed once they are in place.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
     /// The run that publishes.
     pub run: RunId,
     /// The fence under which the run was admitted.
     pub fence: Fence,
-    /// The folder that holds what is staged, and what is displaced; it is this run's alone.
+    /// The folder with the staged files and the displaced files. It belongs to this run alone.
     pub staging: RelPath,
     /// The entries, in the order in which they are applied.
     pub entries: Vec<ManifestEntry>,
-    /// How the run ended, if all of this is in place.
+    /// The outcome of the run once all entries are in place.
     pub outcome: Outcome,
 }
 
-/// A manifest that contradicts itself: a fault of whoever built it.
+/// A manifest that contradicts itself, which is a bug in the code that built it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the publication's entry for {target} {why}")]
 pub struct BadManifest {
-    /// The entry's target.
     pub target: RelPath,
     /// The defect of the entry.
     pub why: &'static str,

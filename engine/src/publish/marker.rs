@@ -1,8 +1,8 @@
-//! A publication whose record is a file beside what it places: `COMMIT-MARKER.<n>`.
+//! A publication whose record is a file beside the published files: `COMMIT-MARKER.<n>`.
 //!
-//! For trees that others read too, and that may be copied or looked at where there is no database: the
-//! marker *is* the manifest's commit, so whoever comes next can finish the publication with nothing but
-//! the tree.
+//! Markers are for trees that other programs read too, and that may be copied or read where there
+//! is no database. The marker *is* the commit of the manifest, so the next process can finish the
+//! publication with nothing but the tree.
 //!
 //! ```text
 //! (no marker) ──commit_manifest──> READY{manifest} ──renames──commit_outcome──> DONE ──finish──> (no marker)
@@ -10,11 +10,12 @@
 //!                               crash └──┘ settle: whoever comes next, under the tree's lock
 //! ```
 //!
-//! A reader that honours the marker never takes READY for a whole tree: it lets [`settle`] roll it
-//! forward, or waits for who is at it. Each change of the marker is one rename, durable before the
-//! next act. The database as the record was rejected here: a run commits many times, and a tree whose
-//! database is on another machine could never be finished. The fence is asked at both commits all the
-//! same, of whoever keeps it ([`CommitGuard`]). It must never be split, or written without its rename.
+//! A reader that respects the marker never treats a READY tree as complete: it calls [`settle`] to
+//! roll it forward, or waits for the process that works on it. Each change of the marker is one
+//! rename, which is durable before the next step. The database was rejected as the record here: a
+//! run commits many times, and a tree whose database is on another machine could never be finished.
+//! Both commits still check the fence, through a [`CommitGuard`]. A commit must never be split, and
+//! a marker must never be written without its rename.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -30,10 +31,10 @@ use crate::ids::{Fence, RunId};
 pub const PREFIX: &str = "COMMIT-MARKER.";
 /// Prefix of the name of a commit's folder, which is beside its marker.
 pub const FOLDER_PREFIX: &str = "prev.";
-/// The longest marker that is read, in bytes.
+/// Maximum length of a marker that is read, in bytes.
 const LONGEST: u64 = 256 * 1024 * 1024;
 
-/// A disk that can also read a file: markers are data.
+/// A disk that can also read a file, because markers are data.
 pub trait MarkerFs: PublishFs {
     /// Reads a file of at most `limit` bytes; returns `None` if there is none, or if it is not a
     /// plain file or is longer.
@@ -43,24 +44,23 @@ pub trait MarkerFs: PublishFs {
     fn read(&self, path: &RelPath, limit: u64) -> Result<Option<Vec<u8>>, FsError>;
 }
 
-/// How far a commit is.
+/// The state of a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum MarkerState {
-    /// Recorded; its moves may or may not have been made.
+    /// The manifest is recorded; its moves may or may not have been made.
     Ready,
-    /// All of it is in place.
+    /// All entries are in place.
     Done,
 }
 
 /// The content of a marker.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Marker {
-    /// How far the commit is.
     pub state: MarkerState,
-    /// Which iteration it is of.
+    /// The id of the iteration that made the commit.
     pub iteration_id: String,
-    /// When that began, RFC 3339.
+    /// The start of the iteration, in RFC 3339 format.
     pub started_at: String,
     /// The data that the committer wants to find again, whichever process finishes.
     #[serde(default, skip_serializing_if = "Value::is_null")]
@@ -68,7 +68,7 @@ pub struct Marker {
     /// The manifest, while its entries may not all be in place yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub manifest: Option<Manifest>,
-    /// The folder of the publication, to be removed when all is done.
+    /// The folder of the publication, which is removed once the commit is done.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub staging: Option<RelPath>,
 }
@@ -153,11 +153,11 @@ impl<F: MarkerFs> PublishLog for MarkerLog<'_, F> {
 /// The result for a marker that an earlier process left.
 #[derive(Debug)]
 pub enum MarkerOutcome {
-    /// Its publication was finished.
+    /// The publication was finished.
     RolledForward(Box<Marker>),
-    /// It was done; only its mark was left.
+    /// The publication was already done; only its marker was left.
     Done(Box<Marker>),
-    /// It is not ours, or cannot be read: it was left alone.
+    /// The marker is not ours or cannot be read. It was left alone.
     Foreign(RelPath),
 }
 
@@ -227,7 +227,8 @@ pub fn settle(
         // would be half of a commit without a record.
         fs.sync_file(&path)?;
         fs.sync_dir(Some(folder))?;
-        // The lock on the tree decides here: whoever recorded it is gone.
+        // The lock on the tree decides here instead of the fence: the process that recorded the
+        // manifest is gone.
         let free = |_: &RunId, _: Fence| Ok(());
         let mut log = MarkerLog::new(fs, path, marker.clone(), &free);
         let staging = manifest.staging.clone();
@@ -241,10 +242,10 @@ pub fn settle(
     Ok(all)
 }
 
-/// Takes away the markers of commits that are done, and what is left of their folders.
+/// Removes the markers of commits that are done, and the rest of their folders.
 ///
 /// # Errors
-/// The disk refused.
+/// Returns an error if the disk refuses.
 pub fn finish(fs: &impl MarkerFs, folder: &RelPath) -> Result<(), FsError> {
     for path in list(fs, folder)? {
         let Some(marker) = inspect(fs, &path)? else {

@@ -8,18 +8,18 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// The longest path that is taken, in bytes; the kernel's own limit.
+/// Maximum length of a path in bytes, which is the kernel's own limit.
 const LONGEST: usize = 4095;
-/// The longest component that is taken, in bytes.
+/// Maximum length of a path component in bytes.
 const LONGEST_NAME: usize = 255;
 
-/// A path beneath some root: non-empty components joined by single slashes, none of them `.` or
+/// A path relative to a root: non-empty components joined by single slashes, none of them `.` or
 /// `..`, without control characters.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct RelPath(String);
 
-/// Text that names nothing beneath a root.
+/// The error for a text that is not a path relative to a root.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{path:?} is not a valid relative path: {why}")]
 pub struct BadPath {
@@ -30,11 +30,12 @@ pub struct BadPath {
 }
 
 impl RelPath {
-    /// Checks `text`; nothing is normalised, so whatever has a second spelling is refused.
+    /// Checks `text` and makes it a path. Nothing is normalised, so a path with more than one
+    /// spelling is refused.
     ///
     /// # Errors
-    /// When it is empty, absolute, too long, or has a component that is empty, `.` or `..`, or
-    /// holds a control character.
+    /// Returns an error if `text` is empty, absolute, too long, or has a component that is empty,
+    /// `.` or `..`, or contains a control character.
     pub fn new(text: &str) -> Result<Self, BadPath> {
         let refuse = |why| Err(BadPath { path: text.to_owned(), why });
         if text.is_empty() {

@@ -1,9 +1,9 @@
-//! The real disk under a publication, from one held folder.
+//! The real disk for a publication, accessed through the handle of its root folder.
 //!
-//! Every path is walked by the kernel from the root's handle with `openat2`: beneath it, through
-//! no symbolic link, no magic link and no mount point. Names are then acted on relative to the
-//! handle of their folder, so nothing is looked up twice by its path. It must never open a target
-//! for writing, follow a link, or touch what is not a regular file. Needs Linux 5.6.
+//! The kernel resolves every path from the root's handle with `openat2`: beneath the root, and
+//! through no symbolic link, magic link or mount point. Operations then use names relative to the
+//! handle of their folder, so nothing is looked up twice by its path. This module must never open a
+//! target for writing, follow a link, or touch anything but a regular file. It needs Linux 5.6.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -25,13 +25,13 @@ use crate::failpoint::reach;
 use crate::files::{NotOpened, irregular, read_bounded, regular_at, walk_to};
 use crate::scope::FileLook;
 
-/// How a path may be walked.
+/// The restrictions under which the kernel resolves a path.
 const WALK: ResolveFlags = ResolveFlags::BENEATH
     .union(ResolveFlags::NO_SYMLINKS)
     .union(ResolveFlags::NO_MAGICLINKS)
     .union(ResolveFlags::NO_XDEV);
 
-/// A held folder, and the acts beneath it.
+/// The handle of a root folder, with the file operations beneath it.
 #[derive(Debug)]
 pub struct RealFs {
     root: OwnedFd,
@@ -40,21 +40,20 @@ pub struct RealFs {
 /// A regular file, opened for reading, and its metadata at the time of opening.
 #[derive(Debug)]
 pub struct Regular {
-    /// The open file.
     pub file: File,
-    /// Its permission bits.
+    /// The file's permission bits.
     pub mode: u32,
-    /// How many names it has.
+    /// The number of hard links of the file.
     pub links: u64,
-    /// Its length in bytes.
+    /// The file's length in bytes.
     pub length: u64,
 }
 
 impl Regular {
-    /// Its looks now.
+    /// Returns the current metadata of the file.
     ///
     /// # Errors
-    /// The system's.
+    /// Returns the error of the operating system.
     pub fn looks(&self) -> io::Result<FileLook> {
         use std::os::unix::fs::MetadataExt as _;
         let data = self.file.metadata()?;
@@ -64,10 +63,10 @@ impl Regular {
 }
 
 impl RealFs {
-    /// Holds the folder `root`.
+    /// Opens the folder `root`.
     ///
     /// # Errors
-    /// It is not there, is no folder, or may not be read.
+    /// Returns an error if `root` does not exist, is not a folder, or may not be read.
     pub fn open(root: &Path) -> Result<Self, FsError> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root_handle = rustix::fs::openat(CWD, root, flags, Mode::empty());
@@ -81,11 +80,11 @@ impl RealFs {
         }
     }
 
-    /// Holds the folder at `path`; `None` if there is nothing.
+    /// Opens the folder at `path`; returns `None` if there is nothing.
     ///
     /// # Errors
-    /// [`FsFailure::NotAFile`] for a link, a file, and for any path that goes through a link, a file or
-    /// a mount point.
+    /// Returns [`FsFailure::NotAFile`] for a link, a file, and any path that goes through a link, a
+    /// file or a mount point.
     pub fn hold(&self, path: &RelPath) -> Result<Option<Self>, FsError> {
         const ACT: &str = "open the folder";
         let walk = |flags: OFlags| {
@@ -135,11 +134,11 @@ impl RealFs {
         Ok((own.st_dev, own.st_ino) == (other.st_dev, other.st_ino))
     }
 
-    /// Opens a regular file; `None` if there is nothing.
+    /// Opens a regular file; returns `None` if there is nothing.
     ///
     /// # Errors
-    /// [`FsFailure::NotAFile`] for a link, a folder, a FIFO, a device, a socket, and for any path
-    /// that goes through a link, a file or a mount point.
+    /// Returns [`FsFailure::NotAFile`] for a link, a folder, a FIFO, a device, a socket, and any
+    /// path that goes through a link, a file or a mount point.
     pub fn regular(&self, path: &RelPath) -> Result<Option<Regular>, FsError> {
         const ACT: &str = "read";
         let (file, stat) = match regular_at(&self.root, Path::new(path.as_str()), WALK) {
@@ -162,10 +161,10 @@ impl RealFs {
         }))
     }
 
-    /// Sets when the content of a file was changed, in nanoseconds since the Unix epoch, durably.
+    /// Sets the modification time of a file durably, in nanoseconds since the Unix epoch.
     ///
     /// # Errors
-    /// The file is not there, is no regular file, or is not ours.
+    /// Returns an error if the file does not exist, is not a regular file, or is not ours.
     pub fn set_modified(&self, path: &RelPath, nanos: i64) -> Result<(), FsError> {
         const ACT: &str = "set the date of";
         let Some(regular) = self.regular(path)? else {
@@ -283,7 +282,8 @@ impl PublishFs for RealFs {
             .map_err(FsFailure::from)
             .and_then(|()| fchmod(&file, Mode::from_raw_mode(mode & 0o7777)).map_err(trouble));
         written.map_err(|trouble| {
-            // Half a file helps nobody; if even this fails, staging is discarded as a whole.
+            // A partly written file is of no use. If its removal fails too, the whole staging
+            // folder is discarded.
             let _ = self.remove_file(path);
             FsError { act: ACT, path: path.to_string(), trouble }
         })

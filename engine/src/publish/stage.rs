@@ -1,12 +1,13 @@
-//! Staging: the bytes of a run, durable in a folder of their own before anything knows of them.
+//! Staging: a run's files are made durable in a folder of their own before any record mentions
+//! them.
 //!
 //! ```text
 //! new ──put / remove, any number──> drafting ──seal──> a manifest, all of it durable
 //! ```
 //!
-//! Staging lies under the root of the targets, so that every later step is a rename. It must
-//! never touch a target, and never rename a file that another program may hold open: it writes
-//! its own copies.
+//! The staging folder lies under the root of the targets, so that every later step is a rename.
+//! This module must never touch a target, and never rename a file that another program may hold
+//! open: it writes its own copies.
 
 use super::fs::{FsError, PublishFs, make_parents};
 use super::injected_faults::{Faults, InjectedFault, NoFault};
@@ -16,10 +17,10 @@ use crate::digest::Digest;
 use crate::ids::{Fence, RunId};
 use crate::outcome::Outcome;
 
-/// The permission bits of a file that is new.
+/// The permission bits of a new file.
 pub const NEW_FILE_MODE: u32 = 0o644;
 
-/// A manifest in the making.
+/// A manifest under construction.
 #[derive(Debug)]
 pub struct Draft<F = NoFault> {
     staging: RelPath,
@@ -42,11 +43,12 @@ impl<F: Faults> Draft<F> {
         Self { staging, entries: Vec::new(), opened: false, faults }
     }
 
-    /// Writes `bytes` to staging, for `target`, which holds `before`. Content that is there
-    /// already needs no entry and gets none. The digest of the bytes comes back.
+    /// Writes `bytes` to staging as the new content of `target`, which contains `before`, and
+    /// returns the digest of the bytes. No entry is made if the content does not change.
     ///
     /// # Errors
-    /// The staging folder or the file could not be made or synced; the draft is as it was.
+    /// Returns an error if the staging folder or the file could not be created or synced; the draft
+    /// is unchanged then.
     pub fn put(
         &mut self,
         fs: &impl PublishFs,
@@ -70,10 +72,11 @@ impl<F: Faults> Draft<F> {
         Ok(after)
     }
 
-    /// Notes that `target`, which holds `before`, is to go.
+    /// Adds the removal of `target`, which contains `before`.
     ///
     /// # Errors
-    /// The staging folder, which will take it in, could not be made.
+    /// Returns an error if the staging folder, which will receive the removed file, could not be
+    /// created.
     pub fn remove(
         &mut self,
         fs: &impl PublishFs,
@@ -90,10 +93,10 @@ impl<F: Faults> Draft<F> {
         &self.entries
     }
 
-    /// Makes the names in staging durable and closes the draft.
+    /// Makes the names in the staging folder durable and closes the draft.
     ///
     /// # Errors
-    /// The staging folder could not be synced.
+    /// Returns an error if the staging folder could not be synced.
     pub fn seal(
         self,
         fs: &impl PublishFs,
@@ -128,17 +131,18 @@ impl<F: Faults> Draft<F> {
     }
 }
 
-/// Removes a publication's folder of which nothing was recorded.
+/// Removes the folder of a publication that was never recorded.
 ///
 /// # Errors
-/// The disk refused, or the folder holds what no publication puts there.
+/// Returns an error if the disk refuses, or if the folder contains anything that a publication does
+/// not put there.
 pub fn discard(fs: &impl PublishFs, staging: &RelPath) -> Result<(), FsError> {
     clean(fs, staging)
 }
 
-/// Removes a staging folder with the files in it, durably; one that is gone already may be so
-/// only in the cache. Never recursive: staging holds no folders, and whatever put one there
-/// should be asked.
+/// Removes a staging folder with its files, durably. The parent folder is synced even if the
+/// staging folder is gone already, because the removal may exist only in the cache. The removal is
+/// never recursive: a publication creates no folders in staging, so one that is there is an error.
 pub(super) fn clean(fs: &impl PublishFs, staging: &RelPath) -> Result<(), FsError> {
     if let Some(names) = fs.list(staging)? {
         for name in names {

@@ -15,10 +15,11 @@ use std::path::{Path, PathBuf};
 
 use super::resolve::{ResolvedSandbox, on_the_way};
 
-/// Where bubblewrap is looked for: never in a `PATH` that somebody else may have set.
+/// The paths where bubblewrap is looked for. A `PATH` is never searched, because another user may
+/// have set it.
 const PLACES: [&str; 3] = ["/usr/bin/bwrap", "/bin/bwrap", "/usr/local/bin/bwrap"];
 
-/// Folders of sockets and of other programs' temporary files: a child has its own.
+/// Folders with sockets and temporary files of other programs. A child gets its own instead.
 const PRIVATE: [&str; 2] = ["/tmp", "/run"];
 
 /// Finds bubblewrap, if it is installed, belongs to root and only root can write it.
@@ -32,14 +33,13 @@ pub fn find() -> Option<PathBuf> {
 /// The inputs from which a mount view is made.
 #[derive(Clone, Copy, Debug)]
 pub struct MountView<'a> {
-    /// Which paths.
     pub real: &'a ResolvedSandbox,
     /// Folder that becomes the child's `/tmp`; without one, an empty folder in memory.
     pub temp: Option<&'a Path>,
     /// Paths that must be readable although they may lie in a private folder: the program, the
     /// folder in which it starts, its home.
     pub visible: &'a [PathBuf],
-    /// Whether the host's network is open.
+    /// Whether the child may use the host's network.
     pub network: bool,
 }
 
@@ -90,9 +90,9 @@ pub fn options(view: &MountView<'_>) -> Vec<OsString> {
             Mount::ReadOnly => line.mount("--ro-bind", path, path),
         }
     }
-    // No mount is made in these later: not even by a name that nobody has yet.
+    // All mounts below `/run` are made by now. As a read-only mount it accepts no new names either.
     line.add(["--remount-ro", "/run"]);
-    // Root's own files in it (`/proc/sys`, `sysrq-trigger`) heed no capability.
+    // `/proc/sys` and `sysrq-trigger` belong to root, who can write them without any capability.
     line.add(["--remount-ro", "/proc"]);
     line.add(["--chdir", "/"]);
     line.0

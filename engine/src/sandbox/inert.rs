@@ -23,16 +23,18 @@ use crate::files::open_host;
 /// The permissions of an inert program besides reading.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Inert {
-    /// Folders beneath which it may write. Empty for a question.
+    /// Folders beneath which the program may write. Empty for a program that only answers a
+    /// question.
     pub write: Vec<PathBuf>,
 }
 
 /// Starts `command`, whose program is the absolute path `program`, from a restricted thread.
 ///
-/// A thread's restrictions are inherited by what it starts, and this one ends at once.
+/// A child inherits the restrictions of the thread that starts it, and this thread ends right
+/// after.
 ///
 /// # Errors
-/// The kernel refused the restriction or the start.
+/// Returns an error if the kernel refuses the restriction or the start.
 pub(crate) fn spawn(command: &mut Command, program: &Path, inert: &Inert) -> io::Result<Child> {
     let start = || {
         restrict(program, inert).map_err(io::Error::other)?;
@@ -46,7 +48,7 @@ pub(crate) fn spawn(command: &mut Command, program: &Path, inert: &Inert) -> io:
     })
 }
 
-/// Restricts this thread for ever.
+/// Restricts this thread permanently.
 fn restrict(program: &Path, inert: &Inert) -> Result<(), SandboxError> {
     set_no_new_privs(true)
         .map_err(|error| SandboxError::Kernel(format!("disable new privileges: {error}")))?;
@@ -74,7 +76,7 @@ fn executables(program: &Path) -> Vec<PathBuf> {
 /// # Errors
 /// Returns an error if the file is not an ELF file of 64 bits, or cannot be read.
 fn loader(program: &Path) -> io::Result<Option<PathBuf>> {
-    // Headers and the loader's name stand within the first page of every linker's output.
+    // Every linker puts the headers and the loader's name into the first page of its output.
     let mut head = Vec::new();
     open_host(program)?.take(64 * 1024).read_to_end(&mut head)?;
     let bad = || io::Error::from(io::ErrorKind::InvalidData);

@@ -25,19 +25,18 @@ use landlock::{
 use super::SandboxError;
 use super::resolve::ResolvedSandbox;
 
-/// Devices that every program needs and that keep nothing.
+/// Devices that every program needs and that store nothing.
 const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
-/// Also these where the child has a `/dev` of its own.
+/// Further devices for a child that has a `/dev` of its own.
 const OWN_DEVICES: [&str; 5] = ["/dev/shm", "/dev/pts", "/dev/ptmx", "/dev/tty", "/dev/mqueue"];
 
 /// The restrictions to enforce.
 #[derive(Clone, Copy, Debug)]
 pub struct LandlockRules<'a> {
-    /// Which paths.
     pub real: &'a ResolvedSandbox,
-    /// Whether TCP is open.
+    /// Whether the program may use TCP.
     pub network: bool,
-    /// Whether mounts already hold what is kept and hidden.
+    /// Whether mounts already protect the kept and hidden paths.
     pub held: bool,
 }
 
@@ -80,10 +79,12 @@ fn ruleset(abi: ABI, network: bool) -> Result<RulesetCreated, landlock::RulesetE
     set.create()
 }
 
-/// Restricts this thread and whatever it starts; which ABI holds it.
+/// Restricts this thread and every process that it starts, and returns the number of the ABI that
+/// enforces the restrictions.
 ///
 /// # Errors
-/// [`SandboxError::Nothing`] below ABI 3, [`SandboxError::Kernel`] when it is not enforced in full.
+/// Returns [`SandboxError::Nothing`] if the kernel has no ABI 3, and [`SandboxError::Kernel`] if
+/// the restrictions are not enforced in full.
 pub fn restrict(wanted: &LandlockRules<'_>) -> Result<u32, SandboxError> {
     let kernel = |error: &dyn std::fmt::Display| SandboxError::Kernel(format!("landlock: {error}"));
     let abi = known().ok_or_else(|| SandboxError::Nothing {
@@ -112,11 +113,13 @@ pub fn restrict(wanted: &LandlockRules<'_>) -> Result<u32, SandboxError> {
     })
 }
 
-/// Restricts this thread and whatever it starts to reading, to executing `executables`, and to
-/// writing beneath `write`; no TCP. Without executables, executing is not restricted.
+/// Restricts this thread and every process that it starts to reading, to executing `executables`,
+/// and to writing beneath `write`, without TCP. If `executables` is empty, execution is not
+/// restricted.
 ///
 /// # Errors
-/// [`SandboxError::Nothing`] below ABI 3, [`SandboxError::Kernel`] when it is not enforced in full.
+/// Returns [`SandboxError::Nothing`] if the kernel has no ABI 3, and [`SandboxError::Kernel`] if
+/// the restrictions are not enforced in full.
 pub(super) fn restrict_to(executables: &[PathBuf], write: &[PathBuf]) -> Result<(), SandboxError> {
     let kernel = |error: &dyn std::fmt::Display| SandboxError::Kernel(format!("landlock: {error}"));
     let abi = known().ok_or_else(|| SandboxError::Nothing {
@@ -154,7 +157,7 @@ fn rules(wanted: &LandlockRules<'_>, abi: ABI) -> Vec<(PathBuf, BitFlags<AccessF
     let real = wanted.real;
     let all = AccessFs::from_all(abi);
     let read = AccessFs::from_read(abi);
-    // Device nodes are nobody's output.
+    // No program needs to create device nodes.
     let write = all & !(AccessFs::MakeChar | AccessFs::MakeBlock);
     let mut rules = Vec::new();
     if wanted.held || real.hide.is_empty() {
@@ -182,8 +185,8 @@ fn rules(wanted: &LandlockRules<'_>, abi: ABI) -> Vec<(PathBuf, BitFlags<AccessF
             rules.push((place.path.clone(), write | read));
             continue;
         }
-        // Its own names cannot change; what is in it now can be read, and, but for what is kept,
-        // written.
+        // The names in the folder itself cannot change. Its current entries can be read and, except
+        // for the kept ones, written.
         rules.push((place.path.clone(), read));
         for path in around(&place.path, &protected) {
             rules.push((path, write | read));

@@ -35,10 +35,10 @@ use std::sync::OnceLock;
 
 use serde::{Deserialize, Serialize};
 
-/// How a child is started inside the sandbox.
+/// The launcher and the sandbox with which a child is started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SandboxedStart {
-    /// The program that has the `__launch` command: `runner` itself, by absolute path.
+    /// The program that provides the `__launch` command: `runner` itself, as an absolute path.
     pub launcher: PathBuf,
     /// The sandbox of the program.
     pub sandbox: Sandbox,
@@ -56,44 +56,47 @@ pub struct Sandbox {
     /// Files that the child may write, and folders beneath which it may write. A missing path is
     /// not made.
     pub write: Vec<PathBuf>,
-    /// Beneath `write`, and yet never to be written or made.
+    /// Paths beneath `write` that must never be written or created.
     pub keep: Vec<PathBuf>,
-    /// Never to be seen: neither read nor written nor connected to, but for what `write` names
-    /// beneath.
+    /// Paths that the child must never see: it can neither read, write nor connect to them, except
+    /// for paths beneath them that `write` names.
     pub hide: Vec<PathBuf>,
-    /// Whether it may use the network.
+    /// Whether the child may use the network.
     pub network: bool,
-    /// A private folder for temporary files: its `TMPDIR`, and its `/tmp` where it has a view of its
-    /// own. It is made if it is not there.
+    /// A private folder for temporary files. It becomes the child's `TMPDIR`, and its `/tmp` if the
+    /// child has a mount view of its own. It is created if it does not exist.
     pub temp: Option<PathBuf>,
-    /// A folder that no child sees, where it is registered what stands in the place of kept paths
-    /// that are not there; recovery clears that away after a death. Needed where one is missing.
+    /// A folder that no child sees, which registers the placeholders for kept paths that do not
+    /// exist. Recovery removes the placeholders of a dead process. The folder is required if a kept
+    /// path is missing.
     pub blockers: Option<PathBuf>,
-    /// How much of the machine it may use.
+    /// The limits on the child's use of the machine.
     pub caps: ResourceLimits,
-    /// How much may lie in a folder while the child runs; whoever started it looks now and then.
+    /// The disk quota of a folder while the child runs. The process that started the child checks
+    /// it periodically.
     pub quota: Option<FolderQuota>,
     /// The mechanisms of the sandbox.
     pub means: SandboxMechanism,
 }
 
-/// A folder, and how much may be in it.
+/// A folder and its disk quota.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FolderQuota {
-    /// The folder.
     pub folder: PathBuf,
-    /// The most, in bytes, of all that is beneath.
+    /// Maximum total size of all files beneath the folder, in bytes.
     pub bytes: u64,
 }
 
-/// How much of the machine one child may use.
+/// The limits on one child's use of the machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ResourceLimits {
-    /// The largest file that it can write, in bytes. Default: 1 GiB.
+    /// Maximum size of a file that the child writes, in bytes. Default: 1 GiB.
     pub file_bytes: u64,
-    /// How many descriptors each of its processes may have. Default: 4096, or the host's own limit.
+    /// Maximum number of open descriptors of each of the child's processes. Default: 4096, or the
+    /// host's own limit.
     pub open_files: u64,
-    /// How many processes its user may have, if that is bounded here. Root is not held by it.
+    /// Maximum number of processes of the child's user, if it is limited here. The limit does not
+    /// apply to root.
     pub processes: Option<u64>,
 }
 
@@ -124,19 +127,19 @@ impl Sandbox {
     }
 }
 
-/// How surely all of a child's processes end with it.
+/// The mechanism that ends all of a child's processes, which determines how reliably they end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TreeControl {
-    /// It has a control group of its own, which is killed as one.
+    /// The child has a control group of its own, which is killed as a whole.
     Cgroup,
-    /// It has a process namespace of its own, which ends with its first process.
+    /// The child has a process namespace of its own, which ends with its first process.
     Namespace,
     /// A process that loses its parent comes to the launcher, which kills it.
     Subreaper,
 }
 
-/// How much the sandbox covers.
+/// The extent of the sandbox's protection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SandboxLevel {
@@ -144,18 +147,18 @@ pub enum SandboxLevel {
     Full,
     /// The contents and names of files; see [`AppliedSandbox::gaps`].
     FilesOnly,
-    /// Nothing: switched off in the configuration.
+    /// Nothing: the sandbox is switched off in the configuration.
     Off,
 }
 
 /// The mechanisms on this host from which a sandbox can be made.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Available {
-    /// How much they would cover; nothing where there is nothing to make them of.
+    /// The protection that a sandbox would give; `None` if the host has no mechanism for one.
     pub level: Option<SandboxLevel>,
     /// The mechanisms that a sandbox would use.
     pub parts: Vec<String>,
-    /// Why bubblewrap, which lies there, is not among that.
+    /// The reason why an installed bubblewrap cannot be used.
     pub refused: Option<String>,
 }
 
@@ -193,13 +196,10 @@ fn level_of(bubblewrap: Option<&Path>, landlock: bool) -> Available {
 /// The sandbox that a child really got.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AppliedSandbox {
-    /// How its processes are held together.
     pub tree: TreeControl,
-    /// How much its sandbox covers.
     pub sandbox: SandboxLevel,
     /// The mechanisms of the sandbox, with versions: `landlock 7`, `bubblewrap`, `seccomp`.
     pub made_of: Vec<String>,
-    /// Whether it can reach the network.
     pub network: bool,
 }
 
@@ -261,18 +261,17 @@ impl fmt::Display for AppliedSandbox {
     }
 }
 
-/// Why the sandbox cannot be set up.
+/// The reason why the sandbox cannot be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum SandboxError {
-    /// A path that is no answer.
+    /// A path of the sandbox is not acceptable.
     #[error("{}: {why}", path.display())]
     Path {
-        /// Which.
         path: PathBuf,
         /// The defect of the path.
         why: String,
     },
-    /// There is nothing to make them of.
+    /// The host has no mechanism for a sandbox.
     #[error(
         "this host has no usable sandbox: {why}; install bubblewrap, use a kernel with Landlock (6.2 or later), or set sandbox = \"off\""
     )]
@@ -280,7 +279,7 @@ pub enum SandboxError {
         /// The mechanisms that were looked for.
         why: String,
     },
-    /// The kernel refused.
+    /// The kernel refused the sandbox.
     #[error("cannot set up the sandbox: {0}")]
     Kernel(String),
 }

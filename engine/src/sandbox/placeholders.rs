@@ -30,23 +30,24 @@ use super::{Sandbox, SandboxError};
 use crate::digest::Digest;
 use crate::files::{open_host, open_with, read_no_link};
 
-/// The registry's name in the state folder.
+/// The name of the registry's folder in the state folder.
 pub const FOLDER: &str = "blockers";
 /// Content of the file that git reads; it has the same effect as a missing file.
 const COMMON: &[u8] = b".\n";
 const LOCK: &str = "lock";
 
-/// The mount placeholders that one launcher needs; let go when dropped.
+/// The mount placeholders that one launcher needs. They are released when dropped.
 #[derive(Debug, Default)]
 pub struct Placeholders {
     folder: Option<PathBuf>,
     files: Vec<File>,
 }
 
-/// Looks at all paths, and puts something where a kept one is not.
+/// Resolves all paths of the sandbox, and creates a placeholder for every kept path that does not
+/// exist.
 ///
 /// # Errors
-/// A path that is no answer, or what is needed cannot be made.
+/// Returns an error if a path is not acceptable or a placeholder cannot be created.
 pub fn create(sandbox: &Sandbox) -> Result<(ResolvedSandbox, Placeholders), SandboxError> {
     let mut held = Placeholders::default();
     let Some(folder) = &sandbox.blockers else {
@@ -64,14 +65,15 @@ pub fn create(sandbox: &Sandbox) -> Result<(ResolvedSandbox, Placeholders), Sand
         held.join(folder, path).map_err(|error| cannot(path, &error))?;
     }
     for path in &real.missing {
-        // Registered first: what dies in between leaves no more than an entry.
+        // The placeholder is registered first, so that a process that dies in between leaves only
+        // an entry.
         held.join(folder, path).map_err(|error| cannot(path, &error))?;
         put(path).map_err(|error| cannot(path, &error))?;
     }
     Ok((real, held))
 }
 
-/// Removes what nobody holds any more: for recovery.
+/// Removes the placeholders that no process holds any more. Recovery calls this.
 pub fn clear_abandoned(folder: &Path) {
     if let Ok(_only_one) = fs::metadata(folder).and_then(|_| lock(folder)) {
         for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
@@ -113,7 +115,7 @@ impl Drop for Placeholders {
     }
 }
 
-/// Removes one that nobody holds, with its entry.
+/// Removes a placeholder with its registry entry, unless a process still holds it.
 fn end(folder: &Path, file: &File) {
     if file.try_lock().is_err() {
         return;
@@ -131,7 +133,7 @@ fn end(folder: &Path, file: &File) {
                 let _ = fs::remove_file(&path);
             }
         } else {
-            // Only an empty one goes.
+            // `remove_dir` removes the folder only if it is empty.
             let _ = fs::remove_dir(&path);
         }
     }
@@ -141,7 +143,7 @@ fn end(folder: &Path, file: &File) {
 fn put(path: &Path) -> io::Result<()> {
     let done = if is_common(path) { whole_file(path) } else { fs::create_dir(path) };
     match done {
-        // Made by somebody else meanwhile: then it is there, and covered like the others.
+        // Another process has created the path. It exists now and is covered like the others.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         done => done,
     }
@@ -156,7 +158,7 @@ fn whole_file(path: &Path) -> io::Result<()> {
     done
 }
 
-/// Waits for whoever is at it: for as long as a few files take.
+/// Takes the lock on the registry. The wait is short, because a holder handles only a few files.
 fn lock(folder: &Path) -> io::Result<File> {
     fs::create_dir_all(folder)?;
     let file = File::create(folder.join(LOCK))?;

@@ -17,15 +17,16 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use crate::process::wait::poll_within;
 
-/// How long it may take. It is milliseconds, and more only where the machine is in need.
+/// Maximum time of the probe. It normally takes milliseconds, and more only if the machine is
+/// overloaded.
 const LONGEST: Duration = Duration::from_secs(5);
 /// Maximum length of bubblewrap's own error output that is reported, in bytes.
 const WORDS: u64 = 400;
 
-/// Lets it start a program that does nothing, in namespaces of its own.
+/// Starts a program that does nothing with `bwrap`, in namespaces of its own.
 ///
 /// # Errors
-/// Why it could not, in its own words where it has any.
+/// Returns the reason why bubblewrap does not work, in its own words if it printed any.
 pub fn probe(bwrap: &Path) -> Result<(), String> {
     let mut command = Command::new(bwrap);
     command
@@ -57,7 +58,7 @@ fn over_in_time(child: &Child) -> bool {
     let Some(fd) = Pid::from_raw(child.id().cast_signed())
         .and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok())
     else {
-        // Nothing to wait on with a limit: the wait that follows has none.
+        // Without a pidfd there is no wait with a limit; the wait that follows has none.
         return true;
     };
     let mut fds = [PollFd::new(&fd, PollFlags::IN)];

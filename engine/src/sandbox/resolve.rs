@@ -1,6 +1,6 @@
-//! From the paths that were asked for to what is really there.
+//! Resolves the requested paths to the files and folders that exist.
 //!
-//! Everything is opened without following a single symbolic link. Must never make anything.
+//! Every path is opened without following a symbolic link. This module must never create anything.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,36 +13,33 @@ use serde::{Deserialize, Serialize};
 
 use super::{Sandbox, SandboxError};
 
-/// A file or folder, and which one it is.
+/// An existing file or folder, with its identity.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ResolvedPath {
-    /// Where.
     pub path: PathBuf,
-    /// Whether it is a folder.
     pub folder: bool,
-    /// Its file system.
     pub device: u64,
-    /// Its number there.
     pub inode: u64,
 }
 
 /// The paths of a [`Sandbox`] that exist, resolved.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ResolvedSandbox {
-    /// To be written.
+    /// Paths that may be written.
     pub write: Vec<ResolvedPath>,
-    /// Beneath those, and never to be written.
+    /// Paths beneath `write` that must never be written.
     pub keep: Vec<ResolvedPath>,
-    /// The first missing part of each kept path that is not there. It must not be made.
+    /// The first missing component of each kept path that does not exist. It must not be created.
     pub missing: Vec<PathBuf>,
-    /// Never to be seen.
+    /// Paths that must never be seen.
     pub hide: Vec<ResolvedPath>,
 }
 
-/// Looks at every path once.
+/// Resolves every path of the sandbox once.
 ///
 /// # Errors
-/// [`SandboxError::Path`]: relative, through a symbolic link, or unreadable.
+/// Returns [`SandboxError::Path`] for a path that is relative, goes through a symbolic link, or
+/// cannot be read.
 pub fn resolve(sandbox: &Sandbox) -> Result<ResolvedSandbox, SandboxError> {
     let mut real = ResolvedSandbox::default();
     let temp = sandbox.temp.iter();

@@ -26,15 +26,16 @@ use super::SandboxError;
 /// The kinds of sockets that the filter leaves open.
 #[derive(Clone, Copy, Debug)]
 pub struct SyscallRules {
-    /// Whether the internet's families are.
+    /// Whether internet sockets are allowed.
     pub network: bool,
-    /// Whether sockets with a path are: only where a mount view hides those of others.
+    /// Whether sockets with a path are allowed. Only a mount view makes this safe, because it hides
+    /// the sockets of other programs.
     pub sockets: bool,
-    /// Whether further processes may be started. Threads always may.
+    /// Whether further processes may be started. Threads are always allowed.
     pub processes: bool,
 }
 
-/// Never needed by a program that does a job; refused with EPERM.
+/// System calls that no job's program needs. They are refused with EPERM.
 const REFUSED: &[i64] = &[
     libc::SYS_ptrace,
     libc::SYS_process_vm_readv,
@@ -84,16 +85,17 @@ const REFUSED: &[i64] = &[
     libc::SYS_lookup_dcookie,
 ];
 
-/// Refused with ENOSYS, for which programs have another way.
+/// System calls that are refused with ENOSYS, so that programs fall back to another call.
 const ABSENT: &[i64] = &[
     libc::SYS_io_uring_setup,
     libc::SYS_io_uring_enter,
     libc::SYS_io_uring_register,
-    // Its flags are in memory, where a filter cannot look; `clone` has them in a register.
+    // The flags of `clone3` are in memory, which a filter cannot read; those of `clone` are in a
+    // register.
     libc::SYS_clone3,
 ];
 
-/// `CLONE_NEW*`, each of them.
+/// All `CLONE_NEW*` flags.
 const NAMESPACES: [u64; 8] = [
     0x0000_0080,
     0x0002_0000,
@@ -108,13 +110,13 @@ const NAMESPACES: [u64; 8] = [
 const CLONE_THREAD: u64 = 0x0001_0000;
 const CLONE_VFORK: u64 = 0x0000_4000;
 
-/// `TIOCSTI`, `TIOCLINUX`, `TIOCCONS` and `TIOCSCTTY`: input that nobody typed.
+/// `TIOCSTI`, `TIOCLINUX`, `TIOCCONS` and `TIOCSCTTY`, which can fake terminal input.
 const TERMINAL: [u64; 4] = [0x5412, 0x541c, 0x541d, 0x540e];
 
-/// Refuses them on this thread and in whatever it starts.
+/// Installs the filter on this thread and every process that it starts.
 ///
 /// # Errors
-/// [`SandboxError::Kernel`].
+/// Returns [`SandboxError::Kernel`] if the filter cannot be installed.
 pub fn refuse(wanted: SyscallRules) -> Result<(), SandboxError> {
     let kernel = |error: seccompiler::Error| SandboxError::Kernel(format!("seccomp: {error}"));
     for program in programs(wanted).map_err(kernel)? {
@@ -135,7 +137,7 @@ fn programs(wanted: SyscallRules) -> Result<Vec<BpfProgram>, seccompiler::Error>
     let flags = NAMESPACES.iter().map(|flag| when(0, SeccompCmpOp::MaskedEq(*flag), *flag));
     let mut clones: Vec<SeccompRule> = flags.collect::<Result<_, _>>()?;
     if !wanted.processes {
-        // The one start that is still to come, of the program itself, is made with `CLONE_VFORK`.
+        // The start of the program itself is still to come; it uses `CLONE_VFORK`.
         let either = CLONE_THREAD | CLONE_VFORK;
         clones.push(when(0, SeccompCmpOp::MaskedEq(either), 0)?);
         #[cfg(target_arch = "x86_64")]
@@ -170,7 +172,7 @@ fn families(wanted: SyscallRules) -> Result<BTreeMap<i64, Vec<SeccompRule>>, sec
     let closed = SeccompRule::new(not.collect::<Result<_, _>>()?)?;
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> = [(libc::SYS_socket, vec![closed])].into();
     if !wanted.sockets {
-        // One of a pair of datagram sockets can be connected to another address.
+        // A socket of a datagram pair can be connected to another address.
         let datagram = u64::from(libc::SOCK_DGRAM.unsigned_abs());
         let datagram = when(1, SeccompCmpOp::MaskedEq(0xf), datagram)?;
         rules.insert(libc::SYS_socketpair, vec![datagram]);
@@ -183,7 +185,7 @@ fn condition(
     operator: SeccompCmpOp,
     value: u64,
 ) -> Result<SeccompCondition, seccompiler::Error> {
-    // The kernel takes these as 32 bits and ignores what stands above.
+    // The kernel takes these arguments as 32 bits and ignores the upper half.
     let condition = SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operator, value);
     Ok(condition?)
 }

@@ -20,10 +20,10 @@ use serde::{Deserialize, Serialize};
 use super::fields::{Fields, spelled};
 use super::zoned::{self, Calendar};
 
-/// The Gregorian calendar repeats itself, weekdays included, after this many years.
+/// Number of years after which the Gregorian calendar repeats, including the weekdays.
 const CYCLE: i16 = 400;
 
-/// A cron expression. Two are equal when they are written alike.
+/// A cron expression. Two expressions are equal if their text is equal.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Cron {
@@ -31,7 +31,7 @@ pub struct Cron {
     plan: Arc<CronPlan>,
 }
 
-/// The text is no cron expression, or one that can never be due.
+/// The error for a text that is not a cron expression, or for an expression that can never be due.
 #[derive(Debug, thiserror::Error)]
 #[error("{text:?} is not a cron expression: {why}")]
 pub struct BadCron {
@@ -39,18 +39,18 @@ pub struct BadCron {
     why: String,
 }
 
-/// An expression as it is evaluated.
+/// A cron expression in the form in which it is evaluated.
 #[derive(Debug)]
 struct CronPlan {
-    /// Bit m: due at minute m.
+    /// The minutes at which the job is due: bit m is minute m.
     minutes: u64,
-    /// Bit h: due in hour h.
+    /// The hours in which the job is due: bit h is hour h.
     hours: u32,
-    /// Bit m: due in month m, from 1.
+    /// The months in which the job is due: bit m is month m, counted from 1.
     months: u16,
-    /// Which days: the rest of it is not used.
+    /// The days on which the job is due. The other fields of the pattern are not used.
     days: CronPattern,
-    /// Whether its scheduled times follow elapsed time.
+    /// Whether the scheduled times follow elapsed time.
     elapsed: bool,
 }
 
@@ -94,7 +94,7 @@ impl CronPlan {
             .parse(&spelled)
             .map_err(|error| error.to_string())?
             .pattern;
-        // One byte a year up to the year 5000, of which nothing is used.
+        // croner stores one byte for each year up to 5000; none of them is used here.
         pattern.years = CronComponent::new(0, 0, 0, 0);
         let bits = |component: &CronComponent| {
             component.values().iter().fold(0_u64, |bits, value| bits | 1 << value)

@@ -57,9 +57,9 @@ impl Schedule {
 }
 
 impl Cron {
-    /// Its scheduled times, as part of a sentence.
+    /// Describes the scheduled times, as part of a sentence.
     pub fn describe(&self) -> String {
-        // It was read once already, so there is nothing to refuse.
+        // The expression was parsed before, so this cannot fail.
         let fields = spelled(&self.to_string()).and_then(|text| Fields::read(&text));
         let Ok(fields) = fields else {
             return format!("at the scheduled times of {self}");
@@ -170,8 +170,8 @@ fn of_week(item: &FieldItem) -> String {
     }
 }
 
-/// Values, ranges and steps of any field; `unit` follows a step's number, with its space; `low` is
-/// where `*` begins.
+/// Describes the values, ranges and steps of any field. `unit` follows the number of a step and
+/// includes its leading space; `low` is the value at which `*` begins.
 fn spans(item: &FieldItem, unit: &str, low: u16, value: impl Fn(u16) -> String) -> String {
     match item {
         FieldItem::One(one) => value(*one),

@@ -5,7 +5,7 @@
 //! month's name as an hour, `L` alone as a weekday that never comes, and `?` or `+` from other
 //! dialects. It must never decide which scheduled times an expression matches.
 
-/// One of the five fields.
+/// One of the five fields of a cron expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FieldKind {
     Minute,
@@ -15,20 +15,20 @@ pub(super) enum FieldKind {
     Weekday,
 }
 
-/// A part of a field between commas.
+/// One item of a field's comma-separated list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FieldItem {
-    /// `*`, or each so many of all: `*/15`.
+    /// `*`, or every `step`-th of all values: `*/15`.
     All { step: u16 },
-    /// `9-17`, or each so many of them: `9-17/2`.
+    /// `9-17`, or every `step`-th value of the range: `9-17/2`.
     Range { from: u16, to: u16, step: u16 },
-    /// `5`.
+    /// A single value: `5`.
     One(u16),
     /// `L`: the last day of the month.
     Last,
     /// `LW`: the last day of the month from Monday to Friday.
     LastWorking,
-    /// `15W`: the day from Monday to Friday nearest to the 15th, in the same month.
+    /// `15W`: the weekday (Monday to Friday) nearest to the 15th, in the same month.
     Near(u16),
     /// `5#3`: the third Friday of the month.
     Nth { day: u16, nth: u16 },
@@ -36,7 +36,7 @@ pub(super) enum FieldItem {
     LastOf(u16),
 }
 
-/// The five fields of an expression.
+/// The five fields of a cron expression.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Fields {
     pub minute: Vec<FieldItem>,
@@ -90,7 +90,7 @@ pub(super) fn spelled(text: &str) -> Result<String, String> {
 }
 
 impl Fields {
-    /// Reads what [`spelled`] has returned.
+    /// Parses the text that [`spelled`] returned.
     pub(super) fn read(spelled: &str) -> Result<Self, String> {
         let mut parts = spelled.split_whitespace();
         let mut next = |kind: FieldKind| read(kind, parts.next().unwrap_or_default());
@@ -216,7 +216,7 @@ fn value(kind: FieldKind, text: &str) -> Result<u16, String> {
     })
 }
 
-/// Digits only: no sign, no spaces, no more than a field can hold.
+/// Parses a number of digits only: no sign, no spaces, and no more than a field can hold.
 fn number(text: &str) -> Option<u16> {
     let digits = !text.is_empty() && text.len() <= 3 && text.bytes().all(|b| b.is_ascii_digit());
     digits.then(|| text.parse().ok()).flatten()

@@ -1,7 +1,7 @@
-//! When a job is due: pure arithmetic over a watermark, in a zone.
+//! Computes when a job is due, as pure arithmetic over a watermark in a time zone.
 //!
-//! Wall-clock triggers follow the calendar of their zone: a time that a spring gap swallows is due
-//! once, at the end of the gap; one that autumn repeats is due once, at its first pass. Intervals
+//! Wall-clock triggers follow the calendar of their zone: a time in a spring gap is due once, at
+//! the end of the gap, and a time that autumn repeats is due once, at its first pass. Intervals
 //! follow elapsed time. This module must never read a clock.
 
 pub mod cron;
@@ -30,50 +30,49 @@ pub const ON_TIME: SignedDuration = SignedDuration::from_mins(20);
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Trigger {
-    /// Only a person or another job.
+    /// Only a person or another job starts the job.
     Manual,
-    /// Each time this long has passed.
+    /// The job is due each time this duration has passed.
     Every(SignedDuration),
-    /// Once a civil day at this time.
+    /// The job is due once per civil day, at this time.
     Daily(Time),
-    /// The scheduled times of a cron expression.
+    /// The job is due at the scheduled times of a cron expression.
     Cron(Cron),
-    /// The end of another job of the same project.
+    /// The job is due when another job of the same project ends.
     After(After),
 }
 
-/// The end of another job.
+/// The end of another job, as a trigger.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct After {
-    /// Its name.
     pub job: String,
-    /// Which of its ends count.
     pub on: On,
 }
 
-/// Which ends of another job count.
+/// The ends of another job that count as a trigger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum On {
     /// Only ends of runs that published the requested artifacts, degraded runs included.
     Success,
-    /// Any of one that was at work, failed ones included; not one that was skipped.
+    /// Ends of all runs that did work, including failed ones; a skipped run does not count.
     End,
 }
 
-/// A trigger with all that is needed to evaluate it.
+/// A trigger with all data that is needed to evaluate it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Schedule {
     /// The condition that makes the job due.
     pub trigger: Trigger,
     /// The IANA zone of the civil times.
     pub zone: String,
-    /// Whether its occurrences open a night, and for how long that stays open.
+    /// The time for which a night stays open that an occurrence of this schedule opens; `None` if
+    /// its occurrences open no night.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub night: Option<SignedDuration>,
 }
 
-/// The zone's name is not in the IANA database.
+/// The error for a zone name that is not in the IANA database.
 #[derive(Debug, thiserror::Error)]
 #[error("unknown time zone {0:?} (names look like Europe/Berlin or UTC)")]
 pub struct UnknownZone(pub String);
@@ -81,24 +80,22 @@ pub struct UnknownZone(pub String);
 /// The scheduled times that became due since the watermark.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Due {
-    /// The scheduled times to run for, in their order.
+    /// The scheduled times to run, in ascending order.
     pub fire: Vec<Timestamp>,
     /// Scheduled times that passed and are not run.
     pub missed: Option<Missed>,
-    /// Everything up to here is accounted for.
+    /// The time up to which all scheduled times are handled.
     pub watermark: Timestamp,
     /// The next scheduled time after the watermark.
     pub next: Option<Timestamp>,
 }
 
-/// A stretch of missed scheduled times.
+/// A sequence of missed scheduled times.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Missed {
-    /// The first of them.
     pub first: Timestamp,
-    /// The last of them.
     pub last: Timestamp,
-    /// How many, exactly.
+    /// The exact number of missed scheduled times.
     pub count: u64,
 }
 

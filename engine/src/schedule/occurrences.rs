@@ -13,19 +13,17 @@ use jiff::{SignedDuration, Timestamp, ToSpan as _};
 use super::cron::Cron;
 use super::zoned::{self, Calendar};
 
-/// A trigger that can be evaluated.
+/// A trigger in the form in which it is evaluated.
 pub(super) enum ScheduledTimes<'a> {
-    /// No clock makes it due.
+    /// The trigger is not due by the clock.
     Never,
-    /// A period and where it counts from.
+    /// A period and the time from which it counts.
     Every(SignedDuration, Timestamp),
-    /// A time of day in a zone.
     Daily(DailyTime, TimeZone),
-    /// An expression in a zone.
     Cron(&'a Cron, TimeZone),
 }
 
-/// The calendar of one time of day.
+/// The calendar that consists of one time of day.
 pub(super) struct DailyTime(pub Time);
 
 impl ScheduledTimes<'_> {
@@ -64,7 +62,7 @@ impl ScheduledTimes<'_> {
     pub(super) fn newest(&self, after: Timestamp, until: Timestamp, most: usize) -> Vec<Timestamp> {
         let mut span =
             SignedDuration::from_mins(i64::try_from(most).unwrap_or(i64::MAX).min(1 << 20));
-        // Looks back twice as far each time, so what is walked then is about what is wanted.
+        // The span doubles each time, so that the search covers little more than the wanted times.
         let from = loop {
             let from = until.checked_sub(span).unwrap_or(after).max(after);
             if from == after || self.count(from, until) >= most as u64 {

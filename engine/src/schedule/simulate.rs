@@ -9,13 +9,13 @@ use jiff::{SignedDuration, Timestamp};
 use super::{After, Missed, ON_TIME, Schedule, Trigger, UnknownZone};
 use crate::policy::CatchUp;
 
-/// More events than anyone reads; a guard against a job of every second over a year.
+/// Maximum number of events: more than anyone reads. The limit guards against a simulation of a job
+/// that runs every second over a year.
 pub const MOST: usize = 100_000;
 
-/// A job as far as a simulation needs it.
+/// The parts of a job that a simulation needs.
 #[derive(Clone, Debug)]
 pub struct Simulated {
-    /// Its name.
     pub name: String,
     /// The job's schedule.
     pub schedule: Schedule,
@@ -23,25 +23,25 @@ pub struct Simulated {
     pub catch_up: CatchUp,
 }
 
-/// The time that is simulated.
+/// The period that is simulated.
 #[derive(Clone, Debug)]
 pub struct Stretch {
-    /// Nothing is due at or before it; intervals count from it.
+    /// The start of the period. Nothing is due at or before it, and intervals count from it.
     pub from: Timestamp,
     /// The last simulated time.
     pub to: Timestamp,
-    /// From when to when nothing ticks; the end of each is a tick.
+    /// Periods during which nothing ticks, as start and end. The end of each is a tick.
     pub asleep: Vec<(Timestamp, Timestamp)>,
-    /// Ticks come at whole multiples of this, in UTC, as a host timer's do.
+    /// The interval between ticks. Ticks come at whole multiples of it in UTC, like those of a host
+    /// timer.
     pub tick: SignedDuration,
 }
 
 /// The simulated result for a scheduled time, or for a stretch of missed ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SimulatedEvent {
-    /// The job's name.
     pub job: String,
-    /// When it was due; the first of a stretch.
+    /// The scheduled time; for a sequence of missed ones, the first.
     pub due: Timestamp,
     /// Whether the scheduled time is run, caught up or missed.
     pub fate: Fate,
@@ -50,34 +50,25 @@ pub struct SimulatedEvent {
 /// The simulated result for a scheduled time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It starts, no later than a host timer can help.
-    Run {
-        /// When.
-        starts: Timestamp,
-    },
-    /// It starts late.
-    CaughtUp {
-        /// When.
-        starts: Timestamp,
-    },
-    /// A stretch of scheduled times that nothing is run for.
+    /// The job starts on time, within the precision of a host timer.
+    Run { starts: Timestamp },
+    /// The job starts late.
+    CaughtUp { starts: Timestamp },
+    /// A sequence of scheduled times for which nothing is run.
     Missed {
-        /// The last of them.
         last: Timestamp,
-        /// How many.
         count: u64,
-        /// The tick that finds it out.
+        /// The tick that detects the missed scheduled times.
         found: Timestamp,
     },
 }
 
-/// Why nothing was simulated.
+/// The reason why nothing was simulated.
 #[derive(Debug, thiserror::Error)]
 pub enum CannotSimulate {
-    /// A schedule's zone is unknown.
     #[error(transparent)]
     Zone(#[from] UnknownZone),
-    /// The result would be too long to be of use.
+    /// The result would be too long to be useful.
     #[error("more than {MOST} events: use a shorter period, a longer tick or a single job")]
     TooMany,
 }
@@ -175,13 +166,13 @@ impl Stretch {
         let late = (millis + step - 1).div_euclid(step) * step - millis;
         let late = SignedDuration::from_millis(i64::try_from(late).unwrap_or(0));
         let mut tick = at.checked_add(late).unwrap_or(Timestamp::MAX);
-        // Stretches may overlap and come in any order.
+        // The sleep periods may overlap and come in any order.
         while let Some((_, wakes)) =
             self.asleep.iter().find(|(sleeps, wakes)| (*sleeps..*wakes).contains(&tick))
         {
             tick = *wakes;
         }
-        // A wake-up in between is a tick as well.
+        // A wake-up between the scheduled time and this tick is a tick as well.
         let earlier = self.asleep.iter().map(|(_, wakes)| *wakes);
         let awake = |at: &Timestamp| {
             let sleeping =

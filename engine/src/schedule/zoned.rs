@@ -10,7 +10,7 @@ use jiff::civil::DateTime;
 use jiff::tz::{AmbiguousOffset, Offset, TimeZone};
 use jiff::{SignedDuration, Timestamp, ToSpan as _};
 
-/// Civil scheduled times, at whole seconds, with no zone.
+/// A set of civil scheduled times in whole seconds, without a zone.
 pub(super) trait Calendar {
     /// Returns the first civil time of the calendar strictly after `after`.
     fn next(&self, after: DateTime) -> Option<DateTime>;
@@ -18,7 +18,8 @@ pub(super) trait Calendar {
     fn count(&self, after: DateTime, until: DateTime) -> u64;
 }
 
-/// No transition further back than this can still matter to the furthest the clock has been.
+/// Maximum age of a transition that can still affect the latest civil time that the clock has
+/// shown.
 const REACH: SignedDuration = SignedDuration::from_hours(52);
 
 /// Returns the first scheduled time strictly after `after`, by the rule for fixed times.
@@ -30,7 +31,8 @@ pub(super) fn next_fixed(
     let mut local = furthest(zone, after);
     loop {
         local = calendar.next(local)?;
-        // Always so, but for changes so close together that a civil time has no one meaning.
+        // The condition fails only for transitions so close together that a civil time has no
+        // single meaning.
         if let Some(at) = reached(zone, local).filter(|at| *at > after) {
             return Some(at);
         }
@@ -74,9 +76,10 @@ pub(super) fn next_elapsed(
         let Some(passed) = edge.as_ref().filter(|edge| edge.timestamp() <= at) else {
             return Some(at);
         };
-        // The clock changes before that: look again from what it shows then, which may itself be due.
-        // A fold shows again only what was shown shortly before it, so later changes, up to shortly
-        // before what was found, need not be walked one by one.
+        // The clock changes before that time. Search again from the civil time that it shows after
+        // the change, which may itself be due. A fold repeats only times that were shown shortly
+        // before it, so later changes need not be walked one by one until shortly before the time
+        // that was found.
         let passed = passed.timestamp();
         let far = passed.duration_since(after) > REACH && at.duration_since(passed) > REACH + REACH;
         let from = if far { at.checked_sub(REACH).ok()? } else { passed };

@@ -1,12 +1,13 @@
-//! Several backends that are each asked once, at the same time: nobody falls back to another.
+//! Asks several backends once each, at the same time, without fallbacks.
 //!
 //! ```text
 //! asked ──reserve, in order──> all of them at once, MOST at a time ──settle, in order──> a result each
 //!            └── no room: this one is not asked, the others are
 //! ```
 //!
-//! All their reservations are made before the first is asked. A login that takes one request at a
-//! time makes its own wait (`runner_backends`). Must never let one see, or write to, another's place.
+//! All reservations are made before the first backend is asked. A login that takes one request at a
+//! time makes its requests wait (`runner_backends`). A councillor must never see, or write to, the
+//! folder of another.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -20,7 +21,7 @@ use super::AskError;
 use crate::context::Context;
 use crate::panel::Panel;
 
-/// How many are under way at once.
+/// Maximum number of requests in progress at the same time.
 const MOST: usize = 4;
 
 impl Context<'_> {
@@ -95,11 +96,12 @@ impl Context<'_> {
     }
 }
 
-/// Waits for all of them, `most` at a time; the results are in their order.
+/// Waits for all futures, at most `most` at a time. The results are in the order of the futures.
 async fn together<F: Future>(mut futures: Vec<Pin<Box<F>>>, most: usize) -> Vec<F::Output> {
     let mut done: Vec<Option<F::Output>> = futures.iter().map(|_| None).collect();
     poll_fn(|cx| {
-        // Those that are not done, the first few: who is done makes room for the next at once.
+        // Only the first `most` unfinished futures are polled; a finished one lets the next start
+        // at once.
         loop {
             let waiting: Vec<usize> = (0..done.len()).filter(|at| done[*at].is_none()).collect();
             let mut moved = false;

@@ -1,4 +1,4 @@
-//! A model's words, where there is a model: the answer by rule stands without them.
+//! Asks a model for help, if one is configured; the answer by rule stands without it.
 
 use runner_backends::{Request, RequestLimits, Source};
 use runner_engine::outcome::Class;
@@ -12,13 +12,13 @@ pub(super) struct CuratorQuestion<'a> {
     /// The purpose of the question, which also identifies it within the run.
     pub(super) name: &'a str,
     pub(super) instructions: &'a str,
-    /// Untrusted texts, each with what it is.
+    /// Untrusted texts, each with a description of what it is.
     pub(super) texts: Vec<(String, String)>,
     /// The answer by rule.
     pub(super) rule: Value,
     /// The values that the answer may choose from.
     pub(super) offer: Value,
-    /// The form of the answer.
+    /// The JSON schema of the answer.
     pub(super) schema: Value,
 }
 
@@ -36,7 +36,7 @@ pub(super) fn ask_or_reason(
     }
     let request = request(ctx, question)?;
     match ctx.ask(&request, 0) {
-        // The last of its chain gives back the answer by rule.
+        // The last backend of the chain returns the answer by rule.
         Ok(_) if ctx.backend_kind() == "builtin" => Ok(Err(wordless(ctx))),
         Ok(reply) => Ok(reply.value.ok_or_else(|| "the answer is not JSON".to_owned())),
         Err(AskError::Ledger(error)) => Err(error.into()),

@@ -24,37 +24,36 @@ use super::queue::{Worker, remove};
 const ENTRIES: &str = "logs/pending-log-entries";
 const AUDIT: &str = "logs/audit.md";
 const JOURNAL: &str = "logs/.compacting.json";
-/// A longer entry is left where it is, in bytes.
+/// Maximum length of an entry in bytes; a longer one is left where it is.
 const LARGEST: u64 = 1 << 20;
-/// The most entries of one plan.
+/// Maximum number of entries in one plan.
 const MOST: usize = 10_000;
 
-/// One thing to do.
+/// One step of a compaction.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "do", rename_all = "kebab-case")]
 pub enum CompactStep {
     /// Append an entry to the audit log and remove its file.
     Fold {
-        /// Its file's name.
+        /// The name of the entry's file.
         entry: String,
-        /// Its length in bytes.
+        /// The length of the entry in bytes.
         bytes: u64,
     },
-    /// Remove an entry that a compaction which died has folded already.
+    /// Remove an entry that an interrupted compaction has already folded.
     Finish {
-        /// Its file's name.
+        /// The name of the entry's file.
         entry: String,
     },
-    /// Remove a file that is older than is kept.
+    /// Remove a file that is older than the retention period.
     Forget {
-        /// Below the worker's folder.
+        /// The path of the file, relative to the worker's folder.
         file: String,
     },
     /// Leave an entry where it is.
     Leave {
-        /// Its file's name.
+        /// The name of the entry's file.
         entry: String,
-        /// Why.
         why: String,
     },
 }
@@ -62,7 +61,7 @@ pub enum CompactStep {
 /// The steps of a compaction.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct CompactionPlan {
-    /// In this order.
+    /// The steps, in the order in which they are executed.
     pub acts: Vec<CompactStep>,
     #[serde(skip)]
     folds: Vec<(String, Vec<u8>)>,
@@ -93,7 +92,7 @@ impl CompactionPlan {
 
 #[derive(Serialize, Deserialize)]
 struct Journal {
-    /// How long the log is with the entries.
+    /// The length of the audit log with the entries, in bytes.
     length: usize,
     /// Digest of the audit log up to that length.
     digest: String,
@@ -226,7 +225,7 @@ fn fold(
     remove(&worker.path(JOURNAL))
 }
 
-/// Removes an entry, if it is still the one that was folded.
+/// Removes an entry if its content is still the one that was folded.
 fn gone(path: &Path, digest: Digest) -> io::Result<()> {
     match read_no_link(path, LARGEST) {
         Ok(bytes) if Digest::of(&bytes) == digest => remove(path),

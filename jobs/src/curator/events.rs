@@ -1,7 +1,8 @@
-//! Events that somebody should look at, and what may be spent on each.
+//! Events that need attention, and the budget of each.
 //!
-//! `events/pending.jsonl` is only ever appended to: what was raised. `events/ledger.jsonl` is every
-//! step since, and the sum of an event's rows is what it has left.
+//! `events/pending.jsonl` contains the raised events and is only ever appended to.
+//! `events/ledger.jsonl` contains every step since; the sum of an event's rows is its remaining
+//! budget.
 //!
 //! ```text
 //! raised{budget} ── ask: −1, before the model is asked ──> told{note}
@@ -10,9 +11,9 @@
 //!    └─ nothing left ──> refused, and the row says so
 //! ```
 //!
-//! A child's budget is taken from its parent's before the child is there. So all calls that come of
-//! one event are at most its first budget, whatever models answer and however processes die. Must
-//! never give anything back.
+//! The budget of a child event is taken from its parent's budget before the child is raised. All
+//! calls that result from one event therefore add up to at most its initial budget, whichever
+//! models answer and whenever processes die. This module must never return spent budget.
 
 use runner_text::counted;
 use std::collections::BTreeMap;
@@ -26,29 +27,29 @@ use serde::{Deserialize, Serialize};
 
 use super::queue::{Worker, append};
 
-/// The longest text of an event.
+/// Maximum length of a text of an event, in bytes.
 const TEXT: usize = 2_000;
-/// The most that one event may spend, in model calls.
+/// Maximum budget of one event, in model calls.
 pub const MOST: u32 = 1_000;
-/// A file of events that is longer is not read, in bytes.
+/// Maximum size of an events file in bytes; a larger one is not read.
 const LARGEST: u64 = 64 << 20;
 
-/// How bad it is.
+/// The severity of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// Nothing need be done.
+    /// No action is needed.
     Info,
-    /// Somebody should know.
+    /// A person should know about it.
     Warn,
-    /// Somebody should act.
+    /// A person should act.
     High,
-    /// Now.
+    /// A person should act immediately.
     Critical,
 }
 
 impl Severity {
-    /// All of them.
+    /// The names of all severities.
     pub const ALL: [&str; 4] = ["info", "warn", "high", "critical"];
 
     /// Parses the severity from its name.
@@ -62,38 +63,34 @@ impl Severity {
 pub struct Event {
     /// 1.
     pub schema_version: u32,
-    /// `20060102T150405Z-event-8hex`.
+    /// The id: `20060102T150405Z-event-8hex`.
     pub id: String,
-    /// When it was raised.
+    /// The time at which the event was raised.
     pub created_at: Timestamp,
     /// The person or program that raised the event.
     pub source: String,
-    /// How bad it is.
     pub severity: Severity,
     /// The action that the event asks for.
     pub desired_action: String,
     /// The backend, by name, or the person that should act.
     pub escalation_target: String,
-    /// In model calls.
+    /// The initial budget, in model calls.
     pub budget: u32,
-    /// More.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
-    /// `needs-review`.
+    /// Always `needs-review`.
     pub status: String,
 }
 
 /// One line of `events/ledger.jsonl`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EventStep {
-    /// When.
     pub at: Timestamp,
-    /// The event.
     pub event: String,
-    /// The event that it was raised from.
+    /// The id of the event from which this one was raised.
     #[serde(default)]
     pub parent: Option<String>,
-    /// `raised`, `ask`, `told`, `raise`, `ack`, `refused`.
+    /// The action: `raised`, `ask`, `told`, `raise`, `ack` or `refused`.
     pub action: String,
     /// The event's budget before this step, in model calls.
     pub budget_before: u32,
@@ -103,30 +100,30 @@ pub struct EventStep {
     pub outcome: String,
 }
 
-/// An event with what has become of it.
+/// An event with its current status.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct EventStatus {
-    /// As it was raised.
+    /// The event as it was raised.
     #[serde(flatten)]
     pub event: Event,
     /// The event's remaining budget, in model calls.
     pub left: u32,
-    /// The last step's action and outcome.
+    /// The action and the outcome of the last step.
     pub last: Option<(String, String)>,
-    /// A person has said that it is over.
+    /// Whether a person has acknowledged the event.
     pub over: bool,
 }
 
-/// Why an event cannot be raised or handled.
+/// The reason why an event cannot be raised or handled.
 #[derive(Debug, thiserror::Error)]
 pub enum EventError {
-    /// Nothing is left.
+    /// The event has no budget left.
     #[error("event {0} has no budget left, so it is not handled")]
     Spent(String),
-    /// There is none of this name.
+    /// There is no event with this id.
     #[error("there is no event {0:?}")]
     NoSuch(String),
-    /// It is over.
+    /// The event is over: it was acknowledged.
     #[error("event {0} is over: it was acknowledged")]
     Over(String),
     /// The given values do not make a valid event.
@@ -142,22 +139,21 @@ pub enum EventError {
 pub struct NewEvent {
     /// The person or program that raises the event.
     pub source: String,
-    /// How bad it is.
     pub severity: Severity,
     /// The action that the event asks for.
     pub desired_action: String,
     /// The backend or the person that should act.
     pub escalation_target: String,
-    /// In model calls.
+    /// The budget, in model calls.
     pub budget: u32,
-    /// More.
     pub note: Option<String>,
 }
 
-/// Raises an event: with a budget of its own, or from its parent's.
+/// Raises an event, with a budget of its own or with a part of its parent's budget.
 ///
 /// # Errors
-/// A text is missing or too long, the parent has too little left, or the disk refused.
+/// Returns an error if a text is missing or too long, the parent's budget is too small, or the disk
+/// refuses.
 pub fn raise(
     worker: &Worker,
     wish: NewEvent,
@@ -211,7 +207,8 @@ pub fn raise(
             note(worker, &step(now, parent, None, "refused", (before, before), &outcome))?;
             return Err(EventError::Spent(parent.to_owned()));
         };
-        // Taken first: whoever dies in between has lost it, never doubled it.
+        // The budget is taken before the event is raised. If the process dies in between, the
+        // budget is lost, but never spent twice.
         let outcome = format!("raises {}", event.id);
         note(worker, &step(now, parent, None, "raise", (before, after), &outcome))?;
     }
@@ -246,10 +243,10 @@ pub fn spend(worker: &Worker, id: &str, now: Timestamp) -> Result<u32, EventErro
     Ok(after)
 }
 
-/// Notes what came of something, without spending.
+/// Records the outcome of a step without spending budget.
 ///
 /// # Errors
-/// There is none of this name, or the disk refused.
+/// Returns an error if there is no such event or the disk refuses.
 pub fn record_outcome(
     worker: &Worker,
     id: &str,
@@ -313,7 +310,7 @@ fn load(worker: &Worker) -> io::Result<EventBook> {
         event.budget = event.budget.min(MOST);
         let standing = EventStatus { left: event.budget, event, last: None, over: false };
         let id = standing.event.id.clone();
-        // The first of an id is the one that counts.
+        // If an id appears more than once, the first event counts.
         if let std::collections::btree_map::Entry::Vacant(free) = events.entry(id) {
             order.push(free.key().clone());
             free.insert(standing);

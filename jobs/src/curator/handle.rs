@@ -14,13 +14,14 @@ use super::lint::one_line;
 use super::queue::Worker;
 use crate::{Context, Finished, JobError};
 
-/// The most events that one answer raises.
+/// Maximum number of events that one answer raises.
 const RAISED: usize = 5;
 
 /// Handles one event.
 ///
 /// # Errors
-/// There is none, nothing of its budget is left, or the model did not answer; the call is spent then.
+/// Returns an error if there is no such event, its budget is used up, or the model did not answer;
+/// in the last case the call is spent.
 pub(super) fn run(ctx: &mut Context<'_>, worker: &Worker, id: &str) -> Result<Finished, JobError> {
     let failed = |class: Class| move |error: EventError| JobError::failed(class, error.to_string());
     let environment = failed(Class::Environment);
@@ -118,7 +119,7 @@ fn wish(parent: &events::Event, one: &Value) -> Option<NewEvent> {
         source: format!("event {}", parent.id),
         severity: Severity::of(one["severity"].as_str()?)?,
         desired_action: one_line(one["desired_action"].as_str()?),
-        // It goes where its parent went: a model does not choose who is asked next.
+        // The target is inherited from the parent: a model does not choose who is asked next.
         escalation_target: parent.escalation_target.clone(),
         budget: u32::try_from(one["budget"].as_u64()?).ok()?,
         note: None,

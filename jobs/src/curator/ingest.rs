@@ -27,31 +27,31 @@ use super::{CuratorSpec, JobFile, JobProduct};
 use crate::sessions::transcript::{LineGap, SessionEvent, SessionEventKind, Tally, Transcript};
 use crate::{Context, JobError};
 
-/// Lines of one chunk, where the job does not say.
+/// Number of lines of a chunk if the job does not specify it.
 const CHUNK: u64 = 5_000;
-/// The most learnings of one chunk.
+/// Maximum number of learnings from one chunk.
 const MOST: usize = 10;
 /// Number of events for which a failure is kept while its fix is awaited.
 const WINDOW: usize = 60;
 
-/// Something worth knowing next time.
+/// A fact from a session that is useful in later sessions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Learning {
     /// The first and the last line of the transcript that the learning is about.
     pub lines: (u64, u64),
-    /// `repair` or `correction`.
+    /// The rule that found the learning: `repair` or `correction`.
     pub rule: &'static str,
-    /// One line.
+    /// The title, in one line.
     pub title: String,
     /// A description of the event, with quotes.
     pub body: String,
 }
 
-/// Learnings out of events, in order.
+/// Finds learnings in a sequence of events.
 #[derive(Debug, Default)]
 pub struct Finder {
     count: usize,
-    /// Calls without an outcome: tool and target.
+    /// Calls without an outcome so far: id to tool, target and line.
     open: BTreeMap<String, (String, String, u64)>,
     /// Failures without a fix so far, by the tool and the subject of the call.
     failed: BTreeMap<(String, String), (usize, u64, String, String)>,
@@ -59,7 +59,7 @@ pub struct Finder {
 }
 
 impl Finder {
-    /// Takes one event.
+    /// Processes one event.
     pub fn take(&mut self, event: &SessionEvent) {
         self.count += 1;
         match &event.what {
@@ -89,7 +89,7 @@ impl Finder {
         let about = (tool.clone(), about(&tool, &target));
         if failed {
             let why = reason(text);
-            // A person's refusal is no failure of the call.
+            // A call that a person refused is not a failed call.
             if !why.is_empty() && !why.contains("doesn't want to") && !why.contains("was rejected")
             {
                 self.failed.insert(about, (self.count, line, target, why));
@@ -119,7 +119,7 @@ impl Finder {
     }
 
     fn correction(&mut self, line: u64, text: &str) {
-        // Commands' own output and pasted files are no words of a person.
+        // Output of commands and pasted files were not written by a person.
         if text.starts_with('<') || text.len() > 2_000 {
             return;
         }
@@ -191,7 +191,7 @@ struct Read {
     learnings: Vec<Learning>,
     tally: Tally,
     own: u64,
-    /// Where the next chunk begins, if there is one.
+    /// The first line of the next chunk, if there is one.
     next: Option<u64>,
 }
 
@@ -228,10 +228,11 @@ fn read(ctx: &Context<'_>, path: &Path, start: u64, end: u64) -> Result<Read, Jo
     })
 }
 
-/// Takes learnings from one chunk.
+/// Extracts learnings from one chunk of a transcript.
 ///
 /// # Errors
-/// Its source is not there, is not to be read, or holds no session; the run was cancelled.
+/// Returns an error if the source does not exist, must not be read or contains no session, or if
+/// the run was cancelled.
 pub(super) fn run(
     ctx: &mut Context<'_>,
     spec: &CuratorSpec,
@@ -281,7 +282,7 @@ pub(super) fn run(
         counted(written, "learning"),
         describe(&tally, own)
     );
-    // A chunk that somebody bounded is all that was asked for.
+    // A chunk with an explicit end is not continued.
     if let (Some(next), None) = (next, source.chunk_end)
         && has_more(ctx.root, &path, next)
     {
@@ -336,7 +337,8 @@ fn fresh(learnings: Vec<Learning>, there: &[String]) -> Vec<Learning> {
     for learning in learnings {
         let text = format!("# {}\n\n{}", learning.title, learning.body);
         let sets = near::Sets::of(&text);
-        // Most of a learning are words that all have: only a close one is the same.
+        // Most words of a learning are common to all learnings, so only a close match counts as the
+        // same.
         if known.iter().all(|other| near::jaccard(&sets, other) < near::NEAR_SHORT) {
             known.push(sets);
             kept.push(learning);

@@ -1,6 +1,7 @@
 //! One file of the queue.
 //!
-//! Any program may have written it: it is judged, and nothing in it names where something is written.
+//! Any program may have written the file. Its content is therefore validated, and no part of it
+//! determines where a file is written.
 
 use std::fmt;
 
@@ -9,9 +10,9 @@ use jiff::tz::TimeZone;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A longer file is no job, in bytes.
+/// Maximum size of a job file, in bytes.
 pub const LARGEST: u64 = 64 * 1024;
-/// The most attempts that a file may ask for.
+/// Maximum number of attempts that a job file may ask for.
 const RETRIES: u32 = 10;
 
 /// The kinds of work that a curator does.
@@ -20,19 +21,19 @@ const RETRIES: u32 = 10;
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum CuratorJobKind {
-    /// Look through the notes for what is broken.
+    /// Find problems in the notes.
     LintWiki,
-    /// Draft ideas from what notes leave open.
+    /// Draft ideas from the open points of notes.
     DreamSeed,
-    /// Take learnings from a transcript.
+    /// Extract learnings from a transcript.
     IngestClaudeSession,
 }
 
 impl CuratorJobKind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Self; 3] = [Self::LintWiki, Self::DreamSeed, Self::IngestClaudeSession];
 
-    /// Its word.
+    /// Returns the name of the kind.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::LintWiki => "lint-wiki",
@@ -56,41 +57,42 @@ impl fmt::Display for CuratorJobKind {
 /// The file, or the part of a file, that a job is about.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Source {
-    /// A file: absolute, or below the project's root.
+    /// The path of the file, absolute or relative to the project's root.
     pub path: String,
-    /// The first line, from 1.
+    /// The first line of the chunk, counted from 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chunk_start: Option<u64>,
-    /// The last line.
+    /// The last line of the chunk.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chunk_end: Option<u64>,
 }
 
-/// A job file. The last four fields are ours: what the contract does not name has a default.
+/// A job file. The last four fields are an extension of the contract; fields that the contract does
+/// not name have a default.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobFile {
-    /// `20060102T150405Z-kind-8hex`; the file's name without its ending.
+    /// The id, `20060102T150405Z-kind-8hex`, which is also the file name without its extension.
     pub id: String,
     /// The kind of work.
     pub kind: CuratorJobKind,
-    /// When it was asked for.
+    /// The time at which the job was requested.
     pub created_at: Timestamp,
-    /// How often it is tried again.
+    /// Maximum number of retries.
     #[serde(default = "one")]
     pub max_retries: u32,
     /// The file that the job is about, for kinds that need one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<Source>,
-    /// Higher goes first.
+    /// The priority; jobs with a higher value go first.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub priority: i32,
-    /// How often it was tried and failed.
+    /// The number of failed attempts.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub attempts: u32,
-    /// How often it came back from a process that died.
+    /// The number of times that the job was returned from a process that died.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub returned: u32,
-    /// Why it failed the last time.
+    /// The error of the last attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_error: Option<String>,
 }
@@ -121,10 +123,10 @@ impl JobFile {
         }
     }
 
-    /// Judges the content of the file `name`.
+    /// Parses and validates the content of the file `name`.
     ///
     /// # Errors
-    /// Why it is no job, in words.
+    /// Returns the reason why the file is not a valid job.
     pub fn read(name: &str, bytes: &[u8], kinds: &[CuratorJobKind]) -> Result<Self, String> {
         let value: serde_json::Value =
             serde_json::from_slice(bytes).map_err(|error| format!("it is not JSON: {error}"))?;
@@ -165,7 +167,7 @@ impl JobFile {
         Ok(job)
     }
 
-    /// Its text.
+    /// Returns the content of the job's file.
     pub fn text(&self) -> Vec<u8> {
         let mut text = serde_json::to_vec_pretty(self).expect("a job has string keys only");
         text.push(b'\n');

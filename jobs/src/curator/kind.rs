@@ -1,4 +1,4 @@
-//! The curator's queue as a kind of job.
+//! Implements [`Kind`] for the curator's queue.
 
 use super::{CuratorSpec, KIND};
 use crate::dry_run::DryRunPlan;
@@ -43,7 +43,7 @@ impl Kind for CuratorSpec {
     }
 
     fn falls_back_to_rules(&self) -> bool {
-        // An event is for its target alone.
+        // An event is meant for its target alone.
         self.event.is_none()
     }
 }

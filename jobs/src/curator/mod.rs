@@ -1,10 +1,10 @@
 //! The curator: a local model that keeps notes tidy by day, from a queue of files.
 //!
-//! The queue is the interface: any program may drop a job file into `queue/`. One run of a job of kind
-//! `curator` handles up to a batch of them. So each run has a row in `runs`, spends from the budgets
-//! and appears in the report, with a line for each file; and no table mirrors what the files own. An
-//! occurrence for each file was weighed: it would keep every file twice, in the folder and in the
-//! database, and the two could differ.
+//! The queue is the interface: any program may put a job file into `queue/`. One run of a job of
+//! kind `curator` handles up to a batch of job files. Each run therefore has a row in `runs`, uses
+//! the budgets and appears in the report with a line for each file, and no table mirrors the files.
+//! An occurrence for each file was considered and rejected: it would keep every file twice, in the
+//! folder and in the database, and the two could differ.
 //!
 //! ```text
 //!              claim: start noted in hour.jsonl, owner beside, rename
@@ -15,10 +15,11 @@
 //!                                                      done/ID, and removes processing/ID
 //! ```
 //!
-//! The publication makes "done" and its artifacts one step: a process that dies leaves either all or
-//! nothing, and what is in `done/` is never done again. A model only words what rules have found, so a
-//! model that does not answer costs words and no job. Must never edit a note; what it writes are
-//! findings, drafts and learnings, each in a file of its own.
+//! The publication puts `done/ID` and its artifacts in place in one step: a process that dies
+//! leaves either all of them or nothing, and a job in `done/` is never done again. A model only
+//! adds text to the findings of rules, so a model that does not answer costs text but no job. The
+//! curator must never edit a note; it writes findings, drafts and learnings, each to a file of its
+//! own.
 
 pub mod ask;
 pub mod compact;
@@ -49,25 +50,25 @@ use queue::{Claim, Claimed, Consumer, MovedFile, Worker};
 pub use spec::CuratorSpec;
 use worker_status::{WorkerState, WorkerStatus};
 
-/// The word for jobs of this kind.
+/// The name of this kind of job.
 pub const KIND: &str = "curator";
 
 /// The result of one job file.
 #[derive(Debug, Default)]
 pub struct JobProduct {
-    /// Files of the project, with their content; none of them is there yet.
+    /// New files of the project, with their content.
     pub artifacts: Vec<(String, Vec<u8>)>,
-    /// One line for people.
+    /// A summary for people, in one line.
     pub headline: String,
-    /// Why it is less than it could be: what a model would have added.
+    /// The reason why the model's contribution is missing, if it is.
     pub without: Option<String>,
 }
 
-/// Handles the files that are waiting.
+/// Handles the waiting job files.
 ///
 /// # Errors
-/// There is nothing to do, the worker's folder cannot be used, or the run was cancelled. A file that
-/// cannot be handled is no error of the run.
+/// Returns an error if there is nothing to do, the worker's folder cannot be used, or the run was
+/// cancelled. A job file that cannot be handled is not an error of the run.
 pub fn run(ctx: &mut Context<'_>, spec: &CuratorSpec) -> Result<Finished, JobError> {
     let worker = Worker::of(ctx.root, &spec.worker_dir)
         .map_err(|why| JobError::failed(Class::Environment, why))?;

@@ -19,28 +19,25 @@ use super::lint::{LintNote, notes, one_line, vault};
 use super::{CuratorSpec, JobFile, JobProduct};
 use crate::{Context, JobError};
 
-/// The most drafts of one job.
+/// Maximum number of drafts of one job.
 const MOST: usize = 5;
-/// Candidates that a model may choose from.
+/// Maximum number of candidates that a model may choose from.
 const SHOWN: usize = 20;
 /// The front matter key that marks a file as written by runner.
 pub const MARK: &str = "generated_by";
 
-/// Something open.
+/// An open point of a note.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seed {
-    /// The note.
     pub path: String,
-    /// The line.
     pub line: usize,
     /// The open point, in the note's own words.
     pub text: String,
-    /// The note's title.
     pub title: String,
 }
 
 impl Seed {
-    /// Its words, as they are compared with ideas.
+    /// Returns the text that is compared with existing ideas.
     fn body(&self) -> String {
         format!("# {}\n\n{}\n", shortened(&self.text, 60), self.text)
     }
@@ -82,7 +79,7 @@ pub fn seeds(note: &LintNote) -> Vec<Seed> {
         let Some(text) = text.map(str::trim) else {
             continue;
         };
-        // Two words are no idea.
+        // One or two words are not an idea.
         if text.split_whitespace().count() >= 3 {
             found.push(Seed {
                 path: note.path.clone(),
@@ -98,7 +95,7 @@ pub fn seeds(note: &LintNote) -> Vec<Seed> {
 /// Returns the seeds that are new compared to `there` and to the earlier seeds.
 pub fn fresh(seeds: Vec<Seed>, there: &[String]) -> Vec<Seed> {
     let known: Vec<near::Sets> = there.iter().map(|text| near::Sets::of(text)).collect();
-    // An idea that quotes the line holds it, however long the idea is.
+    // An idea that quotes the line contains it, however long the idea is.
     let plain: Vec<String> = there.iter().map(|text| squeezed(text)).collect();
     let mut kept: Vec<(Seed, near::Sets)> = Vec::new();
     for seed in seeds {
@@ -123,10 +120,10 @@ fn squeezed(text: &str) -> String {
     words.join(" ")
 }
 
-/// Drafts ideas.
+/// Drafts ideas from the open points of notes.
 ///
 /// # Errors
-/// There is nothing to read, or the run was cancelled.
+/// Returns an error if there is nothing to read or the run was cancelled.
 pub(super) fn run(
     ctx: &mut Context<'_>,
     spec: &CuratorSpec,

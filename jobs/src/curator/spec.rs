@@ -1,4 +1,4 @@
-//! The settings of `[curator]`, and of a job of this kind.
+//! The settings of `[curator]` and of a job of this kind.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -9,25 +9,25 @@ use super::job::CuratorJobKind;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct CuratorSpec {
-    /// Its folder with the queue, below the project's root.
+    /// The worker's folder with the queue, relative to the project's root.
     #[serde(skip)]
     pub worker_dir: String,
-    /// Where the notes are: below the root, or an absolute path that is only read.
+    /// The folder of the notes: relative to the root, or an absolute path that is only read.
     #[serde(skip)]
     pub vault_dir: String,
-    /// Where drafts of ideas go.
+    /// The folder for drafts of ideas.
     #[serde(skip)]
     pub ideas: String,
-    /// Where learnings go.
+    /// The folder for learnings.
     #[serde(skip)]
     pub learnings: String,
-    /// The most job files begun in any 60 minutes.
+    /// Maximum number of job files that are started within any 60 minutes.
     #[serde(skip)]
     pub hourly_cap: u32,
-    /// The kinds that are handled.
+    /// The kinds of jobs that are handled.
     #[serde(skip)]
     pub kinds: Vec<CuratorJobKind>,
-    /// The most job files of one run.
+    /// Maximum number of job files in one run.
     #[schemars(range(min = 1))]
     pub batch: u32,
     /// The one event to handle instead of the queue; `runner curator events escalate` sets it.

@@ -10,37 +10,31 @@ use serde::{Deserialize, Serialize};
 
 use super::queue::{Worker, append, host};
 
-/// Whether it works.
+/// The state of the worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum WorkerState {
-    /// It is at a job.
     Working,
-    /// It has ended, or waits.
+    /// The worker has ended, or waits.
     Idle,
 }
 
-/// `logs/status.json`.
+/// The content of `logs/status.json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkerStatus {
-    /// Its process.
     pub pid: u32,
-    /// When that started, in the kernel's ticks since boot.
+    /// The start time of the process, in the kernel's ticks since boot.
     pub pid_start: u64,
-    /// The boot in which that means something.
+    /// The id of the boot in which the process id is valid.
     #[serde(default)]
     pub boot: String,
-    /// Its host.
     pub host: String,
-    /// Since when it works.
     pub started_at: Timestamp,
-    /// When this was written.
     pub updated_at: Timestamp,
-    /// Whether it works.
     pub state: WorkerState,
-    /// At which job.
+    /// The id of the job in progress.
     pub current_job: Option<String>,
-    /// How many jobs were begun in the last 60 minutes.
+    /// The number of jobs that were started in the last 60 minutes.
     pub done_this_hour: u32,
     /// The last error.
     pub last_error: Option<String>,

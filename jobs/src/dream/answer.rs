@@ -15,11 +15,11 @@ use super::request;
 use crate::JobError;
 use crate::evidence::{ProjectEvidence, Reference, references};
 
-/// The longest reply that is looked at, in bytes, whatever was asked.
+/// Maximum length of a reply in bytes, unless the number of shown ideas allows more.
 const LONGEST_REPLY: usize = 4 * 1024 * 1024;
 /// Bytes of a reply for each shown idea, if the sum is larger than [`LONGEST_REPLY`].
 const PER_ANSWER: usize = 1024;
-/// How many elements of a reply are looked at.
+/// Maximum number of elements of a reply that are examined.
 const ELEMENTS: usize = 5000;
 
 /// Checks the length of a reply. The limit is [`LONGEST_REPLY`], or more if that many ideas were

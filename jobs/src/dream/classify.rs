@@ -1,7 +1,8 @@
-//! The selected ideas, read, grounded and judged by rule: all that a question needs.
+//! Reads the selected ideas, gathers their evidence and judges them by rule. The result contains
+//! everything that a question needs.
 //!
-//! Must never keep more text than it states: [`TEXTS`] of the selected ideas, and as much again of
-//! the others while duplicates are looked for.
+//! This module must never hold more text than its limits allow: [`TEXTS`] bytes of the selected
+//! ideas, and as much again of the other ideas while it looks for duplicates.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,40 +18,40 @@ use crate::evidence::neighbours::{MOST, neighbours};
 use crate::evidence::{Evidence, Neighbour, ProjectEvidence, places};
 use crate::{JobError, Progress};
 
-/// The most text of selected ideas that is held at once, in bytes.
+/// Maximum text of selected ideas that is held at once, in bytes.
 pub const TEXTS: usize = 64 * 1024 * 1024;
-/// How many other ideas are read to look for duplicates.
+/// Maximum number of other ideas that are read to look for duplicates.
 pub const OTHERS: usize = 5000;
 
 /// A selected idea with its verdict.
 #[derive(Debug)]
 pub struct ClassifiedIdea {
-    /// Relative to the project.
+    /// The path of the idea, relative to the project.
     pub path: String,
-    /// The text that is judged.
     pub text: String,
-    /// When it was read.
+    /// The file's stat from the time when it was read.
     pub stat: Stat,
     /// Digest of the text.
     pub digest: Digest,
     /// The evidence about the idea.
     pub grounds: Evidence,
-    /// The ideas near it.
+    /// Ideas with similar text.
     pub near: Vec<Neighbour>,
     /// The rule's verdict on the idea.
     pub verdict: RuleVerdict,
-    /// How much there is to it.
+    /// How much there is to the idea, from 0 to 1; for ranking only.
     pub merit: f64,
 }
 
-/// All selected ideas that could be read.
+/// The selected ideas that could be read.
 #[derive(Debug, Default)]
 pub struct ClassifiedIdeas {
-    /// In the order of selection.
+    /// The ideas in the order of selection.
     pub shown: Vec<ClassifiedIdea>,
     /// The targets that an answer may choose from.
     pub offer: Offer,
-    /// With how many of how many others they were compared, if not with all.
+    /// The number of other ideas that were compared and the number of all other ideas; `None` if
+    /// all were compared.
     pub compared: Option<(usize, usize)>,
 }
 
@@ -176,7 +177,8 @@ fn destinations(
             }
         };
         let best = near.get(*path).into_iter().flatten().find(goes);
-        // A destination that itself goes elsewhere would lead in a circle, or to an archived idea.
+        // A destination that is itself merged elsewhere would lead in a circle or to an archived
+        // idea.
         if let Some(best) = best {
             into.insert((*path).to_owned(), best.path.clone());
         }

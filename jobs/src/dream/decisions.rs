@@ -1,7 +1,7 @@
-//! `dreams/ledger.md`: what people decided about proposals.
+//! `dreams/ledger.md`: the decisions of people on proposals.
 //!
-//! A line that is not `- {json}` is somebody's note, and no decision; it is kept. The file only ever
-//! grows: a decision that is taken back is a further line, `undone`, after which the proposal is
+//! A line that is not `- {json}` is a person's note; it is kept and is no decision. Lines are only
+//! ever added: to take a decision back, runner adds the line `undone`, after which the proposal is
 //! open again.
 
 use std::collections::BTreeMap;
@@ -11,32 +11,31 @@ use serde::{Deserialize, Serialize};
 
 use super::proposal::Action;
 
-/// The word that takes a decision back.
+/// The value of [`Decision::decision`] that takes a decision back.
 pub const UNDONE: &str = "undone";
 
-/// One decision, as it is written.
+/// One decision, as it is written in the file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Decision {
-    /// The proposal.
     pub proposal_id: String,
-    /// `accepted`, `rejected`, `amended`, `skipped` or `undone`; any word that a later version
+    /// `accepted`, `rejected`, `amended`, `skipped` or `undone`. A value that only a later version
     /// knows is a decision too.
     pub decision: String,
     /// The action that was carried out, in the contract's terms.
     #[serde(default)]
     pub action: String,
-    /// When, RFC 3339.
+    /// The time of the decision, in RFC 3339.
     #[serde(default)]
     pub at: String,
     /// The person's note on the decision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
-    /// The content that was decided on; absent: any.
+    /// The hash of the content that was decided on. Without it the decision holds for any content.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub targets_hash: Option<String>,
 }
 
-/// All decisions that stand, by proposal, each in the order of the file.
+/// The decisions that are in effect, by proposal, each list in the order of the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Decisions {
     by_id: BTreeMap<String, Vec<Decision>>,
@@ -76,7 +75,7 @@ impl Decision {
 }
 
 impl Decisions {
-    /// Reads the file's content.
+    /// Parses the content of the file.
     pub fn read(bytes: &[u8]) -> Self {
         let mut decisions = Self::default();
         for line in String::from_utf8_lossy(bytes).lines() {

@@ -1,5 +1,5 @@
-//! Which ideas a pass shows: those whose content is not what was last triaged, the least recently
-//! shown first (contracts/dream.md, rule 1). Pure.
+//! Selects the ideas that a pass shows: those whose content differs from the content that was last
+//! triaged, the least recently shown first (contracts/dream.md, rule 1). The module is pure.
 
 use super::inventory::Idea;
 use super::quarantine::Quarantine;
@@ -8,13 +8,13 @@ use super::state::DreamState;
 /// The selection of the ideas for a pass.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Delta {
-    /// Places of the selected ideas, in the order in which they are shown.
+    /// Indices of the selected ideas, in the order in which they are shown.
     pub selected: Vec<usize>,
-    /// How many more have changed and must wait for the next pass.
+    /// Number of further changed ideas, which wait for the next pass.
     pub waiting: usize,
-    /// How many have not changed.
+    /// Number of unchanged ideas.
     pub unchanged: usize,
-    /// Places of those that have changed and are set aside.
+    /// Indices of the changed ideas that are set aside.
     pub parked: Vec<usize>,
 }
 
@@ -27,7 +27,7 @@ pub fn select(ideas: &[Idea], state: &DreamState<'_>, parked: &Quarantine, max: 
     let unchanged = ideas.len() - selected.len();
     let aside = |at: &usize| parked.holds(&ideas[*at].path, &ideas[*at].digest);
     let (parked, mut selected): (Vec<usize>, Vec<usize>) = selected.into_iter().partition(aside);
-    // `None`, never shown, is less than any time; the sort is stable and the ideas are in order.
+    // `None` (never shown) sorts before any time. The sort is stable and the ideas are in order.
     selected.sort_by_cached_key(|at| state.surfaced(&ideas[*at].path));
     let waiting = selected.len().saturating_sub(max);
     selected.truncate(max);

@@ -40,7 +40,7 @@ pub fn dirty(git: &Git, spec: &DreamSpec) -> Result<Vec<String>, JobError> {
         Dirty::Tracked => Untracked::No,
         Dirty::Strict => Untracked::Files,
     };
-    // A conflict anywhere is a merge that somebody is in the midst of.
+    // An unmerged path anywhere means that somebody is in the middle of a merge.
     for (path, change) in git.changes(&[], Untracked::No)? {
         if change == Change::Unmerged {
             found.push(format!("{path} (unmerged)"));

@@ -6,7 +6,7 @@
 
 use runner_text::{front_matter, markdown};
 
-/// Headings of a text that asks for something to be built, as first words.
+/// First words of headings in a text that asks for something to be built.
 const ASKING: &[&str] = &[
     "acceptance",
     "approach",
@@ -39,7 +39,7 @@ const ASKING: &[&str] = &[
     "what",
     "why",
 ];
-/// Headings of a text to be published, as whole headings.
+/// Complete headings in a text that is meant for publication.
 const PUBLISHING: &[&str] = &[
     "audience",
     "call to action",
@@ -54,7 +54,7 @@ const PUBLISHING: &[&str] = &[
     "title options",
     "tone",
 ];
-/// Verbs that a piece of work begins with.
+/// Verbs that begin a piece of work.
 const VERBS: &[&str] = &[
     "add",
     "allow",
@@ -127,30 +127,29 @@ const TELLING: &[&str] =
 /// The status that an idea declares for itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Declared {
-    /// Implemented, shipped, done.
+    /// The idea calls itself implemented, shipped or done.
     Done,
-    /// Draft, proposed, open, blocked.
+    /// The idea calls itself a draft, proposed, open or blocked.
     Open,
 }
 
-/// The form of a text.
+/// The formal features of a text.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Features {
-    /// Its title.
     pub title: String,
-    /// Words of prose, lists and headings; no code.
+    /// Number of words in prose, lists and headings, without code.
     pub words: usize,
-    /// Headings that ask for something.
+    /// Number of headings that ask for something.
     pub asking: usize,
-    /// Headings of something to be published.
+    /// Number of headings that mark a text for publication.
     pub publishing: usize,
-    /// Headings of a phase or a milestone.
+    /// Number of headings of a phase or a milestone.
     pub phases: usize,
-    /// List items.
+    /// Number of list items.
     pub items: usize,
-    /// Check boxes that are ticked, and that are not.
+    /// Number of check boxes that are ticked, and of those that are not.
     pub boxes: (usize, usize),
-    /// List items, sentences and the title that begin with a verb of work.
+    /// Number of list items and sentences that begin with a verb of work; the title counts too.
     pub verbs: usize,
     /// Share of narrative words in the text, from 0 to 1.
     pub telling: f64,
@@ -158,16 +157,16 @@ pub struct Features {
     pub declared: Option<Declared>,
     /// The document that the idea declares itself a part of.
     pub parent: Option<String>,
-    /// It calls itself a post, an essay, a talk.
+    /// Whether the text calls itself a post, an essay or a talk.
     pub post: bool,
-    /// It is a form to be filled in.
+    /// Whether the text is a form to fill in.
     pub template: bool,
-    /// It carries the mark that an accepted `mark-blog` leaves.
+    /// Whether the text contains the mark that an accepted `mark-blog` leaves.
     pub marked: bool,
 }
 
 impl Features {
-    /// Looks at a text; `stem` names it where it has no title.
+    /// Extracts the features of a text. `stem` serves as the title of a text without one.
     pub fn of(text: &str, stem: &str) -> Self {
         let title = markdown::title(text, stem);
         let doc = front_matter::split(text);
@@ -224,7 +223,7 @@ impl Features {
             let opening =
                 ["spec:", "parent:", "parent spec:", "companion to", "part of", "plan for"];
             let rest = opening.iter().find_map(|opening| lower.strip_prefix(opening));
-            // The document has to come at once: "part of the plan in a.md" is prose.
+            // The document must follow immediately: "part of the plan in a.md" is prose.
             self.parent = rest.and_then(|rest| a_document(rest.split_whitespace().next()?));
         }
     }
@@ -299,7 +298,7 @@ fn declared(words: &str) -> Option<Declared> {
     let lower = words.to_lowercase();
     let mut words = lower.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
     let first = words.next()?;
-    // "accepted (impl 2026-05-30)" is done; "accepted" and "ready" only allow it to be.
+    // "accepted (impl 2026-05-30)" means done; "accepted" and "ready" alone only permit the work.
     if lower.contains("(impl") {
         return Some(Declared::Done);
     }

@@ -1,12 +1,13 @@
-//! All ideas with their content's digest, read only where the stat cache does not know them.
+//! Lists all ideas with the digests of their contents. A file is read only if the stat cache does
+//! not know it.
 //!
 //! ```text
 //! walk ──> known to the cache? ──yes──> digest                        (nothing is opened)
 //!                              └─no──> read ──> idea | runner's own | trouble
 //! ```
 //!
-//! Must never open a file twice, and never keep a text: a pass over 100,000 unchanged ideas is a
-//! walk and a comparison.
+//! This module must never open a file twice and never keep a text. A pass over 100,000 unchanged
+//! ideas is one walk and one comparison.
 
 use std::io::Read;
 use std::path::Path;
@@ -22,15 +23,15 @@ use super::spec::DreamSpec;
 use super::stat_cache::{self, CachedFile, StatCache};
 use super::walk::{IdeaFile, Stat, WalkProblem, too_long, walk};
 
-/// The name of the reader on a recording.
+/// The name of the reader in a recording.
 const INPUT: &str = "idea";
 
 /// An idea that could be read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Idea {
-    /// Relative to the project.
+    /// The path of the idea, relative to the project.
     pub path: Box<str>,
-    /// When it was read.
+    /// The file's stat from the time when it was read.
     pub stat: Stat,
     /// Digest of the whole content.
     pub digest: Digest,
@@ -39,23 +40,23 @@ pub struct Idea {
 /// The ideas of a project, as one survey found them.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Inventory {
-    /// All ideas, by path.
+    /// All ideas, sorted by path.
     pub ideas: Vec<Idea>,
     /// The files that could not be taken in, by path.
     pub troubles: Vec<WalkProblem>,
-    /// How many files were left out because runner wrote them.
+    /// Number of files that were left out because runner wrote them.
     pub own: usize,
-    /// How many files were read.
+    /// Number of files that were read.
     pub read: usize,
-    /// The cache's new content, when it is not what it was.
+    /// The new content of the cache, if it differs from the old content.
     #[serde(skip)]
     pub cache: Option<Vec<u8>>,
 }
 
-/// Surveys the ideas of the project at `root`; `cache` is where the stat cache lies.
+/// Lists the ideas of the project at `root`. `cache` is the path of the stat cache.
 ///
 /// # Errors
-/// The project's folder cannot be held.
+/// Returns an error if the project's folder cannot be opened.
 pub fn take_inventory(
     root: &Path,
     spec: &DreamSpec,
@@ -66,7 +67,7 @@ pub fn take_inventory(
     let reader = Reader::open(root, spec.max_idea_bytes)?;
     let mut survey = Inventory { troubles: walked.troubles, ..Inventory::default() };
     survey.ideas.reserve_exact(walked.found.len());
-    // Files that are no ideas, for the cache.
+    // Files that are not ideas. The cache records them too.
     let mut others: Vec<(Box<str>, Stat, CachedFile)> = Vec::new();
     let mut next = 0;
     for IdeaFile { path, stat } in walked.found {
@@ -135,7 +136,8 @@ pub fn is_own(text: &str) -> bool {
     doc.get("body_sha256").is_some_and(|sum| sum == Digest::of(doc.body().as_bytes()).to_string())
 }
 
-/// Reads ideas beneath a held folder: no links, no mounts, no devices, never more than is allowed.
+/// Reads ideas below an open folder. It follows no links, enters no mounts, opens no devices and
+/// never reads more of a file than is allowed.
 #[derive(Debug)]
 pub struct Reader {
     fs: RealFs,
@@ -144,10 +146,10 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Holds the project's folder; `most` bytes of a file are read.
+    /// Opens the project's folder. At most `most` bytes of a file are read.
     ///
     /// # Errors
-    /// It cannot be held.
+    /// Returns an error if the folder cannot be opened.
     pub fn open(root: &Path, most: u64) -> Result<Self, runner_engine::publish::FsError> {
         Ok(Self { fs: RealFs::open(root)?, most, recording: InputRecording::off() })
     }

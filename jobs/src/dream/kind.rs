@@ -12,7 +12,7 @@ use crate::kind::{BadSetting, Kind, Targets};
 use crate::reserved::reserved;
 use crate::{Context, Finished, JobError};
 
-/// The names that the folders of a dream job may not have. The job's own folder is not among them.
+/// Names that the folders of a dream job must not have. The job's own folder is not in this list.
 const RESERVED: [&str; 8] =
     [".git", ".runner", "runner.toml", "rem", "_steps.jsonl", ".claude", ".codex", ".mcp.json"];
 

@@ -1,46 +1,38 @@
-//! The don't-leak guard (contracts/dream.md, rule 3): what a pass writes must never get into the
-//! repository's history.
+//! Guards against leaks (contracts/dream.md, rule 3): the files that a pass writes must never get
+//! into the repository's history.
 //!
-//! A target is let through only when git ignores it, *and* it is not tracked, *and* no part of its
-//! path is a link, *and* it is a plain file or nothing yet. `git check-ignore` alone is not enough:
-//! it passes a link to a tracked file. Must never be satisfied by a promise that something will be
-//! ignored later.
+//! A target is accepted only if git ignores it, *and* git does not track it, *and* no part of its
+//! path is a link, *and* it is a plain file or does not exist yet. `git check-ignore` alone is not
+//! enough, because it accepts a link to a tracked file. The guard must never accept a promise that
+//! a file will be ignored later.
 
 use runner_engine::git::changes::literal;
 use runner_engine::git::{Git, GitError, Read};
 use runner_engine::process::Stdin;
 use runner_engine::publish::{RealFs, RelPath};
 
-/// Why a target is refused.
+/// The reason why a target is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum Leak {
-    /// It is, or lies behind, what must not be written through.
+    /// The target is something that must not be written through, or lies behind it.
     #[error("{path}: {why}")]
     Path {
-        /// The target.
         path: String,
         /// The reason.
         why: String,
     },
-    /// Git tracks it.
     #[error(
         "{path} is tracked by git, and what is written there could be committed; fix: git rm --cached {path}"
     )]
-    Tracked {
-        /// The target.
-        path: String,
-    },
-    /// Git does not ignore it.
+    Tracked { path: String },
     #[error(
         "{path} is not ignored by git, and what is written there could be committed; add /{folder}/ to .git/info/exclude or to .gitignore"
     )]
     NotIgnored {
-        /// The target.
         path: String,
-        /// Its outermost folder.
+        /// The outermost folder of the target.
         folder: String,
     },
-    /// Git gave no answer.
     #[error(transparent)]
     Git(#[from] GitError),
 }

@@ -62,9 +62,10 @@ use quarantine::Quarantine;
 use state::{DreamState, IdeaUpdate, Triaged};
 use walk::WalkProblem;
 
-/// The longest state or decisions file that is read, in bytes.
+/// Maximum size of the state file and the decisions file, in bytes.
 const LONGEST: u64 = 256 * 1024 * 1024;
-/// The names on a recording: all ideas, those that are set aside, whether a folder is there.
+/// Names in a recording: the list of all ideas, the ideas that are set aside, and whether a folder
+/// exists.
 const SURVEY: &str = "survey";
 const PARKED: &str = "parked";
 const TAKEN: &str = "taken";
@@ -74,9 +75,9 @@ const AFTERWARDS: Duration = Duration::from_secs(30);
 /// Makes one pass.
 ///
 /// # Errors
-/// [`JobError::Nothing`] without changed ideas; `malformed` when the reply has no good proposal or
-/// the state file is not one; `guard` when the targets could leak; whatever the backend, git or the
-/// budget said. Nothing is staged then.
+/// Returns [`JobError::Nothing`] without changed ideas, `malformed` if the reply has no valid
+/// proposal or the state file is invalid, `guard` if the targets could leak, and every error of the
+/// backend, of git and of the budget. In all these cases nothing is staged.
 pub fn run(ctx: &mut Context<'_>, spec: &DreamSpec) -> Result<Finished, JobError> {
     spec.check()?;
     let (state_bytes, expect) = read_state(ctx, spec)?;
@@ -125,7 +126,7 @@ pub fn run(ctx: &mut Context<'_>, spec: &DreamSpec) -> Result<Finished, JobError
     let mut text = serde_json::to_string_pretty(&kept).expect("proposals have string keys only");
     text.push('\n');
     ctx.scope.stage(&proposals_path, text.as_bytes(), Expect::Absent)?;
-    // People may have decided while the question was open: what they left there is kept.
+    // People may have made decisions while the question was open, and their entries must be kept.
     let (later_bytes, later) = read_state(ctx, spec)?;
     let text = if later == expect {
         state.with(&changes)
@@ -137,10 +138,10 @@ pub fn run(ctx: &mut Context<'_>, spec: &DreamSpec) -> Result<Finished, JobError
     Ok(reported.finish(&kept, judged.shown.len(), ideas, &folder))
 }
 
-/// Everything that a pass knows before it asks.
+/// The facts that a pass gathers before it asks.
 struct PassEvidence<'a> {
     state: DreamState<'a>,
-    /// How many ideas there are.
+    /// Number of ideas.
     ideas: usize,
     folder: String,
     reader: Reader,
@@ -165,14 +166,14 @@ pub(crate) fn question(
     Ok((request, grounded.judged.shown.len() as u64, notes))
 }
 
-/// Gathers the evidence and answers by rule; of what it finds only the stat cache is kept.
+/// Gathers the evidence and answers by rule. Only the stat cache is stored.
 fn ground<'a>(
     ctx: &mut Context<'_>,
     spec: &DreamSpec,
     state_bytes: &'a [u8],
 ) -> Result<PassEvidence<'a>, JobError> {
     let (root, cache, keep, recording) = (ctx.root, ctx.cache, !ctx.is_dry_run, &ctx.recording);
-    // Both take as long as there are ideas: side by side they take as long as the longer one.
+    // The time of both steps grows with the number of ideas, so they run in parallel.
     let (state, survey) = std::thread::scope(|scope| {
         let parsed = scope.spawn(|| DreamState::parse(state_bytes));
         let survey = match recording.replays() {
@@ -207,7 +208,7 @@ fn ground<'a>(
         let why = format!("{AT_WORK}: {}", named(&names));
         return Err(JobError::Wait { until, why });
     }
-    // A pass with nothing to do is not recorded, and is not to be slowed down by it.
+    // A pass with nothing to do is not recorded, so that recording does not slow it down.
     if ctx.recording.records() {
         ctx.recording.note(SURVEY, "", json!(survey), None);
         ctx.recording.note(PARKED, "", json!(parked), None);
@@ -289,7 +290,7 @@ fn proposals_path(folder: &str) -> String {
     format!("{folder}/proposals.json")
 }
 
-/// Surveys, and keeps the stat cache; that it could not be kept costs only time.
+/// Lists the ideas and stores the stat cache. A failure to store the cache only costs time.
 fn take_inventory(
     root: &Path,
     cache: &Path,
@@ -326,7 +327,8 @@ fn read_own(ctx: &Context<'_>, path: &str) -> Result<Option<Vec<u8>>, JobError> 
 
 fn read_state(ctx: &Context<'_>, spec: &DreamSpec) -> Result<(Vec<u8>, Expect), JobError> {
     Ok(match read_own(ctx, &spec.state_path())? {
-        // The whole file is hashed again when it is staged: what is replaced is what was read.
+        // The whole file is hashed again when it is staged, so only the content that was read is
+        // replaced.
         Some(bytes) => {
             let expect = Expect::Digest(Digest::of(&bytes));
             (bytes, expect)
@@ -463,7 +465,7 @@ fn changes<'a>(
 ) -> BTreeMap<&'a str, IdeaUpdate> {
     let change = |one: &'a classify::ClassifiedIdea| {
         let mut answers = proposals.iter().filter(|proposal| proposal.targets[0] == one.path);
-        // An answer about content that is gone, its own or its destination's, is none.
+        // An answer does not count if the content of the idea or of its destination has changed.
         let valid =
             answers.any(|it| !it.targets.iter().any(|target| changed.contains(target.as_str())));
         let triaged = valid.then(|| Triaged {

@@ -19,27 +19,26 @@ const REFUSALS: usize = 20;
 pub(super) struct PassSummary {
     /// The files that could not be taken in.
     pub(super) troubles: Vec<WalkProblem>,
-    /// How many files were left out because runner wrote them.
+    /// Number of files that were left out because runner wrote them.
     pub(super) own: usize,
-    /// How many changed ideas wait for the next pass.
+    /// Number of changed ideas that wait for the next pass.
     pub(super) waiting: usize,
-    /// With how many of how many others duplicates were looked for, if not with all.
+    /// The number of other ideas that were searched for duplicates and the number of all other
+    /// ideas; `None` if all were searched.
     pub(super) compared: Option<(usize, usize)>,
-    /// Ideas that are set aside, those of this pass included.
+    /// Ideas that are set aside, including those of this pass.
     pub(super) parked: Vec<String>,
-    /// The backend's remarks.
     pub(super) notes: Vec<String>,
-    /// Elements of the reply that were refused.
     pub(super) refused: Vec<Refused>,
-    /// How many claims did not resolve.
+    /// Number of claims that did not resolve.
     pub(super) downgraded: usize,
-    /// How many shown ideas got no valid answer.
+    /// Number of shown ideas without a valid answer.
     pub(super) unanswered: usize,
-    /// How many proposals were decided before.
+    /// Number of proposals that were decided before.
     pub(super) decided: usize,
-    /// How many proposals were dropped because of `changed`.
+    /// Number of proposals that were dropped because of `changed`.
     pub(super) dropped: usize,
-    /// Ideas that changed meanwhile.
+    /// Ideas that changed during the pass.
     pub(super) changed: Vec<String>,
 }
 

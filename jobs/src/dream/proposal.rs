@@ -1,8 +1,9 @@
-//! Proposals: their form, their ids, and what of a reply is let through.
+//! Proposals: their form, their ids, and the check of a reply.
 //!
-//! A reply is checked element by element against an [`Offer`] that was made before the question
-//! (contracts/dream.md, rules 4 and 8): one bad element never loses the good ones, and nothing that
-//! was not offered gets further than a refusal's text. Must never take an id from a reply.
+//! The elements of a reply are checked one by one against an [`Offer`] that was made before the
+//! question (contracts/dream.md, rules 4 and 8). An invalid element never invalidates the others,
+//! and a value that was not offered appears nowhere except in the text of a refusal. This module
+//! must never take an id from a reply.
 
 use runner_text::counted;
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,22 +13,22 @@ use runner_text::redact::Redactor;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// The longest evidence and rationale, in characters; what is longer is cut.
+/// Maximum length of the evidence and of the rationale, in characters. Longer texts are cut.
 pub(super) const LONGEST: usize = 2000;
 
 /// The status that an idea was found to have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum IdeaStatus {
-    /// Commits did it.
+    /// Commits implemented the idea.
     Implemented,
     /// Another idea has the same content.
     Duplicate,
-    /// It could be worked on.
+    /// The idea is worth working on.
     Meritorious,
-    /// It is a note and nothing to do.
+    /// The idea is a note that asks for no work.
     Sidenote,
-    /// It is a text to publish.
+    /// The idea is a text to publish.
     BlogCandidate,
 }
 
@@ -35,32 +36,32 @@ pub enum IdeaStatus {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Action {
-    /// Move it to the done ones.
+    /// Move the idea to the archived ideas.
     Archive,
-    /// Append it to the second target and archive it.
+    /// Append the idea to the second target and archive it.
     Merge,
-    /// Make it a spec.
+    /// Turn the idea into a spec.
     Promote,
-    /// Mark it as a text to publish.
+    /// Mark the idea as a text to publish.
     MarkBlog,
-    /// Nothing.
+    /// Leave the idea as it is.
     Keep,
 }
 
-/// How sure the proposal is.
+/// The confidence of a proposal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Confidence {
-    /// Hardly any doubt.
+    /// There is hardly any doubt.
     High,
-    /// More likely than not by far.
+    /// Far more likely than not.
     Med,
     /// Worth a look.
     Low,
 }
 
 impl IdeaStatus {
-    /// All of them, in the contract's order.
+    /// All statuses, in the contract's order.
     pub const ALL: [Self; 5] = [
         Self::Implemented,
         Self::Duplicate,
@@ -96,7 +97,7 @@ impl IdeaStatus {
 }
 
 impl Action {
-    /// All of them, in the contract's order.
+    /// All actions, in the contract's order.
     pub const ALL: [Self; 5] =
         [Self::Archive, Self::Merge, Self::Promote, Self::MarkBlog, Self::Keep];
 
@@ -115,9 +116,9 @@ impl Action {
 /// A proposal as it is published: the contract's keys, and the hash of its targets' content.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Proposal {
-    /// The same for the same targets, status and action.
+    /// An id that is the same for the same targets, status and action.
     pub id: String,
-    /// The idea, then for a merge the destination.
+    /// The idea, followed by the destination if the action is a merge.
     pub targets: Vec<String>,
     /// The status that the idea was found to have.
     pub status: IdeaStatus,
@@ -125,11 +126,10 @@ pub struct Proposal {
     pub action: Action,
     /// The evidence for the proposal.
     pub evidence: String,
-    /// How sure.
     pub confidence: Confidence,
-    /// Why, in one line.
+    /// The reason for the proposal, in one line.
     pub rationale: String,
-    /// Over the contents that were triaged: whoever accepts compares it, and a decision names it.
+    /// The hash of the contents that were triaged. An accept compares it, and a decision names it.
     pub targets_hash: String,
 }
 
@@ -139,27 +139,27 @@ pub struct Proposal {
 pub struct Offer {
     /// The ideas that were shown.
     pub sources: Vec<String>,
-    /// The ideas that another may be merged into, with what they contain.
+    /// The ideas that another idea may be merged into.
     pub destinations: BTreeSet<String>,
-    /// The content of each idea above.
+    /// The digests of the contents of these ideas.
     pub digests: BTreeMap<String, Digest>,
 }
 
-/// An element that was not let through.
+/// An element of a reply that was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
-    /// Its place in the reply, from 0.
+    /// The index of the element in the reply, from 0.
     pub index: usize,
-    /// Why, safe to print.
+    /// The reason for the refusal, safe to print.
     pub why: String,
 }
 
 /// The result of checking a reply.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CheckedReply {
-    /// The good ones, in the reply's order.
+    /// The valid proposals, in the reply's order.
     pub proposals: Vec<Proposal>,
-    /// The others.
+    /// The elements that were refused.
     pub refused: Vec<Refused>,
 }
 
@@ -173,12 +173,12 @@ struct ReplyElement {
     confidence: Confidence,
     #[serde(default)]
     rationale: String,
-    /// The commits that carry it, apart from what is said of them.
+    /// The commits that support the claim, separate from the text about them.
     #[serde(default)]
     commits: Vec<String>,
 }
 
-/// How many commits of one element are looked at.
+/// Maximum number of commits that one element may name.
 const COMMITS: usize = 8;
 
 /// Checks the elements of a reply. If several valid elements are about one idea, the first counts.
@@ -187,7 +187,8 @@ pub fn check(
     offer: &Offer,
 ) -> CheckedReply {
     let mut checked = CheckedReply::default();
-    // By idea, and so by id too, whatever action a claim is brought down to later.
+    // The key is the idea. This also makes the ids unique, even if a later check weakens the action
+    // of a claim.
     let mut seen: BTreeMap<String, String> = BTreeMap::new();
     for (index, element) in elements.into_iter().enumerate() {
         let proposal = element.and_then(|value| one(value, offer)).and_then(|proposal| {

@@ -1,13 +1,14 @@
-//! Ideas that are set aside: three answers in a row about the same content could not be used.
+//! Ideas that are set aside after three unusable answers in a row about the same content.
 //!
 //! ```text
 //! shown, no valid answer ──> 1 ──> 2 ──> 3: parked ──changes, or --retry-parked──> shown again
 //!                  a valid answer at any time: forgotten
 //! ```
 //!
-//! Kept in the project's cache and not in `state.json`: it is no knowledge about an idea but about
-//! answers, it must be noted also when a pass fails and so places nothing, and a lost file only costs
-//! three more questions. Must never park an idea in silence: every pass names those that are.
+//! The file is in the project's cache and not in `state.json`, for three reasons: it describes
+//! answers and not ideas, it must also be updated when a pass fails and publishes nothing, and the
+//! loss of the file costs only three more questions. This module must never park an idea silently:
+//! every pass names the parked ideas.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -16,7 +17,7 @@ use runner_engine::digest::Digest;
 use runner_engine::files::{DOCUMENT, WriteError, read_host, write_atomic};
 use serde::{Deserialize, Serialize};
 
-/// After so many answers that could not be used an idea is set aside.
+/// Number of unusable answers after which an idea is set aside.
 pub const PARKED_AFTER: u32 = 3;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,16 +37,16 @@ impl Quarantine {
         cache.join("dream-parked.json")
     }
 
-    /// Reads it; what is not there, or damaged, is empty.
+    /// Reads the quarantine file. A missing or damaged file gives an empty quarantine.
     pub fn load(cache: &Path) -> Self {
         let bytes = read_host(Self::path(cache), DOCUMENT).unwrap_or_default();
         serde_json::from_slice(&bytes).unwrap_or_default()
     }
 
-    /// Writes it.
+    /// Writes the quarantine file.
     ///
     /// # Errors
-    /// The file cannot be written.
+    /// Returns an error if the file cannot be written.
     pub fn save(&self, cache: &Path) -> Result<(), WriteError> {
         let bytes = serde_json::to_vec_pretty(self).expect("paths are text");
         write_atomic(&Self::path(cache), &bytes, 0o600)
@@ -57,7 +58,7 @@ impl Quarantine {
         known.is_some_and(|known| known.answers >= PARKED_AFTER)
     }
 
-    /// Notes what a reply came to for one idea that it was asked about.
+    /// Records whether the reply had a valid answer about one idea.
     pub fn note(&mut self, path: &str, hash: Digest, valid: bool) {
         let before = self.0.remove(path).filter(|known| known.hash == hash);
         if !valid {

@@ -19,42 +19,40 @@ use super::proposal::{Action, IdeaStatus, LONGEST, Offer, Proposal, clean};
 use super::rule::{self, RuleVerdict};
 use crate::evidence::{CommitTiming, Evidence, Neighbour, ProjectEvidence};
 
-/// The most text of one idea, in bytes.
+/// Maximum text of one idea, in bytes.
 const PER_IDEA: usize = 16 * 1024;
-/// The longest enum of hashes.
+/// Maximum length of an enum of hashes.
 const ENUM: usize = 250;
-/// The most text of all ideas together, in bytes.
+/// Maximum text of all ideas together, in bytes.
 const ALL_IDEAS: usize = 400 * 1024;
 
-/// One idea as it is shown.
+/// One idea as it is shown in the question.
 pub struct ShownIdea<'a> {
-    /// Relative to the project.
+    /// The path of the idea, relative to the project.
     pub path: &'a str,
-    /// Its text.
     pub text: &'a str,
     /// The evidence about the idea.
     pub grounds: &'a Evidence,
-    /// Ideas that are near it.
+    /// Ideas with similar text.
     pub near: &'a [Neighbour],
     /// The rule's verdict on the idea.
     pub verdict: &'a RuleVerdict,
 }
 
-/// Where and for how long it is asked.
+/// The parameters of a request that do not depend on the ideas.
 pub struct Frame<'a> {
-    /// Names the request.
     pub id: String,
-    /// Decides the fence's nonce.
+    /// The seed of the fence's nonce.
     pub seed: u64,
-    /// How long the answer may take.
+    /// The time limit for the answer.
     pub total: Duration,
-    /// A private folder for a child.
+    /// A private folder for a child process.
     pub run_dir: &'a Path,
-    /// Takes the secrets out of every text.
+    /// Removes the secrets from every text.
     pub redactor: &'a Redactor,
 }
 
-/// Puts the rule's words back where an answer repeats what [`build`] gave for them.
+/// Restores the rule's full evidence where an answer repeats the shortened evidence from [`build`].
 pub fn with_words(mut proposal: Proposal, verdict: &RuleVerdict, redactor: &Redactor) -> Proposal {
     let given = redactor.redact(&verdict.bare);
     if proposal.evidence == clean(&given, LONGEST) {
@@ -166,7 +164,7 @@ fn schema(room: &ProjectEvidence, shown: &[ShownIdea<'_>], offer: &Offer) -> Val
     let candidates = shown.iter().flat_map(|one| &one.grounds.candidates);
     let hashes: BTreeSet<&str> = candidates.map(|it| room.commit(it).short()).collect();
     let hash = match hashes.len() {
-        // An enum is never empty; a long one is refused by some.
+        // An enum must not be empty, and some models refuse a long one.
         1..=ENUM => json!({"type": "string", "enum": hashes}),
         _ => json!({"type": "string", "pattern": "^[0-9a-f]{12}$"}),
     };

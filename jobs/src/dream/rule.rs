@@ -1,4 +1,4 @@
-//! The answer by rule: what an idea is and what to do with it, without any model.
+//! Answers by rule, without a model: the status of an idea and the action for it.
 //!
 //! ```text
 //! a form, or part of another document ──────────────────────> sidenote, keep
@@ -9,11 +9,11 @@
 //! else ─────────────────────────────────────────────────────> sidenote, keep
 //! ```
 //!
-//! The first that holds counts. Every threshold is a share, so that it does not depend on the size
-//! of a repository. They were chosen on the notes of one project, half of them judged by what was
-//! chosen on the other half (`runner dream bench --past`; figures in docs/guide/evidence.md). To
-//! archive a live idea is the harmful error: wherever the rule doubts, it keeps. It must never look
-//! further than its arguments.
+//! The first line that applies decides. Every threshold is a share, so that it does not depend on
+//! the size of a repository. The thresholds were chosen on the notes of one project; each half of
+//! the notes was judged with thresholds that were chosen on the other half (`runner dream bench
+//! --past`; figures in docs/guide/evidence.md). The harmful error is to archive a live idea, so the
+//! rule keeps an idea when in doubt. This module must never use anything but its arguments.
 
 use crate::evidence::{Candidate, CommitTiming, Evidence, Neighbour, ProjectEvidence, places};
 use runner_text::counted;
@@ -21,18 +21,19 @@ use runner_text::counted;
 use super::features::{Declared, Features};
 use super::proposal::{Action, Confidence, IdeaStatus};
 
-/// From which strength on a commit has done it (see [`Candidate::strength`]).
+/// The minimum strength with which a commit counts as the implementation of an idea (see
+/// [`Candidate::strength`]).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DoneThreshold {
-    /// An idea of which nothing else is known.
+    /// For an idea without further information.
     pub plain: f64,
-    /// One that calls itself done or has all of its boxes ticked.
+    /// For an idea that calls itself done or has all of its boxes ticked.
     pub declared: f64,
-    /// One that calls itself a draft or a proposal.
+    /// For an idea that calls itself a draft or a proposal.
     pub open: f64,
-    /// One in phases, which a single commit hardly ends.
+    /// For an idea in phases, which a single commit rarely completes.
     pub phased: f64,
-    /// Any, where the commit touches documents only.
+    /// For any idea, if the commit touches only documents.
     pub described: f64,
 }
 
@@ -42,33 +43,36 @@ impl Default for DoneThreshold {
     }
 }
 
-/// A commit that shares fewer words of the idea's name than this has done something else...
+/// Minimum share of the idea's name that a commit's message must contain, together with
+/// [`MATCHED`].
 pub const NAMED: f64 = 0.25;
-/// ...and so has one with fewer words of it...
+/// Minimum number of words of the idea's name that a commit's message must contain, together with
+/// [`NAMED`].
 pub const MATCHED: usize = 2;
-/// ...unless they are so much of it by their rarity...
+/// Share of the idea's name, weighted by rarity, that suffices without [`MATCHED`].
 pub const MOSTLY: f64 = 0.5;
-/// ...or it touched this share of the places that the idea names...
+/// Minimum share of the places that the idea names which a commit must touch if its message does
+/// not name the idea; it applies together with [`WEIGHT`].
 pub const THERE: f64 = 0.20;
-/// ...and they weigh so much.
+/// Minimum weight of those places, together with [`THERE`].
 pub const WEIGHT: f64 = 1.0;
-/// From this strength on there is hardly any doubt.
+/// Minimum strength for [`Confidence::High`].
 pub const CERTAIN: f64 = 0.90;
-/// From this strength on it is more likely than not by far.
+/// Minimum strength for [`Confidence::Med`].
 pub const LIKELY: f64 = 0.70;
-/// A further commit is cited if it is at least this share as strong as the best.
+/// A further commit is cited if its strength is at least this share of the best commit's strength.
 pub const ALSO: f64 = 0.25;
-/// How many commits are cited at most.
+/// Maximum number of cited commits.
 pub const CITED: usize = 3;
-/// From this similarity on two ideas hardly differ.
+/// Minimum similarity at which two ideas hardly differ.
 pub const SAME: f64 = 0.75;
-/// So many points make an idea worth promoting (see [`Features::actionable`]).
+/// Number of points that make an idea worth promoting (see [`Features::actionable`]).
 pub const MERIT: usize = 4;
-/// An idea of fewer words is a note.
+/// An idea with fewer words than this is a note.
 pub const NOTE: usize = 30;
-/// From this share of telling words on, a long text without a request is a story.
+/// Minimum share of telling words at which a long text without a request is a story.
 pub const TELLING: f64 = 0.025;
-/// A story has at least so many words.
+/// Minimum number of words in a story.
 pub const STORY: usize = 200;
 
 /// The rule's verdict on one idea.
@@ -82,13 +86,14 @@ pub struct RuleVerdict {
     pub into: Option<String>,
     /// The evidence for the verdict, in a form that anyone can look up.
     pub evidence: String,
-    /// The same in hashes, paths and figures alone: no word of a commit or of an idea.
+    /// The same evidence as hashes, paths and figures only, without the text of a commit or an
+    /// idea.
     pub bare: String,
-    /// The commits that it rests on, as they are offered; none but for `implemented`.
+    /// The commits that support the verdict, in the form in which they are offered; empty unless
+    /// the status is `implemented`.
     pub commits: Vec<String>,
-    /// How sure.
     pub confidence: Confidence,
-    /// Why, in one line.
+    /// The reason for the verdict, in one line.
     pub rationale: String,
 }
 
@@ -199,7 +204,7 @@ pub fn judge(
 /// to act.
 pub fn merit(features: &Features) -> f64 {
     let points = features.actionable() as f64 / 8.0;
-    // One decimal more than the points have is a promise of precision.
+    // More decimals than the points have would suggest a precision that does not exist.
     (points * 100.0).round() / 100.0
 }
 
@@ -224,7 +229,7 @@ fn implemented<'a>(
     grounds: &'a Evidence,
     bar: &DoneThreshold,
 ) -> Option<(&'a Candidate, Confidence)> {
-    // A commit that only plans is shown, and decides nothing.
+    // A commit that only plans is shown, but does not count in the decision.
     let mut working = grounds.candidates.iter().filter(|one| !one.planning);
     working.find_map(|one| Some((one, did(features, one, bar)?)))
 }
@@ -292,7 +297,7 @@ fn carrying<'a>(grounds: &'a Evidence, best: &'a Candidate) -> impl Iterator<Ite
 fn cite(grounds: &Evidence, best: &Candidate, say: impl Fn(&Candidate) -> String) -> String {
     let cited = carrying(grounds, best);
     let mut text = cited.map(say).collect::<Vec<_>>().join("; ");
-    // One that no reader of the evidence would find as a whole is left out.
+    // A path that no reader of the evidence would recognize as a whole is left out.
     let found = |path: &&String| places::mentioned(path).eq([path.as_str()]);
     if let Some(namesake) = grounds.namesakes.iter().find(found) {
         text.push_str(&format!("; {namesake} has a similar name"));

@@ -8,11 +8,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::JobError;
 
-/// When changes that git sees below the dream's paths defer a pass (contracts/dream.md, rule 7).
+/// The kinds of changes below the dream's paths that defer a pass (contracts/dream.md, rule 7).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Dirty {
-    /// Changes to tracked files do; untracked ideas are what a pass is for.
+    /// Changes to tracked files defer a pass. Untracked ideas do not, because a pass exists for
+    /// them.
     #[default]
     Tracked,
     /// Every change that `git status` lists defers a pass.

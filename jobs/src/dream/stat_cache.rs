@@ -16,9 +16,9 @@ use runner_engine::files::{RECORD, read_host};
 
 use super::walk::Stat;
 
-/// The first bytes of the file, the format's version among them.
+/// The first bytes of the file, which include the version of the format.
 const MAGIC: &[u8] = b"runner-dream-stat-cache 2\n";
-/// A record without its path: length, stat, kind, digest.
+/// Size of a record without its path: length, stat, kind, digest.
 const FIXED: usize = 2 + 32 + 1 + 32;
 
 /// The kind of a cached file.
@@ -26,9 +26,9 @@ const FIXED: usize = 2 + 32 + 1 + 32;
 pub enum CachedFile {
     /// An idea with this content.
     Idea(Digest),
-    /// Something that runner wrote and no person touched.
+    /// A file that runner wrote and no person has edited.
     Own,
-    /// Not UTF-8.
+    /// A file that is not UTF-8.
     NotText,
 }
 
@@ -36,14 +36,14 @@ pub enum CachedFile {
 #[derive(Debug, Default)]
 pub struct StatCache {
     bytes: Vec<u8>,
-    /// Where each record begins; they are in the order of their paths.
+    /// The offset of each record, sorted by the paths of the records.
     records: Vec<u32>,
-    /// When the file was written.
+    /// The time when the file was written.
     written: i64,
 }
 
 impl StatCache {
-    /// Loads the cache at `path`; an empty one when there is none or it is damaged.
+    /// Loads the cache at `path`. A missing or damaged file gives an empty cache.
     pub fn load(path: &Path) -> Self {
         let read = || -> Option<Self> {
             let bytes = read_host(path, RECORD).ok()?;
@@ -116,7 +116,7 @@ impl StatCache {
 pub fn encode<'a>(entries: impl Iterator<Item = (&'a str, Stat, CachedFile)>) -> Vec<u8> {
     let mut bytes = MAGIC.to_vec();
     for (path, stat, known) in entries {
-        // No path on Linux is longer than 4096 bytes.
+        // Paths on Linux are at most 4096 bytes long, so this never skips one.
         let Ok(length) = u16::try_from(path.len()) else {
             continue;
         };

@@ -22,18 +22,18 @@ mod entry;
 
 use entry::{Keys, element, marked_element};
 
-/// Why a text is no state.
+/// The reason why a text is not a valid state file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct BadState(String);
 
-/// The state as it was read.
+/// The content of the state file.
 #[derive(Debug, Default)]
 pub struct DreamState<'a> {
     text: &'a str,
-    /// In the order of the file.
+    /// The entries in the order of the file.
     entries: Vec<Entry<'a>>,
-    /// Places in `entries`, by path; empty when the entries are in that order themselves.
+    /// Indices into `entries`, sorted by path; empty if the entries are already in that order.
     by_path: Vec<u32>,
 }
 
@@ -56,8 +56,8 @@ struct Needed<'a> {
     last_surfaced: BorrowedText<'a>,
 }
 
-/// A text borrowed from the file where it can be; nothing where there is no text. (`Option<Cow>`
-/// would copy.)
+/// A text that is borrowed from the file where possible; `None` if the value is not a text.
+/// (`Option<Cow>` would copy.)
 #[derive(Default)]
 struct BorrowedText<'a>(Option<Cow<'a, str>>);
 
@@ -86,29 +86,29 @@ impl<'de: 'a, 'a> Deserialize<'de> for BorrowedText<'a> {
 /// A pass's update of one idea.
 #[derive(Clone, Debug, PartialEq)]
 pub struct IdeaUpdate {
-    /// It was shown now.
+    /// The time when the idea was shown.
     pub surfaced: Timestamp,
-    /// A valid answer about it arrived; none leaves it selected.
+    /// The content that a valid answer was about. With `None` the idea stays selected.
     pub triaged: Option<Triaged>,
 }
 
 /// The content that a valid answer was about.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Triaged {
-    /// The content.
+    /// The digest of the content.
     pub hash: Digest,
-    /// When that content was written.
+    /// The time when that content was written.
     pub modified: Timestamp,
-    /// How much there is to it, from 0 to 1; for ranking only.
+    /// How much there is to the idea, from 0 to 1; for ranking only.
     pub merit: f64,
 }
 
 /// A person's act on an idea, as it is recorded.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mark {
-    /// `active`, `archived`, `promoted`, `merged`.
+    /// `active`, `archived`, `promoted` or `merged`.
     pub status: String,
-    /// The content that counts as triaged from now on; none leaves it as it is.
+    /// The content that counts as triaged from now on. `None` leaves the recorded hash unchanged.
     pub hash: Option<String>,
     /// The event that is added to `history`.
     pub happened: Value,
@@ -117,17 +117,17 @@ pub struct Mark {
 /// The file's record of an idea.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IdeaRecord {
-    /// Its status, if that is a text.
+    /// The status of the idea, if the value is a text.
     pub status: Option<String>,
-    /// Its content when it was triaged last.
+    /// The digest of the content that was last triaged.
     pub hash: Option<Digest>,
 }
 
 impl<'a> DreamState<'a> {
-    /// Reads a state file. A blank one is empty.
+    /// Parses a state file. A blank file gives an empty state.
     ///
     /// # Errors
-    /// It is not an array of objects with a `path`.
+    /// Returns an error if the file is not an array of objects with a `path`.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, BadState> {
         let text = std::str::from_utf8(bytes)
             .map_err(|error| BadState(format!("it is not UTF-8: {error}")))?;
@@ -147,7 +147,7 @@ impl<'a> DreamState<'a> {
             let mut values =
                 serde_json::Deserializer::from_str(&text[at..]).into_iter::<Needed<'a>>();
             let number = state.entries.len();
-            // The form for `Needed` could be a list of its values, too.
+            // Serde would also accept a list of values for `Needed`.
             if !text[at..].is_empty() && !text[at..].starts_with('{') {
                 return Err(BadState(format!("entry {number} at byte {at} is not an object")));
             }

@@ -17,28 +17,27 @@ use serde::{Deserialize, Serialize};
 
 use super::spec::DreamSpec;
 
-/// Threads that walk; more only wait for the same folder.
+/// Number of threads that walk. More threads would only wait for the same folder.
 const THREADS: usize = 2;
 
-/// An idea that could not be taken in.
+/// A path that could not be read as an idea.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct WalkProblem {
-    /// Relative to the project.
+    /// The path, relative to the project.
     pub path: String,
-    /// Why, such as `is a symbolic link, which is not followed`.
+    /// The reason, such as `is a symbolic link, which is not followed`.
     pub why: String,
 }
 
 /// The metadata that show whether a file may have changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Stat {
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
-    /// When its content changed, in nanoseconds since the epoch.
+    /// The time of the last change to the content, in nanoseconds since the epoch.
     pub mtime: i64,
-    /// When anything about it changed, in nanoseconds since the epoch.
+    /// The time of the last change to the file or its metadata, in nanoseconds since the epoch.
     pub ctime: i64,
-    /// Its number on the file system.
     pub inode: u64,
 }
 
@@ -59,22 +58,22 @@ impl Stat {
 /// A file that may be an idea.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IdeaFile {
-    /// Relative to the project.
+    /// The path of the file, relative to the project.
     pub path: Box<str>,
-    /// As it was at the walk.
+    /// The file's stat from the time of the walk.
     pub stat: Stat,
 }
 
 /// The files that the walk found, both lists sorted by path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Walked {
-    /// May be ideas.
+    /// Files that may be ideas.
     pub found: Vec<IdeaFile>,
-    /// Cannot be.
+    /// Paths that cannot be ideas.
     pub troubles: Vec<WalkProblem>,
 }
 
-/// Walks the ideas of the project at `root`. A folder that is not there has none.
+/// Walks the ideas of the project at `root`. A missing folder has no ideas.
 pub fn walk(root: &Path, spec: &DreamSpec) -> Walked {
     let mut walked = Walked::default();
     let base = match base(root, &spec.ideas) {
@@ -139,7 +138,8 @@ impl Walked {
                 .push(WalkProblem { path: relative.display().to_string(), why: why.to_owned() });
         };
         if kind.is_symlink() {
-            // A link to anything but a folder or a note is nobody's idea.
+            // Only links to folders, links in a circle and links with the name of a note are
+            // reported.
             let target = path.metadata();
             if named
                 || target.as_ref().is_ok_and(Metadata::is_dir)
@@ -180,7 +180,7 @@ pub fn too_long(size: u64, most: u64) -> String {
     format!("is {size} bytes long; the limit is {most}")
 }
 
-/// Links in a circle, which the system gives up on.
+/// Checks for links that form a circle, which the system refuses to follow.
 fn is_loop(error: &io::Error) -> bool {
     error.kind() != io::ErrorKind::NotFound
 }

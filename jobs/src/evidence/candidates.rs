@@ -1,8 +1,9 @@
-//! Which commits may have done what a note asks for, and how well each fits.
+//! Finds the commits that may have done the work that a note asks for, and rates the fit of each.
 //!
-//! The index proposes, this module compares: every figure is a share between 0 and 1 (the fit may
-//! pass 1 a little), so that the same thresholds hold in a young repository and in an old one. It
-//! decides nothing, and must never look at anything but the words and paths it is given.
+//! The index proposes commits and this module compares them. Every figure is a share between 0 and
+//! 1 (the fit may slightly exceed 1), so that the same thresholds apply to a young repository and
+//! to an old one. The module makes no decision, and it must never use anything but the words and
+//! paths that it gets.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -15,11 +16,11 @@ use super::note_date::{self, CommitTiming};
 use super::overlap::{NamedPaths, Overlap, TouchedPaths};
 use super::places;
 
-/// How many terms of a note's text are searched for, besides those of its name.
+/// Number of terms of a note's text that are searched for, besides those of its name.
 const KEYS: usize = 20;
-/// How many commits the index proposes for a closer look.
+/// Number of commits that the index proposes for comparison.
 const LOOKED_AT: usize = 30;
-/// Words that name a kind of document and say nothing of its subject, as terms.
+/// Words that name a kind of document and do not describe its subject, as terms.
 const KINDS: &[&str] = &[
     "brief",
     "design",
@@ -48,12 +49,14 @@ const PLANNING: &[&str] = &[
 ];
 /// The factor for the strength of a commit that only plans.
 const PLANNED: f64 = 0.4;
-/// First words of a commit that ends something, as terms: it plans nothing, though it be about a
-/// plan.
+/// First words of a commit that ends something, as terms. Such a commit does not plan, even if it
+/// is about a plan.
 const ENDING: &[&str] = &["archiv", "clos", "complet", "conclud", "finish", "retir", "ship"];
-/// From this share on a message has the whole name, if that is two words at least...
+/// Minimum share of the note's name at which a message of a commit counts as containing the whole
+/// name. The name must have at least two matching words.
 const WHOLE: f64 = 0.95;
-/// ...and then the note counts as speaking of this share of its subject.
+/// Minimum share of the commit's subject that the note counts as mentioning when the message
+/// contains the whole name.
 const TOLD: f64 = 0.8;
 /// The minimum strength of a commit that builds something and names the note's file in its message.
 const NAMED: f64 = 0.95;
@@ -61,13 +64,12 @@ const NAMED: f64 = 0.95;
 /// The terms of a note.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoteTerms {
-    /// The terms of its title.
+    /// The terms of the note's title.
     pub title: Vec<String>,
-    /// The terms of its file's stem.
+    /// The terms of the file's stem.
     pub stem: Vec<String>,
     /// The terms to search for: title, stem, then the terms with the most weight in the text.
     pub keys: Vec<String>,
-    /// All terms.
     pub all: HashSet<String>,
 }
 
@@ -87,33 +89,35 @@ impl NoteTerms {
     }
 }
 
-/// A commit that may have done it.
+/// A commit that may have done the work of a note.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Candidate {
-    /// Its place in the history.
+    /// The index of the commit in the history.
     pub at: usize,
-    /// How likely it did it, from 0 to 1: what candidates are ranked and judged by.
+    /// How likely the commit did the work, from 0 to 1. Candidates are ranked and judged by this
+    /// value.
     pub strength: f64,
-    /// Its BM25 score as a share of what the searched terms could give.
+    /// The commit's BM25 score as a share of the maximum score for the searched terms.
     pub fit: f64,
     /// Share of the note's name that the commit's message has, weighted by rarity. The name is the
     /// title, or the stem if that differs from the title and matches better.
     pub named: f64,
-    /// Which share of its subject the note speaks of, by rarity.
+    /// Share of the commit's subject that the note mentions, weighted by rarity.
     pub about: f64,
-    /// Whether it touches more than documents.
+    /// Whether the commit touches more than documents.
     pub built: bool,
-    /// Whether its message names the note's file, and it touches more than documents.
+    /// Whether the commit's message names the note's file and the commit touches more than
+    /// documents.
     pub cited: bool,
     /// Whether its subject describes a plan and it touches only documents.
     pub planning: bool,
-    /// How much of what the note names it touched.
+    /// The extent to which the commit touched the places that the note names.
     pub overlap: Overlap,
     /// The commit's date relative to the date of the note.
     pub when: CommitTiming,
-    /// The terms of the note's name that its message has.
+    /// The terms of the note's name that occur in the commit's message.
     pub matched: Vec<String>,
-    /// Paths it touched that the note names, or that are named like the note.
+    /// Paths that the commit touched and that the note names, or that have a name like the note's.
     pub paths: Vec<String>,
 }
 
@@ -128,7 +132,7 @@ pub fn candidates(
     words: &NoteTerms,
     limit: usize,
 ) -> Result<Vec<Candidate>, IndexError> {
-    // Terms that no commit has count too: what was never spoken of was hardly done.
+    // Terms that no commit has count too: work that no commit mentions has probably not been done.
     let possible: f64 = words.keys.iter().map(|term| index.rarity(term)).sum();
     let named = touched.named_in(text);
     let written = note_date::earliest(history, touched, path, text);
@@ -183,17 +187,17 @@ fn compare(
     let message: BTreeSet<String> = subject.iter().cloned().chain(terms(&commit.body)).collect();
     let has = |term: &String| message.contains(term);
     let (by_title, by_stem) = (cover(index, &words.title, has), cover(index, &words.stem, has));
-    // A stem that only shortens the title would hide what is missing of it.
+    // A stem that only shortens the title would hide the words of the title that do not match.
     let shortened = words.stem.iter().all(|term| words.title.contains(term));
     let named = if shortened { by_title } else { by_title.max(by_stem) };
     let about = cover(index, &subject, |term| words.all.contains(term));
     let matched = distinct(words.title.iter().chain(&words.stem).filter(|term| has(term)).cloned());
-    // One that only edits documents may be what wrote the note down.
+    // A commit that edits only documents may be the commit that added the note.
     let built = !commit.paths.iter().all(|path| places::is_document(path));
     let cited = built && index.citing(path).any(|citing| citing == at);
     let planning = !built && plans(&commit.subject);
     let overlap = places.by(at, commit);
-    // A message that has the whole name may say what else the commit did, too.
+    // A message that contains the whole name may also describe the commit's other changes.
     let whole = named >= WHOLE && matched.len() >= 2;
     let reported = if whole { about.max(TOLD) } else { about };
     let mut strength = likelihood(fit, named, reported, overlap, when);

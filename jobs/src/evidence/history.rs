@@ -1,25 +1,27 @@
-//! The project's history, read once a run: what every commit said and touched.
+//! The project's history, read once in each run: the message of every commit and the paths that it
+//! touched.
 //!
-//! Only what leads to `HEAD` counts: work on another branch is not done yet. Must never trust the
-//! words in a commit beyond comparing them: they were written by others. Bounded, so that the
-//! longest history costs a known amount (see [`HistoryLimits`]).
+//! Only commits that lead to `HEAD` count, because work on another branch is not done yet. Other
+//! people wrote the text of the commits, so this module must never use it for anything but
+//! comparison. The limits in [`HistoryLimits`] keep the cost of the longest history within a known
+//! amount.
 
 use runner_text::counted;
 use std::collections::HashSet;
 
 use runner_engine::git::{Git, GitError, Read};
 
-/// How much of a history is kept, the newest first.
+/// Limits on the part of a history that is kept. The newest commits are kept first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HistoryLimits {
-    /// Commits.
+    /// Maximum number of commits.
     pub commits: usize,
     /// Maximum number of paths of one commit. A commit that touches everything gives little
     /// evidence about any one thing.
     pub paths: usize,
-    /// Bytes of one message body.
+    /// Maximum size of one message body, in bytes.
     pub body: usize,
-    /// Bytes of all that is kept.
+    /// Maximum size of everything that is kept, in bytes.
     pub total: usize,
 }
 
@@ -29,22 +31,22 @@ impl Default for HistoryLimits {
     }
 }
 
-/// One commit.
+/// A commit of the history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Commit {
-    /// The full hash.
+    /// The full hash of the commit.
     pub hash: String,
-    /// When it was committed, in seconds since the epoch; 0 where its date is none.
+    /// The commit time in seconds since the epoch; 0 if the date is invalid.
     pub at: i64,
-    /// The first line of its message.
+    /// The first line of the commit's message.
     pub subject: String,
     /// The rest of the message, trailers included, up to [`HistoryLimits::body`].
     pub body: String,
     /// The paths that the commit touched, up to [`HistoryLimits::paths`]; empty for a merge.
     pub paths: Vec<String>,
-    /// How many paths it touched in all.
+    /// Total number of paths that the commit touched.
     pub touched: usize,
-    /// Which of `paths` it created, by their places there.
+    /// Indices into `paths` of the files that the commit created.
     pub created: Vec<u32>,
 }
 
@@ -55,21 +57,22 @@ impl Commit {
     }
 }
 
-/// A history as it was read.
+/// The part of a history that was read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct History {
-    /// The commits whose work stands, the newest first.
+    /// The commits that are still in effect, the newest first.
     pub commits: Vec<Commit>,
-    /// The hashes of those that were taken back, and of those that only take back.
+    /// The hashes of the commits that were reverted, and of those that only revert.
     pub reverted: HashSet<String>,
     /// The parts that were not read, each with the reason.
     pub notes: Vec<String>,
 }
 
-/// Reads the newest commits that lead to `HEAD`; none in a repository without commits.
+/// Reads the newest commits that lead to `HEAD`. A repository without commits gives an empty
+/// history.
 ///
 /// # Errors
-/// [`GitError`]: git gave no answer.
+/// Returns a [`GitError`] if git gives no answer.
 pub fn read(git: &Git, bounds: &HistoryLimits) -> Result<History, GitError> {
     if git.head()?.is_none() {
         return Ok(History::default());
@@ -78,7 +81,7 @@ pub fn read(git: &Git, bounds: &HistoryLimits) -> Result<History, GitError> {
     // One commit more than the limit shows that there are more.
     let most = format!("--max-count={}", bounds.commits.saturating_add(1));
     let out = match log(git, &most) {
-        // A clone without trees has the messages all the same.
+        // A clone without trees still has the messages.
         Err(GitError::Failed { .. }) => {
             let out = messages(git, &most)?;
             notes.push("history read without paths: git could not list them".to_owned());
@@ -94,14 +97,15 @@ pub fn read(git: &Git, bounds: &HistoryLimits) -> Result<History, GitError> {
     Ok(History { commits, reverted, notes })
 }
 
-/// The fields of a commit, each ended by a NUL, after an empty one.
+/// The fields of a commit after an empty field, each ended by a NUL.
 const FORMAT: &str = "--format=tformat:%x00%H%x00%ct%x00%s%x00%b%x00";
 
 fn log(git: &Git, most: &str) -> Result<Vec<u8>, GitError> {
-    // A commit starts with an empty field, which no path can be; its fields end with a NUL, which
-    // no message can hold: nothing that a committer writes can pass for another commit.
+    // A commit starts with an empty field, which cannot be a path, and its fields end with a NUL,
+    // which a message cannot contain. Therefore no text of a committer can look like another
+    // commit.
     let args = [
-        // Merges and commits without a change too.
+        // This option includes merges and commits without a change.
         "--always",
         "--no-relative",
         "--name-status",
@@ -117,7 +121,7 @@ fn messages(git: &Git, most: &str) -> Result<Vec<u8>, GitError> {
     let args = [most, "--encoding=UTF-8", FORMAT, "HEAD", "--"];
     let out = git.ask(Read::RevList, &args)?;
     let fields: Vec<&[u8]> = out.split(|byte| *byte == 0).collect();
-    // Each commit begins with a line of its own in place of the empty field.
+    // The first field of each commit is a line of its own here, instead of the empty field.
     let commits = fields.chunks_exact(5).flat_map(|commit| {
         let fields = commit[1..].iter().flat_map(|field| [b"\0", *field].concat());
         fields.chain(*b"\0\0").collect::<Vec<u8>>()
@@ -131,7 +135,7 @@ fn messages(git: &Git, most: &str) -> Result<Vec<u8>, GitError> {
 fn standing(commits: Vec<Commit>) -> (Vec<Commit>, HashSet<String>) {
     let mut reverted: HashSet<String> = HashSet::new();
     let mut kept = Vec::with_capacity(commits.len());
-    // Newest first: whoever takes one back has been seen.
+    // The order is newest first, so a commit comes after the commit that reverts it.
     for commit in commits {
         if reverted.contains(&commit.hash) {
             continue;
@@ -191,12 +195,12 @@ fn one<'a>(
     if hash.len() < 40 || !hash.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return None;
     }
-    // A date that is none costs the date, not what follows.
+    // An invalid date loses only the date and not the rest of the commit.
     let at = text(fields.next()?).parse().unwrap_or(0);
     let subject = text(fields.next()?);
     let body = fields.next()?;
     let body = text(&body[..body.len().min(bounds.body)]).trim_end().to_owned();
-    // The field after the last one is the end of the entry.
+    // The empty field after the body ends the fields of the commit.
     fields.next()?;
     let (mut paths, mut touched, mut created) = (Vec::new(), 0, Vec::new());
     // The status of a path precedes the path, in a field of its own.
@@ -224,7 +228,7 @@ pub fn tracked(git: &Git) -> Result<Vec<String>, GitError> {
         .split(|byte| *byte == 0)
         .filter(|path| !path.is_empty())
         .map(|path| String::from_utf8_lossy(path).into_owned())
-        // A path in conflict is listed once a side.
+        // Git lists a path in conflict once for each side.
         .filter(|path| seen.insert(path.clone()))
         .collect())
 }

@@ -1,9 +1,9 @@
-//! The history as a full-text index: which commits speak of what an idea speaks of.
+//! The history as a full-text index, which finds the commits with the words of an idea.
 //!
-//! SQLite's FTS5 in memory, fed with terms that are already split and stemmed the same way as an
-//! idea's (`text::terms`), so that `RetryPolicy`, `retry_policy` and "retry policies" meet. It
-//! ranks and decides nothing. Must never be written to disk: it is made anew for each run, in less
-//! time than it would take to know whether an old one is still right.
+//! The index is an SQLite FTS5 table in memory. Its terms are already split and stemmed in the same
+//! way as the terms of an idea (`text::terms`), so that `RetryPolicy`, `retry_policy` and "retry
+//! policies" match. The index ranks commits and makes no decision. It must never be written to
+//! disk: a new index for each run takes less time than a check of an old one.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -13,12 +13,12 @@ use rusqlite::{Connection, params};
 use super::history::Commit;
 use super::places;
 
-/// How much a match counts in a subject, in a body and in a path.
+/// Weights of a match in a subject, in a body and in a path.
 const WEIGHTS: (f64, f64, f64) = (4.0, 2.0, 1.0);
-/// The longest query. More terms say nothing new and cost time.
+/// Maximum number of terms in a query. More terms add no information and cost time.
 const QUERY: usize = 48;
 
-/// The index could not be made or asked: a fault of runner's own, or no memory.
+/// An error while the index is built or queried: a bug in runner, or a lack of memory.
 #[derive(Debug, thiserror::Error)]
 #[error("the index of the history could not be {act}")]
 pub struct IndexError {
@@ -26,22 +26,22 @@ pub struct IndexError {
     source: rusqlite::Error,
 }
 
-/// A searchable history.
+/// A full-text index of a history.
 pub struct Index {
     db: Connection,
-    /// In how many commits a term occurs.
+    /// Number of commits in which each term occurs.
     frequency: HashMap<String, u32>,
-    /// The commits whose message names a markdown file, by that file's name.
+    /// The commits whose message names a markdown file, by the name of that file.
     citing: HashMap<String, Vec<usize>>,
     commits: usize,
 }
 
-/// A commit that speaks of some of the terms.
+/// A commit that contains some of the searched terms.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Hit {
-    /// Its place in the history that was indexed.
+    /// The index of the commit in the history that was indexed.
     pub at: usize,
-    /// BM25, higher is better; comparable within one search only.
+    /// BM25 score; higher is better. Scores are comparable only within one search.
     pub score: f64,
 }
 
@@ -49,15 +49,16 @@ impl Index {
     /// Indexes a history.
     ///
     /// # Errors
-    /// [`IndexError`].
+    /// Returns an [`IndexError`] if the index cannot be built.
     pub fn build(commits: &[Commit]) -> Result<Self, IndexError> {
         let fail = |source| IndexError { act: "built", source };
         let mut db = Connection::open_in_memory().map_err(fail)?;
         let mut frequency: HashMap<String, u32> = HashMap::new();
         let mut of_name: HashMap<String, String> = HashMap::new();
         let mut citing: HashMap<String, Vec<usize>> = HashMap::new();
-        // Contentless: the terms are not needed back, only found. With less detail than the
-        // default, BM25 would count instances in the content that is not there.
+        // The table has no content, because the terms are only searched and never read back. With
+        // less detail than the default, BM25 would count instances in the content, which does not
+        // exist.
         db.execute_batch(
             "CREATE VIRTUAL TABLE commits USING fts5(subject, body, paths, content='',
              tokenize='unicode61 remove_diacritics 0')",
@@ -130,7 +131,7 @@ impl Index {
             if !query.is_empty() {
                 query.push_str(" OR ");
             }
-            // Terms are letters and digits; the quotes keep OR, NEAR and NOT plain words.
+            // Terms consist of letters and digits. The quotes make OR, NEAR and NOT plain words.
             query.push('"');
             query.push_str(term);
             query.push('"');

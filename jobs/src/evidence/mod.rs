@@ -44,18 +44,16 @@ use index::Index;
 use overlap::TouchedPaths;
 use places::Tracked;
 
-/// How many candidates a note gets.
+/// Maximum number of candidates for a note.
 const CANDIDATES: usize = 5;
-/// How many paths and documents a note gets.
+/// Maximum number of paths, and of documents, for a note.
 const PATHS: usize = 8;
 
-/// Why no evidence could be gathered.
+/// The reason why no evidence could be gathered.
 #[derive(Debug, thiserror::Error)]
 pub enum EvidenceError {
-    /// Git gave no answer.
     #[error(transparent)]
     Git(#[from] GitError),
-    /// The index failed.
     #[error(transparent)]
     Index(#[from] IndexError),
 }
@@ -66,9 +64,9 @@ pub struct ProjectEvidence {
     index: Index,
     touched: TouchedPaths,
     tracked: Tracked,
-    /// Asked for commits that are not in `history`.
+    /// The repository, for questions about commits that are not in `history`.
     git: Option<Git>,
-    /// Commits that were taken back or take back, by hash.
+    /// Hashes of the commits that were reverted or that revert others.
     reverted: HashSet<String>,
     notes: Vec<String>,
 }
@@ -78,21 +76,21 @@ pub struct ProjectEvidence {
 pub struct Evidence {
     /// The terms of the note.
     pub words: NoteTerms,
-    /// Commits that may have done it, best first.
+    /// Commits that may have done the work, best first.
     pub candidates: Vec<Candidate>,
-    /// Terms of its title that no commit has, neither in its message nor in a path.
+    /// Terms of the note's title that no commit has in its message or in a path.
     pub unheard: Vec<String>,
-    /// Tracked files that it names.
+    /// Tracked files that the note names.
     pub paths: Vec<String>,
-    /// Tracked documents and sources that are named like it.
+    /// Tracked documents and sources with a name like the note's.
     pub namesakes: Vec<String>,
 }
 
 impl ProjectEvidence {
-    /// Reads history and tracked files, and indexes them.
+    /// Reads the history and the list of tracked files, and indexes them.
     ///
     /// # Errors
-    /// [`EvidenceError`].
+    /// Returns an [`EvidenceError`] if git or the index fails.
     pub fn open(git: &Git, bounds: &HistoryLimits) -> Result<Self, EvidenceError> {
         let history = history::read(git, bounds)?;
         let room = Self::of(history.commits, history::tracked(git)?)?;

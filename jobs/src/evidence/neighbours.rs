@@ -7,17 +7,17 @@ use std::collections::BTreeMap;
 
 use runner_text::near::{self, Doc};
 
-/// The most text that is compared at once, in bytes.
+/// Maximum text that is compared at once, in bytes.
 pub const MOST: usize = 32 * 1024 * 1024;
 
-/// A note that is near another.
+/// A note whose text is similar to another note's.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Neighbour {
-    /// The other note.
+    /// The path of the similar note.
     pub path: String,
-    /// Shared parts over all parts, from 0 to 1.
+    /// Number of shared parts divided by the number of all parts, from 0 to 1.
     pub similarity: f64,
-    /// Which share of the smaller of both is in the larger.
+    /// Share of the smaller note that the larger note contains.
     pub containment: f64,
 }
 

@@ -16,21 +16,21 @@ use jiff::tz::TimeZone;
 use super::history::Commit;
 use super::overlap::TouchedPaths;
 
-/// A day's grace, in seconds: a date has no hour and no zone.
+/// A tolerance of one day, in seconds, because a date has no hour and no time zone.
 const GRACE: i64 = 86_400;
-/// Work is done soon after it was written down, if within so many seconds.
+/// Maximum time between note and commit for [`CommitTiming::Soon`], in seconds.
 const SOON: i64 = 14 * 86_400;
 
 /// A commit's date relative to the date of a note.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CommitTiming {
-    /// The note does not tell.
+    /// The note gives no date.
     Unknown,
-    /// The commit was there before the note.
+    /// The commit is older than the note.
     Before,
-    /// Within two weeks.
+    /// The commit was made within two weeks after the note.
     Soon,
-    /// Later than that.
+    /// The commit was made more than two weeks after the note.
     Later,
 }
 

@@ -10,35 +10,37 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use super::history::Commit;
 use super::places;
 
-/// How many places one name may mean; a name that means more means none.
+/// Maximum number of places that one name may refer to. A name with more places refers to none.
 const MEANT: usize = 3;
-/// How many different names of a note are looked up.
+/// Maximum number of different names of a note that are looked up.
 const NAMES: usize = 400;
-/// How many commits are proposed for a closer look.
+/// Number of commits that are proposed for comparison.
 const PROPOSED: usize = 20;
-/// A commit over so many files more than the named ones counts half as much.
+/// Added to the number of files that a commit touched. The logarithm of the sum divides the weight,
+/// so that a commit over many files counts less.
 const BREADTH: f64 = 8.0;
 
-/// Every place that the history knows, and who touched it.
+/// Every path that occurs in the history, with the commits that touched it.
 #[derive(Debug, Default)]
 pub struct TouchedPaths {
-    /// All files, sorted.
+    /// All files, sorted by path.
     files: Vec<Box<str>>,
-    /// The commits that touched each of them, the newest first.
+    /// For each file, the commits that touched it, the newest first.
     by: Vec<Vec<u32>>,
-    /// The newest commit that created each of them.
+    /// For each file, the newest commit that created it.
     born: Vec<Option<u32>>,
-    /// Files and folders by their last part.
+    /// Files and folders by the last component of their path.
     by_name: HashMap<Box<str>, Vec<PathFiles>>,
     commits: usize,
 }
 
-/// A file, or a folder as the files beneath it; places in `TouchedPaths::files`.
+/// A file or a folder, as a range of indices into `TouchedPaths::files`. The range of a folder
+/// contains the files below it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct PathFiles {
     from: u32,
     to: u32,
-    /// How long its path is, in bytes of the first file's.
+    /// The length of the path in bytes, as a prefix of the first file's path.
     length: u32,
 }
 
@@ -49,28 +51,28 @@ pub struct NamedPaths {
     weights: BTreeMap<usize, f64>,
     /// Weight of all named places together.
     whole: f64,
-    /// How many places are named.
+    /// Number of named places.
     places: usize,
 }
 
-/// How much of what a note names a commit touched.
+/// The extent to which a commit touched the places that a note names.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Overlap {
-    /// The weight of the named places that it touched, less the broader it is: about 1 for one
-    /// place that one commit in 50 touches.
+    /// The weight of the named places that the commit touched, reduced for a broad commit: about 1
+    /// for one place that one commit in 50 touches.
     pub weight: f64,
-    /// Their share of all places that the note names, by rarity.
+    /// Share of the touched places among all places that the note names, weighted by rarity.
     pub share: f64,
 }
 
 impl TouchedPaths {
-    /// Indexes what these commits touched.
+    /// Indexes the paths that these commits touched.
     pub fn build(commits: &[Commit]) -> Self {
         let mut files: BTreeMap<&str, (Vec<u32>, Option<u32>)> = BTreeMap::new();
         for (at, commit) in commits.iter().enumerate().take(u32::MAX as usize) {
             for path in &commit.paths {
                 let by = &mut files.entry(path).or_default().0;
-                // A path that is there twice was touched once.
+                // A path that occurs twice in a commit counts once.
                 if by.last() != Some(&(at as u32)) {
                     by.push(at as u32);
                 }
@@ -92,7 +94,8 @@ impl TouchedPaths {
         for (at, path) in paths.iter().enumerate() {
             let at = at as u32;
             add(path, at, at + 1);
-            // Folders that end here, and those that begin.
+            // Close the folders that end before this path; the loop after it opens the folders that
+            // begin.
             while let Some((length, from)) =
                 open.pop_if(|(length, _)| path.get(..=*length) != before.get(..=*length))
             {

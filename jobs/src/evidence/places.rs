@@ -1,6 +1,6 @@
-//! Paths: what a text names, what is named like a note, and what is only a document.
+//! Paths: those that a text names, those with a name like a note's, and those of documents.
 //!
-//! Comparing names only: must never touch a file.
+//! This module compares names only and must never read a file.
 
 use std::collections::HashMap;
 
@@ -41,7 +41,8 @@ fn whole(text: &str, part: &str) -> bool {
     })
 }
 
-/// Pieces of a text that look like a path or a file's name: `src/time.rs`, `docs/`, `a.md`.
+/// Returns the parts of a text that look like a path or a file name: `src/time.rs`, `docs/`,
+/// `a.md`.
 pub fn mentioned(text: &str) -> impl Iterator<Item = &str> {
     let within = |c: char| c.is_alphanumeric() || matches!(c, '/' | '.' | '_' | '-' | '+' | '@');
     text.split(move |c: char| !within(c))
@@ -53,11 +54,11 @@ pub fn mentioned(text: &str) -> impl Iterator<Item = &str> {
         })
 }
 
-/// The tracked files, to be found by whole path or by name.
+/// The tracked files, for a search by whole path or by name.
 #[derive(Debug, Default)]
 pub struct Tracked {
     paths: Vec<String>,
-    /// Places in `paths`, by file name in lower case.
+    /// Indices into `paths`, by file name in lower case.
     by_name: HashMap<String, Vec<u32>>,
 }
 
@@ -122,7 +123,7 @@ impl Tracked {
         let even = |text: &str| text.to_lowercase().replace('_', "-");
         let wanted = even(wanted);
         let alike = self.paths.iter().map(String::as_str).filter(|path| {
-            // Equal lengths first: most paths end here.
+            // The comparison of lengths comes first, because it excludes most paths cheaply.
             let stem = stem(path);
             stem.len() == wanted.len() && even(stem) == wanted
         });

@@ -7,10 +7,10 @@
 use super::ProjectEvidence;
 use super::places;
 
-/// Something that a text cites.
+/// A citation in a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reference {
-    /// A commit, by hash or by its first digits.
+    /// A commit, by its hash or by the first digits of its hash.
     Commit(String),
     /// A file or a folder.
     Path(String),
@@ -19,10 +19,11 @@ pub enum Reference {
 /// The citations of a text, by whether they exist.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CheckedReferences {
-    /// These do.
+    /// References that exist.
     pub found: Vec<Reference>,
-    /// These do not: a commit that is not in this history, a path with a folder that is not tracked
-    /// and never was. One that was there once is neither: work may have removed it.
+    /// References that do not exist: a commit that is not in this history, or a path with a folder
+    /// that is not tracked and never was. A path that existed once is in neither list, because work
+    /// may have removed it.
     pub missing: Vec<Reference>,
 }
 
@@ -33,10 +34,11 @@ impl CheckedReferences {
     }
 }
 
-/// Looks up what `evidence` cites. Paths for which `own` holds are passed over: a note is no evidence.
+/// Looks up the commits and paths that `evidence` cites. Paths for which `own` returns true are
+/// skipped, because a note is no evidence for itself.
 ///
-/// A hash that is not known counts as missing only where it is given as a citation (see
-/// `offered`); the subject that follows a commit's hash is a quotation, and cites nothing.
+/// An unknown hash counts as missing only if the text gives it as a citation (see `offered`). The
+/// subject that follows a commit's hash is a quotation, and paths in it do not count.
 pub fn check(
     room: &ProjectEvidence,
     evidence: &str,
@@ -81,7 +83,8 @@ pub fn check(
             continue;
         }
         let known = room.has_path(path);
-        // "and/or" and "v1.2" look like paths too: what is not there counts only as a file.
+        // "and/or" and "v1.2" look like paths too, so an unknown path counts only if it looks like
+        // a file.
         let file = path.contains('/') && path.rsplit('/').next().is_some_and(|n| n.contains('.'));
         if known || file && !room.had_path(path) {
             checked.note(Reference::Path(path.to_owned()), known);
@@ -90,7 +93,7 @@ pub fn check(
     checked
 }
 
-/// So many hashes of one text are looked for beyond the history that was read.
+/// Maximum number of hashes of one text that are looked up outside the history that was read.
 const LOOKUPS: usize = 8;
 
 /// Checks whether a word that could be a hash is meant as a citation: it has a length in which
@@ -130,7 +133,7 @@ fn after_subject<'a>(rest: &'a str, subject: &str) -> &'a str {
     {
         quoted = then.trim_start_matches([' ', ':', ',', '`', '"', '\'', '(', '-', '—']);
     }
-    // The text was put on one line, and a subject may hold any white space.
+    // The text was joined into one line, but a subject may contain any white space.
     let subject: Vec<&str> = subject.split_whitespace().collect();
     match quoted.strip_prefix(&*subject.join(" ")) {
         Some(then) if !then.starts_with(char::is_alphanumeric) => then,

@@ -18,44 +18,40 @@ use serde::{Deserialize, Serialize};
 use super::entry::Entry;
 use crate::JobError;
 
-/// The largest record that is read, in bytes.
+/// Maximum size of an audit record, in bytes.
 const LARGEST: u64 = 1024 * 1024;
-/// The longest reason, in characters.
+/// Maximum length of a reason, in characters.
 const LONGEST: usize = 300;
 
 /// The finding on one claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ClaimFinding {
-    /// It is so.
+    /// The claim is true.
     Holds,
-    /// It is not so.
+    /// The claim is false.
     Fails,
     /// The audit could not decide, or did not mention the claim.
     Unknown,
 }
 
-/// A claim with what the audit found.
+/// A claim with the audit's finding.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CheckedClaim {
-    /// In the carry's words.
+    /// The claim as the carry states it.
     pub claim: String,
     /// The audit's finding on the claim.
     pub finding: ClaimFinding,
-    /// Why, in the audit's words.
+    /// The audit's own reason for the finding.
     pub why: String,
 }
 
-/// The record beside an entry.
+/// The audit record of an entry.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Audit {
-    /// The entry.
     pub entry: String,
-    /// The run that looked.
     pub run: RunId,
-    /// When.
     pub at: Timestamp,
-    /// Each claim.
     pub claims: Vec<CheckedClaim>,
 }
 
@@ -82,7 +78,7 @@ pub fn checklist(claims: &[String]) -> String {
     out
 }
 
-/// How the audit's agent is to answer, in runner's own words.
+/// Instructions that tell the audit's agent how to answer.
 pub const INSTRUCTIONS: &str = "Look at each claim yourself, as it is now. End your answer with one line for \
 each claim and nothing after them: `claim N: holds — why`, `claim N: fails — why`, or `claim N: unknown — why`.";
 

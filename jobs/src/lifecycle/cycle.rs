@@ -1,8 +1,8 @@
-//! One tick of an agent's cycle: the work of the state whose turn it is, and the step to the next.
+//! Makes one tick of an agent's cycle: does the work of the current state and steps to the next.
 //!
-//! The position is staged with whatever the state places, so that both happen or neither does. A run
-//! that fails places nothing and so holds its place; one that is gated is skipped. Must never stage a
-//! position before the state's work has achieved something.
+//! The position is staged with the files of the state, so that both are published or neither is. A
+//! run that fails publishes nothing, so the position stays. A run whose gate is closed is skipped.
+//! This module must never stage a position before the state's work has achieved something.
 
 use std::path::Path;
 
@@ -30,10 +30,10 @@ use crate::failmark;
 use crate::kind::{BadSetting, Kind, ProjectSettings, Targets, Works, given_input};
 use crate::{Context, Finished, JobError};
 
-/// The name of the cycle's failures on a recording.
+/// The name of the cycle's failures in a recording.
 const FAILURES: &str = "failures";
 
-/// An agent and its cycle.
+/// The settings of an agent's cycle.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct CycleSpec {
@@ -48,10 +48,10 @@ pub struct CycleSpec {
     #[serde(deserialize_with = "read_folders")]
     #[schemars(with = "Option<Vec<String>>")]
     pub writes: Option<Vec<String>>,
-    /// Where the project keeps the lifecycle's files.
+    /// The project's settings for the lifecycle's files.
     #[serde(skip)]
     pub files: Files,
-    /// Where it stands, read by the program when a run begins.
+    /// The agent's position, which the program reads when a run begins.
     #[serde(skip)]
     pub now: Option<AgentPosition>,
 }
@@ -69,12 +69,12 @@ impl Default for CycleSpec {
     }
 }
 
-/// Where an agent stands.
+/// The position of an agent in its cycle.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AgentPosition {
-    /// The cycle as it was declared then.
+    /// The cycle as it was declared when the position was read.
     pub spec: Spec,
-    /// The state and how often it was run.
+    /// The current state and the number of its runs.
     pub position: Position,
     /// The prompt of the working state.
     pub prompt: Option<String>,
@@ -88,7 +88,7 @@ impl AgentPosition {
 }
 
 impl CycleSpec {
-    /// Returns the settings of the dream in its turn.
+    /// Returns the settings of the dream in this cycle.
     fn rem(&self) -> RemSpec {
         RemSpec {
             agent: Some(self.agent.clone()).filter(|agent| !agent.is_empty()),
@@ -98,7 +98,7 @@ impl CycleSpec {
         }
     }
 
-    /// Returns where the agent stands, if its current state is one in which it works.
+    /// Returns the agent's position if its current state is a working state.
     fn working_state(&self) -> Option<&AgentPosition> {
         let now = self.now.as_ref()?;
         (now.state().kind != StateKind::Rem).then_some(now)
@@ -124,21 +124,14 @@ impl CycleSpec {
     }
 }
 
-/// Why a cycle cannot be used.
+/// The reason why a cycle cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum BadCycle {
-    /// The file is not there, or cannot be read.
     #[error("cannot read the cycle {path}: {why}")]
-    Unreadable {
-        /// The file.
-        path: String,
-        /// Why.
-        why: String,
-    },
-    /// It declares nothing that goes round.
+    Unreadable { path: String, why: String },
+    /// The file does not declare a valid cycle.
     #[error("{path}: {}{}", .mistakes[0], more(.mistakes))]
     Mistakes {
-        /// The file.
         path: String,
         /// The mistakes, in the order of the lines; at least one.
         mistakes: Vec<SpecError>,
@@ -152,7 +145,7 @@ fn more(mistakes: &[SpecError]) -> String {
     }
 }
 
-/// The name of the cycle that is built in.
+/// The name of the built-in cycle.
 pub const BUILT_IN: &str = "the built-in cycle";
 
 /// Reads the cycle that a file declares. The path is relative to the project or absolute; without a
@@ -174,10 +167,10 @@ pub fn declared(root: &Path, file: Option<&str>) -> Result<Spec, BadCycle> {
         .map_err(|mistakes| BadCycle::Mistakes { path, mistakes })
 }
 
-/// Makes one step.
+/// Makes one step of the cycle.
 ///
 /// # Errors
-/// A closed gate is [`JobError::Nothing`]; any other error holds the position.
+/// Returns [`JobError::Nothing`] if a gate is closed. After any other error the position stays.
 pub fn run(ctx: &mut Context<'_>, spec: &CycleSpec, job: &str) -> Result<Finished, JobError> {
     let Some(now) = &spec.now else {
         return Err(JobError::failed(Class::Internal, "its position was not read"));
@@ -249,8 +242,8 @@ fn held(error: JobError, state: &CycleState, facts: &TickFacts, now: Timestamp) 
     JobError::failed(class, format!("{} holds its place{again}: {why}", state.name))
 }
 
-/// Stages when the state achieved something, and the step on; where a person set another place while it
-/// worked, that place stays. Where it stands then.
+/// Stages the time at which the state achieved something, and the next position. If a person set
+/// another position during the work, that position stays. Returns the resulting position.
 fn stage(
     ctx: &mut Context<'_>,
     spec: &CycleSpec,
@@ -325,7 +318,7 @@ impl Kind for CycleSpec {
         SignedDuration::from_mins(12)
     }
 
-    /// The next tick is the next attempt.
+    /// No retry is needed, because the next tick is the next attempt.
     fn default_retries(&self) -> Option<u32> {
         Some(0)
     }

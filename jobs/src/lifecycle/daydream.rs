@@ -1,4 +1,4 @@
-//! A daydream: a line of mood after a run, kept in `daydreams.json`, never committed
+//! A daydream: a line of mood after a run, kept in `daydreams.json` and never committed
 //! (contracts/lifecycle.md).
 //!
 //! ```text
@@ -8,8 +8,8 @@
 //!   └──> lowercased, 40 words ──> daydreams.json, 60 kept, one publication
 //! ```
 //!
-//! By rule there is none: what nobody mused is not made up. It moves nothing and decides nothing, so
-//! whatever goes wrong with it is a skip and never a failure.
+//! The rules write no daydream, because a daydream must not be made up. A daydream moves no task
+//! and makes no decision, so every problem with it is a skip and never a failure.
 
 use jiff::{SignedDuration, Timestamp};
 use runner_backends::{Request, RequestLimits, Source, Temperature};
@@ -26,16 +26,16 @@ use crate::kind::{BadSetting, Kind, ProjectSettings, Targets, given_input};
 use crate::steps::ToolStep;
 use crate::{Context, Finished, JobError};
 
-/// The most that are kept.
+/// Maximum number of daydreams that are kept.
 pub const MOST: usize = 60;
-/// The most words of one.
+/// Maximum number of words in a daydream.
 pub const WORDS: usize = 40;
-/// The largest file that is read, in bytes.
+/// Maximum size of the file, in bytes.
 const LARGEST: u64 = 1024 * 1024;
-/// How it is drawn.
+/// The sampling temperature of a daydream.
 const TEMPERATURE: Temperature = Temperature::hundredths(100);
 
-/// A job that daydreams.
+/// The settings of a job that daydreams.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct DaydreamSpec {
@@ -54,23 +54,23 @@ impl Default for DaydreamSpec {
     }
 }
 
-/// The file.
+/// The content of the daydreams file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Daydreams {
-    /// The newest first.
+    /// The daydreams, the newest first.
     pub daydreams: Vec<Daydream>,
 }
 
-/// One of them.
+/// One daydream.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Daydream {
-    /// When.
     pub ts: Timestamp,
     /// The daydream itself, in one line.
     pub text: String,
 }
 
-/// Reads the file and what a publication must find there; none, or one that is none, holds nothing.
+/// Reads the file, and returns the content that a publication must find there. A missing or invalid
+/// file has no daydreams.
 pub fn read(scope: &Scope, path: &str) -> (Daydreams, Expect) {
     match scope.inspect(path, LARGEST) {
         Ok(Some((bytes, _))) => {
@@ -80,10 +80,10 @@ pub fn read(scope: &Scope, path: &str) -> (Daydreams, Expect) {
     }
 }
 
-/// Daydreams, if it is time to.
+/// Writes a daydream if one is due.
 ///
 /// # Errors
-/// Only [`JobError::Nothing`], the database's own, and that somebody ended it.
+/// Returns only [`JobError::Nothing`], errors of the database, and a cancellation.
 pub fn run(ctx: &mut Context<'_>, spec: &DaydreamSpec) -> Result<Finished, JobError> {
     let nothing = |why: String| JobError::Nothing(format!("no daydream: {why}"));
     let path = &spec.files.daydreams;

@@ -1,4 +1,5 @@
-//! `[lifecycle]`: where a project keeps the files of its lifecycle, and whether entries are committed.
+//! The `[lifecycle]` section: the locations of the lifecycle's files in a project, and whether
+//! entries are committed.
 
 use runner_engine::publish::RelPath;
 use runner_text::grammar;
@@ -8,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::reserved::{NEVER, reserved};
 
-/// The lifecycle's files and commits in a project.
+/// The settings for the lifecycle's files and commits in a project.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Files {
@@ -22,7 +23,7 @@ pub struct Files {
     pub daydreams: String,
     /// Whether an entry is committed once it is published.
     pub commit: bool,
-    /// Whether that commit is pushed.
+    /// Whether the commit is pushed.
     pub push: bool,
 }
 

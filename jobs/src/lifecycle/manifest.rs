@@ -1,7 +1,7 @@
-//! `rem/manifest.json`: which entries there are, the newest first. Readers find the newest entry here
-//! and do not list the folder (contracts/lifecycle.md).
+//! `rem/manifest.json`: the list of entries, the newest first. Readers find the newest entry in
+//! this file and do not list the folder (contracts/lifecycle.md).
 //!
-//! Must never name a file outside of its own folder, whoever wrote it.
+//! The manifest must never name a file outside its own folder, whichever program wrote it.
 
 use jiff::Timestamp;
 use jiff::fmt::strtime::parse as parse_time;
@@ -14,13 +14,14 @@ use serde::{Deserialize, Serialize};
 use super::entry::{self, Entry};
 use crate::JobError;
 
-/// The folder of the default agent's entries; a named agent's lie below it under its name.
+/// The folder of the default agent's entries. The entries of a named agent are in a folder below it
+/// with the agent's name.
 pub const FOLDER: &str = "rem";
-/// The list's file.
+/// The file name of the manifest.
 pub const FILE: &str = "manifest.json";
-/// The most entries that are listed.
+/// Maximum number of entries in the list.
 pub const MOST: usize = 50;
-/// The largest manifest that is read, in bytes.
+/// Maximum size of a manifest, in bytes.
 const LARGEST: u64 = 1024 * 1024;
 
 /// Returns the folder of an agent's entries, relative to the project.
@@ -38,31 +39,30 @@ pub fn is_agent_name(name: &str) -> bool {
     !name.is_empty() && name.len() <= 64 && name.chars().all(plain) && !name.starts_with('_')
 }
 
-/// The list.
+/// The content of a manifest.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
-    /// The newest first.
+    /// The entries, the newest first.
     pub entries: Vec<Listed>,
 }
 
-/// One entry in the list.
+/// One entry of the list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "ListedForm")]
 pub struct Listed {
-    /// Its file's name, below the folder of the list.
+    /// The name of the entry's file in the folder of the list.
     pub file: String,
-    /// When it was dreamt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ts: Option<Timestamp>,
     /// The model that wrote the entry.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub model: String,
-    /// The tale's first line.
+    /// The first line of the entry's tale.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub line: String,
 }
 
-/// An entry may also be listed by its file's name alone.
+/// The forms of an entry in the list. An entry may be listed by its file name alone.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum ListedForm {
@@ -96,7 +96,7 @@ impl From<ListedForm> for Listed {
     }
 }
 
-/// A manifest and what its file holds, for a publication that replaces just that.
+/// A manifest with the content of its file, so that a publication replaces only that content.
 #[derive(Clone, Debug)]
 pub struct ReadManifest {
     /// The parsed manifest.
@@ -129,10 +129,10 @@ pub fn time_of(id: &str) -> Option<Timestamp> {
     civil.to_zoned(TimeZone::UTC).ok().map(|it| it.timestamp())
 }
 
-/// Reads the list of a folder; no file lists nothing.
+/// Reads the manifest of a folder. A missing file gives an empty list.
 ///
 /// # Errors
-/// It is there and is no manifest.
+/// Returns an error if the file exists and is not a valid manifest.
 pub fn read(scope: &Scope, folder: &str) -> Result<ReadManifest, JobError> {
     let path = format!("{folder}/{FILE}");
     let Some((bytes, _)) = scope.inspect(&path, LARGEST)? else {
@@ -146,10 +146,10 @@ pub fn read(scope: &Scope, folder: &str) -> Result<ReadManifest, JobError> {
     Ok(ReadManifest { manifest, expect: Expect::Digest(Digest::of(&bytes)) })
 }
 
-/// Reads a list out of its text.
+/// Parses a manifest.
 ///
 /// # Errors
-/// Why it is none.
+/// Returns the reason why the text is not a valid manifest.
 pub fn parse(bytes: &[u8]) -> Result<Manifest, String> {
     let manifest: Manifest =
         serde_json::from_slice(bytes).map_err(|error| format!("it is not a manifest: {error}"))?;

@@ -1,5 +1,5 @@
-//! The lifecycle: what a project's agents do in turn, and the entry that each night's sleep leaves
-//! (contracts/lifecycle.md).
+//! The lifecycle: the states that a project's agents go through in turn, and the entry that each
+//! night's sleep leaves (contracts/lifecycle.md).
 
 pub mod audit;
 pub mod board;
@@ -20,5 +20,5 @@ pub mod work;
 
 pub use files::Files;
 
-/// The board that a project has when it names none of its own.
+/// The default path of a project's board.
 pub const BOARD: &str = "plan.org";

@@ -1,4 +1,4 @@
-//! The newest entry of an agent's journal, found by its manifest; the folder is never listed.
+//! Finds the newest entry of an agent's journal through its manifest. The folder is never listed.
 
 use std::path::Path;
 

@@ -15,11 +15,11 @@ use super::entry::Entry;
 use super::newest::newest_in;
 use super::spec::StateKind;
 
-/// The most lines of an orientation.
+/// Maximum number of lines in an orientation.
 pub const MOST: usize = 60;
-/// The longest line, in characters.
+/// Maximum length of a line, in characters.
 const WIDEST: usize = 300;
-/// How many tasks of one keyword are named.
+/// Maximum number of tasks that are named for each keyword.
 const NAMED: usize = 5;
 /// Maximum number of lines of a carry, and of a checklist, that are shown.
 const CARRIED: usize = 20;
@@ -27,15 +27,15 @@ const CARRIED: usize = 20;
 /// The orientation of a waking run.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Orientation {
-    /// The files that were read, below the project.
+    /// The paths of the files that were read, relative to the project.
     pub read: Vec<String>,
     /// Tasks in flight.
     pub doing: Vec<String>,
-    /// Tasks to be done first.
+    /// Tasks to do first.
     pub next: Vec<String>,
-    /// The entry whose carry this is.
+    /// The entry that contains the carry.
     pub entry: Option<String>,
-    /// Its carry, line by line.
+    /// The carry of that entry, line by line.
     pub carry: Vec<String>,
     /// The first file of the project that the carry names.
     pub file: Option<String>,

@@ -22,15 +22,15 @@ use serde::{Deserialize, Serialize};
 
 use super::spec::{CycleState, Spec};
 
-/// The longest of these files, in bytes.
+/// Maximum size of a position file, in bytes.
 const LONGEST: u64 = 4096;
 
-/// A place in a cycle.
+/// A position in a cycle.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Position {
-    /// The state whose turn it is.
+    /// The current state.
     pub state: String,
-    /// How many of its runs have achieved something since it was entered.
+    /// Number of runs of the state that have achieved something since the state was entered.
     pub hits: u32,
 }
 
@@ -65,31 +65,28 @@ impl Position {
     }
 }
 
-/// Why a position cannot be used.
+/// The reason why a position cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum BadPosition {
-    /// The file is none.
+    /// The file is not a valid position.
     #[error("{path} is no position: {text:?}")]
     Malformed {
-        /// The file, below the project.
+        /// The path of the file, relative to the project.
         path: String,
         /// The content of the file.
         text: String,
     },
-    /// The cycle has no such state any more.
+    /// The cycle no longer has this state.
     #[error("{path} names the state {state:?}, which the cycle does not have")]
     Unknown {
-        /// The file, below the project.
+        /// The path of the file, relative to the project.
         path: String,
-        /// The state.
         state: String,
     },
-    /// It cannot be read.
     #[error("cannot read {path}")]
     Io {
-        /// The file, below the project.
+        /// The path of the file, relative to the project.
         path: String,
-        /// The system's reason.
         source: io::Error,
     },
 }

@@ -17,21 +17,20 @@ use runner_engine::scope::Scope;
 
 use super::manifest;
 
-/// The longest first line of a message after its tag, in characters.
+/// Maximum length of the first line of a message after its tag, in characters.
 const LINE: usize = 60;
-/// The largest file of a commit.
+/// Maximum size of a file in a commit, in bytes.
 const LARGEST: u64 = 16 * 1024 * 1024;
-/// Where git runs for a push, in the run's folder.
+/// The folder in which git runs for a push, below the run's folder.
 const PUSH_FOLDER: &str = "push";
 
 /// The files to commit after their publication.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Publish {
-    /// Below the project.
+    /// The paths of the files, relative to the project.
     pub paths: Vec<String>,
-    /// The commit's message.
     pub message: String,
-    /// Whether it is pushed to where its branch goes.
+    /// Whether the commit is pushed to the upstream of its branch.
     pub push: bool,
 }
 
@@ -46,18 +45,17 @@ pub fn message(tag: &str, line: &str) -> String {
     format!("{tag}: {cut}")
 }
 
-/// Where and as whom it is committed.
+/// The repository and the environment of a commit.
 #[derive(Clone, Debug)]
 pub struct CommitTarget<'a> {
-    /// The project's root.
     pub root: &'a Path,
     /// The run's own folder, outside the project.
     pub run_dir: &'a Path,
     /// The environment variables that git may see.
     pub env: &'a BTreeMap<String, String>,
-    /// The run, so that its processes are found.
+    /// The id of the run, which marks its processes so that they can be found.
     pub marker: &'a str,
-    /// Pulled when the run must end.
+    /// Cancels the push when the run must end.
     pub cancel: &'a Cancel,
 }
 
@@ -92,7 +90,7 @@ fn commit(git: &Git, publish: &Publish) -> Result<(), String> {
     git.commit_files(&files, &publish.message).map(drop).map_err(|error| error.to_string())
 }
 
-/// Entries beside this one that an earlier dream could not commit.
+/// Returns entries in the same folder that an earlier dream could not commit.
 fn left_behind(git: &Git, paths: &[String]) -> Vec<String> {
     let folder = paths.first().and_then(|path| path.rsplit_once('/'));
     let Some((folder, _)) = folder else {

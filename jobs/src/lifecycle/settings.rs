@@ -1,11 +1,11 @@
-//! The checks of the settings that agents of a lifecycle share.
+//! Checks the settings that the kinds of an agent's lifecycle share.
 
 use runner_engine::publish::RelPath;
 
 use crate::kind::BadSetting;
 use crate::reserved::{self, NEVER, reserved};
 
-/// The longest name of an agent, which becomes a folder's, in characters.
+/// Maximum length of an agent's name, in characters. The name becomes the name of a folder.
 const LONGEST_NAME: usize = 40;
 
 /// Checks the name of an agent, its board and the paths that it may write.

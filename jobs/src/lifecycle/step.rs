@@ -16,44 +16,43 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::spec::CycleState;
 
-/// How many failures in a row are tried again at the very next tick.
+/// Number of consecutive failures that are retried at the very next tick.
 pub const AT_ONCE: u32 = 3;
-/// The first wait after that; it doubles with each further failure.
+/// The first wait after those failures. It doubles with each further failure.
 const FIRST_WAIT: SignedDuration = SignedDuration::from_mins(15);
-/// The longest.
+/// Maximum wait.
 const LONGEST_WAIT: SignedDuration = SignedDuration::from_hours(6);
 
 /// The facts that are known at a tick.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TickFacts {
-    /// When the state last achieved something.
+    /// The last time at which the state achieved something.
     pub ran: Option<Timestamp>,
-    /// How often the cycle has failed in a row.
+    /// Number of consecutive failures of the cycle.
     pub failures: u32,
-    /// When it last did.
+    /// The time of the last failure.
     pub failed: Option<Timestamp>,
 }
 
 /// The action of one tick.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CycleStep {
-    /// The state's work.
+    /// Do the state's work.
     Go,
-    /// Nothing, and the position is held.
+    /// Do nothing and keep the position.
     Gate {
-        /// When it opens.
         until: Timestamp,
-        /// Which gate.
+        /// A description of the gate.
         why: String,
     },
 }
 
-/// Decides about a state at `now`.
+/// Decides the action for a state at `now`.
 pub fn step(state: &CycleState, facts: &TickFacts, now: Timestamp) -> CycleStep {
     let name = &state.name;
     if let (Some(least), Some(ran)) = (state.min_interval, facts.ran)
         && let Ok(until) = ran.checked_add(least)
-        // A clock that was set back does not close a gate for longer than it is set.
+        // A last run in the future means that the clock was set back; the gate is open then.
         && now < until
         && ran <= now
     {

@@ -35,16 +35,16 @@ use crate::manual_edit::{EditActor, ManualEditError};
 use crate::steps::StepsFile;
 use crate::{Context, Finished, JobError};
 
-/// How soon a run whose board is busy is tried again.
+/// The delay before a run whose board is busy is tried again.
 const BUSY: jiff::SignedDuration = jiff::SignedDuration::from_secs(60);
-/// The longest file that is read as a prompt, in bytes.
+/// Maximum size of a prompt file, in bytes.
 const LONGEST_PROMPT: u64 = 64 * 1024;
-/// How many commits are named.
+/// Maximum number of commits that are named.
 const NAMED: usize = 20;
-/// How much of an agent's last words a report shows, in lines.
+/// Maximum number of lines of an agent's answer that a report shows.
 const WORDS: usize = 12;
 
-/// The name of the board on a recording.
+/// The name of the board in a recording.
 const BOARD: &str = "board";
 
 /// The work of an agent.
@@ -65,7 +65,7 @@ pub struct WorkSpec {
     /// The kind of the run.
     #[serde(skip)]
     pub kind: StateKind,
-    /// Where the project keeps the lifecycle's files.
+    /// The project's settings for the lifecycle's files.
     #[serde(skip)]
     pub files: Files,
     /// The state's own description.
@@ -105,10 +105,10 @@ struct BoardInput {
     trouble: Option<String>,
 }
 
-/// Works.
+/// Does the work of one run.
 ///
 /// # Errors
-/// The board is busy, or nobody answered.
+/// Returns an error if the board is busy or no backend answers.
 pub fn run(ctx: &mut Context<'_>, spec: &WorkSpec) -> Result<Finished, JobError> {
     let (begun, entry) = begin(ctx, spec)?;
     let orientation = orient(&ctx.scope, &spec.board, &spec.agent);
@@ -229,7 +229,7 @@ fn on_board(
             begun.unresolved = done.records.iter().map(|it| it.unresolved.len()).sum();
             Ok(begun)
         }
-        // An agent without a board works all the same, and everybody hears of it.
+        // An agent without a board still works, and the report mentions the problem.
         Err(error @ (BoardError::Missing(_) | BoardError::Unreadable { .. })) => {
             begun.trouble = Some(error.to_string());
             Ok(begun)
@@ -291,7 +291,7 @@ pub(crate) fn question(
     })
 }
 
-/// Returns the file of the project that a `prompt` setting names; `None` where it is the text itself.
+/// Returns the file that a `prompt` setting names, or `None` if the setting is the text itself.
 pub fn prompt_file(prompt: &str) -> Option<&str> {
     let names_a_file = !prompt.contains(char::is_whitespace) && prompt.contains(['.', '/']);
     names_a_file.then_some(prompt)
@@ -317,9 +317,9 @@ fn prompt(ctx: &Context<'_>, spec: &WorkSpec) -> Result<String, JobError> {
 /// The results of a run, as git shows them.
 #[derive(Debug, Default)]
 struct RunResult {
-    /// New commits, newest first: short hash and subject.
+    /// New commits, the newest first, each as a short hash and a subject.
     commits: Vec<String>,
-    /// How many paths differ from the last commit.
+    /// Number of paths that differ from the last commit.
     uncommitted: usize,
     /// An irregularity in the results.
     odd: Option<String>,
@@ -407,7 +407,7 @@ impl Kind for WorkSpec {
         })
     }
 
-    /// The findings of an audit are beside the entry.
+    /// The findings of an audit are next to the entry.
     fn publishes(&self) -> Targets {
         Targets::Folders(vec![newest::folder(&self.agent)])
     }

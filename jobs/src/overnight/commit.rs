@@ -35,19 +35,20 @@ use serde_json::Value;
 use super::corpus::{Changes, FOLDER as CORPUS, SUBPATHS};
 use super::lock::{CommitLock, FOLDER, LockError};
 
-/// The longest file that is compared before it is replaced, in bytes.
+/// Maximum size in bytes of a file that is compared before it is replaced.
 const LONGEST: u64 = 64 * 1024 * 1024;
 
-/// Why a commit was not made, or not finished.
+/// The reason why a commit was not made or not finished.
 #[derive(Debug, thiserror::Error)]
 pub enum CommitError {
-    /// Nothing of it was recorded: the corpus is as it was.
+    /// Nothing was recorded, and the corpus is unchanged.
     #[error("nothing was committed: {0}")]
     Before(String),
-    /// It is recorded and not all in place; whoever comes next goes on.
+    /// The commit is recorded, but not all files are in place. The next process that takes the lock
+    /// finishes it.
     #[error("the commit is recorded but could not be finished yet: {0}")]
     Unfinished(String),
-    /// The run lost its fence.
+    /// The run lost its fence to another process.
     #[error("another process took over the run while it committed")]
     TakenOver,
 }
@@ -56,25 +57,24 @@ pub enum CommitError {
 pub struct Commit<'a> {
     /// The project.
     pub root: &'a Path,
-    /// Under whose name.
+    /// The run that makes the commit.
     pub run: RunId,
-    /// With which fence.
+    /// The fence of the run.
     pub fence: Fence,
-    /// Whether that fence still holds.
+    /// Checks whether the fence still holds.
     pub guard: &'a marker::CommitGuard<'a>,
     /// The number in the marker's name.
     pub number: u64,
-    /// Which iteration.
     pub iteration_id: String,
-    /// When it began.
+    /// The time at which the iteration began.
     pub started_at: String,
     /// The record for the process that finishes the commit.
     pub record: Value,
 }
 
-/// A file that is to be changed, and what it held when it was read.
+/// A file to change, with the content that was read and the new content.
 pub struct Target {
-    /// Below the corpus.
+    /// The path of the file below the corpus.
     pub path: String,
     /// Digest of the content that the step saw; `None` if there was no file.
     pub before: Option<Digest>,
@@ -111,10 +111,11 @@ pub fn targets(root: &Path, changes: Changes) -> Result<Vec<Target>, CommitError
 }
 
 impl Commit<'_> {
-    /// Makes the targets what they shall be; how many files were written or removed.
+    /// Brings all targets to their new content, and returns the number of files that were written
+    /// or removed.
     ///
     /// # Errors
-    /// [`CommitError::Before`] leaves the corpus as it was.
+    /// Returns a [`CommitError`]. [`CommitError::Before`] leaves the corpus unchanged.
     pub fn make(self, targets: Vec<Target>) -> Result<usize, CommitError> {
         let targets: Vec<Target> = targets.into_iter().filter(|target| !target.is_idle()).collect();
         if targets.is_empty() {
@@ -181,11 +182,11 @@ impl Commit<'_> {
 /// The earlier commits that a recovery found.
 #[derive(Debug, Default)]
 pub struct Recovered {
-    /// Iterations whose commit was finished now, with what was noted of them.
+    /// Iterations whose commit the recovery finished, each with its record.
     pub rolled_forward: Vec<(String, Value)>,
-    /// Iterations that were committed and not noted.
+    /// Iterations that were already committed but not recorded yet, each with its record.
     pub done: Vec<(String, Value)>,
-    /// Markers of other programs, left alone.
+    /// Markers of other programs, which are left alone.
     pub foreign: Vec<String>,
 }
 
@@ -196,10 +197,12 @@ impl Recovered {
     }
 }
 
-/// Finishes every commit that was begun. Call it with `run.lock` held; the markers stay until [`clear`].
+/// Finishes every commit that was begun. Call it with `run.lock` held; the markers stay until
+/// [`clear`].
 ///
 /// # Errors
-/// Somebody else's bytes stand where ours belong, or the disk refuses.
+/// Returns an error if a target holds content that the commit does not know, or if the disk refuses
+/// an operation.
 pub fn settle(root: &Path) -> Result<Recovered, CommitError> {
     let mut recovered = Recovered::default();
     if !root.join(FOLDER).is_dir() {
@@ -229,10 +232,10 @@ pub fn settle(root: &Path) -> Result<Recovered, CommitError> {
     Ok(recovered)
 }
 
-/// Takes the markers of finished commits away, and the folders of commits that never were.
+/// Removes the markers of finished commits, and the folders of commits that were never recorded.
 ///
 /// # Errors
-/// The disk refuses.
+/// Returns an error if the disk refuses an operation.
 pub fn clear(root: &Path) -> Result<(), CommitError> {
     let fs = open(root)?;
     marker::finish(&fs, &overnight()).map_err(before)?;
@@ -245,7 +248,7 @@ pub fn clear(root: &Path) -> Result<(), CommitError> {
         let (Ok(path), false) = (overnight().join(&name), has_marker) else {
             continue;
         };
-        // A folder of another program's is not ours to empty.
+        // The folder belongs to another program.
         if root.join(FOLDER).join(&name).join(CORPUS).exists() {
             continue;
         }
@@ -254,10 +257,10 @@ pub fn clear(root: &Path) -> Result<(), CommitError> {
     Ok(())
 }
 
-/// Takes the marker of one finished commit away, by its number.
+/// Removes the marker of the finished commit with this number.
 ///
 /// # Errors
-/// The disk refuses.
+/// Returns an error if the disk refuses an operation.
 pub fn clear_one(root: &Path, number: u64) -> Result<(), CommitError> {
     let fs = open(root)?;
     let name = format!("{}{number}", marker::PREFIX);
@@ -288,18 +291,18 @@ pub fn is_pending(root: &Path) -> Result<bool, CommitError> {
     Ok(false)
 }
 
-/// Reads a file below the corpus; `None` when it is not there.
+/// Reads a file below the corpus, or returns `None` if it does not exist.
 ///
 /// # Errors
-/// The disk refuses.
+/// Returns an error if the disk refuses the read.
 pub fn live(root: &Path, path: &str) -> Result<Option<Vec<u8>>, CommitError> {
     open(root)?.read(&rel(path)?, LONGEST).map_err(before)
 }
 
-/// Copies of what a commit takes away, kept with the run: nothing is lost.
+/// Copies the files that a commit removes to `into`, in the run's folder, so that nothing is lost.
 ///
 /// # Errors
-/// The disk refuses.
+/// Returns an error if the disk refuses an operation.
 pub fn keep_removed(root: &Path, into: &Path, targets: &[Target]) -> Result<(), CommitError> {
     for target in targets.iter().filter(|target| target.after.is_none()) {
         let from = root.join(CORPUS).join(&target.path);

@@ -14,28 +14,29 @@ use super::corpus::harvest::{CommitSource, NoteSource, Sources};
 use super::corpus::{FOLDER as CORPUS, node::stem_of};
 use crate::evidence::history::{self, HistoryLimits};
 
-/// Where sessions leave notes, below the corpus.
+/// The folders below the corpus in which sessions leave notes.
 const NOTES: [&str; 7] =
     ["ao/sessions", "sessions", "handoff", "retro", "retros", "council", "nightly"];
-/// The longest note, in bytes, and the most of them.
+/// Maximum length of a note in bytes, and maximum number of notes.
 const LONGEST: u64 = 512 * 1024;
 const MOST: usize = 1_000;
-/// How many commits are looked at.
+/// Maximum number of commits that are read.
 const COMMITS: usize = 2_000;
 
 /// The known facts about a project.
 #[derive(Debug, Default)]
 pub struct Facts {
-    /// For the harvest.
+    /// The sources of the harvest.
     pub sources: Sources,
     /// The files that git tracks.
     pub tracked: BTreeSet<String>,
-    /// Commits by the first seven digits, with their first line.
+    /// The commits by their first seven digits, each with its full hash and first line.
     pub commits: BTreeMap<String, (String, String)>,
 }
 
 impl Facts {
-    /// Reads them. Without a repository there are no commits, and that is said.
+    /// Reads the facts. Without a repository there are no commits, and `sources.left_out` states
+    /// that.
     pub fn read(root: &Path, git: &Git) -> Self {
         let mut facts = Self::default();
         let bounds = HistoryLimits { commits: COMMITS, ..HistoryLimits::default() };

@@ -1,4 +1,4 @@
-//! When the loop ends: a pure decision over what was measured.
+//! The decision about when the loop ends. It depends only on measurements.
 //!
 //! ```text
 //! measured ──regression──┬─ a rescue is left ──> commit, one rescue fewer, on
@@ -14,37 +14,38 @@ use super::corpus::rounded;
 /// The rules that end a loop.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct HaltRules {
-    /// A delta below this is as good as none.
+    /// A delta below this value counts as no change.
     pub epsilon: f64,
-    /// So many of those in a row are a plateau.
+    /// Number of consecutive deltas below `epsilon` that make a plateau.
     pub window: usize,
-    /// How much one metric may fall.
+    /// The largest fall of one metric that is no regression.
     pub max_drop: f64,
-    /// Whether rescues are spent instead of halting.
+    /// True if a rescue is spent instead of halting.
     pub warn_only: bool,
-    /// Whether the iteration has nothing to commit: a halt would keep nothing back.
+    /// True if the iteration has nothing to commit, so that a halt would hold nothing back.
     pub idle: bool,
 }
 
 /// The decision about an iteration that was measured.
 #[derive(Clone, Debug, PartialEq)]
 pub enum IterationVerdict {
-    /// Commit, and go on.
+    /// Commit, and continue.
     On,
-    /// Commit and go on; a rescue is spent for this.
+    /// Commit and continue; a rescue is spent for this reason.
     Rescued(String),
-    /// Commit and end: nothing is left to be gained.
+    /// Commit and end, because no further gain is expected.
     Settled(String),
-    /// Commit nothing and end.
+    /// Commit nothing and end, because of a plateau.
     Plateau(String),
-    /// Commit nothing and end.
+    /// Commit nothing and end, because of a regression.
     Regression(String),
 }
 
 /// Suffix of the reason when rescues were allowed and none is left.
 const GONE: &str = " (warn-only budget exhausted)";
 
-/// Decides on an iteration. `deltas` are those of all iterations of the run, this one's last.
+/// Decides about an iteration. `deltas` are the deltas of all iterations of the run, the current
+/// one last.
 pub fn decide(
     rules: HaltRules,
     deltas: &[f64],
@@ -78,7 +79,7 @@ pub fn decide(
     if recent.len() == window && recent.iter().all(|delta| delta.abs() < rules.epsilon) {
         let why = format!("{window} deltas in a row under {}", rules.epsilon);
         return match rules.warn_only {
-            // The next iteration will find two zero deltas; no rescue is needed for that.
+            // The next iteration finds two zero deltas, for which no rescue is needed.
             true if rules.idle => IterationVerdict::On,
             true if rescues > 0 => IterationVerdict::Rescued(format!("plateau: {why}")),
             true => IterationVerdict::Plateau(format!("{why}{GONE}")),
@@ -104,7 +105,7 @@ pub fn reference(first: Option<&Fitness>, before: &Fitness) -> Fitness {
 
 /// Returns the change of the composite.
 pub fn delta(before: &Fitness, after: &Fitness) -> f64 {
-    // No negative zero: it would print as one.
+    // Adding 0.0 turns a negative zero into a positive one, which prints without a sign.
     rounded(after.composite - before.composite) + 0.0
 }
 

@@ -1,4 +1,4 @@
-//! The loop over iterations, one after the other, until it ends.
+//! The loop, which runs one iteration after the other until it ends.
 //!
 //! ```text
 //! budget, most, plateau ──> iteration ──> note it ──> clear its marker and its copy ──┐
@@ -6,8 +6,9 @@
 //!      └────────────────────────── on ────────────────────────────────────────────────┘
 //! ```
 //!
-//! Each is noted before the next begins, so a run that is begun again believes what it finds. Must never
-//! make two at once, and never clear a marker before its iteration is noted.
+//! Each iteration is recorded before the next one begins, so a resumed run can rely on the records
+//! that it finds. Two iterations must never run at the same time, and a marker must never be
+//! cleared before its iteration is recorded.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -24,7 +25,7 @@ use super::summary::{Iteration, IterationStatus, length};
 use super::warn_budget::WarnBudget;
 use crate::JobError;
 
-/// So many measurements in a row may fail.
+/// Number of consecutive failed measurements after which the loop ends.
 const MEASURE_FAILURES: u64 = 3;
 
 /// The result of the loop.
@@ -32,13 +33,13 @@ const MEASURE_FAILURES: u64 = 3;
 pub struct LoopResult {
     /// The promotions of all iterations.
     pub promoted: Vec<Promotion>,
-    /// The last report of the gate.
+    /// The last report of the close-loop step.
     pub close_loop: Value,
-    /// Counts by name.
+    /// The gains of the night: counts by name.
     pub gain: BTreeMap<String, u64>,
 }
 
-/// Where an iteration leaves the loop.
+/// Whether the loop continues after an iteration.
 pub(super) enum NextIteration {
     On,
     End,
@@ -48,7 +49,8 @@ impl Night<'_, '_> {
     /// Runs the loop to its end.
     ///
     /// # Errors
-    /// What ends the run: cancelled, taken over, a commit that could not be finished.
+    /// Returns an error if the run is cancelled, if another process took it over, or if a commit
+    /// could not be finished.
     pub(super) fn iterate(&mut self) -> Result<LoopResult, JobError> {
         let mut looped = LoopResult::default();
         let mut rescues = WarnBudget::read(self.ctx.root);
@@ -117,7 +119,7 @@ impl Night<'_, '_> {
             }
             self.note(&iteration)?;
             self.summary.iterations.push(iteration);
-            // Only now: what was committed is noted, so its marker is needed no more.
+            // The iteration is recorded now, so the marker of its commit is no longer needed.
             commit::clear(self.ctx.root).map_err(failed)?;
             super::staging::discard_all(self.ctx.root).map_err(disk)?;
             if matches!(next, NextIteration::End) {
@@ -143,22 +145,22 @@ impl Night<'_, '_> {
         halted || self.summary.plateau_reason.is_some()
     }
 
-    /// Writes an iteration down.
+    /// Records an iteration.
     fn note(&self, iteration: &Iteration) -> Result<(), JobError> {
         let name = format!("{}/iterations/iter-{}.json", self.summary.run_id, iteration.index);
         self.out.json(&name, iteration).map_err(disk)
     }
 }
 
-/// Why an iteration did not end well.
+/// The reason why an iteration failed.
 pub(super) enum IterationFailure {
-    /// It could not be measured.
+    /// The iteration could not be measured.
     Measure(String),
-    /// Nothing of it was committed.
+    /// Nothing of the iteration was committed.
     NotCommitted(String),
-    /// It could not be staged.
+    /// The iteration could not be staged.
     Stage(String),
-    /// The run cannot go on.
+    /// The run cannot continue.
     Job(JobError),
 }
 

@@ -35,14 +35,14 @@ use super::state::Night;
 use super::summary::{Iteration, IterationStatus, length};
 use super::warn_budget::WarnBudget;
 
-/// The history of what came and went.
+/// The file with the history of added and removed files.
 const HISTORY: &str = "oscillation.json";
 
 impl Night<'_, '_> {
-    /// Makes one iteration, up to its commit.
+    /// Runs one iteration, up to its commit.
     ///
     /// # Errors
-    /// [`IterationFailure`]: how much of it was undone.
+    /// Returns an [`IterationFailure`], which states how much of the iteration was undone.
     pub(super) fn one(
         &mut self,
         iteration: &mut Iteration,
@@ -162,7 +162,8 @@ impl Night<'_, '_> {
             warn_only: self.spec.warn_only,
             idle,
         };
-        // A fall that a rescue was spent for is paid: the next is measured from there.
+        // A fall that a rescue was spent for is settled: later falls are measured from the state
+        // after it.
         let all = &self.summary.iterations;
         let paid = |it: &Iteration| rescues.spent.iter().any(|spent| spent.iteration_id == it.id);
         let from = all.iter().rposition(paid).map_or(0, |at| at + 1);

@@ -84,7 +84,7 @@ impl Kind for OvernightSpec {
     }
 
     fn shared_folders(&self) -> &[&'static str] {
-        // `bd` keeps its issues there.
+        // `bd` keeps its issues in this folder.
         &[".beads"]
     }
 

@@ -1,9 +1,10 @@
-//! The lock on a corpus: one run, one manual change, or one recovery at a time.
+//! The lock on a corpus, which admits one run, one manual change or one recovery at a time.
 //!
-//! `run.lock` is never deleted; the kernel's lock on it decides, and its age never does. Its first line
-//! is the holder's PID, as others read it; ours follow. `commit.lock` beside it is held shared by who
-//! reads the corpus and exclusively by who is in the midst of a commit, so a reader never sees half of
-//! one. Must never be waited for without an end.
+//! `run.lock` is never deleted. The kernel's lock on the file decides who holds it; the file's age
+//! never does. Its first line is the holder's PID, the form that other programs read; runner's own
+//! lines follow. `commit.lock` beside it is held shared by a process that reads the corpus, and
+//! exclusively by a process that is making a commit, so a reader never sees a partial commit. No
+//! process may wait for a lock without a time limit.
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Read as _, Seek as _, Write as _};
@@ -17,43 +18,43 @@ use runner_engine::time::boot_time;
 
 /// The folder of the overnight run, below the project.
 pub const FOLDER: &str = ".agents/overnight";
-/// The lock's file.
+/// The name of the run's lock file.
 pub const RUN_LOCK: &str = "run.lock";
-/// The lock between readers and commits.
+/// The name of the lock file that separates readers and commits.
 pub const COMMIT_LOCK: &str = "commit.lock";
-/// How long a commit is waited for.
+/// Maximum time to wait for the commit lock.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How long between two looks.
+/// Interval between two attempts to take the commit lock.
 const TURN: Duration = Duration::from_millis(20);
 
-/// Why a lock was not taken.
+/// The reason why a lock was not taken.
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
-    /// Somebody has it.
+    /// Another process holds the lock.
     #[error("the corpus is locked by PID {pid} ({path})")]
     Held {
         /// Process id of the holder in the lock file, or 0 if the file states none.
         pid: u32,
-        /// The file.
+        /// The path of the lock file.
         path: String,
     },
-    /// It could not be used.
+    /// The lock file could not be used.
     #[error("cannot use the lock {path}: {source}")]
     Io {
-        /// The file.
+        /// The path of the lock file.
         path: String,
-        /// The system's reason.
+        /// The error of the operating system.
         source: io::Error,
     },
 }
 
-/// The run's lock, held until dropped.
+/// The lock of a run, held until it is dropped.
 #[derive(Debug)]
 pub struct RunLock {
     file: File,
 }
 
-/// Opens a lock's file beneath the project, through no link.
+/// Opens a lock file beneath the project. No part of the path may be a link.
 fn open(root: &Path, name: &str, make: bool) -> Result<Option<(File, PathBuf)>, LockError> {
     let below = Path::new(FOLDER).join(name);
     let io = |source| LockError::Io { path: below.display().to_string(), source };
@@ -70,10 +71,11 @@ fn open(root: &Path, name: &str, make: bool) -> Result<Option<(File, PathBuf)>, 
 }
 
 impl RunLock {
-    /// Takes the lock, and writes who holds it, since when.
+    /// Takes the lock and writes the holder and the time to the file.
     ///
     /// # Errors
-    /// [`LockError::Held`] names the holder.
+    /// Returns [`LockError::Held`], which names the holder, if another process holds the lock, and
+    /// [`LockError::Io`] if the lock file cannot be used.
     pub fn take(root: &Path, holder: &str, now: Timestamp) -> Result<Self, LockError> {
         let Some((mut file, path)) = open(root, RUN_LOCK, true)? else {
             unreachable!("it is made where it is not there")
@@ -118,7 +120,7 @@ impl RunLock {
 
 fn held(file: &mut File, path: String) -> LockError {
     let mut text = String::new();
-    // The holder may be about to write its name.
+    // A failed or empty read is not an error, because the holder may not have written its PID yet.
     let _unreadable = file.take(200).read_to_string(&mut text);
     let pid = text.lines().next().and_then(|line| line.trim().parse().ok());
     LockError::Held { pid: pid.unwrap_or(0), path }
@@ -132,7 +134,7 @@ impl Drop for RunLock {
     }
 }
 
-/// The lock between readers and commits, held until dropped.
+/// The lock between readers and commits, held until it is dropped.
 #[derive(Debug)]
 pub struct CommitLock {
     file: Option<File>,
@@ -175,7 +177,7 @@ fn wait(path: &Path, attempt: impl Fn() -> Result<(), TryLockError>) -> Result<(
                 return Err(LockError::Held { pid: 0, path: path.display().to_string() });
             }
             Err(TryLockError::WouldBlock) => {
-                // `flock` has no wait with a limit; a turn is far shorter than a look.
+                // `flock` cannot wait with a time limit, so the lock is polled at a short interval.
                 Cancel::new().map_err(io)?.wait(Some(TURN));
             }
             Err(TryLockError::Error(source)) => return Err(io(source)),

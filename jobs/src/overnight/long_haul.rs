@@ -1,4 +1,4 @@
-//! The long haul: a second, wider look where the first packets are thin and time is left.
+//! The long haul: a second, wider search if the first packets are thin and time is left.
 //!
 //! ```text
 //! few packets, or half of them of low confidence? ──no──> not active
@@ -6,10 +6,10 @@
 //!                  └── two in a row that add nothing, none left, MOST, or no time: the end
 //! ```
 //!
-//! A probe looks a packet's own words up in the corpus, in the history and among the tracked files, with
-//! a lower bar than the first pass; what it adds exists and was looked up, as all evidence is. No model
-//! is asked: nobody's opinion is evidence. Must never add a line that is there, and never lower a
-//! confidence.
+//! A probe looks up a packet's own words in the corpus, in the history and among the tracked files,
+//! with a lower threshold than the first pass. Everything that a probe adds exists and was looked
+//! up, like all evidence. No model is asked, because an opinion is not evidence. A probe must never
+//! add a line that is already there, and never lower a confidence.
 
 use std::collections::BTreeSet;
 
@@ -24,43 +24,42 @@ use super::packet::Packet;
 use super::state::Night;
 use super::summary::LongHaul;
 
-/// Fewer packets than this are few.
+/// Number of packets below which there are too few.
 const FEW: usize = 3;
-/// The most probes.
+/// Maximum number of probes.
 const MOST: usize = 12;
-/// So many in a row that add nothing are the end.
+/// Number of consecutive probes without new evidence that ends the long haul.
 const IDLE: u64 = 2;
 /// Maximum number of lines of each sort that one probe adds.
 const EACH: usize = 2;
-/// A node that has less of a packet's words does not speak of it.
+/// Minimum share of a packet's words that a node contains to count as evidence.
 const SPEAKS: f64 = 0.3;
-/// A commit shares so many words with a title to be about it.
+/// Number of words that a commit shares with a title to count as evidence. One word is enough if
+/// the commit touches a target file.
 const SHARED: usize = 2;
 const CORROBORATION: &str = "packet-corroboration.json";
 const FALLBACK: &str = "briefing-fallback.json";
 
-/// `packet-corroboration.json`.
+/// The content of `packet-corroboration.json`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Corroboration {
-    /// The form of this document.
     pub schema_version: u32,
     pub run_id: String,
-    /// Why it was looked again.
+    /// The reason why the long haul ran.
     pub trigger_reason: String,
-    /// Why no further.
+    /// The reason why the long haul ended.
     pub exit_reason: String,
-    /// Each look.
     pub probes: Vec<Probe>,
 }
 
-/// One look.
+/// One probe of the long haul.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Probe {
-    /// From 1.
+    /// The number of the probe, from 1.
     pub number: u64,
-    /// `briefing`, or `packet`.
+    /// `briefing` or `packet`.
     pub lens: String,
-    /// The packet.
+    /// The id of the packet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub packet: Option<String>,
     /// The packet's title.
@@ -68,10 +67,10 @@ pub struct Probe {
     pub title: Option<String>,
     /// The evidence that the probe found and that was not there before.
     pub added: Vec<String>,
-    /// How sure the night was.
+    /// The confidence in the packet before the probe.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confidence_before: Option<String>,
-    /// How sure it is.
+    /// The confidence in the packet after the probe.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confidence_after: Option<String>,
 }
@@ -114,7 +113,7 @@ pub fn corroborate(packet: &mut Packet, index: Option<&Index<'_>>, facts: &Facts
         format!("commit {short} {}", commit.subject)
     });
     found.extend(lines.filter(|line| !known(line, packet)).take(EACH));
-    // A file that is called as the thing is.
+    // A tracked file counts as evidence if the packet's text contains all words of its name.
     let own: BTreeSet<String> = terms(&words).into_iter().collect();
     let named = facts.tracked.iter().filter(|path| {
         let name = path.rsplit('/').next().unwrap_or(path);
@@ -155,7 +154,7 @@ fn rank(confidence: &str) -> usize {
 }
 
 impl Night<'_, '_> {
-    /// Looks again where that is worth it.
+    /// Probes the packets again if they are thin and time is left.
     pub(super) fn long_haul(&mut self, corpus: &Corpus, packets: &mut [Packet]) {
         let mut reported = LongHaul { enabled: true, ..LongHaul::default() };
         let Some(why) = thin(packets) else {

@@ -1,13 +1,16 @@
-//! The overnight run: a corpus that improves itself by night, measured, and packets for the morning.
+//! The overnight run, which improves and measures a corpus by night and leaves packets for the
+//! morning.
 //!
 //! ```text
 //! run.lock ──> recovery ──> loop { INGEST ─> REDUCE ─> MEASURE ─> COMMIT } ──> brief ─> council ─> packets ─> beads
 //! ```
 //!
-//! [`corpus`] is what a project has learned and the pure steps on it; `iterate` the loop and `iteration` one
-//! round of it on a staged copy; [`commit`] how a copy becomes the corpus, whole for every reader that honours the marker;
-//! [`night`] the run around it; [`packets`] what to begin with; [`schema`] the form of every artifact.
-//! Must never change source code, write to git, make a link, or change the corpus but by a commit.
+//! [`corpus`] contains the learnings of a project and the pure steps on them. `iterate` is the loop, and
+//! `iteration` is one pass of it on a staged copy. [`commit`] turns a staged copy into the corpus;
+//! every reader that honours the marker sees the change completely or not at all. [`night`] is the
+//! run around the loop, [`packets`] makes the morning packets, and [`schema`] describes the form of
+//! every artifact. An overnight run must never change source code, write to git, create a link, or
+//! change the corpus other than by a commit.
 
 pub mod commit;
 pub mod corpus;
@@ -39,8 +42,7 @@ pub mod warn_budget;
 pub use night::run;
 pub use spec::OvernightSpec;
 
-/// Whether a failed run that was lost is tried once more: nothing of a night is done twice, for what was
-/// committed is noted.
+/// The name of the kind of job.
 pub const KIND: &str = "overnight";
 
 /// Describes what a night would do now, and writes nothing.

@@ -1,4 +1,4 @@
-//! One night: the lock, recovery under it, the loop, and ten steps that end in a summary.
+//! One night: the lock, recovery under the lock, the loop, and ten steps that end in a summary.
 //!
 //! ```text
 //! lock ──> settle what died ──> open or begin again ──> loop ──> steps ──> summary placed by the run
@@ -6,9 +6,9 @@
 //!                                      └──────── error ───────────┴──> summary `failed`, written here
 //! ```
 //!
-//! Hard steps (close-loop, metrics health) end the run; soft ones degrade its report and never delete
-//! it. Must never write outside of the corpus's five paths and the output folder, never run git but to
-//! ask, never make a link.
+//! A hard step (close-loop, metrics health) that fails ends the run. A soft step that fails
+//! degrades the report and never deletes it. A night must never write outside the corpus's five
+//! paths and the output folder, never use git other than to read, and never create a link.
 
 use runner_text::counted;
 use std::time::Duration;
@@ -40,7 +40,7 @@ use super::summary::{
 use super::{OvernightSpec, council, report, resume};
 use crate::{Context, Finished, JobError};
 
-/// How soon a night whose corpus is locked is tried again.
+/// The delay after which a night whose corpus is locked is tried again.
 const LOCKED_WAIT: jiff::SignedDuration = jiff::SignedDuration::from_mins(5);
 /// Maximum time that is reserved for the steps after the loop. The reserve is a tenth of the time,
 /// up to this maximum.
@@ -70,9 +70,10 @@ pub fn run(ctx: &mut Context<'_>, spec: &OvernightSpec) -> Result<Finished, JobE
     let seconds = ctx.left().as_secs().div_ceil(60) * 60;
     let opened = resume::open(&out, spec, ctx.admitted.run(), ctx.now, seconds).map_err(disk)?;
     out.make().map_err(disk)?;
-    // A night that goes on has what is left of its own time.
+    // A resumed night has only the rest of its own time.
     let timeout = opened.left(ctx.now).min(ctx.left());
-    // The steps after the loop take as long in a night that goes on as in a new one.
+    // The steps after the loop take as long in a resumed night as in a new one, so their reserve is
+    // a share of the whole time.
     let whole = match opened.state.resumed {
         0 => timeout,
         _ => Duration::from_secs(opened.state.timeout_seconds),
@@ -257,7 +258,7 @@ impl Night<'_, '_> {
         }
     }
 
-    /// Writes the packets and brings the work file up to them.
+    /// Writes the packets and updates the work file from them.
     fn deliver(&mut self, packets: Vec<Packet>) -> Result<(), JobError> {
         for packet in &packets {
             let path = packet.artifact_path.clone().unwrap_or_default();
@@ -326,7 +327,7 @@ impl Night<'_, '_> {
         let mut gain = looped.gain.clone();
         gain.insert("packets".to_owned(), packets.len() as u64);
         self.summary.gain = Some(gain);
-        // The first that could be measured.
+        // Iterations that could not be measured have no fitness and are skipped.
         let mut measured_before = self.summary.iterations.iter();
         let first = measured_before.find_map(|it| it.fitness_before.as_ref());
         if let Some(first) = first {
@@ -366,7 +367,7 @@ impl Night<'_, '_> {
         self.summary.recommended = recommended;
     }
 
-    /// Gives the summary to the run's own publication.
+    /// Stages both forms of the summary, which the run itself then publishes.
     fn place(mut self) -> Result<Finished, JobError> {
         self.summary.status = RunStatus::Done;
         self.close();
@@ -408,7 +409,7 @@ impl Night<'_, '_> {
         })
     }
 
-    /// Writes the summary of a run that ends before its end.
+    /// Writes the summary of a run that ends with an error.
     fn fail(&mut self, error: &JobError) {
         let why = self.ctx.redactor.redact(&error.whole()).into_owned();
         let at = self.state.at_step.clone().unwrap_or_default();

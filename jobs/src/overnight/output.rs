@@ -18,25 +18,24 @@ use serde::{Deserialize, Serialize};
 use super::ownership::{self, Refusal, Standing};
 pub use super::ownership::{LOG, SUMMARY};
 
-/// Something could not be kept.
+/// The error of an output that could not be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum OutputError {
-    /// The disk refused.
+    /// The disk refused an operation.
     #[error("cannot {act} {path}: {source}")]
     Io {
-        /// The act, as a verb.
+        /// The refused operation, as a verb.
         act: &'static str,
-        /// The path.
         path: String,
-        /// The system's reason.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// The folder is not runner's.
+    /// The folder does not belong to runner.
     #[error(transparent)]
     Refused(#[from] Refusal),
 }
 
-/// A folder below the project.
+/// The output folder of a run, below the project.
 #[derive(Clone, Debug)]
 pub struct Output {
     root: PathBuf,
@@ -46,25 +45,24 @@ pub struct Output {
 /// The state that a run records while it is open.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RunState {
-    /// Its id.
     pub run_id: String,
-    /// When it began.
+    /// The time at which the run began.
     pub started_at: String,
     #[serde(default)]
     pub goal: String,
-    /// How long it may take, in seconds.
+    /// The time limit of the run in seconds.
     #[serde(default)]
     pub timeout_seconds: u64,
     /// The last step that was done.
     #[serde(default)]
     pub last_step: Option<String>,
-    /// The step that it is at.
+    /// The step that the run is at.
     #[serde(default)]
     pub at_step: Option<String>,
-    /// The rescues when it began.
+    /// Number of rescues that were left when the run began.
     #[serde(default)]
     pub rescues: Option<u64>,
-    /// How often it was begun again.
+    /// Number of times that the run was resumed.
     #[serde(default)]
     pub resumed: u64,
     /// The reason for the run's end, as stated by the process that found it dead. It is kept until
@@ -101,20 +99,20 @@ impl Output {
         })
     }
 
-    /// Makes the folder.
+    /// Creates the folder.
     ///
     /// # Errors
-    /// [`OutputError`].
+    /// Returns an [`OutputError`] if the folder cannot be created.
     pub fn make(&self) -> Result<(), OutputError> {
         let path = self.at("")?;
         failpoint::reach();
         fs::create_dir_all(&path).map_err(fail("make", &path))
     }
 
-    /// Writes a file, whole or not at all; folders on the way are made.
+    /// Writes a file, completely or not at all. Missing folders are created.
     ///
     /// # Errors
-    /// [`OutputError`].
+    /// Returns an [`OutputError`] if the file cannot be written.
     pub fn text(&self, name: &str, text: &str) -> Result<(), OutputError> {
         let path = self.at(name)?;
         if let Some(parent) = path.parent() {
@@ -130,15 +128,15 @@ impl Output {
     /// Writes a document as JSON.
     ///
     /// # Errors
-    /// [`OutputError`].
+    /// Returns an [`OutputError`] if the file cannot be written.
     pub fn json(&self, name: &str, value: &impl Serialize) -> Result<(), OutputError> {
         self.text(name, &pretty(value))
     }
 
-    /// Adds a line to the log.
+    /// Appends a line to the log.
     ///
     /// # Errors
-    /// [`OutputError`].
+    /// Returns an [`OutputError`] if the log cannot be written.
     pub fn log(&self, now: Timestamp, line: &str) -> Result<(), OutputError> {
         let path = self.at(LOG)?;
         let line = line.replace(['\n', '\r'], " ");
@@ -147,16 +145,17 @@ impl Output {
             .map_err(fail("write", &path))
     }
 
-    /// Reads a document of the folder; `None` when it is not there or is none.
+    /// Reads a document of the folder. Returns `None` if the file does not exist or is not such a
+    /// document.
     pub fn read<T: for<'de> Deserialize<'de>>(&self, name: &str) -> Option<T> {
         let bytes = read_in(&self.root, self.at(name).ok()?, DOCUMENT).ok()?;
         serde_json::from_slice(&bytes).ok()
     }
 
-    /// Removes the summary, which is to be written anew.
+    /// Removes the summary, which is then written again.
     ///
     /// # Errors
-    /// [`OutputError`].
+    /// Returns an [`OutputError`] if a file cannot be removed.
     pub fn drop_summary(&self) -> Result<(), OutputError> {
         for name in SUMMARY {
             let path = self.at(name)?;
@@ -185,19 +184,20 @@ impl Output {
         names.iter().filter_map(|name| self.read::<RunState>(&format!("{name}/run.json"))).collect()
     }
 
-    /// Looks at what is there; see [`ownership::inspect`].
+    /// Inspects the contents of the folder; see [`ownership::inspect`].
     ///
     /// # Errors
-    /// The folder is not runner's.
+    /// Returns a [`Refusal`] if the folder does not belong to runner.
     pub fn inspect(&self) -> Result<Standing, Refusal> {
         ownership::inspect(&self.root, &self.below)
     }
 
-    /// Moves `earlier`, which [`Output::inspect`] found here, to `runs/<name>` beside it; a name that
-    /// is taken gets a number. Another folder that took its place meanwhile is put back.
+    /// Moves `earlier`, which [`Output::inspect`] found here, to `runs/<name>` beside it. A number
+    /// is appended to a name that is taken. If another folder took its place in the meantime, that
+    /// folder is put back.
     ///
     /// # Errors
-    /// [`OutputError`].
+    /// Returns an [`OutputError`] if the folder cannot be moved.
     pub fn set_aside(&self, earlier: &RealFs, name: &str) -> Result<String, OutputError> {
         let from = ownership::parse(&self.below)?;
         let beside = ownership::runs_beside(&from);
@@ -212,7 +212,8 @@ impl Output {
                 _ => beside.join(&format!("{name}-{number}")),
             };
             let target = target.map_err(|error| failed(io::Error::other(error)))?;
-            // A file system without this act would replace an empty folder at most.
+            // On a file system that cannot refuse to replace, the rename replaces at most an empty
+            // folder.
             let done = match fs.rename_noreplace(&from, &target) {
                 Err(error) if error.is_unsupported() => fs.rename_replace(&from, &target),
                 done => done,

@@ -12,10 +12,10 @@
 //! ```
 //!
 //! Artifacts are recognised by their names and by evidence that no other folder has: a summary, a
-//! log of a night or the folder of a run. There is no marker file, because a repository could contain
-//! one. Below `.agents/overnight/`, which belongs to nights, further entries are accepted beside that
-//! evidence: other programs that keep this contract write more than this one does. Must never change
-//! anything and never follow a link.
+//! log of a night or the folder of a run. There is no marker file, because a repository could
+//! contain one. Below `.agents/overnight/`, which belongs to nights, further entries are accepted
+//! beside that evidence, because other programs that keep this contract write more files than
+//! runner does. This module must never change anything and never follow a link.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -29,9 +29,9 @@ use super::corpus::{FOLDER as CORPUS, SUBPATHS};
 use super::lock::FOLDER;
 use super::summary_import;
 
-/// The log's name.
+/// The file name of the log.
 pub const LOG: &str = "overnight.log";
-/// The summary's names.
+/// The file names of the summary in its two forms.
 pub const SUMMARY: [&str; 2] = ["summary.json", "summary.md"];
 
 /// The folder beside the output folder in which earlier nights are kept.
@@ -51,11 +51,11 @@ const ARTIFACTS: [&str; 13] = [
     "packet-corroboration.json",
     "council",
     "morning-packets",
-    // A file manager leaves it behind.
+    // A file manager creates this file.
     ".DS_Store",
 ];
 
-/// Entries of [`FOLDER`] that are no output folder; a name that ends with a dot is a prefix.
+/// Entries of [`FOLDER`] that cannot be an output folder. A name that ends with a dot is a prefix.
 const STATE: [&str; 9] = [
     "run.lock",
     "commit.lock",
@@ -68,10 +68,10 @@ const STATE: [&str; 9] = [
     "prev.",
 ];
 
-/// The longest summary that is read, in bytes.
+/// Maximum size in bytes of a summary that is read.
 const LONGEST: u64 = 64 << 20;
 
-/// A folder that a night does not take as its output folder.
+/// The refusal of a folder as the output folder of a night.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the output folder {path:?} is refused: {why}")]
 pub struct Refusal {
@@ -84,18 +84,19 @@ pub struct Refusal {
 /// The contents at the path of an output folder.
 #[derive(Debug)]
 pub enum Standing {
-    /// Nothing.
+    /// There is nothing at the path.
     Absent,
     /// A folder without entries.
     Empty,
-    /// The artifacts of an earlier night, in a folder that is held.
+    /// The artifacts of an earlier night, with a handle to their folder.
     Earlier(RealFs),
 }
 
-/// Checks the text of the setting without a look at the disk.
+/// Checks the text of the setting without accessing the disk.
 ///
 /// # Errors
-/// It names no folder beneath the project, or one that belongs to git, to runner or to the corpus.
+/// Returns a [`Refusal`] if the text names no folder beneath the project, or a folder that belongs
+/// to git, to runner or to the corpus.
 pub fn parse(text: &str) -> Result<RelPath, Refusal> {
     let refuse = |why: String| Refusal { path: text.to_owned(), why };
     let bare = text.strip_suffix('/').filter(|bare| !bare.is_empty());
@@ -136,11 +137,11 @@ pub fn parse(text: &str) -> Result<RelPath, Refusal> {
     Ok(path)
 }
 
-/// Looks at what is at the path of the setting, which is checked with [`parse`] first.
+/// Inspects the path of the setting, after a check with [`parse`].
 ///
 /// # Errors
-/// A folder that no night made, a file, a link, or a path that goes through one. Also the place of
-/// earlier nights beside it must be a folder or absent.
+/// Returns a [`Refusal`] if the path is a folder that no night made, a file or a link, if it goes
+/// through a link, or if the folder of earlier nights beside it is neither a folder nor absent.
 pub fn inspect(root: &Path, text: &str) -> Result<Standing, Refusal> {
     let path = parse(text)?;
     let refuse = |why: String| Refusal { path: text.to_owned(), why };
@@ -181,7 +182,7 @@ pub fn inspect(root: &Path, text: &str) -> Result<Standing, Refusal> {
     }
 }
 
-/// Returns the folder in which earlier nights are kept.
+/// Returns the folder beside `path` in which earlier nights are kept.
 pub fn runs_beside(path: &RelPath) -> RelPath {
     let runs = match path.parent() {
         Some(parent) => format!("{parent}/{RUNS}"),
@@ -190,7 +191,7 @@ pub fn runs_beside(path: &RelPath) -> RelPath {
     RelPath::new(&runs).expect("a path whose last name is shorter than 256 bytes")
 }
 
-/// Returns the id of the run whose summary is in the folder, of this program or of another.
+/// Returns the run id of the summary in the folder, which runner or another program wrote.
 fn summary_of(folder: &RealFs) -> Option<String> {
     let bytes = folder.read(&name(SUMMARY[0]), LONGEST).ok()??;
     let value: Value = serde_json::from_slice(&bytes).ok()?;

@@ -1,48 +1,47 @@
-//! A packet of the morning, as data.
+//! The data of a morning packet.
 
 use serde::{Deserialize, Serialize};
 
-/// A packet.
+/// A morning packet: a piece of work with which a person can begin.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Packet {
-    /// `dream-` and sixteen hexadecimal digits, the same as long as the thing is the same.
+    /// `dream-` and sixteen hexadecimal digits. The same work always has the same id.
     pub id: String,
-    /// From 1.
+    /// The rank, from 1.
     pub rank: u64,
     pub title: String,
-    /// Which kind of work.
+    /// The kind of work.
     #[serde(rename = "type")]
     pub kind: String,
-    /// How much it matters.
     pub severity: String,
-    /// How sure the night is of it.
+    /// The confidence of the night in the packet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confidence: Option<String>,
-    /// Where it was found.
+    /// The source in which the work was found.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source_epic: Option<String>,
-    /// Where it belongs.
+    /// The repository to which the work belongs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target_repo: Option<String>,
-    /// Why it is here.
+    /// The reason why the packet is listed.
     pub why_now: String,
     /// The evidence; each line was looked up.
     pub evidence: Vec<String>,
-    /// The files that it is about.
+    /// The files that the work concerns.
     pub target_files: Vec<String>,
-    /// The tests that will tell.
+    /// The tests that probably cover the work.
     pub likely_tests: Vec<String>,
-    /// The command to begin with.
+    /// The command with which a person begins.
     pub morning_command: String,
-    /// Whether the work file has it.
+    /// True if the work file contains the packet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue_backed: Option<bool>,
-    /// Its bead.
+    /// The id of the packet's bead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bead_id: Option<String>,
-    /// Its own file, below the project.
+    /// The path of the packet's own file below the project.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub artifact_path: Option<String>,
     /// The key that equal packets share. It is not in the artifact, because `id` represents it.

@@ -1,5 +1,5 @@
-//! A night gone through without a trace: what the first iteration would do, and the packets as they
-//! would be now. Nothing is written and no lock is taken.
+//! The dry run of a night: the changes of the first iteration, and the packets as they would be
+//! now. Nothing is written and no lock is taken.
 
 use std::path::Path;
 
@@ -30,14 +30,12 @@ use crate::JobError;
 
 /// The input of a dry run.
 pub struct NightPreview<'a> {
-    /// The project.
     pub root: &'a Path,
-    /// Questions to git.
+    /// Read access to git.
     pub git: &'a Git,
     pub spec: &'a OvernightSpec,
-    /// Now.
     pub now: Timestamp,
-    /// The id that the summary gets.
+    /// The id for the summary.
     pub run_id: &'a str,
 }
 

@@ -15,7 +15,8 @@ use super::summary::StepStatus;
 use crate::JobError;
 
 impl Night<'_, '_> {
-    /// Notes where the run is: what a summary is made from if it dies here.
+    /// Records the step that the run is at, with the summary so far. If the run dies, its final
+    /// summary is made from these records.
     pub(super) fn at(&mut self, step: &str) {
         self.state.at_step = Some(step.to_owned());
         self.state.last_step = self.summary.last_step().map(str::to_owned);

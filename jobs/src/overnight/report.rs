@@ -1,5 +1,6 @@
-//! The report of a night for people: the summary as markdown, or for a terminal. Reads nothing but the
-//! summary; text from elsewhere is never obeyed by whatever shows it.
+//! The report of a night for people: the summary as markdown, or as text for a terminal. The report
+//! is made from the summary alone. Foreign text is never interpreted by the program that displays
+//! it.
 
 use runner_text::counted;
 use serde_json::Value;
@@ -12,17 +13,17 @@ use crate::report::{code, one_line};
 /// Writes a summary in both forms.
 ///
 /// # Errors
-/// [`OutputError`].
+/// Returns an [`OutputError`] if a file cannot be written.
 pub fn write(out: &Output, summary: &Summary) -> Result<(), OutputError> {
-    // The JSON last: where it is, the other is too.
+    // The JSON is written last, so that its existence implies that of the markdown.
     out.text(SUMMARY[1], &markdown(summary))?;
     out.text(SUMMARY[0], &pretty(summary))
 }
 
-/// Writes both forms under another name.
+/// Writes a summary in both forms under another name.
 ///
 /// # Errors
-/// [`OutputError`].
+/// Returns an [`OutputError`] if a file cannot be written.
 pub fn write_as(out: &Output, name: &str, summary: &Summary) -> Result<(), OutputError> {
     out.text(&format!("{name}.md"), &markdown(summary))?;
     out.text(&format!("{name}.json"), &pretty(summary))
@@ -43,16 +44,16 @@ pub fn markdown(summary: &Summary) -> String {
     format_summary(summary, &[], ReportForm::Markdown)
 }
 
-/// How a report is to be read.
+/// The form of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReportForm {
-    /// By a program that knows markdown: no text from elsewhere has a mark that it obeys.
+    /// Markdown. Markup in foreign text is escaped.
     Markdown,
-    /// On a terminal, without marks.
+    /// Text for a terminal, without markup.
     Plain,
 }
 
-/// A report under way.
+/// A report that is being written.
 struct ReportBuilder {
     out: String,
     form: ReportForm,

@@ -24,7 +24,7 @@ use super::ownership::Standing;
 use super::report;
 use super::summary::{Iteration, RunStatus, Summary};
 
-/// A run that is opened.
+/// A run that was opened, new or resumed.
 pub struct OpenedRun {
     pub state: RunState,
     /// The iterations that are done already.
@@ -71,10 +71,10 @@ pub fn note(out: &Output, recovered: &Recovered) -> Vec<String> {
     reported
 }
 
-/// Opens this run: anew, or with what a dead one left.
+/// Opens this run, either new or with the results of a dead run.
 ///
 /// # Errors
-/// The output folder is not runner's, or could not be written.
+/// Returns an error if the output folder does not belong to runner or cannot be written.
 pub fn open(
     out: &Output,
     spec: &OvernightSpec,

@@ -1,9 +1,10 @@
-//! The form of every artifact, as published JSON schemas, and the check of a night's artifacts by them.
+//! The form of every artifact, as published JSON schemas, and a check of a night's artifacts
+//! against them.
 //!
-//! The checker knows the words that our own schemas use and refuses a schema with any other, so it can
-//! never pass over a rule. A full validator was rejected: it would bring a hundred crates, a regular
-//! expression engine and a resolver that fetches over the network for what is a page of code here; an
-//! independent validator checks the same schemas and artifacts in the tests.
+//! The checker supports the keywords that runner's own schemas use and refuses a schema with any
+//! other keyword, so it never ignores a rule. A full validator was rejected: it would add a hundred
+//! crates, a regular expression engine and a resolver that uses the network, in place of a page of
+//! code. In the tests, an independent validator checks the same schemas and artifacts.
 
 use std::fs;
 use std::path::Path;
@@ -15,7 +16,7 @@ use serde_json::Value;
 
 macro_rules! schemas {
     ($($name:literal),* $(,)?) => {
-        /// The schemas by name.
+        /// The schemas, each with its name.
         pub const SCHEMAS: &[(&str, &str)] = &[$((
             $name,
             include_str!(concat!("../../../config/schemas/overnight/", $name, ".schema.json")),
@@ -53,9 +54,9 @@ pub fn text(name: &str) -> Option<&'static str> {
 /// A violation of a schema.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SchemaError {
-    /// The artifact.
+    /// The path of the artifact.
     pub artifact: String,
-    /// Where in it, like `/steps/2/name`.
+    /// The position in the artifact, for example `/steps/2/name`.
     pub at: String,
     pub why: String,
 }
@@ -63,13 +64,13 @@ pub struct SchemaError {
 /// The result of a check of artifacts.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct CheckedArtifacts {
-    /// The artifacts, below the folder.
+    /// The checked artifacts, as paths below the folder.
     pub artifacts: Vec<String>,
     pub mistakes: Vec<SchemaError>,
 }
 
-/// Checks every artifact of a night in its output folder; what a step did not leave is not asked for,
-/// what the summary names is.
+/// Checks every artifact of a night in its output folder. An artifact that a step did not write is
+/// not required, unless the summary names it.
 pub fn check_folder(folder: &Path) -> CheckedArtifacts {
     let mut checked = CheckedArtifacts::default();
     let fixed = [
@@ -175,7 +176,7 @@ pub fn check(value: &Value, schema: &str) -> Vec<(String, String)> {
     found
 }
 
-/// The deepest that schemas are followed.
+/// Maximum nesting depth that the check follows.
 const DEEPEST: usize = 32;
 
 fn check_value(

@@ -4,7 +4,6 @@ use runner_text::values::{Span, Text, read_folder};
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// The settings of a job of kind `overnight`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct OvernightSpec {
@@ -23,11 +22,11 @@ pub struct OvernightSpec {
     #[serde(with = "seconds")]
     #[schemars(with = "Text<Span>")]
     pub council_timeout: u64,
-    /// Whether they may propose what nobody asked for.
+    /// True if the councillors may propose unsolicited work.
     pub creative_lane: bool,
     /// A markdown list below the project of what comes first in the morning; empty for none.
     pub queue: String,
-    /// The most iterations; 0: as many as the time allows.
+    /// Maximum number of iterations; 0 for as many as the time allows.
     pub max_iterations: u64,
     /// A change of fitness below this counts as none.
     #[schemars(range(min = 0, max = 1))]
@@ -35,7 +34,7 @@ pub struct OvernightSpec {
     /// The number of such changes in a row that is a plateau.
     #[schemars(range(min = 2, max = 1000))]
     pub plateau_window: usize,
-    /// Whether rescues are spent where a strict night would halt.
+    /// True if a rescue is spent where a strict night would halt.
     pub warn_only: bool,
     /// The most that a checkpoint of the corpus may take, in megabytes.
     #[schemars(range(min = 1))]

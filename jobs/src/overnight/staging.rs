@@ -1,8 +1,10 @@
-//! The staged copy of a corpus on which an iteration works: `.agents/overnight/staging/<n>/.agents/`.
+//! The staged copy of a corpus on which an iteration works:
+//! `.agents/overnight/staging/<n>/.agents/`.
 //!
-//! A checkpoint copies the five paths, by reflink where the file system has one, and never more than
-//! its cap; the steps then write to the copy alone. Copies are plain files that nobody else has open.
-//! Must never write outside of its folder, and never copy through a link.
+//! A checkpoint copies the five paths, by reflink if the file system supports it, and never more
+//! bytes than its cap. The steps then write to the copy alone. The copies are plain files that no
+//! other process has open. Staging must never write outside its folder, and never copy through a
+//! link.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _};
@@ -16,24 +18,24 @@ use super::corpus::read::{Plain, files};
 use super::corpus::{Changes, FOLDER as CORPUS};
 use super::lock::FOLDER;
 
-/// Why a copy was not made.
+/// The reason why a copy was not made or not changed.
 #[derive(Debug, thiserror::Error)]
 pub enum StageError {
-    /// It would be more than is allowed.
+    /// The copy would exceed the cap.
     #[error("the checkpoint needs {need} bytes, but only {cap} are allowed (checkpoint_max_mb)")]
     Cap {
         /// Size of the copy in bytes.
         need: u64,
-        /// The cap.
+        /// The cap in bytes.
         cap: u64,
     },
     /// A file or folder could not be read or written.
     #[error("cannot {act} {path}: {source}")]
     Io {
         act: &'static str,
-        /// With what.
+        /// The path of the file or folder.
         path: String,
-        /// The system's reason.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// The corpus could not be listed.
@@ -46,23 +48,25 @@ fn fail(act: &'static str, path: &Path) -> impl FnOnce(io::Error) -> StageError 
     move |source| StageError::Io { act, path, source }
 }
 
-/// A staged copy.
+/// A staged copy of a corpus.
 #[derive(Debug)]
 pub struct Staging {
-    /// Its folder: `staging/<n>` below the overnight folder.
+    /// The folder of the copy: `staging/<n>` below the overnight folder.
     outer: PathBuf,
-    /// How many bytes were copied, and how many of them by reference.
+    /// Number of bytes that were copied, including the bytes in `shared`.
     pub copied: u64,
-    /// Bytes that share their blocks with the original.
+    /// Number of bytes that share their blocks with the original.
     pub shared: u64,
 }
 
 impl Staging {
-    /// Copies the five paths of `root`'s corpus for iteration `number`; what a dead iteration left there
-    /// goes first.
+    /// Copies the five paths of `root`'s corpus for iteration `number`. The copies of dead
+    /// iterations are removed first.
     ///
     /// # Errors
-    /// [`StageError::Cap`] before anything is copied; [`StageError::Io`].
+    /// Returns [`StageError::Cap`], before anything is copied, if the corpus exceeds the cap.
+    /// Returns
+    /// [`StageError::Io`] if a file or folder cannot be read or written.
     pub fn checkpoint(root: &Path, number: u64, cap: u64) -> Result<Self, StageError> {
         let live = root.join(CORPUS);
         let mut ignored = Vec::new();
@@ -103,7 +107,7 @@ impl Staging {
     /// Writes a step's changes to the copy.
     ///
     /// # Errors
-    /// [`StageError::Io`].
+    /// Returns [`StageError::Io`] if a file cannot be written or removed.
     pub fn write(&self, changes: &Changes) -> Result<(), StageError> {
         let folder = self.folder();
         for (path, content) in changes {
@@ -143,7 +147,7 @@ impl Staging {
     /// Removes the copy.
     ///
     /// # Errors
-    /// [`StageError::Io`].
+    /// Returns [`StageError::Io`] if the copy cannot be removed.
     pub fn discard(self, root: &Path) -> Result<(), StageError> {
         discard_all(root)
     }
@@ -152,7 +156,7 @@ impl Staging {
 /// Removes every staged copy of a corpus. Call it with the lock held.
 ///
 /// # Errors
-/// [`StageError::Io`].
+/// Returns [`StageError::Io`] if a copy cannot be removed.
 pub fn discard_all(root: &Path) -> Result<(), StageError> {
     let below = Path::new(FOLDER).join("staging");
     let path = runner_engine::files::beneath(root, &below).map_err(fail("remove", &below))?;
@@ -181,7 +185,7 @@ fn clone(from: &Path, to: &Path, try_clone: bool) -> Result<bool, StageError> {
 fn keep_mode(source: &File, target: &File) {
     if let Ok(data) = source.metadata() {
         let mode = data.permissions().mode() & 0o777;
-        // A copy whose owner cannot write it could not be changed.
+        // The owner needs write permission, because otherwise the copy could not be changed.
         let _as_it_is = target.set_permissions(fs::Permissions::from_mode(mode | 0o600));
     }
 }

@@ -1,4 +1,4 @@
-//! The state of a night under way, which its steps share.
+//! The state of a night in progress, which its steps share.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use super::output::{Output, RunState};
 use super::summary::Summary;
 use crate::{Context, JobError};
 
-/// A night under way.
+/// A night in progress.
 pub(super) struct Night<'n, 'c> {
     pub(super) ctx: &'n mut Context<'c>,
     pub(super) spec: &'n OvernightSpec,
@@ -26,7 +26,7 @@ pub(super) struct Night<'n, 'c> {
     /// The last measurement, with the digest of the corpus that was measured.
     pub(super) known: Option<(Digest, Measured)>,
     pub(super) began: Duration,
-    /// When the loop's time is over, on the clock that deadlines have.
+    /// The end of the loop's time, on the clock of the deadlines.
     pub(super) until: Duration,
 }
 

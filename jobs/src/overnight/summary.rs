@@ -13,73 +13,71 @@ use serde_json::Value;
 use super::corpus::health::Fitness;
 use super::packet::Packet;
 
-/// Which mode a run is of; the contract has one.
+/// The mode of a run. The contract defines only this one.
 pub const MODE: &str = "dream.local-bedtime";
-/// Where the rules of the run and of the report stand.
+/// The document that contains the rules of the run and of the report.
 pub const GUIDE: &str = "docs/guide/overnight.md";
 
-/// How a run stands.
+/// The status of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RunStatus {
-    /// Not begun.
+    /// The run has not begun.
     #[default]
     Planned,
-    /// Gone through without a trace.
+    /// The run was a dry run.
     DryRun,
-    /// Ended by itself.
+    /// The run completed.
     Done,
-    /// Ended before its end.
+    /// The run ended early.
     Failed,
 }
 
-/// The whole summary.
+/// The summary of a run.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Summary {
-    /// The form of this document: 2.
+    /// The version of the summary's form: 2.
     pub schema_version: u32,
-    /// [`MODE`].
+    /// Always [`MODE`].
     pub mode: String,
-    /// The run's id.
     pub run_id: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub goal: Option<String>,
-    /// The project.
+    /// The project's root folder.
     pub repo_root: String,
-    /// Where the artifacts are.
+    /// The folder of the artifacts.
     pub output_dir: String,
-    /// How it stands.
     pub status: RunStatus,
-    /// Whether nothing was to be kept.
+    /// True if nothing was to be written.
     pub dry_run: bool,
-    /// When it began, RFC 3339.
+    /// The time at which the run began, in RFC 3339.
     pub started_at: String,
-    /// When it ended.
+    /// The time at which the run ended.
     pub finished_at: String,
-    /// How long it took, like `1m2.5s`.
+    /// The duration of the run, for example `1m2.5s`.
     pub duration: String,
-    /// How it was run.
+    /// The conditions under which the run was made.
     pub runtime: Runtime,
-    /// The steps in their order.
+    /// The steps, in their order.
     pub steps: Vec<NightStep>,
     /// The artifacts by name, below the output folder.
     pub artifacts: BTreeMap<String, String>,
-    /// The health report of the corpus as it stands.
+    /// The health report of the current corpus.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metrics_health: Option<Value>,
-    /// The retrieval bench, in short.
+    /// The main figures of the retrieval bench.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retrieval_live: Option<Value>,
     /// The report of the promotions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub close_loop: Option<Value>,
-    /// The brief for the goal.
+    /// The brief on the goal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub briefing: Option<Value>,
     /// The result of the council.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub council: Option<Value>,
-    /// The night in few words.
+    /// A short description of the night.
     pub dreamscape: Dreamscape,
     /// The packets to begin with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -87,94 +85,88 @@ pub struct Summary {
     /// Soft failures of the night.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub degraded: Vec<String>,
-    /// Commands worth typing.
+    /// Commands that the run recommends.
     pub recommended: Vec<String>,
-    /// The first of them.
+    /// The first recommended command.
     pub next_action: String,
-    /// How much the night brought, by name.
+    /// The gains of the night: counts by name.
     #[serde(default, rename = "yield", skip_serializing_if = "Option::is_none")]
     pub gain: Option<BTreeMap<String, u64>>,
-    /// Whether thin packets were looked at again.
+    /// The second search for evidence for thin packets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub long_haul: Option<LongHaul>,
-    /// The iterations of the loop.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub iterations: Vec<Iteration>,
-    /// By how much the composite changed over the night.
+    /// The change of the composite during the night.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fitness_delta: Option<f64>,
-    /// Why the loop ended without gain.
+    /// The reason why the loop ended without gain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plateau_reason: Option<String>,
     /// The regression that ended the loop.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub regression_reason: Option<String>,
-    /// Rescues when the night began.
+    /// Number of rescues when the night began.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub warn_only_budget_initial: Option<u64>,
-    /// Rescues that are left.
+    /// Number of rescues that are left.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub warn_only_remaining: Option<u64>,
-    /// Whether measuring failed too often.
+    /// True if the loop ended because too many measurements failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measure_failure_halt: Option<bool>,
-    /// Whether the time was over.
+    /// True if the loop ended because the time was used up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget_exhausted: Option<bool>,
-    /// Why it failed.
+    /// The reason why the run failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure_reason: Option<String>,
 }
 
-/// How a run was run.
+/// The conditions under which a run was made.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Runtime {
-    /// Whether the host was to be kept awake.
+    /// True if the host was to be kept awake.
     pub keep_awake: bool,
-    /// By what it was.
+    /// The mechanism that kept the host awake, or `none`.
     pub keep_awake_mode: String,
     /// A note on what keeping the host awake does not guarantee.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keep_awake_note: Option<String>,
-    /// The time that was asked for.
+    /// The time limit that was requested.
     pub requested_timeout: String,
-    /// The time that it got.
+    /// The time limit that the run got.
     pub effective_timeout: String,
-    /// The lock.
     pub lock_path: String,
-    /// The log.
     pub log_path: String,
-    /// Where the rules of the run stand.
+    /// The document that contains the rules of the run.
     pub process_contract_doc: String,
-    /// Where the rules of the report stand.
+    /// The document that contains the rules of the report.
     pub report_contract_doc: String,
 }
 
-/// How a step ended.
+/// The status of a step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum StepStatus {
-    /// Not begun.
+    /// The step has not begun.
     #[default]
     Planned,
-    /// Done.
     Done,
-    /// Failed, and the run went on.
+    /// The step failed, and the run continued.
     SoftFail,
-    /// Failed, and the run with it.
+    /// The step failed and ended the run.
     Failed,
     /// There was nothing to do.
     Skipped,
 }
 
-/// One step.
+/// One step of a run.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct NightStep {
-    /// Its name.
     pub name: String,
-    /// How it ended.
     pub status: StepStatus,
-    /// The command that does it manually.
+    /// The command that runs the step manually.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
     /// The step's artifact, below the output folder.
@@ -184,7 +176,7 @@ pub struct NightStep {
     pub note: Option<String>,
 }
 
-/// The steps of a run and the commands that do them manually.
+/// The steps of a run, each with the command that runs it manually.
 pub const STEPS: [(&str, Option<&str>); 10] = [
     ("close-loop", Some("runner corpus close-loop --threshold 0h --json")),
     ("defrag-preview", Some("runner corpus defrag --prune --dedup --oscillation-sweep --json")),
@@ -198,73 +190,70 @@ pub const STEPS: [(&str, Option<&str>); 10] = [
     ("bead-sync", None),
 ];
 
-/// The night in few words.
+/// A short description of a night.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Dreamscape {
-    /// How the corpus is.
+    /// The state of the corpus in one word, for example `clear` or `storm`.
     pub weather: String,
-    /// How much of the night can be seen.
+    /// `high`, `medium` or `low`, by the number of soft failures.
     pub visibility: String,
     /// The result of the council in a few words.
     pub council: String,
     /// The points on which the councillors disagree.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tension: Option<String>,
-    /// Where to begin.
+    /// The first step that the run recommends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_move: Option<String>,
 }
 
-/// The second look at thin packets.
+/// The second search for evidence for thin packets.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct LongHaul {
-    /// Whether it may be taken.
+    /// True if the long haul was allowed.
     pub enabled: bool,
-    /// Whether it was.
+    /// True if the long haul ran.
     pub active: bool,
-    /// Why.
+    /// The reason why the long haul was triggered.
     pub trigger_reason: String,
-    /// Why it ended.
+    /// The reason why the long haul ended or did not run.
     pub exit_reason: String,
-    /// How many looks.
+    /// Number of probes.
     pub probe_count: u64,
-    /// How many in a row added nothing.
+    /// Number of consecutive probes at the end that added nothing.
     pub zero_delta_probe_streak: u64,
 }
 
-/// How an iteration ended.
+/// The status of an iteration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum IterationStatus {
-    /// It is part of the corpus.
+    /// The iteration is part of the corpus.
     #[default]
     Done,
-    /// It is, with a reservation.
+    /// The iteration is part of the corpus, with a reservation.
     Degraded,
-    /// It is not: it could not be measured, or not be committed.
+    /// The iteration is not part of the corpus, because it could not be measured or committed.
     RolledBackPreCommit,
-    /// It is not: it would have made the corpus worse, or no better.
+    /// The iteration is not part of the corpus, because it would have made the corpus worse or no
+    /// better.
     HaltedOnRegressionPreCommit,
-    /// Only in old reports.
+    /// A status that occurs only in old reports.
     HaltedOnRegressionPostCommit,
-    /// It could not be made.
+    /// The iteration could not be made.
     Failed,
 }
 
-/// One iteration.
+/// One iteration of the loop.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Iteration {
-    /// `<run>-iter-N`.
+    /// The id of the iteration: `<run>-iter-N`.
     pub id: String,
-    /// N, from 1.
+    /// The number N of the iteration, from 1.
     pub index: u64,
-    /// When it began.
     pub started_at: String,
-    /// When it ended.
     pub finished_at: String,
-    /// How long it took.
     pub duration: String,
-    /// How it ended.
     pub status: IterationStatus,
     /// Results of the INGEST stage.
     #[serde(default)]
@@ -275,16 +264,16 @@ pub struct Iteration {
     /// Results of the MEASURE stage, in short.
     #[serde(default)]
     pub measure: Value,
-    /// The figures before.
+    /// The fitness before the iteration.
     pub fitness_before: Option<Fitness>,
-    /// The figures of what was staged.
+    /// The fitness of the staged copy after the iteration's steps.
     pub fitness_after: Option<Fitness>,
-    /// By how much the composite changed.
+    /// The change of the composite.
     pub fitness_delta: f64,
     /// Soft failures of the iteration.
     #[serde(default)]
     pub degraded: Vec<String>,
-    /// Why it failed.
+    /// The reason why the iteration failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }

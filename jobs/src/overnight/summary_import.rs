@@ -23,11 +23,12 @@ use super::summary::{
 };
 use crate::dream::proposal::clean;
 
-/// The longest text that is taken, in characters.
+/// Maximum length of an imported text in characters.
 const LONGEST: usize = 2_000;
-/// The most of each list.
+/// Maximum number of entries that are imported from each list.
 const MOST: usize = 1_000;
-/// The fields of version 2 that every summary has; of version 1 those up to `next_action`.
+/// The fields that every summary of version 2 has. A summary of version 1 has those up to
+/// `next_action`.
 const NEEDED: [&str; 16] = [
     "schema_version",
     "mode",
@@ -46,7 +47,7 @@ const NEEDED: [&str; 16] = [
     "recommended",
     "next_action",
 ];
-/// Those that one may have.
+/// The optional fields of a summary.
 const OPTIONAL: [&str; 19] = [
     "goal",
     "metrics_health",

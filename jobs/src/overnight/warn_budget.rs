@@ -1,5 +1,6 @@
-//! Rescues: how often nights may go on where a strict run would halt. Kept across nights in
-//! `.agents/overnight/warn-only-budget.json`; only a person raises them again.
+//! Rescues, which limit how often nights may continue where a strict run would halt. They are kept
+//! across nights in `.agents/overnight/warn-only-budget.json`, and only a person raises their
+//! number.
 
 use std::path::Path;
 
@@ -9,28 +10,27 @@ use serde::{Deserialize, Serialize};
 use super::lock::FOLDER;
 use super::output::pretty;
 
-/// How many there are at first.
+/// The initial number of rescues.
 pub const INITIAL: u64 = 3;
-/// The file.
+/// The name of the file that stores the rescues.
 pub const FILE: &str = "warn-only-budget.json";
 
-/// One that was spent.
+/// A rescue that was spent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SpentWarning {
-    /// In which iteration.
+    /// The iteration for which the rescue was spent.
     pub iteration_id: String,
-    /// For what.
+    /// The reason why the rescue was needed.
     pub reason: String,
 }
 
 /// The rescues: how many are left, and which were spent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WarnBudget {
-    /// The form of this document.
     pub schema_version: u32,
-    /// How many there were.
+    /// The initial number of rescues.
     pub initial: u64,
-    /// How many are left.
+    /// Number of rescues that are left.
     pub remaining: u64,
     #[serde(default)]
     pub spent: Vec<SpentWarning>,
@@ -49,10 +49,11 @@ impl WarnBudget {
         }
     }
 
-    /// Spends one, durably, before it is made use of; a second time for the same iteration is free.
+    /// Spends one rescue and stores that durably before the rescue is used. A second call for the
+    /// same iteration spends nothing.
     ///
     /// # Errors
-    /// It could not be noted, and so is not spent.
+    /// Returns an error if the file cannot be written. The rescue is then not spent.
     pub fn spend(&mut self, root: &Path, iteration_id: &str, reason: &str) -> std::io::Result<()> {
         if self.spent.iter().any(|it| it.iteration_id == iteration_id) {
             return Ok(());

@@ -16,13 +16,14 @@ pub const UNITS: [&str; 5] = ["calls", "tokens", "money", "time", "ideas"];
 /// The night's budget usage in one unit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnitUsage {
-    /// Which of [`UNITS`].
+    /// One of [`UNITS`].
     pub unit: String,
     /// The most that the night may spend; absent if the night does not limit the unit.
     pub cap: Option<u64>,
     /// The amount that was granted in addition.
     pub granted: u64,
-    /// The sum of what its runs reserved at their admission: what they might have spent.
+    /// The sum of the amounts that the runs reserved at their admission: the most that they could
+    /// have spent.
     pub planned: u64,
     /// The amount spent, in calls, tokens, millionths of a dollar, seconds or ideas.
     pub spent: u64,
@@ -74,13 +75,13 @@ pub fn format_amount(unit: &str, amount: u64) -> String {
     }
 }
 
-/// Millionths of a dollar, rounded up to a cent.
+/// Formats millionths of a dollar as dollars, rounded up to a cent.
 fn money(micros: u64) -> String {
     let cents = micros.div_ceil(10_000);
     format!("${}.{:02}", grouped(cents / 100), cents % 100)
 }
 
-/// Seconds in the two largest units that they have.
+/// Formats seconds in the two largest units that apply.
 pub fn time(seconds: u64) -> String {
     match seconds {
         0..60 => format!("{seconds} s"),

@@ -9,11 +9,11 @@ use runner_engine::store::{Night, RunFilter, RunState, Store, StoreError};
 
 use crate::curator::KIND;
 
-/// So many of a job's last runs are looked at: more than a day of one a minute.
+/// Number of a job's last runs that are examined. One run a minute for a day stays below it.
 const RUNS: u32 = 2_000;
 /// Maximum number of lines in the report.
 const LINES: usize = 200;
-/// So many nights are looked through for the one before.
+/// Number of nights that are searched for the preceding night.
 const NIGHTS: u32 = 1_000;
 
 /// Returns a line for each run, followed by the lines that the run reported itself.

@@ -23,33 +23,31 @@ use super::run_line::RunLine;
 use crate::dream::inventory::Reader;
 use crate::dream::proposal::clean;
 
-/// The kind of run that leaves one.
+/// The kind of run that leaves a summary.
 pub const KIND: &str = "overnight";
-/// Where its summary lies if its facts do not say.
+/// The default output folder, for a run whose facts do not name one.
 const OUTPUT: &str = ".agents/overnight/latest";
-/// Where earlier nights' outputs are moved to.
+/// The folder to which the outputs of earlier nights are moved.
 const MOVED: &str = ".agents/overnight/runs";
-/// The largest summary that is read, in bytes.
+/// Maximum size in bytes of a summary that is read.
 const LARGEST: u64 = 16 * 1024 * 1024;
-/// The most of each list, and the longest text, in characters.
+/// Maximum number of entries in a list, and maximum length of a text in characters.
 const MOST: usize = 60;
 const LONGEST: usize = 400;
 
 /// One overnight run in the report.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Dreamscape {
-    /// The job.
     pub job: String,
-    /// The run.
     pub run: String,
-    /// Why there are no figures; then all else is empty.
+    /// The reason why there are no figures. If it is set, all other results are empty.
     pub missing: Option<String>,
-    /// Where the summary lies, below the project.
+    /// The path of the summary below the project.
     pub summary: String,
-    /// `done`, `failed` …
+    /// The status of the run, for example `done` or `failed`.
     pub status: String,
     pub goal: Option<String>,
-    /// Its own words for the state of the corpus.
+    /// The run's own description of the state of the corpus.
     pub weather: String,
     /// The fitness before the first iteration.
     pub before: Option<f64>,
@@ -66,24 +64,24 @@ pub struct Dreamscape {
     pub council: Option<Council>,
     /// The first step that the run recommends.
     pub first_move: Option<String>,
-    /// The morning packets by rank.
+    /// The morning packets, ordered by rank.
     pub packets: Vec<Packet>,
 }
 
-/// The councillors of a run.
+/// The answers of a run's councillors.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Council {
-    /// In short.
+    /// The result of the council in a few words.
     pub words: String,
-    /// Those who were heard, the leading position first.
+    /// The councillors who answered, the leading position first.
     pub voices: Vec<CouncillorView>,
-    /// Those who were not; as action why.
+    /// The councillors who did not answer; `action` holds the reason.
     pub unheard: Vec<CouncillorView>,
     /// Unsolicited ideas.
     pub wildcards: Vec<CouncillorView>,
 }
 
-/// One of them.
+/// The answer of one councillor.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CouncillorView {
     pub runner: String,
@@ -91,22 +89,20 @@ pub struct CouncillorView {
     pub kind: String,
     /// The recommended first step.
     pub action: String,
-    /// How sure.
     pub confidence: String,
 }
 
-/// One iteration.
+/// One iteration, as a point of the picture.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Point {
-    /// Its number, from 1.
+    /// The number of the iteration, from 1.
     pub index: u64,
-    /// Its fitness, if it was measured.
+    /// The fitness of the iteration, if it was measured.
     pub fitness: Option<f64>,
-    /// By how much it changed.
+    /// The change of the fitness.
     pub delta: f64,
-    /// How it ended.
     pub status: String,
-    /// Whether what it made was kept.
+    /// True if the iteration was committed.
     pub kept: bool,
     /// Soft failures of the iteration.
     pub degraded: Vec<String>,
@@ -115,23 +111,22 @@ pub struct Point {
 /// One morning packet.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Packet {
-    /// From 1.
+    /// The rank, from 1.
     pub rank: u64,
     pub title: String,
-    /// Which kind of work.
+    /// The kind of work.
     pub kind: String,
-    /// How much it matters.
     pub severity: String,
-    /// How sure the night is of it.
+    /// The confidence of the night in the packet.
     pub confidence: Option<String>,
-    /// Why it is here.
+    /// The reason why the packet is listed.
     pub why: String,
-    /// How many lines of evidence it has.
+    /// Number of lines of evidence.
     pub evidence: usize,
-    /// The councillors who speak for it.
+    /// The councillors who support the packet.
     #[serde(default)]
     pub voices: Vec<String>,
-    /// The command to begin with.
+    /// The command with which a person begins.
     pub command: String,
 }
 
@@ -169,7 +164,8 @@ fn of_run(root: &Path, run: &RunLine) -> Dreamscape {
                     fill(&mut scape, &summary);
                     return scape;
                 }
-                // Another night's: this one's was moved, or never made.
+                // The summary belongs to another night. The summary of this night was moved, or
+                // never written.
                 Ok(_) => {}
                 Err(error) => why = format!("{path} cannot be read: {error}"),
             },
@@ -265,7 +261,7 @@ fn council(council: &Value, words: &Value) -> Option<Council> {
     reported.wildcards = wildcards.iter().take(MOST).map(|it| said(it, "text")).collect();
     reported.voices.truncate(MOST);
     if reported.words.is_empty() {
-        // A night that failed has no words of its own for it.
+        // A failed night has no description of its council.
         reported.words = format!("{} heard, {} not", reported.voices.len(), reported.unheard.len());
     }
     let any = reported.voices.len() + reported.unheard.len() + reported.wildcards.len();
@@ -295,7 +291,8 @@ fn packet(value: &Value) -> Packet {
         why: of("why_now"),
         evidence: value["evidence"].as_array().map_or(0, Vec::len),
         voices: Vec::new(),
-        // Cut, a command would be another one.
+        // A command that is too long is left out, because a truncated command would be a different
+        // one.
         command: value["morning_command"]
             .as_str()
             .filter(|it| it.len() <= 4_000 && !it.chars().any(char::is_control))

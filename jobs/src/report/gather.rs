@@ -36,10 +36,10 @@ pub fn whole(
     Ok(report)
 }
 
-/// Reads a night out of the database alone.
+/// Reads a night from the database alone.
 ///
 /// # Errors
-/// [`StoreError`].
+/// Returns a [`StoreError`] if the database cannot be read.
 pub fn gather(
     store: &Store,
     night: NightId,

@@ -1,4 +1,4 @@
-//! The report of a night as a kind of job.
+//! The report of a night, as a kind of job.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -8,7 +8,7 @@ use crate::dry_run::DryRunPlan;
 use crate::kind::{Asks, Kind, Targets};
 use crate::{Context, Finished, JobError};
 
-/// The report of a night; it has no settings.
+/// The settings of a job of kind `report`; there are none.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ReportSpec {}
 

@@ -1,4 +1,4 @@
-//! The report as markdown: what a person reads first in the morning.
+//! The report as markdown, which a person reads first in the morning.
 
 use runner_text::counted;
 use std::fmt::Write as _;
@@ -11,8 +11,9 @@ use super::model::NightReport;
 use super::run_line::RunLine;
 use crate::failmark;
 
-/// Renders the report. Text that came from models or repositories is shown, never interpreted: line
-/// breaks are folded and markup characters at the start of a line are harmless in a list item.
+/// Renders the report as markdown. Text from models or repositories is shown and never interpreted:
+/// line breaks are folded, and markup characters at the start of a line are harmless in a list
+/// item.
 pub fn render(report: &NightReport) -> String {
     let mut out = String::new();
     // Writing into a string cannot fail.
@@ -271,7 +272,7 @@ fn section(out: &mut String, run: &RunLine) -> std::fmt::Result {
     writeln!(out, "{}\n", facts.join(" · "))
 }
 
-/// Amounts in words; what is zero is left out.
+/// Formats amounts as text. Amounts of zero are left out.
 pub(crate) fn amounts(spent: Amounts) -> String {
     let mut parts = Vec::new();
     if spent.calls > 0 {
@@ -303,7 +304,8 @@ pub(crate) fn one_line(text: &str) -> String {
     for c in line.chars() {
         match c {
             '<' => out.push_str("&lt;"),
-            // One that is there already would take the next for itself.
+            // An existing backslash is escaped too; otherwise it would cancel the escape of the
+            // next character.
             '[' | ']' | '`' | '\\' => out.extend(['\\', c]),
             '\u{200b}'..='\u{200f}'
             | '\u{2028}'..='\u{202e}'

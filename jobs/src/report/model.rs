@@ -17,21 +17,21 @@ pub const SCHEMA: u32 = 1;
 /// The report of one night.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NightReport {
-    /// The version of this form.
+    /// The version of the JSON form, [`SCHEMA`].
     pub schema_version: u32,
-    /// The night's name: its civil date, perhaps with a number.
+    /// The name of the night: its civil date, with a number if necessary.
     pub night: String,
-    /// The project's folder name.
+    /// The name of the project's folder.
     pub project: String,
-    /// When it opened.
+    /// The time at which the night opened.
     pub opened: Timestamp,
-    /// When its report was made.
+    /// The time at which the report was made.
     pub closed: Timestamp,
-    /// The worst word among its outcomes; `succeeded` when all did.
+    /// The name of the worst outcome; `succeeded` if all runs succeeded.
     pub worst: String,
     /// The amounts that all its runs spent.
     pub spent: Amounts,
-    /// Its runs, in the order in which they were due.
+    /// The runs, in the order of their scheduled times.
     pub runs: Vec<RunLine>,
     /// The jobs that were due and have no outcome yet.
     pub open: Vec<String>,
@@ -47,7 +47,8 @@ pub struct NightReport {
     /// and the reason.
     #[serde(default)]
     pub grants: Vec<String>,
-    /// Alerts that were raised, went on or ended in it, and which of them did not arrive.
+    /// Alerts that were raised, continued or ended during the night, and those of them that were
+    /// not delivered.
     #[serde(default)]
     pub alerts: Vec<String>,
     /// The budget usage by unit: the cap, the amount reserved, the amount spent and the amount
@@ -57,7 +58,8 @@ pub struct NightReport {
     /// Refusals by guards, by budgets, at admission, or in the check of a reply.
     #[serde(default)]
     pub refused: Vec<Refusal>,
-    /// The proposals of its dreams, with the current decisions. Only in a [`super::whole`] report.
+    /// The proposals of the night's dreams, with the current decisions. Only in a [`super::whole`]
+    /// report.
     #[serde(default)]
     pub proposals: Vec<ReportedProposal>,
     /// Number of further proposals that the report leaves out.
@@ -66,7 +68,7 @@ pub struct NightReport {
     /// Other items that wait for a person. Only in a [`super::whole`] report.
     #[serde(default)]
     pub waiting: Vec<PendingItem>,
-    /// The results of its overnight runs. Only in a [`super::whole`] report.
+    /// The results of the night's overnight runs. Only in a [`super::whole`] report.
     #[serde(default)]
     pub dreamscapes: Vec<Dreamscape>,
     /// The next steps for a person, the most urgent first. Only in a [`super::whole`] report.
@@ -74,7 +76,7 @@ pub struct NightReport {
     pub first: Vec<NextStep>,
 }
 
-/// Words from best to worst: what a night exits with.
+/// Outcome names from best to worst, which determine the exit status of a night.
 pub(super) const ORDER: [&str; 9] = [
     "succeeded",
     "skipped",
@@ -123,11 +125,11 @@ impl NightReport {
     }
 }
 
-/// One thing to do.
+/// One step for a person to take.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NextStep {
     pub what: String,
-    /// Why, or how to go about it.
+    /// The reason for the step, or a hint on how to take it.
     pub why: String,
     pub command: String,
 }

@@ -12,7 +12,7 @@ use super::proposals::shell_word;
 use crate::dream::proposal::clean;
 use crate::failmark;
 
-/// How many moves of one sort are named one by one.
+/// Maximum number of steps of one sort that are listed one by one.
 const EACH: usize = 3;
 
 /// Returns the next steps for a person after a night.

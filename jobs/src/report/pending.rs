@@ -15,21 +15,21 @@ use super::run_line::RunLine;
 use crate::dream::inventory::Reader;
 use crate::dream::proposal::clean;
 
-/// The largest file of which a title is read, in bytes.
+/// Maximum size in bytes of a file whose title is read.
 const LARGEST: u64 = 1024 * 1024;
 /// Maximum number of items in the report.
 const MOST: usize = 100;
 
-/// One thing.
+/// An item that waits for a person.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PendingItem {
     /// The sort of the item, in a word or two.
     pub sort: String,
-    /// The job that left it.
+    /// The job that left the item.
     pub job: String,
-    /// Its title or its file.
+    /// The title or the file of the item.
     pub what: String,
-    /// Why it waits.
+    /// The reason why the item waits.
     pub why: String,
     pub command: String,
 }

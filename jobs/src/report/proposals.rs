@@ -15,33 +15,31 @@ use crate::dream::decisions::Decisions;
 use crate::dream::inventory::Reader;
 use crate::dream::proposal::{Action, Confidence, IdeaStatus, clean};
 
-/// The largest file that is read, in bytes.
+/// Maximum size in bytes of a file that is read.
 const LARGEST: u64 = 16 * 1024 * 1024;
 /// Maximum number of proposals in one report.
 const MOST: usize = 400;
 /// Maximum length of the evidence and the rationale, in characters.
 const LONGEST: usize = 400;
-/// The name of a pass's file.
+/// The name of the file in which a pass leaves its proposals.
 const FILE: &str = "/proposals.json";
 
-/// One proposal.
+/// A proposal in the report.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ReportedProposal {
-    /// The job that made it.
+    /// The job that made the proposal.
     pub job: String,
-    /// Its id.
     pub id: String,
-    /// The idea, then for a merge the destination.
+    /// The idea, followed by the destination if the proposal is a merge.
     pub targets: Vec<String>,
     pub status: IdeaStatus,
     pub action: Action,
-    /// How sure.
     pub confidence: Confidence,
     /// The evidence, truncated.
     pub evidence: String,
-    /// Why, cut.
+    /// The rationale, truncated.
     pub rationale: String,
-    /// The decision that stands, in its word; absent: it waits for one.
+    /// The name of the current decision, or `None` if the proposal waits for one.
     pub decided: Option<String>,
     /// The flag that selects the dream job in a command, if there are several dream jobs.
     #[serde(default)]

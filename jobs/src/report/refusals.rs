@@ -12,15 +12,14 @@ use super::run_line::RunLine;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RefusedBy {
-    /// A guard: a write or an act outside of what the run may do.
+    /// A guard refused a write or an act outside the run's scope.
     Guard,
-    /// A budget.
     Budget,
-    /// Admission: the run never began.
+    /// The run was not admitted and never began.
     Admission,
-    /// The check of a reply: an element that was not offered.
+    /// The check of a reply refused an element that was not offered.
     Check,
-    /// Sandbox, as far as they are known: uses of tools that failed.
+    /// The sandbox refused something, as far as that is known: uses of tools that failed.
     Sandbox,
 }
 
@@ -37,15 +36,12 @@ impl RefusedBy {
     }
 }
 
-/// One refusal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refusal {
-    /// The job.
     pub job: String,
-    /// The run.
     pub run: String,
     pub by: RefusedBy,
-    /// To what, and why.
+    /// The refused act or element, and the reason.
     pub what: String,
 }
 

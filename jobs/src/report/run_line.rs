@@ -1,4 +1,4 @@
-//! One run in a report.
+//! A run in a report.
 
 use jiff::Timestamp;
 use runner_engine::awake::SleepInhibition;
@@ -10,36 +10,36 @@ use serde_json::{Map, Value};
 /// One run in the report.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunLine {
-    /// Its id.
+    /// The id of the run.
     pub run: String,
-    /// Its job.
     pub job: String,
-    /// The job's kind.
+    /// The kind of the job.
     pub kind: String,
-    /// 1 for the first attempt.
+    /// The number of the attempt, from 1.
     pub attempt: u32,
-    /// How it ended; absent while it runs.
+    /// The outcome, or `None` while the run is in progress.
     pub outcome: Option<Outcome>,
-    /// When it was admitted.
+    /// The time at which the run was admitted.
     pub started: Option<Timestamp>,
-    /// When it was settled.
+    /// The time at which the run was settled.
     pub finished: Option<Timestamp>,
     pub spent: Amounts,
-    /// How many of its calls did not state their usage and are charged as they were reserved.
+    /// Number of calls that did not state their usage and are charged the reserved amount.
     #[serde(default)]
     pub unstated_calls: u64,
-    /// How many of its calls stated their tokens, and have no price: their money is as reserved.
+    /// Number of calls that stated their tokens but have no price. Their money is charged as
+    /// reserved.
     #[serde(default)]
     pub unpriced_calls: u64,
-    /// One line.
+    /// One line for people.
     pub headline: String,
-    /// More lines.
+    /// Further lines for people.
     pub lines: Vec<String>,
     /// Figures by name.
     pub facts: Map<String, Value>,
     pub artifacts: Vec<String>,
     pub backend: String,
-    /// How its children were confined.
+    /// A description of the sandbox of the run's child processes.
     pub containment: String,
     /// The result of keeping the machine awake, if that was requested.
     #[serde(default)]

@@ -1,11 +1,12 @@
-//! The record of tools as a run has it: what its agents did before, and where what its own does goes.
+//! Reads and writes the record of tools for a run: the earlier tool uses of its agents, and the
+//! file for its own.
 
 use runner_engine::recording::UnrecordedInput;
 
 use super::{StepsFile, ToolStep};
 use crate::{Context, JobError};
 
-/// The names on a recording: the last rows, and whether more can be written.
+/// The names on a recording, of the last rows and of whether more rows can be written.
 const LAST: &str = "steps";
 const HOLD: &str = "steps are recorded";
 

@@ -1,6 +1,7 @@
-//! The flags that say whether the machine is kept awake.
+//! The flags that control whether the machine is kept awake.
 
-/// For this time only; without one of them `keep_awake` of the job decides.
+/// The flags that override `keep_awake` for one command. Without a flag, `keep_awake` of the job
+/// decides.
 #[derive(Clone, Copy, Debug, Default, clap::Args)]
 pub struct AwakeFlags {
     /// Keep the machine awake while it runs, regardless of keep_awake

@@ -1,4 +1,4 @@
-//! `runner budget`: its commands and flags.
+//! The commands and flags of `runner budget`.
 
 use clap::Subcommand;
 
@@ -16,10 +16,10 @@ pub enum BudgetCommand {
     /// Show what was spent, added up
     #[command(after_help = "Example: runner budget history --by job")]
     History {
-        /// By what
+        /// The grouping
         #[arg(long, default_value = "day", value_parser = ["day", "night", "job", "backend", "pool"])]
         by: String,
-        /// At most so many; 0 means all
+        /// Maximum number of lines; 0 means all
         #[arg(long, default_value_t = 20)]
         limit: u32,
         #[command(flatten)]
@@ -30,9 +30,9 @@ pub enum BudgetCommand {
         after_help = "Example: runner budget grant night money=2.50 calls=10 --reason 'the long audit'"
     )]
     Grant {
-        /// day, night, job:NAME, pool:NAME:day, pool:NAME:week or pool:NAME:window
+        /// The budget: day, night, job:NAME, pool:NAME:day, pool:NAME:week or pool:NAME:window
         account: String,
-        /// How much more: calls=N, tokens=N, money=DOLLARS, time=DURATION, ideas=N
+        /// The amounts to add: calls=N, tokens=N, money=DOLLARS, time=DURATION, ideas=N
         #[arg(required = true, value_name = "UNIT=AMOUNT")]
         amounts: Vec<String>,
         /// Only until this time, written as for `enqueue --at` [default: as long as the budget]

@@ -1,22 +1,22 @@
-//! `runner config`: its commands and flags.
+//! The commands and flags of `runner config`.
 
 use clap::Subcommand;
 
 use super::Listing;
 
-/// Looks at the settings, or changes one.
+/// Shows, checks and changes the settings.
 #[derive(Debug, Subcommand)]
 pub enum ConfigCommand {
-    /// Print all settings as they are resolved, as TOML
+    /// Print all resolved settings as TOML
     #[command(after_help = "Example: runner config show --origin --config night.at=23:00")]
     Show {
-        /// End each line with where its value is from: layer, file and line
+        /// Add the source of the value to each line: layer, file and line
         #[arg(long)]
         origin: bool,
         #[command(flatten)]
         listing: Listing,
     },
-    /// Say "ok", or every mistake in the settings with its place
+    /// Print "ok", or every mistake in the settings with its location
     #[command(after_help = "Example: runner config check || $EDITOR runner.toml")]
     Check {
         #[command(flatten)]
@@ -25,23 +25,23 @@ pub enum ConfigCommand {
     /// Print the JSON schema of runner.toml, for editors
     #[command(after_help = "Example: runner config schema > runner.schema.json")]
     Schema,
-    /// Print one value; exit code 1 when it is not set
+    /// Print one value; exit code 1 if it is not set
     #[command(after_help = "Example: runner config get jobs.dream.timeout")]
     Get {
-        /// Its dotted name
+        /// The dotted name of the setting
         key: String,
         #[command(flatten)]
         listing: Listing,
     },
-    /// Change one setting in the project's runner.toml; every other byte of it stays
+    /// Change one setting in the project's runner.toml and keep every other byte of the file
     #[command(after_help = "Example: runner config set night.at 23:30")]
     Set {
-        /// Its dotted name
+        /// The dotted name of the setting
         key: String,
-        /// As TOML, else as text: 3, 23:30, true, '["a", "b"]'
+        /// The value, as TOML or else as text: 3, 23:30, true, '["a", "b"]'
         #[arg(allow_hyphen_values = true)]
         value: String,
-        /// In the user's own file, for all projects
+        /// Change the user's own file, which applies to all projects
         #[arg(long)]
         user: bool,
     },

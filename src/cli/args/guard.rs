@@ -1,4 +1,4 @@
-//! `runner guard`: its commands and flags.
+//! The commands and flags of `runner guard`.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use clap::Subcommand;
 
 use super::Listing;
 
-/// Answers whether something may be written.
+/// Checks whether something may be written.
 #[derive(Debug, Subcommand)]
 pub enum GuardCommand {
     /// The PreToolUse hook of an agent: its payload on standard input; exit code 2 refuses the tool
@@ -19,18 +19,18 @@ pub enum GuardCommand {
         /// A folder or file that may be written (may be repeated)
         #[arg(long, value_name = "PATH")]
         write: Vec<PathBuf>,
-        /// One beneath those that may not (may be repeated)
+        /// A path beneath those that must not be written (may be repeated)
         #[arg(long, value_name = "PATH")]
         keep: Vec<PathBuf>,
         /// Use the limits of this job
         #[arg(long)]
         job: Option<String>,
-        /// A tool beside the known ones that writes nothing: a name, or its beginning and * (may be
-        /// repeated)
+        /// A tool, besides the known ones, that writes nothing: its name, or the beginning of it
+        /// and * (may be repeated)
         #[arg(long, value_name = "TOOL")]
         reads: Vec<String>,
     },
-    /// Whether a job may write each path; exit code 1 when one may not
+    /// Check whether a job may write each path; exit code 1 if it may not write one
     #[command(
         after_help = "Example: runner guard write-scope --job dream dreams/state.json .git/config"
     )]
@@ -38,16 +38,17 @@ pub enum GuardCommand {
         /// The job's name in runner.toml
         #[arg(long)]
         job: String,
-        /// Paths, from the current folder
+        /// The paths, relative to the current folder
         #[arg(required = true)]
         paths: Vec<String>,
         #[command(flatten)]
         listing: Listing,
     },
-    /// Whether what is written to each path stays out of git's history; exit code 1 when one might not
+    /// Check that what is written to each path stays out of git's history; exit code 1 if one might
+    /// not
     #[command(after_help = "Example: runner guard leak dreams/state.json")]
     Leak {
-        /// Paths, from the project's folder
+        /// The paths, relative to the project's folder
         #[arg(required = true)]
         paths: Vec<String>,
         #[command(flatten)]

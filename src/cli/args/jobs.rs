@@ -1,4 +1,4 @@
-//! `runner jobs`: its commands and flags.
+//! The commands and flags of `runner jobs`.
 
 use clap::Subcommand;
 

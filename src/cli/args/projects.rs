@@ -1,4 +1,4 @@
-//! `runner projects`: its commands and flags.
+//! The commands and flags of `runner projects`.
 
 use std::path::PathBuf;
 
@@ -6,31 +6,32 @@ use clap::Subcommand;
 
 use super::Listing;
 
-/// Looks after the list of projects.
+/// Manages the list of projects.
 #[derive(Debug, Subcommand)]
 pub enum ProjectsCommand {
-    /// List them: how each stands, its id, its path
+    /// List the projects with their state, id and path
     #[command(after_help = "Example: runner projects list")]
     List {
         #[command(flatten)]
         listing: Listing,
     },
-    /// Tell that a project lies elsewhere now; its history goes with it
+    /// Record that a project has moved; its history moves with it
     #[command(after_help = "Example: runner projects move /home/me/old-place /home/me/new-place")]
     Move {
-        /// Where it was: its old path, or its id
+        /// The project's old path, or its id
         old: PathBuf,
-        /// Where it is
+        /// The project's new path
         new: PathBuf,
         #[command(flatten)]
         listing: Listing,
     },
-    /// Take a project and its history out of the database; shows what, and does it with --yes
+    /// Remove a project and its history from the database; show what is removed, and remove it with
+    /// --yes
     #[command(after_help = "Example: runner projects forget /home/me/finished --yes")]
     Forget {
-        /// Its path, or its id
+        /// The project's path, or its id
         project: PathBuf,
-        /// Do it
+        /// Remove the project
         #[arg(long)]
         yes: bool,
         #[command(flatten)]

@@ -1,29 +1,29 @@
-//! `runner schedule`: its commands and flags.
+//! The commands and flags of `runner schedule`.
 
 use clap::Subcommand;
 
 use super::Listing;
 
-/// Looks at schedules; starts nothing.
+/// Shows schedules and starts nothing.
 #[derive(Debug, Subcommand)]
 pub enum ScheduleCommand {
-    /// The next scheduled times at which a job, or an expression, is due
+    /// Show the next scheduled times of a job or an expression
     #[command(
         after_help = "Example: runner schedule next --cron '30 2 * * MON-FRI' --zone Europe/Berlin --from 2026-03-27"
     )]
     Next {
         #[command(flatten)]
         what: ScheduleTarget,
-        /// From when on: RFC 3339, or a date or time in the zone [default: now]
+        /// The start: RFC 3339, or a date or time in the zone [default: now]
         #[arg(long, value_name = "T")]
         from: Option<String>,
-        /// How many scheduled times
+        /// Number of scheduled times
         #[arg(short = 'n', long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
         count: u32,
         #[command(flatten)]
         listing: Listing,
     },
-    /// When a job, or an expression, is due, in words
+    /// Describe in words when a job or an expression is due
     #[command(after_help = "Example: runner schedule explain --cron '0 9 1 * 5'")]
     Explain {
         #[command(flatten)]
@@ -36,18 +36,18 @@ pub enum ScheduleCommand {
         after_help = "Example: runner schedule simulate --from 2026-11-20 --to 2026-11-24 --asleep 2026-11-20T20:00..2026-11-23T08:00"
     )]
     Simulate {
-        /// Only this job
+        /// Simulate only this job
         job: Option<String>,
-        /// Its beginning: RFC 3339, or a date or time in the zone of the project's night
+        /// The start of the period: RFC 3339, or a date or time in the zone of the project's night
         #[arg(long, value_name = "T")]
         from: String,
-        /// Its end
+        /// The end of the period
         #[arg(long, value_name = "T")]
         to: String,
-        /// A time in which nothing ticks; its end is a tick (may be repeated)
+        /// A time without ticks, which ends with a tick (may be repeated)
         #[arg(long, value_name = "FROM..TO")]
         asleep: Vec<String>,
-        /// How often a host timer ticks
+        /// The interval of the host timer's ticks
         #[arg(long, value_name = "D", default_value = "15m")]
         tick: String,
         #[command(flatten)]
@@ -55,11 +55,11 @@ pub enum ScheduleCommand {
     },
 }
 
-/// A job's schedule, or one to try.
+/// The schedule of a job, or a schedule to try.
 #[derive(Clone, Debug, clap::Args)]
 #[command(group(clap::ArgGroup::new("schedule").args(["job", "cron", "every", "daily"]).required(true)))]
 pub struct ScheduleTarget {
-    /// A job of the project
+    /// The job of the project
     pub job: Option<String>,
     /// A cron expression: minute, hour, day of month, month, day of week
     #[arg(long, value_name = "EXPR")]

@@ -12,7 +12,7 @@ use crate::config::{pools, price_file};
 use crate::env::Env;
 use crate::project::LoadedProject;
 
-/// Rates in dollars for a million tokens.
+/// The rates of a model in dollars per million tokens.
 #[derive(Clone, Debug, Serialize)]
 struct Rates {
     input: f64,
@@ -21,16 +21,17 @@ struct Rates {
     source: String,
 }
 
-/// One backend with a model.
+/// A backend with a model, and its price.
 #[derive(Debug, Serialize)]
 struct Paid<'a> {
     backend: &'a str,
     model: &'a str,
-    /// `None`: each request is charged the money that was reserved for it.
+    /// The price of the model. Without one, each request is charged the money that was reserved for
+    /// it.
     price: Option<Rates>,
 }
 
-/// One model that has a price.
+/// A model with a price.
 #[derive(Debug, Serialize)]
 struct Priced<'a> {
     model: &'a str,
@@ -40,17 +41,17 @@ struct Priced<'a> {
 
 #[derive(Debug, Serialize)]
 struct All<'a> {
-    /// By when our own list was published.
+    /// The publication date of the built-in list.
     as_of: String,
-    /// The user's file, where there is one.
+    /// The user's price file, if there is one.
     file: Option<String>,
-    /// Entries of it that are no price.
+    /// The number of entries of the file that are not a price.
     passed_over: usize,
     backends: Vec<Paid<'a>>,
     models: Vec<Priced<'a>>,
 }
 
-/// Lists them.
+/// Lists the prices of the models.
 pub fn run(home: &Env, here: &LoadedProject, listing: Listing) -> Result<Exit, Failure> {
     let config = &here.config;
     let listed = price_file::over(&home.config_folder(), config)?;
@@ -99,7 +100,7 @@ pub fn run(home: &Env, here: &LoadedProject, listing: Listing) -> Result<Exit, F
             }
         });
     }
-    // A published file has thousands: those that nobody asks are counted.
+    // A published file has thousands of entries, so those that no backend uses are only counted.
     let own = |one: &&Priced<'_>| one.price.source != price_file::FILE;
     let own: Vec<_> = all.models.iter().filter(own).collect();
     rows.extend(own.iter().map(|one| line("", one.model, &one.price)));

@@ -14,20 +14,20 @@ use crate::env::Env;
 use crate::project::LoadedProject;
 use crate::setup::plan::shown;
 
-/// Where an engine is looked for besides: its own port, and a usual second one.
+/// The endpoints at which another engine is searched: the usual port and the usual second port.
 const USUAL: [&str; 2] = ["http://127.0.0.1:11434", "http://127.0.0.1:11435"];
 
-/// One finding.
+/// A finding of the diagnosis.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Diagnosis {
-    /// `wrong`: it does not work; `note`: it works with less.
+    /// `wrong` if the curator does not work, `note` if it works with reduced function.
     pub level: &'static str,
     pub what: String,
-    /// The command.
+    /// The command that fixes the finding.
     pub hint: String,
 }
 
-/// Prints them.
+/// Prints the findings.
 pub fn run(home: &Env, project: &LoadedProject, listing: Listing) -> Result<Exit, Failure> {
     let standing = gather(project, home.wall()?);
     let elsewhere = |model: &str| {

@@ -1,4 +1,4 @@
-//! Events: raised, looked at, ended, handed to a model.
+//! Raises, lists, ends and escalates events.
 
 use runner_engine::outcome::Exit;
 use runner_jobs::curator::events::{self as book, EventError, EventStatus, NewEvent, Severity};
@@ -37,7 +37,7 @@ fn failure(project: &LoadedProject, error: EventError) -> Failure {
     }
 }
 
-/// Raises one.
+/// Raises an event.
 pub fn raise(
     home: &Env,
     project: &LoadedProject,
@@ -55,7 +55,7 @@ pub fn raise(
     Ok(Exit::Done)
 }
 
-/// Looks at events, ends one, hands one over.
+/// Lists events, shows one, ends one, or hands one to a model.
 pub fn run(
     home: &Env,
     project: &LoadedProject,

@@ -1,7 +1,7 @@
-//! `runner curator`: looks at the local curator, feeds its queue, works it off.
+//! `runner curator`: shows the state of the local curator, fills its queue and processes it.
 //!
-//! The work itself is runs of the job of kind `curator`; nothing here handles a job file. Must never
-//! wait for an engine longer than the two seconds that a look may take.
+//! The processing itself is done by runs of the job of kind `curator`; this module handles no job
+//! file. It must never wait for an engine longer than the two seconds that a status check may take.
 
 mod diagnose;
 mod events;
@@ -29,7 +29,7 @@ use crate::spawn::SpawnMode;
 
 const SCHEMA: &str = include_str!("../../../config/schemas/curator-status.schema.json");
 
-/// Carries out one of its commands.
+/// Carries out one of the `curator` commands.
 pub fn run(
     home: &Env,
     here: &Path,

@@ -1,4 +1,4 @@
-//! How the curator stands: what `curator status --json` prints. Gathered without a model call.
+//! Gathers the state of the curator, which `curator status --json` prints, without a model call.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,36 +17,35 @@ use super::probe::{Health, probe};
 use crate::env;
 use crate::project::LoadedProject;
 
-/// Programs that an event may be handed to.
+/// The programs to which an event can be handed.
 const RUNNERS: [&str; 2] = ["claude", "codex"];
-/// Programs that bridge to other agents' hosts.
+/// The programs that bridge to hosts of other agents.
 pub const BRIDGES: [&str; 2] = ["openclaw", "oc-ask"];
 
-/// How it stands.
+/// The state of the curator.
 #[derive(Clone, Debug, Serialize)]
 pub struct CuratorStanding {
     /// 1.
     pub schema_version: u32,
-    /// When it was looked.
+    /// The time at which the state was read.
     pub at: Timestamp,
     pub configured: Configured,
     /// The state of the engine at the configured address.
     pub health: Health,
-    /// Its folder.
     pub worker: WorkerStanding,
-    /// The notes.
+    /// The folder of the notes.
     pub vault: Folder,
-    /// How many files are where.
+    /// The number of files in each folder of the queue.
     pub queue: Depths,
-    /// How many more may begin before an hour has passed.
+    /// The number of jobs that may still begin in the current 60-minute window.
     pub left_this_hour: Option<u32>,
     /// The worker's own status from `logs/status.json`.
     pub status: Option<Value>,
-    /// Whether the process that said so is there.
+    /// Whether the process that wrote the status is alive.
     pub alive: bool,
-    /// Programs that an event may be handed to, by name.
+    /// The programs to which an event can be handed, by name.
     pub runners: BTreeMap<&'static str, Option<String>>,
-    /// The bridge to another agents' host, if there is one.
+    /// The bridge to hosts of other agents, if there is one.
     pub bridge: Bridge,
 }
 
@@ -55,48 +54,45 @@ pub struct CuratorStanding {
 pub struct Configured {
     /// The program that runs the model.
     pub engine: String,
-    /// The model.
     pub model: String,
-    /// Where it listens.
+    /// The address of the engine.
     pub endpoint: String,
-    /// The job that works off the queue.
+    /// The job that processes the queue.
     pub job: Option<String>,
     /// Whether the job is enabled.
     pub enabled: bool,
     /// The backend that writes texts.
     pub backend: Option<String>,
-    /// The most in any 60 minutes.
+    /// Maximum number of jobs that begin in any 60 minutes.
     pub hourly_cap: u32,
     pub kinds: Vec<&'static str>,
     /// Whether this program can ask the engine.
     pub engine_known: bool,
 }
 
-/// A folder.
+/// A configured folder and its state.
 #[derive(Clone, Debug, Serialize)]
 pub struct Folder {
-    /// As it is configured.
+    /// The path as configured.
     pub path: String,
-    /// Whether it can be used.
     pub usable: bool,
-    /// Why not.
+    /// The reason why the folder cannot be used.
     pub why: Option<String>,
 }
 
-/// The worker's folder.
+/// The state of the worker's folder.
 #[derive(Clone, Debug, Serialize)]
 pub struct WorkerStanding {
-    /// The folder.
     #[serde(flatten)]
     pub folder: Folder,
 }
 
-/// A bridge.
+/// The bridge to hosts of other agents.
 #[derive(Clone, Debug, Serialize)]
 pub struct Bridge {
-    /// Whether there is one.
+    /// Whether a bridge is available.
     pub supported: bool,
-    /// Where, or what is missing.
+    /// The location of the bridge, or the missing part.
     pub why: String,
 }
 
@@ -110,7 +106,7 @@ pub fn job_of(here: &LoadedProject) -> Option<&str> {
     jobs.iter().find(|(_, job)| is(job)).map(|(name, _)| name.as_str())
 }
 
-/// Looks at all of it.
+/// Gathers the state of the curator.
 pub fn gather(here: &LoadedProject, now: Timestamp) -> CuratorStanding {
     let curator = &here.config.curator;
     let spec = &curator.spec;

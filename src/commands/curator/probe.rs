@@ -15,46 +15,36 @@ use runner_engine::time::boot_time;
 use serde::Serialize;
 use serde_json::Value;
 
-/// Both questions together.
+/// Time limit of both requests together.
 pub const DEADLINE: Duration = Duration::from_millis(1_500);
-/// The longest answer that is read, in bytes.
+/// Maximum length of an answer, in bytes.
 const LARGEST: u64 = 4 << 20;
 
 /// The result of the probe.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "state", rename_all = "kebab-case")]
 pub enum Health {
-    /// It answers, and has the model.
-    Ready {
-        /// Its version.
-        version: String,
-    },
-    /// It answers, and does not have the model.
-    ModelMissing {
-        /// Its version.
-        version: String,
-        models: Vec<String>,
-    },
-    /// Nothing listens there.
+    /// The engine answers and has the model.
+    Ready { version: String },
+    /// The engine answers and lacks the model.
+    ModelMissing { version: String, models: Vec<String> },
+    /// Nothing listens at the endpoint.
     Dead {
-        /// The system's words.
+        /// The system's error message.
         why: String,
     },
-    /// Nobody answers, neither yes nor no.
+    /// The connection is neither answered nor refused.
     Silent {
-        /// How far it came.
+        /// The step that the request reached.
         why: String,
     },
-    /// Something else listens there.
+    /// Another program listens at the endpoint.
     Stranger { why: String },
-    /// It was not asked.
-    NotAsked {
-        /// Why.
-        why: String,
-    },
+    /// The engine was not asked.
+    NotAsked { why: String },
 }
 
-/// Asks the engine at `endpoint` whether it has `model`.
+/// Checks whether the engine at `endpoint` answers and has `model`.
 pub fn probe(endpoint: &str, model: &str) -> Health {
     let (host, port) = match address(endpoint) {
         Ok(address) => address,
@@ -122,7 +112,7 @@ fn ask(host: &str, port: u16, model: &str) -> Health {
         .filter_map(|it| it["name"].as_str().or(it["model"].as_str()))
         .map(|name| name.chars().take(200).collect())
         .collect();
-    // Without a tag, the latest is meant.
+    // A name without a tag means the tag `latest`.
     let whole = if model.contains(':') { model.to_owned() } else { format!("{model}:latest") };
     if models.iter().any(|name| *name == whole || *name == model) {
         Health::Ready { version }

@@ -10,7 +10,7 @@ use crate::commands::config;
 use crate::env::Env;
 use crate::project::LoadedProject;
 
-/// Shows the settings, or writes them.
+/// Shows the missing settings, or writes them.
 pub fn run(home: &Env, project: &LoadedProject, apply: bool, ui: Ui) -> Result<Exit, Failure> {
     let wanted = settings(project);
     if wanted.is_empty() {

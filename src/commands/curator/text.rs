@@ -1,4 +1,4 @@
-//! How the curator stands, for people.
+//! Formats the state of the curator as text for people.
 
 use super::model::CuratorStanding;
 use super::probe::Health;

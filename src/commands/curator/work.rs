@@ -29,7 +29,7 @@ use crate::env::Env;
 use crate::project::LoadedProject;
 use crate::spawn::SpawnMode;
 
-/// How long nothing may come before it is looked all the same.
+/// The interval at which the queue is checked without a signal.
 const PACE: Duration = Duration::from_secs(30);
 
 /// Creates the failure for a project without a job of kind curator.
@@ -51,7 +51,7 @@ fn chosen<'a>(project: &'a LoadedProject, name: Option<&'a str>) -> Result<&'a s
         .hint("runner curator status"))
 }
 
-/// Works.
+/// Processes the queue, once or for as long as the command watches it.
 pub fn run(
     home: &Env,
     project: &LoadedProject,
@@ -81,7 +81,7 @@ pub fn run(
     loop {
         let mut last = Exit::Done;
         while worker.waits(home.wall()?) {
-            // A watch that ran into the full hour again and again would fill the database with it.
+            // A watch that hits the hourly cap repeatedly would fill the database with such runs.
             let full = watch && worker.started_within_hour(home.wall()?).is_ok_and(|it| it >= cap);
             if full || ears.as_ref().is_some_and(WorkSignals::is_told) {
                 break;
@@ -115,7 +115,7 @@ impl WorkSignals {
             let tell = tell.try_clone().map_err(cannot)?;
             signal_hook::low_level::pipe::register(signal, tell).map_err(cannot)?;
         }
-        // Without it we are only slower.
+        // If inotify is unavailable, the watch only reacts more slowly.
         let changes = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).ok();
         let changes = changes.filter(|watch| {
             let what = WatchFlags::CLOSE_WRITE | WatchFlags::MOVED_TO;

@@ -1,4 +1,4 @@
-//! `runner db`: the care of the database manually.
+//! `runner db`: the manual maintenance of the database.
 
 mod prune;
 mod restore;
@@ -16,7 +16,7 @@ use crate::cli::{Failure, Ui};
 use crate::env::Env;
 use crate::maintenance;
 
-/// Carries out one of them.
+/// Carries out one of the `db` commands.
 pub fn run(home: &Env, command: &DbCommand, ui: Ui) -> Result<Exit, Failure> {
     match command {
         DbCommand::Path => {
@@ -43,7 +43,8 @@ struct CheckJson<'a> {
 }
 
 const RESTORE: &str = "runner db restore";
-/// A backup of before would lose more than such rows do.
+/// The hint if the database is intact but some rows are wrong. Restoring an older backup would lose
+/// more than such rows do.
 const ROWS: &str = "runner tick   (recovers what it can; `runner db backup` keeps a copy to examine; a restore would lose more)";
 
 fn check(home: &Env, listing: Listing) -> Result<Exit, Failure> {
@@ -52,7 +53,7 @@ fn check(home: &Env, listing: Listing) -> Result<Exit, Failure> {
         return Err(Failure::configuration(format!("there is no database at {}", path.display()))
             .hint("runner init"));
     }
-    // Not even its format is changed by a look.
+    // The check opens the database read-only and does not even migrate its format.
     let looked = Store::read(&path).map_err(Failure::from);
     let looked = looked.and_then(|store| maintenance::examine(home, &store));
     let health = match looked {

@@ -1,4 +1,4 @@
-//! `runner db prune`: show the plan, or carry out the same.
+//! `runner db prune`: shows the plan, or carries out the same plan.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ pub fn run(home: &Env, dry_run: bool, ui: Ui, listing: Listing) -> Result<Exit, 
     let now = home.wall()?;
     let retention = maintenance::retention(home)?;
     if dry_run {
-        // Looked at through a reader: not even a database is made, and none is brought to this format.
+        // The dry run only reads: it neither creates a database nor migrates one to this format.
         let plan = match home.store_to_read()? {
             Some(store) => maintenance::plan(home, &store, &retention, now)?,
             None => retention.plan(PruneFacts::default(), now),

@@ -1,4 +1,4 @@
-//! `runner db restore`: show the plan, and on a yes carry out the same.
+//! `runner db restore`: shows the plan, and carries out the same plan after a confirmation.
 
 use std::fs;
 use std::io::{self, BufRead as _, IsTerminal as _};
@@ -25,9 +25,9 @@ struct RestoreJson {
     made: Option<Timestamp>,
     #[serde(rename = "database")]
     store: String,
-    /// Where what is there now goes.
+    /// The path to which the current database is moved.
     kept: Option<String>,
-    /// Whether what is there now is a whole database.
+    /// Whether the current database is intact.
     whole: bool,
     /// The records that the current database has and the copy lacks; absent if that cannot be
     /// determined.
@@ -98,7 +98,7 @@ pub fn run(
     Ok(Exit::Done)
 }
 
-/// Asks the terminal; no answer is no.
+/// Asks for a confirmation on the terminal. No answer means no.
 fn confirmed() -> bool {
     show::notice("Do it? [y/N]");
     let mut answer = String::new();

@@ -1,5 +1,5 @@
-//! `runner dream accept`, `reject`, `amend`, `skip`, `undo`: one decision each, for scripts and
-//! people.
+//! `runner dream accept`, `reject`, `amend`, `skip`, `undo`: each makes one decision, for scripts
+//! and people.
 
 use runner_engine::outcome::Exit;
 use runner_jobs::dream::decisions::Decision;
@@ -29,7 +29,7 @@ impl<'a> DecisionArgs<'a> {
     }
 }
 
-/// A decision as scripts see it.
+/// The JSON form of a decision.
 #[derive(Serialize)]
 struct DoneJson<'d> {
     #[serde(flatten)]
@@ -40,7 +40,7 @@ struct DoneJson<'d> {
     run: Option<String>,
 }
 
-/// Decides.
+/// Carries out a decision on a proposal.
 pub(super) fn decide(
     room: ReviewContext<'_>,
     how: &DecisionArgs<'_>,

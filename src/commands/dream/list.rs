@@ -1,4 +1,4 @@
-//! `runner dream list` and `show`: what is proposed.
+//! `runner dream list` and `show`: print the proposals.
 
 use runner_engine::outcome::Exit;
 use runner_jobs::dream::decisions::Decision;
@@ -11,7 +11,7 @@ use crate::cli::args::Listing;
 use crate::cli::dream::Filter;
 use crate::cli::{Failure, Ui, safe, show};
 
-/// A proposal as scripts see it.
+/// The JSON form of a proposal.
 #[derive(Serialize)]
 struct ItemJson<'i> {
     #[serde(flatten)]
@@ -34,7 +34,7 @@ impl<'i> ItemJson<'i> {
     }
 }
 
-/// Lists proposals.
+/// Prints the proposals that pass the filter.
 pub(super) fn list(
     room: &ReviewContext<'_>,
     all: bool,

@@ -1,4 +1,4 @@
-//! `runner dream`: the pass manually, and the review of what it proposes.
+//! `runner dream`: runs the pass manually, and reviews its proposals.
 
 mod decide;
 mod list;
@@ -27,7 +27,7 @@ use crate::env::{self, Env};
 use crate::project::LoadedProject;
 use crate::spawn::SpawnMode;
 
-/// Carries out one of its commands.
+/// Carries out one of the `dream` commands.
 pub fn run(
     home: &Env,
     here: &Path,
@@ -118,7 +118,7 @@ fn dream_job<'h>(
     }
 }
 
-/// Makes one pass now.
+/// Runs one pass now.
 fn pass(
     home: &Env,
     here: &Path,
@@ -152,7 +152,7 @@ fn pass(
     by_hand::once(home, &project, job, None, how)
 }
 
-/// A project whose proposals are looked at.
+/// The project whose proposals are reviewed.
 pub(super) struct ReviewContext<'h> {
     home: &'h Env,
     here: LoadedProject,

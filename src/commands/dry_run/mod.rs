@@ -1,8 +1,8 @@
-//! `--dry-run` of `run`, `dream run` and `night`: what would happen, what it would cost at most, and
-//! what would keep it from happening.
+//! `--dry-run` of `run`, `dream run` and `night`: shows what would happen, the maximum cost, and
+//! what would prevent it.
 //!
-//! The runs are gone through in `perform::rehearsal`; here they are put in order and shown. Must
-//! never write a file or ask a backend.
+//! `execute::dry_run` goes through the runs; this module orders and prints them. It must never
+//! write a file or ask a backend.
 
 mod view;
 
@@ -23,7 +23,7 @@ use crate::config::TriggerSpec;
 use crate::env::Env;
 use crate::project::LoadedProject;
 
-/// Goes through one job by name.
+/// Makes a dry run of one job by name.
 pub fn run(
     home: &Env,
     here: &Path,
@@ -36,7 +36,7 @@ pub fn run(
     once(home, &project, job, key, Vec::new(), false, listing)
 }
 
-/// Goes through a dream job, with these settings for once.
+/// Makes a dry run of a dream job with these settings.
 pub fn dream(
     home: &Env,
     project: &LoadedProject,
@@ -87,31 +87,31 @@ fn exit(reported: &DryRun, deferral_is_normal: bool) -> Exit {
     }
 }
 
-/// A run of a night.
+/// A run in the dry run of a night.
 pub struct NightTurn {
-    /// With everything before it charged at its most.
+    /// The dry run, with every earlier run charged its maximum.
     pub reported: DryRun,
-    /// Whether the night's budget has room for it.
+    /// Whether the night's budget suffices for the run.
     pub fits: BudgetFit,
 }
 
-/// Whether there is budget left when its turn comes.
+/// Whether the budget still suffices when a run's turn comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BudgetFit {
     /// Yes, no matter how much the runs before it spend.
     Yes,
-    /// Unless those before it spend all that they may.
+    /// Yes, unless the runs before it spend all that they may.
     Perhaps,
     /// No.
     No,
 }
 
-/// Goes through a manual night.
+/// Makes a dry run of a manual night.
 pub fn night(home: &Env, here: &Path, listing: Listing) -> Result<Exit, Failure> {
     let project = LoadedProject::load_for_dry_run(home, here)?;
     let (name, worst, account) = all(home, &project, Charge::AtMost)?;
     let over = |reported: &DryRun| matches!(&reported.stands, DryRunOutcome::Declined(outcome) if outcome.class() == Some(Class::OverBudget));
-    // Only who would be refused at the worst is worth a second look.
+    // Only a run that is refused in the worst case needs the second calculation.
     let best: BTreeMap<String, bool> = if worst.iter().any(over) {
         let (_, best, _) = all(home, &project, Charge::Nothing)?;
         let fits = best.iter().map(|it| (it.row.job_name.clone(), !over(it)));
@@ -153,7 +153,8 @@ fn all(
     let night = stage.store.open_night(&project.id, &date, now, closes)?;
     let mut queue = VecDeque::new();
     for (name, job) in project.config.jobs.iter().filter(|(_, job)| job.enabled) {
-        // As a real one: what follows another comes after it, and a cycle's job when it is its turn.
+        // As in a real night, a job that follows another one is entered after it, and a cycle's job
+        // when its turn comes.
         if matches!(job.when, TriggerSpec::Clock(Trigger::After(_)) | TriggerSpec::Lifecycle) {
             continue;
         }

@@ -1,6 +1,6 @@
-//! A dry run as people and programs read it.
+//! Formats a dry run for people and programs.
 //!
-//! Must never show a secret that the run would be lent: all words are redacted here.
+//! The output must never show a secret that the run would receive: all texts are redacted here.
 
 use runner_text::counted;
 use std::path::Path;
@@ -237,7 +237,8 @@ fn format_amount(unit: &str, amount: u64) -> String {
     }
 }
 
-/// Millionths of a dollar as dollars, with as many digits as there are, two at least.
+/// Formats millionths of a dollar as dollars, with as many decimal places as needed and at least
+/// two.
 fn dollars(micros: u64) -> String {
     let text = format!("{}.{:06}", micros / 1_000_000, micros % 1_000_000);
     let short = text.trim_end_matches('0');

@@ -1,4 +1,4 @@
-//! A run gone through and not made: `--dry-run`.
+//! Goes through a run without making it: `--dry-run`.
 //!
 //! ```text
 //! copy of the database ──> looks at both locks ──> facts ──> Ledger::admit, in the copy
@@ -6,8 +6,8 @@
 //!                                                            └──> jobs::rehearse <───┘ as if let in
 //! ```
 //!
-//! Everything that decides is what a real run is decided by; only the database is a copy in memory.
-//! Must never write a file, take a lock, ask a backend or start a job's program.
+//! The same code decides as for a real run; only the database is a copy in memory. This module must
+//! never write a file, take a lock, ask a backend or start a job's program.
 
 use std::path::{Path, PathBuf};
 
@@ -38,28 +38,29 @@ use crate::cli::Failure;
 use crate::env::Env;
 use crate::project::LoadedProject;
 
-/// One run that was gone through.
+/// The result of a dry run.
 pub struct DryRun {
-    /// Its row in the copy.
+    /// The row of the run in the copy of the database.
     pub row: RunRow,
-    /// How it would stand.
+    /// The outcome of the admission.
     pub stands: DryRunOutcome,
     /// The backend that would be asked.
     pub backend: Option<Description>,
     /// The name of that backend in the configuration.
     pub backend_name: String,
-    /// The most that it may spend by its own budget; what it leaves out is bounded by default.
+    /// The most that the run may spend by its own budget. Default limits apply to the units that it
+    /// leaves out.
     pub want: Budget,
     /// The budgets that it spends from, in their state before the run.
     pub levels: Vec<RemainingBudget>,
-    /// Prefixes below the project that it may write; folders end with a slash.
+    /// The path prefixes below the project that the run may write. Folders end with a slash.
     pub writes: Vec<String>,
     /// The paths that a program started by the run may write by itself; absent if it starts none.
     pub program: Option<WriteScope>,
     /// The actions of the run, or its outcome if it would end before it asks; absent if that is
     /// unknown.
     pub plan: Option<Result<DryRunPlan, Outcome>>,
-    /// Hides secrets in whatever is shown.
+    /// The redactor that hides secrets in the output.
     pub redactor: Redactor,
     pub notes: Vec<String>,
 }
@@ -67,11 +68,12 @@ pub struct DryRun {
 /// The parts of the project that a program may write by itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct WriteScope {
-    /// Nothing confines it: `sandbox = "off"`.
+    /// Whether the program runs without a sandbox: `sandbox = "off"`.
     pub anything: bool,
-    /// Files and folders below the project; the latter end with a slash, and "./" is all of it.
+    /// Files and folders below the project that the program may write. Folders end with a slash,
+    /// and "./" is the whole project.
     pub writes: Vec<String>,
-    /// And never these of that.
+    /// The paths within `writes` that the program may not write.
     pub never: Vec<String>,
 }
 
@@ -102,12 +104,12 @@ impl WriteScope {
     }
 }
 
-/// How a run would stand after admission.
+/// The outcome of the admission of a dry run.
 #[derive(Clone, Debug, PartialEq)]
 pub enum DryRunOutcome {
-    /// It would begin, with this much reserved.
+    /// The run would begin with these amounts reserved.
     Admitted(Amounts),
-    /// It would not begin.
+    /// The run would not begin, and would end with this outcome.
     Declined(Outcome),
 }
 
@@ -119,13 +121,13 @@ pub struct RemainingBudget {
     pub used: Amounts,
 }
 
-/// The copy in which runs are gone through, and those who start them.
+/// The copy of the database in which dry runs are made, and the process that starts them.
 pub struct DryRunStore<'h> {
-    /// The copy.
+    /// The copy of the database.
     pub store: Store,
-    /// Wall time of all that happens.
+    /// The wall time that applies to all steps.
     pub now: Timestamp,
-    /// When the last run ended in the copy.
+    /// The time at which the last run ended in the copy.
     ended: Timestamp,
     home: &'h Env,
     me: ProcessIdentity,
@@ -134,9 +136,8 @@ pub struct DryRunStore<'h> {
 /// The usage that a dry run is charged in the copy of the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Charge {
-    /// All that it may spend.
+    /// The maximum that the run may spend.
     AtMost,
-    /// Nothing.
     Nothing,
 }
 
@@ -149,7 +150,7 @@ impl<'h> DryRunStore<'h> {
         Ok(Self { store, now, ended: now, home, me: ProcessIdentity::me() })
     }
 
-    /// Enters an occurrence; `None` when its key is taken.
+    /// Enters an occurrence in the copy, or returns `None` if its key is taken.
     pub fn enter(
         &mut self,
         project: &LoadedProject,
@@ -175,8 +176,8 @@ impl<'h> DryRunStore<'h> {
         Ok(self.store.start_ready(Some(night), &self.me, self.ended)?)
     }
 
-    /// Goes through one run and settles it in the copy: at `most`, as if it had spent all that it
-    /// may, else as if it had spent nothing, without a plan.
+    /// Makes a dry run and settles it in the copy. With [`Charge::AtMost`], the run is charged all
+    /// that it may spend. With [`Charge::Nothing`], it is charged nothing and gets no plan.
     pub fn dry_run(&mut self, run: &RunId, charge: Charge) -> Result<DryRun, Failure> {
         let row = self.store.run(run)?;
         let setting = ResolvedRun::of(self.home, &self.store, &row)?;
@@ -357,7 +358,7 @@ impl<'h> DryRunStore<'h> {
                 progress: &mut unwatched,
                 redactor: setting.redactor.clone(),
                 env: &setting.environment,
-                // Nothing is started.
+                // A dry run starts no program.
                 sandbox_start: None,
                 clock: &self.home.clock,
             },

@@ -6,8 +6,9 @@
 //!      └── held: skipped ──┘                                                    └── declined        └── failmark, sweep
 //! ```
 //!
-//! The locks are held until the outcome is committed and swept after. A run that was never admitted
-//! is only ever *declined*: if another process has admitted it meanwhile, its outcome is not ours.
+//! The locks are held until the outcome is committed and the sweep after it is done. A run that was
+//! never admitted is only ever *declined*: if another process has admitted it meanwhile, that
+//! process sets its outcome.
 
 pub mod dry_run;
 mod resolved_run;
@@ -43,11 +44,12 @@ use crate::spawn;
 pub(in crate::commands) use resolved_run::slots_folder;
 use resolved_run::{Backends, Convened, Purpose, ResolvedRun};
 
-/// How a run that was not admitted stands, or why nothing can be said of it.
+/// The outcome of a run that was not admitted, or the error that left it without one.
 enum NotAdmitted {
-    /// Its outcome, unless another process has it.
+    /// The outcome of the run, unless another process has the run.
     Before(Outcome),
-    /// It is left as it is; whoever started it, or the next tick, settles it.
+    /// An error that leaves the run as it is. The process that started the run, or the next tick,
+    /// settles it.
     Hard(Failure),
 }
 
@@ -62,7 +64,7 @@ fn refuse(class: Class, why: impl Into<String>) -> NotAdmitted {
     NotAdmitted::Before(Outcome::Failed { class, why: why.into() })
 }
 
-/// Runs one requested run.
+/// Executes one requested run.
 pub fn run(home: &Env, run: &str, ui: Ui, verbose: u8) -> Result<Exit, Failure> {
     env::arm_for_tests();
     let id: RunId = run.parse().map_err(|error| Failure::usage(format!("{error}")))?;
@@ -76,7 +78,7 @@ pub fn run(home: &Env, run: &str, ui: Ui, verbose: u8) -> Result<Exit, Failure> 
         Ok(setting) => setting,
         Err(failure) => {
             let why = failure.to_string();
-            // A file that somebody is in the midst of changing is not the job's failure.
+            // A configuration file that is being edited is not a failure of the job.
             let outcome = if row.manual() {
                 let class = Class::Environment;
                 Outcome::Failed { class, why }
@@ -106,7 +108,7 @@ fn attempt(
     let row = setting.row;
     let holder =
         LockHolder { owner: ProcessIdentity::me(), run: row.id.clone(), since: home.wall()? };
-    // Dropped, and so freed, only after the outcome is committed.
+    // The locks are dropped, and so released, only after the outcome is committed.
     let mut locks = None;
     let wanted = env::setting("RUNNER_LOG").and_then(|value| value.into_string().ok());
     let done = log::start(
@@ -132,7 +134,7 @@ fn attempt(
         Err(NotAdmitted::Before(outcome)) => {
             let outcome = setting.redacted(outcome);
             if !store.decline(&row.id, &outcome, home.wall()?)? {
-                // Another process has it: what became of it is in the database.
+                // Another process has the run, and the database holds its outcome.
                 let row = store.run(&row.id)?;
                 return Ok(row.outcome().cloned().unwrap_or(Outcome::Skipped {
                     why: "another process is running it".to_owned(),
@@ -141,10 +143,12 @@ fn attempt(
             outcome
         }
         Err(NotAdmitted::Hard(failure)) => {
-            // Admitted, it is recovered; not admitted, this is what becomes of it.
+            // An admitted run is recovered later. For a run that was not admitted, this is the
+            // outcome.
             let outcome = Outcome::Failed { class: Class::Environment, why: failure.to_string() };
             store.decline(&row.id, &setting.redacted(outcome), home.wall()?)?;
-            // Cancelled or taken over meanwhile: that is its outcome, and not our failure.
+            // If the run was cancelled or taken over meanwhile, that outcome applies instead of
+            // this failure.
             let stands = store.run(&row.id)?;
             return match stands.outcome() {
                 Some(outcome @ (Outcome::Cancelled { .. } | Outcome::TimedOut { .. })) => {
@@ -172,7 +176,7 @@ fn attempt(
     Ok(outcome)
 }
 
-/// Takes both locks in their order: the contract's, then the deciding one.
+/// Takes both locks in their order: first the contract's lock, then the deciding lock.
 fn take_locks(
     home: &Env,
     store: &Store,
@@ -185,7 +189,7 @@ fn take_locks(
         ),
         None => None,
     };
-    // By the database's own names: recovery looks for it there.
+    // The path uses the names from the database, because recovery looks for the lock there.
     let path = job_lock_path(&home.state, &setting.row.project, &setting.row.job_name);
     let at_work = |holder: &LockHolder| {
         let unsettled = |run: RunRow| !matches!(run.state, RunState::Settled { .. });
@@ -212,9 +216,9 @@ fn contract_lock_path(setting: &ResolvedRun<'_>) -> Result<Option<PathBuf>, NotA
         .map_err(|error| refuse(Class::Environment, error.to_string()))
 }
 
-/// How soon a run whose configuration cannot be read is tried again.
+/// The time after which a run whose configuration cannot be read is tried again.
 const UNREADABLE_WAIT: SignedDuration = SignedDuration::from_mins(5);
-/// How soon a run that must wait for another of its job is tried again.
+/// The time after which a run that must wait for another run of its job is tried again.
 const TURN_WAIT: SignedDuration = SignedDuration::from_secs(60);
 
 /// Converts a lock error. A lock that another process holds causes a skip, or a wait if the job's
@@ -299,7 +303,8 @@ struct AdmissionInput {
 }
 
 impl AdmissionInput {
-    /// Looks at all of it; makes nothing but, for a run that is really made, its own folders.
+    /// Gathers the inputs of the admission. Creates nothing except, for a real run, the run's own
+    /// folders.
     fn of(
         home: &Env,
         store: &Store,

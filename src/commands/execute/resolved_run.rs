@@ -44,30 +44,30 @@ pub(super) use panel::Convened;
 /// The purpose for which the inputs of an admission are gathered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::commands) enum Purpose {
-    /// A run, whose folders are made.
+    /// A real run, whose folders are created.
     Run,
-    /// A dry run, which makes nothing.
+    /// A dry run, which creates nothing.
     DryRun,
 }
 
-/// A run in its place.
+/// A run with its project and its resolved settings.
 pub(super) struct ResolvedRun<'a> {
-    /// The run.
     pub row: &'a RunRow,
-    /// Its project.
+    /// The project of the run.
     pub here: LoadedProject,
     pub spec: JobSpec,
-    /// Its private folder.
+    /// The private folder of the run.
     pub run_dir: PathBuf,
     /// The environment of its children.
     pub environment: BTreeMap<String, String>,
     /// The environment for its backends' children; each backend passes on its own part.
     around: BTreeMap<String, String>,
-    /// Hides what was handed to them besides the ordinary.
+    /// The redactor that hides the values handed to the run's children besides the ordinary
+    /// environment.
     pub redactor: Redactor,
-    /// For the time at which it is admitted.
+    /// The environment of this program, which provides the time of admission.
     home: &'a Env,
-    /// When this was read.
+    /// The time at which the configuration was read.
     pub looked: Timestamp,
 }
 
@@ -93,7 +93,7 @@ pub(in crate::commands) fn slots_folder(home: &Env) -> PathBuf {
 }
 
 impl<'a> ResolvedRun<'a> {
-    /// Reads the project's configuration again, as it is now.
+    /// Reads the project's current configuration and resolves the run with it.
     pub fn of(home: &'a Env, store: &Store, row: &'a RunRow) -> Result<Self, Failure> {
         let project = store.project(&row.project)?.ok_or_else(|| {
             Failure::internal(format!("the database has no project {}", row.project))
@@ -127,7 +127,7 @@ impl<'a> ResolvedRun<'a> {
         let handed = env::named(spec.kind.variables().iter().map(String::as_str));
         let mut secrets: Vec<String> =
             handed.values().filter(|value| !value.is_empty()).cloned().collect();
-        // A backend's variables are seen by its own children only.
+        // Only a backend's own children see the backend's variables.
         let mut around = environment.clone();
         for backend in chain(&spec, &here).into_iter().chain(panel::panel_backends(&spec, &here)) {
             around.extend(keyring::resolve_secrets(backend));
@@ -174,7 +174,7 @@ impl<'a> ResolvedRun<'a> {
             let built = build(spec, &around);
             let ready = built.as_ref().map_err(Clone::clone);
             let ready = ready.and_then(|backend| backend.preflight());
-            // The last one's limit is a deferral: that is for the admission to say.
+            // A limit of the last backend leads to a deferral, which the admission decides.
             let ready = match (ready, left.is_empty() || spec.kind == "builtin") {
                 (Ok(()), false) => self.room(store, &spec.name)?,
                 (ready, _) => ready,
@@ -235,7 +235,8 @@ impl<'a> ResolvedRun<'a> {
             (kind.uncommitted(git)).map_err(|error| refuse(Class::Environment, error.whole()))?;
         let free = rustix::fs::statvfs(root)
             .map_err(|error| refuse(Class::Environment, format!("{}: {error}", root.display())))?;
-        // Somebody wants exactly a run of the queue.
+        // The circuit breaker does not apply to a queued run, because a person requested exactly
+        // this run.
         let streak = match kind.opens_breaker() && self.row.origin != Origin::Queue {
             true => store.streak(self.row.job)?,
             false => Streak::default(),
@@ -343,7 +344,8 @@ impl<'a> ResolvedRun<'a> {
             prices: match price_file::over(&self.home.config_folder(), config) {
                 Ok(listed) => listed.prices,
                 Err(error) => {
-                    // Ours still hold; a model that only the file has is charged as reserved.
+                    // The built-in prices still apply. A model that only the file lists is charged
+                    // the reserved amount.
                     tracing::warn!(%error, "continuing without the price file");
                     config.prices.clone()
                 }
@@ -369,7 +371,7 @@ impl<'a> ResolvedRun<'a> {
         if kinds::unrecorded(self.spec.kind.name()).is_some() {
             return None;
         }
-        // One a user, like the pruning that takes them away.
+        // The retention settings apply per user, like the pruning that removes recordings.
         let retention = crate::maintenance::retention(self.home).ok()?;
         retention.recordings?;
         Some(Recorder {

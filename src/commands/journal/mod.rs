@@ -25,10 +25,10 @@ use crate::env::{self, Env};
 use crate::project::LoadedProject;
 use model::{Journal, TimelineItem};
 
-/// The page's name in its folder.
+/// The file name of the exported page.
 const PAGE: &str = "index.html";
 
-/// Shows or exports it.
+/// Shows the journal, or exports it.
 pub fn run(
     home: &Env,
     here: &Path,

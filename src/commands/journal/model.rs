@@ -26,33 +26,32 @@ use runner_jobs::lifecycle::{BOARD, Files, manifest};
 use runner_text::org::{Board, BoardForm, Keyword, Resolved};
 use serde::Serialize;
 
-/// How many commits are looked through.
+/// The git option that limits the number of commits to read.
 const COMMITS: &str = "--max-count=400";
-/// How many versions of a board.
+/// Maximum number of versions of a board to read.
 const VERSIONS: usize = 200;
 
-/// Everything that is shown.
+/// The content of the journal.
 #[derive(Debug, Serialize)]
 pub struct Journal {
-    /// The project's folder.
     pub project: String,
-    /// When it was put together.
+    /// The time at which the journal was assembled.
     pub made: Timestamp,
-    /// The newest first.
+    /// The timeline, the newest item first.
     pub items: Vec<TimelineItem>,
-    /// The newest first.
+    /// The daydreams, the newest first.
     pub daydreams: Vec<Daydream>,
-    /// Where a commit is shown, with its hash to follow; none where the project has no such place.
+    /// The URL prefix of a commit's page, to which the hash is appended; `None` if the project has
+    /// no such page.
     pub commits_at: Option<String>,
 }
 
-/// One thing in the timeline.
+/// An item of the timeline.
 #[derive(Debug, Serialize)]
 #[serde(tag = "item", rename_all = "kebab-case")]
 pub enum TimelineItem {
-    /// An entry.
     Entry(Box<ShownEntry>),
-    /// No entry, and why.
+    /// A missing entry, with the reason.
     Gap(Gap),
     /// A commit with one of the agent's tags.
     Commit(Commit),
@@ -68,28 +67,25 @@ impl TimelineItem {
     }
 }
 
-/// An entry as it is shown.
+/// An entry in the form in which it is shown.
 #[derive(Debug, Serialize)]
 pub struct ShownEntry {
-    /// Its id.
     pub id: String,
     /// The agent that the entry belongs to; empty for the default agent.
     pub agent: String,
-    /// When.
     pub at: Timestamp,
-    /// Its title.
     pub title: String,
     pub model: String,
-    /// Its sections.
+    /// The text of the tale. The following fields are the other sections of the entry.
     pub tale: String,
     pub goals: Vec<String>,
     pub blue_sky: Vec<String>,
     pub fears: Vec<String>,
     pub verdicts: Vec<AppliedVerdict>,
     pub carry: Vec<String>,
-    /// Its claims that an audit found not to hold.
+    /// The claims of the entry that an audit found to be false.
     pub failed_claims: Vec<String>,
-    /// How many an audit looked at; none where there was none.
+    /// The number of claims that an audit checked; `None` without an audit.
     pub audited: Option<usize>,
     /// The commit that added it.
     pub commit: Option<Commit>,
@@ -98,39 +94,37 @@ pub struct ShownEntry {
 /// A verdict and the commit that applied it.
 #[derive(Debug, Serialize)]
 pub struct AppliedVerdict {
-    /// As in the entry.
+    /// The text of the verdict in the entry.
     pub text: String,
-    /// The first commit after which it is so.
+    /// The first commit after which the verdict is fulfilled.
     pub resolved: Option<Commit>,
 }
 
-/// A commit.
+/// A git commit.
 #[derive(Clone, Debug, Serialize)]
 pub struct Commit {
-    /// All of its hash.
+    /// The full hash.
     pub hash: String,
-    /// A few digits of it.
+    /// The abbreviated hash.
     pub short: String,
-    /// When.
     pub at: Timestamp,
-    /// Its first line.
+    /// The first line of the commit message.
     pub subject: String,
-    /// `add`, `blog`, `audit` or `rem`, where it begins so.
+    /// The tag with which the subject begins, if any: `add`, `blog`, `audit` or `rem`.
     pub tag: Option<&'static str>,
 }
 
-/// Dreams that left no entry.
+/// A sequence of dreams that left no entry.
 #[derive(Debug, Serialize)]
 pub struct Gap {
-    /// The first of them.
+    /// The time of the first dream.
     pub first: Timestamp,
-    /// The last of them.
+    /// The time of the last dream.
     pub last: Timestamp,
-    /// How many in a row with this reason.
+    /// The number of consecutive dreams with this reason.
     pub count: u32,
-    /// Which job.
     pub job: String,
-    /// Why.
+    /// The reason why there is no entry.
     pub why: String,
 }
 
@@ -138,10 +132,10 @@ pub struct Gap {
 const TAGS: [&str; 4] = ["add", "blog", "audit", "rem"];
 
 impl Journal {
-    /// Puts it together. `boards` are those of agents whose jobs name one, by the agent's name.
+    /// Assembles the journal. `boards` maps the names of agents to the boards that their jobs name.
     ///
     /// # Errors
-    /// A list of entries is damaged, or git gives no answer.
+    /// Returns an error if a list of entries is damaged or git gives no answer.
     pub fn of(
         root: &Path,
         project: String,
@@ -262,7 +256,7 @@ fn shown(entry: Entry) -> ShownEntry {
     }
 }
 
-/// How a commit is asked for: its fields, parted by zeros.
+/// The git format of a commit: its fields, separated by NUL.
 const FORMAT: &str = "%H%x00%h%x00%ct%x00%s";
 
 fn commits(git: &Git, more: &[&str]) -> Result<Vec<Commit>, JobError> {
@@ -341,7 +335,7 @@ impl Boards {
             VerdictMove::KeepCourse => false,
         };
         for commit in self.versions.clone() {
-            // A commit knows its second alone.
+            // A commit's time has a resolution of one second.
             if verdict.act == VerdictMove::KeepCourse || commit.at.as_second() < since.as_second() {
                 continue;
             }
@@ -390,7 +384,7 @@ fn gaps(runs: &[RunRow]) -> Vec<Gap> {
                 | Outcome::Lost { .. }
                 | Outcome::Cancelled { .. }),
             ) => outcome.to_string(),
-            // Something was dreamt or done in between.
+            // A successful dream ends a sequence of missing entries.
             Some(Outcome::Succeeded | Outcome::Degraded { .. }) => {
                 last.remove(&run.job_name);
                 continue;
@@ -423,7 +417,7 @@ fn page_of(url: &str) -> Option<String> {
         Some(rest) => rest.split_once('/')?,
         None => url.strip_prefix("git@")?.split_once(':')?,
     };
-    // A user's name or a key may stand before the host.
+    // The host may be preceded by a user name or a key.
     let host = host.rsplit('@').next()?;
     let path = path.strip_suffix(".git").unwrap_or(path);
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | '/');

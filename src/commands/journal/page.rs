@@ -1,7 +1,9 @@
-//! The journal as one page: no script, no network, light and dark, as narrow as a phone.
+//! Renders the journal as one HTML page, without scripts or network access, for light and dark mode
+//! and for screens as narrow as a phone.
 //!
-//! Every text in it is somebody else's and is escaped; the page's own policy lets nothing be loaded or
-//! run but its style. Must never take a link from a text.
+//! Every text on the page comes from others and is escaped. The page's content security policy
+//! allows nothing to be loaded or run except its style. This module must never take a link from a
+//! text.
 
 use runner_text::counted;
 use std::fmt::Write as _;

@@ -1,4 +1,5 @@
-//! `runner overnight`: a night over the corpus manually, its report, its setup.
+//! The `runner overnight` commands: run a night over the corpus manually, show its report, and set
+//! it up.
 
 mod report;
 mod setup;
@@ -20,7 +21,7 @@ use crate::env::{self, Env};
 use crate::project::{FILE, LoadedProject};
 use crate::spawn::SpawnMode;
 
-/// Carries out one of its commands.
+/// Carries out an `overnight` command.
 pub fn run(
     home: &Env,
     here: &Path,
@@ -141,7 +142,7 @@ fn settings(args: &StartArgs) -> Vec<(String, String)> {
     all.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
 }
 
-/// Refuses an output folder that runner did not make, before anything is begun.
+/// Checks, before anything starts, that the output folder was made by runner.
 pub(super) fn own_output(root: &Path, spec: &OvernightSpec) -> Result<(), Failure> {
     let usual = OvernightSpec::default().output_dir;
     match ownership::inspect(root, &spec.output_dir) {

@@ -19,10 +19,10 @@ use crate::cli::{Failure, safe, show};
 use crate::env::Env;
 use crate::project::LoadedProject;
 
-/// The largest summary that is read, in bytes.
+/// Maximum size of a summary in bytes.
 const LARGEST: u64 = 64 * 1024 * 1024;
 
-/// Prints or checks it.
+/// Prints or checks the report of a night.
 pub(super) fn run(
     home: &Env,
     here: &Path,
@@ -46,7 +46,7 @@ pub(super) fn run(
             error_chain::error_chain(error)
         ));
         match &from {
-            // Another night does not make that one.
+            // Starting another night does not create the named report.
             Some(named) => failure.hint(format!("ls {}", there(named).display())),
             None => failure.hint("runner overnight start"),
         }
@@ -82,7 +82,7 @@ pub(super) fn run(
         true => ReportForm::Markdown,
         false => ReportForm::Plain,
     };
-    // Titles are anybody's words: none of them drives the terminal.
+    // Titles come from untrusted text, so control characters must not reach the terminal.
     show::out(&show::printable(&report::format_summary(&summary, &missing, form)));
     Ok(Exit::Done)
 }

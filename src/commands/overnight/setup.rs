@@ -1,4 +1,5 @@
-//! `runner overnight setup`: the job in `runner.toml`, then the host's timer as `runner setup` does it.
+//! The `runner overnight setup` command: adds the job to `runner.toml` and then sets up the host's
+//! timer as `runner setup` does.
 
 use std::fs;
 use std::path::Path;
@@ -13,22 +14,21 @@ use crate::config::{self, Edit};
 use crate::env::Env;
 use crate::project::{FILE, LoadedProject};
 
-/// Where assistance is written.
+/// Path of the file with the generated assistance.
 const ASSISTANCE: &str = ".agentops/generated/dream/overnight.md";
 
 /// The options of `overnight setup`.
 pub(super) struct SetupRequest<'a> {
-    /// Do it.
+    /// Whether to carry out the setup rather than only show it.
     pub apply: bool,
-    /// Which host scheduler.
     pub scheduler: &'a str,
-    /// When it is due.
+    /// The time of day at which the job is due.
     pub at: Option<&'a str>,
     /// The backends that are asked for a report.
     pub runners: &'a [String],
 }
 
-/// Shows what is missing, or does it.
+/// Shows the missing parts of the setup, or carries them out.
 pub(super) fn run(
     home: &Env,
     here: &Path,

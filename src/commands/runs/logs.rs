@@ -1,4 +1,4 @@
-//! `runner runs logs`: what a run wrote, all of it or as it grows.
+//! The `runner runs logs` command: prints a run's whole log, or follows it as it grows.
 
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd};
@@ -63,14 +63,14 @@ fn follow_log(home: &Env, run: &RunId) -> Result<Option<String>, Failure> {
         let followed = follow::follow(home, run, &files, &[stdout.as_fd()], &mut print(0))?;
         return Ok(ended(followed));
     };
-    // Closed when there is nothing more to wait for.
+    // Closing `running` tells the follower to stop.
     let (over, running) =
         io::pipe().map_err(|error| Failure::environment(format!("cannot make a pipe: {error}")))?;
     thread::scope(|scope| {
         let stops = [stdout.as_fd(), over.as_fd()];
         let said = scope.spawn(move || follow::follow(home, run, &output, &stops, &mut print(1)));
         let done = through(home, daemon, run, stdout.as_fd());
-        // It ends by itself where the run did.
+        // If the run is settled, the follower ends by itself.
         let settled = matches!(done, Ok(Some(_)));
         if !settled {
             drop(running);
@@ -82,7 +82,7 @@ fn follow_log(home: &Env, run: &RunId) -> Result<Option<String>, Failure> {
     })
 }
 
-/// Prints pieces of [`follow::FILES`] from the one at `first` on.
+/// Returns a sink that prints pieces of [`follow::FILES`], where index 0 means the file at `first`.
 fn print(first: usize) -> impl FnMut(usize, &str, u64) -> io::Result<()> {
     move |which, text, _| {
         show::out(&follow::shown(first + which, text));

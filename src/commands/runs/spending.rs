@@ -11,11 +11,12 @@ use crate::cli::Failure;
 #[derive(Debug, Serialize)]
 pub(super) struct RunSpending {
     spent: Amounts,
-    /// Calls that did not state their usage and are charged as they were reserved.
+    /// Number of calls that did not report their usage; the reserved amounts count as their usage.
     unstated_calls: u64,
-    /// Calls that stated their tokens and have no price: their money is as reserved.
+    /// Number of calls that reported their tokens but have no known price; the reserved amount
+    /// counts as their cost.
     unpriced_calls: u64,
-    /// The run whose reservation this one's came out of.
+    /// The run from whose reservation this run's reservation was taken.
     parent: Option<String>,
     usage: Vec<RunUsageJson>,
 }
@@ -25,7 +26,7 @@ struct RunUsageJson {
     level: String,
     key: String,
     reserved: Amounts,
-    /// Whether that is still held.
+    /// Whether the reservation is still held.
     held: bool,
 }
 

@@ -1,4 +1,5 @@
-//! `runner setup`: show what makes this machine tick by itself, do it, undo it, look at it.
+//! The `runner setup` command: shows, applies, removes or verifies the steps that make this machine
+//! tick on its own.
 
 mod advice;
 mod view;
@@ -23,13 +24,13 @@ use crate::setup::{Convergence, SchedulerKind, WantedSetup, converge, fitting, f
 use advice::{advice, credentials};
 use view::{FileJson, PlannedHost, SetupView};
 
-/// Carries it out.
+/// Carries out the `setup` command.
 pub fn run(home: &Env, here: &std::path::Path, args: &SetupArgs, ui: Ui) -> Result<Exit, Failure> {
     if args.status || args.verify {
         return show_status(home, args);
     }
     let act = args.apply || args.remove;
-    // Two setups at once would each plan on what the other is about to change.
+    // Two setups at once would each make a plan based on a state that the other is about to change.
     let _lock = act.then(|| lock(home)).transpose()?;
     let record = SetupRecord::read(&home.setup_note())?;
     let reported = match args.remove {
@@ -60,8 +61,8 @@ pub fn run(home: &Env, here: &std::path::Path, args: &SetupArgs, ui: Ui) -> Resu
         &home.state.join("crontab.new"),
         &mut Env::dying(),
     )?;
-    // A changed schedule counts from when it is read: that is now, and not with the first tick, which would
-    // come too late for its own minute.
+    // A changed schedule counts from the time at which it is read. Reading it with the first tick
+    // would be too late for that tick's own minute.
     if let Ok(root) = project::find(here) {
         let mut store = home.store()?;
         LoadedProject::at(home, Some(&store), &root)?.register(&mut store, home.wall()?)?;
@@ -169,7 +170,7 @@ fn installation(
     let environment = (kind != SchedulerKind::Manual).then_some(&frozen);
     let convergence = match kind.is_of_this_system() {
         true => converge(home, old, WantedSetup { kind: Some(kind), record, edits, environment })?,
-        // Only looked at: what is there is of another system.
+        // The kind belongs to another operating system, so it is only shown.
         false => Convergence { steps: Vec::new(), left: Vec::new() },
     };
     Ok(SetupView {
@@ -226,7 +227,7 @@ fn removal(
             if who.is_empty() { "all projects".to_owned() } else { who.join(", ") }
         ));
     } else {
-        // A timer serves projects that were never set up as well.
+        // A timer also serves projects for which `setup` was never run.
         let store = home.store_to_read().ok().flatten();
         let served = store.and_then(|store| store.projects().ok()).unwrap_or_default();
         if !served.is_empty() && kind.is_some_and(|kind| kind != SchedulerKind::Manual) {

@@ -1,4 +1,4 @@
-//! A plan as people and scripts see it.
+//! Shows a plan to people and scripts.
 
 use serde::Serialize;
 

@@ -1,4 +1,5 @@
-//! One look at everything: the database by set, the projects by stat.
+//! Gathers the status: from the database with one query for all projects, from the projects' files
+//! with `stat`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -35,11 +36,13 @@ use crate::env::Env;
 use crate::project::projection::Projection;
 use crate::project::{self, LoadedProject, StampBase};
 
-/// How long nothing may tick before it is said aloud: host timers come every quarter of an hour.
+/// Time without a tick after which the status reports it. Host timers tick every quarter of an
+/// hour.
 const SILENCE: SignedDuration = SignedDuration::from_hours(1);
-/// From so many scheduled times in a row on that were each replaced by the next, a job is said to starve.
+/// Number of scheduled times in a row, each replaced by the next, from which on a job counts as
+/// starved.
 const STARVED: u32 = 3;
-/// So far back the failure is looked for that a failing job ended with.
+/// Number of latest runs that are searched for the failure of a failing job.
 const LOOKED_AT: u32 = 20;
 
 /// Collects the status of everything, or of one project if `here` lies in one.
@@ -61,7 +64,7 @@ pub(super) fn gather(home: &Env, here: &Path, asked: bool) -> Result<StatusJson,
     };
     let root = match project::find(here) {
         Ok(root) => Some(root),
-        // Its file may be gone, and the database knows it still.
+        // The project's file may be gone while the database still knows the project.
         Err(failure) if asked => match home.store_to_read()? {
             Some(store) => Some(project::kept(home, &store, here)?.row.path),
             None => return Err(failure),
@@ -82,7 +85,8 @@ pub(super) fn gather(home: &Env, here: &Path, asked: bool) -> Result<StatusJson,
                 let mistake = LoadedProject::at(home, Some(&store), root)
                     .and_then(|here| here.check(&store))
                     .err();
-                // One that only has not run yet is in no trouble.
+                // A project that has only never run is not a problem, so this failure is not
+                // reported.
                 drop(failure);
                 status.projects.push(unregistered(root, mistake));
                 Vec::new()
@@ -149,7 +153,7 @@ struct StoreOverview {
     missed: BTreeMap<ProjectId, Vec<MissedStretch>>,
     pauses: BTreeMap<ProjectId, Vec<JobPause>>,
     stopped: BTreeMap<ProjectId, Vec<StoppedJson>>,
-    /// Jobs whose last attempt came to nothing and was not acknowledged.
+    /// Jobs whose last attempt failed and was not acknowledged.
     failing: BTreeMap<ProjectId, Vec<JobRow>>,
     queues: BTreeSet<ProjectId>,
     live: Vec<RunRow>,
@@ -189,7 +193,7 @@ impl StoreOverview {
                 continue;
             }
             let job = store.job_by_id(job)?;
-            // Not those that no file names any more, nor what a person's own command did.
+            // Jobs that no file names any more, and jobs of manual commands, do not count.
             if job.enabled && !job.name.contains(':') {
                 let known = failing.entry(job.project.clone()).or_default();
                 known.push(job.clone());
@@ -331,7 +335,7 @@ impl<'a> GatheredStatus<'a> {
             live: live.into_iter().map(live_json).collect(),
             locks,
             queued,
-            // One that outlasts the pause of everything is the job's own.
+            // A pause that lasts longer than the pause of all jobs is the job's own.
             paused: pauses
                 .iter()
                 .filter(|pause| self.held.is_none_or(|all| pause.until > all))
@@ -368,7 +372,7 @@ impl<'a> GatheredStatus<'a> {
         })
     }
 
-    /// Failures whose failmark is not there: it could not be written, or somebody removed it.
+    /// Returns failures without a failmark, because it could not be written or somebody removed it.
     fn unmarked(
         &self,
         project: &ProjectId,
@@ -459,7 +463,7 @@ impl<'a> GatheredStatus<'a> {
     }
 }
 
-/// The civil date of now, looked up once a zone.
+/// The current civil date in each time zone, computed once for each zone.
 struct Dates {
     now: Timestamp,
     known: BTreeMap<String, String>,

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::queue::QueuedJson;
 use crate::daemon::protocol;
 
-/// The version of what is printed.
+/// Version of the output's schema.
 pub(super) const VERSION: u32 = 1;
 
 #[derive(Debug, Serialize)]
@@ -16,18 +16,18 @@ pub(super) struct StatusJson {
     pub(super) schema_version: u32,
     #[serde(rename = "database")]
     pub(super) store: String,
-    /// Everything is held.
+    /// The pause of all jobs, if there is one.
     pub(super) paused: Option<PausedJson>,
     pub(super) daemon: Option<DaemonJson>,
     pub(super) ticks: TicksJson,
     /// The sandbox that a run would get on this host; absent if none is available.
     pub(super) sandbox: Option<String>,
-    /// Requested and running, of all projects, whoever started them.
+    /// Number of requested and running runs of all projects, including manual ones.
     pub(super) live_runs: usize,
     pub(super) projects: Vec<ProjectJson>,
 }
 
-/// A daemon that listens.
+/// The state of a daemon that listens on the socket.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 pub(super) enum DaemonJson {
@@ -35,17 +35,17 @@ pub(super) enum DaemonJson {
     Silent { trouble: String },
 }
 
-/// Whether anything makes jobs due.
+/// The last tick, and whether ticks are missing.
 #[derive(Debug, Serialize)]
 pub(super) struct TicksJson {
     pub(super) last: Option<Timestamp>,
-    /// Something has a clock, and nothing ticks.
+    /// The problem if some job has a clock but nothing ticks.
     pub(super) trouble: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
 pub(super) struct ProjectJson {
-    /// Absent where it has never been registered and cannot be read.
+    /// The project's id; absent if the project was never registered and its id cannot be read.
     pub(super) id: Option<String>,
     pub(super) path: String,
     pub(super) standing: &'static str,
@@ -65,7 +65,6 @@ pub(super) struct ProjectJson {
     pub(super) budget: BudgetsJson,
 }
 
-/// An open alert.
 #[derive(Debug, Serialize)]
 pub(super) struct AlertJson {
     pub(super) id: String,
@@ -77,25 +76,25 @@ pub(super) struct AlertJson {
     pub(super) silenced: bool,
 }
 
-/// A pause that lasts.
+/// A pause that is in effect.
 #[derive(Debug, Serialize)]
 pub(super) struct PausedJson {
-    /// Absent: everything.
+    /// The job; absent if all jobs are paused.
     pub(super) job: Option<String>,
-    /// Absent: until somebody ends it.
+    /// The end of the pause; absent if it lasts until somebody ends it.
     pub(super) until: Option<Timestamp>,
     #[serde(skip)]
     pub(super) zone: Option<String>,
 }
 
-/// A job that clocks no longer start.
+/// A job that its clock no longer starts.
 #[derive(Debug, Serialize)]
 pub(super) struct StoppedJson {
     pub(super) job: String,
     pub(super) failures_in_a_row: u32,
 }
 
-/// A job whose scheduled times each replace the one before, so that none of them comes to an end.
+/// A job none of whose runs completes, because each scheduled time replaces the one before.
 #[derive(Debug, Serialize)]
 pub(super) struct StarvedJson {
     pub(super) job: String,
@@ -107,7 +106,7 @@ pub(super) struct NightJson {
     pub(super) name: String,
     pub(super) headline: String,
     pub(super) worst: String,
-    /// It is over.
+    /// Whether the night is over.
     pub(super) closed: bool,
     pub(super) report: Option<String>,
 }
@@ -147,7 +146,7 @@ pub(super) struct LiveJson {
     pub(super) since: Timestamp,
 }
 
-/// A deciding lock that a living process has signed.
+/// A deciding lock whose owner is a living process.
 #[derive(Debug, Serialize)]
 pub(super) struct LockJson {
     pub(super) job: String,

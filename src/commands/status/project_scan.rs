@@ -18,21 +18,22 @@ use runner_jobs::report;
 use crate::project::projection::Projection;
 use crate::project::{self, StampBase};
 
-/// With fewer projects than this a thread costs more than it saves.
+/// Number of projects from which on a second thread is worth its cost.
 const MANY: usize = 64;
-/// So many are taken at once.
+/// Number of projects that a thread takes at once.
 const SOME: usize = 16;
 
 pub(super) struct ProjectScan {
     /// The configuration that the database keeps of the project, if it can be read.
     pub kept: Option<Projection>,
-    /// Its files are those that this was read from.
+    /// Whether the project's files are unchanged since `kept` was read from them.
     pub fresh: bool,
-    /// How what the folder carries differs from the id that the database has for it.
+    /// The difference between the id that the folder carries and the id that the database has for
+    /// it.
     pub contradiction: Option<String>,
-    /// The failmarks that are there; only of one whose files are as they were.
+    /// The failmarks that exist; empty for a project whose files have changed.
     pub marks: Vec<Failmark>,
-    /// Where the report of its last night is to be, and whether it is there.
+    /// The path of the last night's report, and whether the file exists.
     pub report: Option<(PathBuf, bool)>,
 }
 
@@ -69,7 +70,8 @@ impl ScanInput<'_> {
         ProjectScan { kept, fresh, contradiction, marks, report }
     }
 
-    /// Looks at all of them, in their order, and does something else `meanwhile`.
+    /// Scans all projects and returns the results in the projects' order. Runs `meanwhile` at the
+    /// same time.
     pub(super) fn look_at_all<T>(&self, meanwhile: impl FnOnce() -> T) -> (Vec<ProjectScan>, T) {
         let count = self.shown.len();
         if count < MANY {
@@ -89,7 +91,7 @@ impl ScanInput<'_> {
             }
         };
         let (mut seen, done) = thread::scope(|scope| {
-            // Where there is no second one to be had, the first looks at all of them.
+            // If the second thread cannot be started, this one scans all projects.
             let other = thread::Builder::new().spawn_scoped(scope, some).ok();
             let done = meanwhile();
             let mut seen = some();

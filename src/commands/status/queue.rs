@@ -24,7 +24,7 @@ pub(super) struct WaitingJson {
     pub(super) why: String,
 }
 
-/// How many of those that wait are shown.
+/// Maximum number of waiting runs that are shown.
 const SHOWN: usize = 3;
 
 pub(super) fn queued(

@@ -210,7 +210,7 @@ fn daemon(status: &StatusJson) -> String {
         }
         Some(DaemonJson::Silent { trouble }) => format!("daemon: {trouble}\n"),
         Some(DaemonJson::Answers(daemon)) => {
-            // Those of a daemon before it, of host timers and of people count too.
+            // The total also counts runs that an earlier daemon, a host timer or a person started.
             let others = status.live_runs.saturating_sub(daemon.live.len());
             let others = match others {
                 0 => String::new(),

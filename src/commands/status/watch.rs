@@ -1,4 +1,4 @@
-//! Looking again and again: drawn over on a terminal, printed when it differs anywhere else.
+//! Repeats the status: redraws it on a terminal, and elsewhere prints it when it has changed.
 //!
 //! ```text
 //! look ──> draw ──> wait: 2 s, or the database changed ──> look …
@@ -6,8 +6,8 @@
 //!                    └ nobody reads any more ──> 0
 //! ```
 //!
-//! The cursor is never hidden and no other screen is opened, so there is nothing to put back however
-//! it ends. Each line is overwritten in its place in one write: nothing flickers.
+//! The cursor is never hidden and no alternate screen is opened, so nothing needs to be restored at
+//! the end. Each line is overwritten in place with a single write, so that nothing flickers.
 
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -23,9 +23,9 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use crate::cli::{Failure, show};
 use crate::env::Env;
 
-/// How long nothing may change before it is looked at again all the same.
+/// Maximum time between two looks.
 const PACE: Duration = Duration::from_secs(2);
-/// A change of the database is one of several, mostly: this long is waited for the rest.
+/// Time to wait after a change of the database, because changes mostly come several at once.
 const SETTLE: Duration = Duration::from_millis(100);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +36,8 @@ enum WakeReason {
     Closed,
 }
 
-/// Looks until somebody ends it or nobody reads. `drawable`: it may be drawn over on a terminal.
+/// Repeats `look` until the command is interrupted or its output is closed. `drawable` states
+/// whether the output may be redrawn on a terminal.
 pub(super) fn watch(
     home: &Env,
     drawable: bool,
@@ -81,7 +82,7 @@ pub(super) fn watch(
 
 fn changes(home: &Env) -> Option<OwnedFd> {
     let watch = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).ok()?;
-    // Without it we are only slower.
+    // Without the watch, changes are only noticed later.
     inotify::add_watch(&watch, &home.state, WatchFlags::MODIFY).ok()?;
     Some(watch)
 }

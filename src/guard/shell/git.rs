@@ -5,7 +5,7 @@ use super::programs::{plain, values};
 use super::tokens::ShellWord;
 use super::{ShellAction, ShellScan};
 
-/// Subcommands of git that write nothing, or only what git itself keeps of what it saw.
+/// Git subcommands that write nothing, or only git's own caches.
 const GIT_READS: [&str; 26] = [
     "status",
     "log",
@@ -34,7 +34,7 @@ const GIT_READS: [&str; 26] = [
     "version",
     "help",
 ];
-/// Those that write to the repository and leave the work tree alone.
+/// Git subcommands that write to the repository but not to the work tree.
 const GIT_COMMITS: [&str; 10] =
     ["add", "commit", "tag", "branch", "fetch", "push", "notes", "stage", "update-ref", "reflog"];
 

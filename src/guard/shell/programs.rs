@@ -17,13 +17,13 @@ const SWEEP: [&str; 12] = [
 ];
 /// Programs that write their last argument.
 const LAST: [&str; 4] = ["cp", "install", "rsync", "scp"];
-/// These run the rest of their line.
+/// Programs that run the rest of their line as a command.
 const BEFORE: [&str; 22] = [
     "sudo", "doas", "env", "nohup", "time", "nice", "ionice", "exec", "command", "builtin",
     "timeout", "setsid", "stdbuf", "flock", "strace", "unshare", "chroot", "coproc", "busybox",
     "toybox", "xargs", "parallel",
 ];
-/// These words of the shell stand before a command.
+/// Reserved words of the shell that precede a command.
 const RESERVED: [&str; 9] = ["!", "{", "if", "then", "else", "elif", "do", "while", "until"];
 const SHELLS: [&str; 10] =
     ["sh", "bash", "dash", "zsh", "ksh", "fish", "ash", "su", "watch", "script"];
@@ -39,7 +39,7 @@ const CODE: [(&str, &[&str]); 9] = [
     ("php", &["-r"]),
     ("lua", &["-e"]),
 ];
-/// Options that name a file to be written, by program.
+/// Options that name an output file, by program.
 const OUTPUT: [(&str, &[&str]); 8] = [
     ("curl", &["-o", "--output", "-D", "--dump-header", "-c", "--cookie-jar", "--output-dir"]),
     ("wget", &["-O", "--output-document", "-P", "--directory-prefix", "-o", "-a"]),
@@ -51,7 +51,7 @@ const OUTPUT: [(&str, &[&str]); 8] = [
     ("rustc", &["-o", "--out-dir"]),
 ];
 impl ShellScan {
-    /// Scans one command, its wrappers included; `input` is a pipe when the command reads the output
+    /// Scans one command, including its wrappers. `input` is a pipe if the command reads the output
     /// of another one.
     pub(super) fn command(
         &mut self,
@@ -67,7 +67,8 @@ impl ShellScan {
             let name = program(&first.text);
             if BEFORE.contains(&name) {
                 fed |= ["xargs", "parallel"].contains(&name);
-                // Its own options may have values; what it runs is the first word that writes.
+                // The wrapper's own options may have values, so the first known program is taken as
+                // the command that it runs.
                 let next = rest.iter().position(|word| known(program(&word.text)));
                 words = next.map_or(&[], |at| &rest[at..]);
                 if rest
@@ -154,7 +155,7 @@ impl ShellScan {
                 return Err(format!("{name} changes what runs later"));
             }
             name if SHELLS.contains(&name) => {
-                // It writes down what it sees.
+                // `script` also writes its recording to a file.
                 if name == "script" {
                     self.places(ShellAction::Write, plain.iter().copied());
                 }
@@ -162,7 +163,7 @@ impl ShellScan {
             }
             name if ALL.contains(&name) => self.places(ShellAction::Write, plain.iter().copied()),
             name if SWEEP.contains(&name) => {
-                // A mode or an owner is no path.
+                // The mode or owner is not a path.
                 let first = plain.first().map_or("", |word| word.text.as_str());
                 let skip = match name {
                     "chmod" => is_mode(first),
@@ -252,7 +253,8 @@ impl ShellScan {
         let in_place = rest
             .iter()
             .any(|word| word.text.starts_with("--in-place") || cluster(&word.text, 'i').is_some());
-        // `w FILE` and `e COMMAND`, at the start of a command or behind one.
+        // sed writes with `w FILE` and runs with `e COMMAND`, at the start of a command or after
+        // another one.
         let writes = |text: &str| {
             text.match_indices(['w', 'W', 'e']).any(|(at, _)| {
                 let before = text[..at].chars().next_back();
@@ -273,7 +275,7 @@ impl ShellScan {
                 false => Ok(()),
             };
         }
-        // With -e or -f the script is no plain word of its own.
+        // With `-e` or `-f`, the script is not a plain word.
         let skip = !rest.iter().any(|word| {
             ["-e", "-f", "--expression", "--file"]
                 .iter()

@@ -1,25 +1,25 @@
-//! A command line in words, redirections of output, and ends of commands. Must never run or expand
-//! anything; a text in the line (`<<`) is an error, for it may be code.
+//! Splits a command line into words, output redirections and ends of commands. This module must
+//! never run or expand anything. A here-document (`<<`) is an error, because it may contain code.
 
-/// A word, quotes off.
+/// A word without its quotes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ShellWord {
     pub text: String,
-    /// The shell makes something else of it.
+    /// Whether the shell expands the word.
     pub open: bool,
 }
 
-/// A part of a line.
+/// A part of a command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Token {
     Word(ShellWord),
-    /// `>`, `>>`, `>|`, `&>`, `<>`; or `>&`, which may copy a descriptor.
+    /// `>`, `>>`, `>|`, `&>` or `<>`; or `>&`, which may copy a descriptor.
     Redirection {
         copies: bool,
     },
-    /// A line within a quoted word.
+    /// A command line inside a quoted word.
     Within(String),
-    /// `;`, `|`, `&`, a newline, a parenthesis.
+    /// The end of a command: `;`, `|`, `&`, a newline or a parenthesis.
     End {
         pipe: bool,
     },
@@ -77,7 +77,7 @@ pub fn tokens(line: &str) -> Result<Vec<Token>, String> {
                 quoted(&mut letters, &mut it)?;
             }
             '\\' => match letters.next() {
-                // The line goes on.
+                // A backslash before a newline continues the line.
                 Some('\n') => {}
                 Some(next) => it.push(next, false),
                 None => it.begun = true,

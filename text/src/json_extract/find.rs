@@ -1,4 +1,4 @@
-//! Where in a text an array may be.
+//! Finds the places in a text where an array may be.
 
 use super::{Extent, ExtractedArray, read_at};
 
@@ -74,10 +74,10 @@ fn fences(text: &str) -> Vec<(usize, usize)> {
     if marked.is_empty() { unmarked } else { marked }
 }
 
-/// Looking further would not change what is said of so many.
+/// Maximum number of arrays that are searched for; more would not change the result.
 const MOST_ARRAYS: usize = 64;
 
-/// Arrays of objects anywhere, and an empty array on a line of its own.
+/// Returns arrays of objects anywhere in the text, and an empty array on a line of its own.
 fn prose(text: &str) -> Vec<ExtractedArray> {
     let mut found: Vec<ExtractedArray> = Vec::new();
     let mut at = 0;

@@ -1,4 +1,4 @@
-//! The objects of a damaged array, one by one.
+//! Reads the objects of a damaged array one by one.
 //!
 //! ```text
 //! between ──{──> element ──parses──────────────> keep it, between
@@ -8,34 +8,35 @@
 //!    └──] or the end──> done
 //! ```
 //!
-//! An element visibly begins on a line with the same indentation as the one before, or with the
-//! same first key and no colon before it. So an object nested in a damaged element is not taken
-//! for an element.
+//! An element visibly begins on a line with the same indentation as the previous element, or with
+//! the same first key and no colon before it. An object nested in a damaged element is therefore
+//! not mistaken for an element.
 
 use serde_json::Value;
 
 use super::{ElementError, Extent, ExtractedArray, MAX_ELEMENTS};
 
-/// After so many damaged places the rest is given up.
+/// Number of damaged places after which the parser stops.
 const MAX_BAD: usize = 200;
 
-/// How often, in lengths of the text, a closing brace may be looked for in vain.
+/// Maximum amount of text that is searched for closing braces without success, in lengths of the
+/// array's text.
 const MAX_SEARCHES: usize = 4;
 
 struct Salvage<'t> {
     text: &'t str,
     at: usize,
     limit: usize,
-    /// The first key of the elements, with its quotes.
+    /// The first key of the elements, including its quotes.
     first_key: Option<&'t str>,
     elements: Vec<Result<Value, ElementError>>,
     bad: usize,
-    /// Bytes that may still be looked through in vain.
+    /// Number of bytes that may still be searched without success.
     searches: usize,
 }
 
-/// Reads what can be read of the array at `start`; its end is the closing bracket, or `limit`.
-/// With [`Extent::ToLimit`], it should be at `limit`.
+/// Reads as much as possible of the array at `start`. The array ends at its closing bracket or at
+/// `limit`; with [`Extent::ToLimit`] it should end at `limit`.
 pub(super) fn array(text: &str, start: usize, limit: usize, extent: Extent) -> ExtractedArray {
     let mut salvage = Salvage {
         text,
@@ -129,7 +130,7 @@ impl<'t> Salvage<'t> {
         let bytes = self.text.as_bytes();
         let mut open: Vec<u8> = Vec::new();
         let (mut string, mut escaped) = (false, false);
-        // The last byte outside strings that is no space.
+        // The last byte outside strings that is not white space.
         let mut before = b'[';
         let mut at = start;
         while at < limit {
@@ -139,7 +140,8 @@ impl<'t> Salvage<'t> {
                 b'\\' if string => escaped = true,
                 b'\n' => string = false,
                 b'"' => string = !string,
-                // An element begins where none can: a quotation mark or a brace is missing.
+                // An element cannot begin inside a string or as a key, so a quotation mark or a
+                // brace is missing.
                 b'{' if string && self.begins_element(at) => break,
                 _ if string => {}
                 b'{' if matches!(before, b',' | b'{') && open.last() == Some(&b'{') => break,
@@ -155,7 +157,7 @@ impl<'t> Salvage<'t> {
                         return if plausible { Ok(at + 1) } else { Err(at + 1) };
                     }
                 }
-                // Nor does any of these stand outside strings.
+                // No other byte is valid outside strings.
                 _ if !b" \t\r\n,:+-.0123456789eEtrufalsn".contains(&byte) => break,
                 _ => {}
             }

@@ -11,11 +11,11 @@ use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
 
-/// One JSON object whose values are kept as they were written.
+/// A JSON object that keeps the original text of its values.
 #[derive(Clone, Debug)]
 pub struct Object {
     fields: Vec<(String, Box<RawValue>)>,
-    /// As it was read, while nothing is changed.
+    /// The object's text as it was read; `None` once it is changed.
     text: Option<String>,
 }
 
@@ -54,10 +54,10 @@ impl Object {
         object
     }
 
-    /// Reads one object.
+    /// Parses one object.
     ///
     /// # Errors
-    /// It is none.
+    /// Returns an error if the text is not a JSON object.
     pub fn parse(text: &str) -> Result<Self, serde_json::Error> {
         let Fields(fields) = serde_json::from_str(text)?;
         Ok(Self { fields, text: Some(text.to_owned()) })
@@ -108,10 +108,10 @@ impl Object {
         raws.iter().map(|raw| Self::parse(raw.get()).ok()).collect()
     }
 
-    /// Sets a key to an array of objects, each of which is written as it is kept.
+    /// Sets a key to an array of objects, each with its original text.
     ///
     /// # Panics
-    /// Never: what is joined are JSON texts.
+    /// Never: the joined parts are JSON texts.
     pub fn set_objects(&mut self, key: &str, objects: &[Self]) {
         let parts: Vec<String> = objects.iter().map(Self::to_text).collect();
         let joined = format!("[{}]", parts.join(","));
@@ -139,23 +139,22 @@ impl Object {
     }
 }
 
-/// One line.
 #[derive(Clone, Debug)]
 struct Line {
     bytes: Vec<u8>,
     row: Result<Object, String>,
 }
 
-/// A file of JSON lines that is held whole.
+/// A file of JSON lines, held in memory as a whole.
 #[derive(Clone, Debug, Default)]
 pub struct KeptLines {
     lines: Vec<Line>,
-    /// Whether the last line has its end.
+    /// Whether the last line has a line break.
     ended: bool,
 }
 
 impl KeptLines {
-    /// Reads a file; every byte of it is kept.
+    /// Parses a file and keeps every byte of it.
     pub fn parse(bytes: &[u8]) -> Self {
         let ended = bytes.ends_with(b"\n");
         let whole = bytes.strip_suffix(b"\n").unwrap_or(bytes);
@@ -182,7 +181,7 @@ impl KeptLines {
             .filter_map(|(at, line)| line.row.as_ref().err().map(|why| (at + 1, why.as_str())))
     }
 
-    /// Puts a changed row in the place of line `line`.
+    /// Replaces line `line` with a changed row.
     pub fn replace(&mut self, line: usize, row: Object) {
         if let Some(held) = line.checked_sub(1).and_then(|at| self.lines.get_mut(at)) {
             let carriage = held.bytes.ends_with(b"\r");
@@ -194,7 +193,7 @@ impl KeptLines {
         }
     }
 
-    /// Adds a row behind all others; a last line without its end gets one.
+    /// Appends a row. A last line without a line break gets one.
     pub fn push(&mut self, row: Object) {
         self.lines.push(Line { bytes: row.to_text().into_bytes(), row: Ok(row) });
         self.ended = true;

@@ -1,4 +1,4 @@
-//! Marks inside a line taken off: emphasis, links, images, code ticks, tags, footnotes.
+//! Removes the marks inside a line: emphasis, links, images, code ticks, tags, footnotes.
 
 /// Returns the text of one line without markup. Brackets that do not belong to a link stay, and so
 /// do underscores inside names.
@@ -8,7 +8,8 @@ pub(super) fn strip(line: &str) -> String {
     let last_tag_end = line.rfind('>').unwrap_or(0);
     let mut out = String::with_capacity(line.len());
     let mut at = 0;
-    // Ends of link texts still open, the innermost last, and where to go on after each.
+    // The ends of the open link texts, the innermost last, each with the position at which to
+    // continue after it.
     let mut open: Vec<(usize, usize)> = Vec::new();
     while at < bytes.len() {
         if let Some(&(end, next)) = open.last()
@@ -88,8 +89,8 @@ fn opens_tag(bytes: &[u8], at: usize) -> bool {
     bytes.get(at + 1).is_some_and(|b| b.is_ascii_alphabetic() || matches!(b, b'/' | b'!'))
 }
 
-/// For every opening bracket of a line the place of its closing one; one pass, so that no input
-/// is searched twice.
+/// The position of the closing bracket for every opening bracket of a line. One pass computes them,
+/// so that no input is searched twice.
 struct Pairs(Vec<u32>);
 
 impl Pairs {

@@ -1,25 +1,22 @@
-//! The lines of a note by kind, with code fences and comments followed across lines.
+//! Splits a note into lines by kind, and tracks code fences and comments across lines.
 
 use std::iter::Peekable;
 
-/// One line, without its mark.
+/// One line, without its markup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Line<'a> {
-    /// Nothing.
     Blank,
-    /// Level and text; underlined headings too.
+    /// The level and text of a heading, including underlined headings.
     Heading(u8, &'a str),
-    /// Prose.
     Text(&'a str),
     /// An item of a list, without its bullet.
     Item(&'a str),
-    /// Quoted prose.
     Quote(&'a str),
     /// A row of a table, with its bars.
     Row(&'a str),
-    /// A ruler, or the line under a table's head.
+    /// A horizontal rule, or the line under a table's head.
     Rule,
-    /// Fenced code, the fences included.
+    /// A line of fenced code, or one of its fences.
     Code,
     /// A line of a comment.
     Comment,
@@ -34,10 +31,10 @@ pub fn lines(body: &str) -> Lines<'_> {
     }
 }
 
-/// The lines, one after the other.
+/// An iterator over the lines.
 pub struct Lines<'a> {
     rest: Peekable<std::str::Lines<'a>>,
-    /// The mark of the open code fence and its length.
+    /// The character of the open code fence and its length.
     fence: Option<(char, usize)>,
     comment: bool,
 }

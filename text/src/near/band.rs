@@ -1,4 +1,4 @@
-//! Banding: which sketches are worth an exact comparison.
+//! Banding: selects the pairs of sketches that are worth an exact comparison.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -6,11 +6,12 @@ use super::sets::mix;
 use super::sketch::{Mins, SIZE, Sketch};
 use super::{CROWD, NEAR_SHORT};
 
-/// The chance that a pair right at the threshold is to have of being found.
+/// Minimum probability of finding a pair right at the threshold.
 const RECALL: f64 = 0.99;
 
-/// Pairs of positions, the lower first, that share a band and so may reach `threshold`. Shingles
-/// meet shingles, and terms meet terms where one of the two documents is short.
+/// Returns pairs of indices, the lower first, that share a band and may therefore reach
+/// `threshold`. Shingles are compared with shingles, and terms with terms if one of the two
+/// documents is short.
 pub(super) fn candidates(sketches: &[Sketch], threshold: f64) -> BTreeSet<(usize, usize)> {
     let mut found = BTreeSet::new();
     let all = each(sketches, |sketch| Some(sketch.shingles()));

@@ -1,9 +1,9 @@
-//! The exact sets behind a comparison: shingles of a document and, if it is short, its terms.
+//! The exact sets for a comparison: the shingles of a document and, if it is short, its terms.
 
 use super::{NEAR_SHORT, SHORT};
 use crate::{markdown, terms};
 
-/// Words in a shingle.
+/// Number of words in a shingle.
 const SHINGLE: usize = 3;
 
 /// The content of a document as sorted sets of hashes.
@@ -11,7 +11,7 @@ const SHINGLE: usize = 3;
 pub struct Sets {
     words: usize,
     shingles: Vec<u64>,
-    /// Only documents that may meet a short one have them.
+    /// The document's terms; `None` if it is too long to match a short document.
     terms: Option<Vec<u64>>,
 }
 
@@ -61,7 +61,7 @@ impl Sets {
     /// Returns the two sets that a comparison with `other` uses.
     fn against<'s>(&'s self, other: &'s Self) -> (&'s [u64], &'s [u64]) {
         if self.is_short() || other.is_short() {
-            // Notes of stop words alone have no terms, but have shingles.
+            // Notes that consist of stop words have no terms but have shingles.
             if let (Some(a), Some(b)) = (&self.terms, &other.terms)
                 && !(a.is_empty() && b.is_empty())
             {

@@ -1,11 +1,12 @@
-//! MinHash sketches: a set of any size as a few hundred numbers that tell how alike two sets are.
+//! MinHash sketches: represent a set of any size as a few hundred numbers from which the similarity
+//! of two sets can be estimated.
 
 use super::sets::{Sets, mix};
 
-/// Numbers in a sketch: the standard error of a similarity is at most 1 / (2 √256) ≈ 0.03.
+/// Count of numbers in a sketch. The standard error of a similarity is at most 1 / (2 √256) ≈ 0.03.
 pub(super) const SIZE: usize = 256;
 
-/// The sketch of one document; about 1 KiB, 2 KiB for a short one.
+/// The sketch of one document. It takes about 1 KiB, or 2 KiB for a short document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sketch {
     short: bool,
@@ -13,7 +14,8 @@ pub struct Sketch {
     terms: Option<Mins>,
 }
 
-/// The least hash under each of a fixed family, and how many members the set has.
+/// The least hash of a set under each function of a fixed family, and the number of the set's
+/// members.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Mins {
     pub(super) least: Box<[u32]>,

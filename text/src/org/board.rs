@@ -1,4 +1,4 @@
-//! A board: the tasks of a text, and how one is moved.
+//! A board: holds the tasks of a text, and computes the edits that move or add a task.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -9,21 +9,21 @@ use super::scan::{ScannedLine, Scanner, headings};
 pub use super::task::{BoardForm, Keyword, Odd, Task};
 use super::words::fold;
 
-/// All tasks of a text.
+/// The tasks of a text.
 #[derive(Clone, Debug)]
 pub struct Board {
     form: BoardForm,
-    /// In the order of the text.
+    /// The tasks in the order of the text.
     pub tasks: Vec<Task>,
     /// Lines that look like a task and are none.
     pub odd: Vec<Odd>,
-    /// Tasks by their folded headings, as places in `tasks`; made when first asked for, for folding
-    /// costs more than reading.
+    /// Indices in `tasks` by folded heading. They are computed on first use, because folding costs
+    /// more than reading.
     folded: OnceLock<BTreeMap<String, Vec<usize>>>,
 }
 
 impl Board {
-    /// Reads a text. It reads any text; one without tasks is an empty board.
+    /// Reads the tasks of a text. Any text is accepted; one without tasks is an empty board.
     pub fn read(text: &str, form: BoardForm) -> Self {
         let mut scanner = Scanner::new(form);
         let (mut tasks, mut odd) = (Vec::new(), Vec::new());
@@ -37,7 +37,7 @@ impl Board {
         Self { form, tasks, odd, folded: OnceLock::new() }
     }
 
-    /// Tasks by their folded headings.
+    /// Returns the indices of tasks by folded heading.
     pub(super) fn folded(&self) -> &BTreeMap<String, Vec<usize>> {
         self.folded.get_or_init(|| {
             let mut folded = BTreeMap::<String, Vec<usize>>::new();
@@ -60,7 +60,7 @@ impl Board {
         self.tasks.iter().find(|task| task.keyword == keyword)
     }
 
-    /// Headings that several tasks have, with their lines.
+    /// Returns headings that several tasks have, each with the line numbers.
     pub fn doubles(&self) -> Vec<(&str, Vec<usize>)> {
         let several = self.folded().values().filter(|places| places.len() > 1);
         let mut out: Vec<_> = several
@@ -76,7 +76,7 @@ impl Board {
     /// Returns the edits that move a task to `to` and append `why` to its heading. Nothing else
     /// changes.
     pub fn moved(&self, task: &Task, to: Keyword, why: Option<&str>) -> Vec<Edit> {
-        // A heading that begins like a keyword must not become one.
+        // The first word of a heading must not turn into a keyword.
         let first = task.heading.split([' ', '\t']).next().unwrap_or_default();
         let plain = Keyword::of(first).is_none();
         let state = match (self.form, to) {
@@ -104,7 +104,7 @@ impl Board {
                 let all = headings(text, BoardForm::Org);
                 let level =
                     last.map_or_else(|| if all.is_empty() { 1 } else { 2 }, |task| task.level);
-                // Behind all that the last task holds.
+                // The new task goes after everything that belongs to the last task.
                 let at = last.and_then(|task| {
                     let next = |heading: &&super::Heading| {
                         heading.start >= task.range.end && heading.level <= task.level
@@ -128,8 +128,8 @@ impl Board {
     }
 }
 
-/// Words on one line, so that they cannot become a heading, or a line of their own. Where they
-/// would end like org's tags, a full stop keeps them words.
+/// Joins words into one line, so that they cannot start a heading or another line. If they would
+/// end like org's tags, a full stop is added.
 fn one_line(words: &str) -> String {
     let spaced: String = words
         .chars()

@@ -1,8 +1,8 @@
-//! Changes to a text by byte ranges.
+//! Changes a text by byte ranges.
 
 use std::ops::Range;
 
-/// One change.
+/// A replacement of one byte range.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Edit {
     /// The range that is replaced.
@@ -11,21 +11,21 @@ pub struct Edit {
     pub with: String,
 }
 
-/// Why changes cannot be made.
+/// The reason why edits cannot be applied.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EditError {
-    /// Two of them meet.
+    /// Two edits overlap.
     #[error("the changes of bytes {} to {} and {} to {} overlap", .0.start, .0.end, .1.start, .1.end)]
     Overlap(Range<usize>, Range<usize>),
-    /// It lies beyond the text, or inside a character.
+    /// The range lies beyond the text, or a boundary is inside a character.
     #[error("a change of bytes {} to {} does not fit the text", .0.start, .0.end)]
     Outside(Range<usize>),
 }
 
-/// Makes all changes; every byte that none of them names stays.
+/// Applies all edits. Every byte outside their ranges stays.
 ///
 /// # Errors
-/// Changes that meet, or that do not fit the text.
+/// Returns an error if edits overlap or do not fit the text.
 pub fn apply(text: &str, mut edits: Vec<Edit>) -> Result<String, EditError> {
     edits.sort_by_key(|edit| (edit.range.start, edit.range.end));
     let mut out = String::with_capacity(text.len() + 64);

@@ -1,17 +1,17 @@
-//! The lines of a text with their byte ranges.
+//! Splits a text into lines with their byte ranges.
 
 use std::ops::Range;
 
-/// One line.
+/// One line of a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line<'t> {
-    /// Its number, from 1.
+    /// The line number, from 1.
     pub number: usize,
-    /// Its words, without its ending and, on the first line, without a byte order mark.
+    /// The line's text, without its line break and, on the first line, without a byte order mark.
     pub text: &'t str,
-    /// Where `text` lies.
+    /// The byte range of `text`.
     pub range: Range<usize>,
-    /// Where it ends with its line ending; the next line begins here.
+    /// The end of the line including its line break, which is where the next line begins.
     pub end: usize,
 }
 
@@ -36,7 +36,7 @@ pub fn lines(text: &str) -> impl Iterator<Item = Line<'_>> {
         at += whole.len();
         number += 1;
         let words = whole.strip_suffix('\n').map_or(whole, |cut| {
-            // A carriage return at the very end of a text, without its newline, is text.
+            // A carriage return at the very end of a text, without a newline, belongs to the text.
             cut.strip_suffix('\r').unwrap_or(cut)
         });
         let mark =

@@ -1,4 +1,5 @@
-//! Boards and outlines in org or markdown: read by ranges, changed by ranges, never printed anew.
+//! Boards and outlines in org or markdown: reads and changes them by byte ranges, and never prints
+//! them anew.
 //!
 //! ```text
 //! text ──Board::read──> tasks, each with its byte ranges ──resolve──> one task
@@ -6,10 +7,11 @@
 //!   └──────────────────────── edits::apply(text, edits) <──────────────┘
 //! ```
 //!
-//! Text that no [`Edit`] names stays byte for byte: indentation, drawers, line endings, blank
-//! lines, a missing last newline. That is why there is no parser with a printer here: of org a board
-//! needs stars, a keyword, a heading and tags, which are a line's beginning and end. The one crate
-//! that parses all of org has panicked on strangers' text and has had no release for two years.
+//! Text outside the ranges of an [`Edit`] stays byte for byte: indentation, drawers, line endings,
+//! blank lines, a missing last newline. For this reason there is no parser with a printer. A board
+//! needs only stars, a keyword, a heading and tags from org, and these are at the beginning and the
+//! end of a line. The one crate that parses all of org has panicked on untrusted text and has had
+//! no release for two years.
 //!
 //! | | org | markdown |
 //! | --- | --- | --- |
@@ -19,7 +21,8 @@
 //! | done | `** DONE X` | `- [x] X` |
 //! | closed undone | `** CANCELLED X — why` | `- [x] CANCELLED X — why` |
 //!
-//! Must never panic, never take more than linear time in the text, and never remove a task.
+//! This module must never panic, never take more than linear time in the text, and never remove a
+//! task.
 
 mod board;
 mod edits;

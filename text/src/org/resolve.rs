@@ -1,10 +1,12 @@
-//! Which task some words name.
+//! Finds the task that a text names.
 //!
-//! Three looks, each only where the one before found nothing: the heading exactly; folded (NFKC, one
-//! hyphen for all, one quote for all, one blank for many); the longest heading that the words begin
-//! with, folded, where a dash follows it (`X — why`), a parenthesis (`X (why)`) or a last stop (`X.`).
-//! A heading that is followed by more words is another thing: "Fix login" is not meant by "Fix login
-//! page", nor by "Fix login-page". Two tasks of one heading are never chosen between. Must never guess.
+//! There are three searches; each is made only if the one before found nothing. The first compares
+//! the exact heading. The second compares the folded heading (NFKC, one kind of hyphen and of
+//! quotes, single blanks). The third looks for the longest folded heading with which the text
+//! begins, if it is followed by a dash (`X — why`), a parenthesis (`X (why)`) or a final full stop
+//! (`X.`). A heading with more words is another task: "Fix login" does not name "Fix login page" or
+//! "Fix login-page". If two tasks have the same heading, none is chosen. The search must never
+//! guess.
 
 use super::board::Board;
 use super::task::{Keyword, Task};
@@ -13,21 +15,20 @@ pub use super::words::fold;
 /// The result of a search for the task that a text names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Resolved<'b> {
-    /// This task; and what followed its heading, folded, without the dash between.
+    /// One task matches; `rest` is the folded text after its heading, without the dash between
+    /// them.
     One {
-        /// The task.
         task: &'b Task,
         /// The text after the heading.
         rest: String,
     },
-    /// Several have this heading: the lines they stand in.
+    /// Several tasks have this heading.
     Ambiguous {
-        /// Their heading.
         heading: &'b str,
-        /// Their lines.
+        /// The line numbers of the tasks.
         lines: Vec<usize>,
     },
-    /// None has it.
+    /// No task has the heading.
     Unknown,
 }
 
@@ -40,7 +41,7 @@ impl Board {
             return Resolved::Unknown;
         }
         if let Some(places) = self.folded().get(&wanted) {
-            // Exactly one has these very bytes, others only look like it: those bytes were said.
+            // An exact match takes precedence over headings that only fold to the same text.
             let same: Vec<usize> =
                 places.iter().copied().filter(|at| self.tasks[*at].heading == exact).collect();
             return match same.len() {
@@ -48,7 +49,7 @@ impl Board {
                 _ => self.one_of(&same, ""),
             };
         }
-        // Backwards from the end: every place at which a heading may end.
+        // Every position at which a heading may end, the longest first.
         let ends = wanted.char_indices().rev().map(|(at, _)| at);
         for at in ends {
             let (head, rest) = wanted.split_at(at);

@@ -1,25 +1,27 @@
-//! Lines that are headings of an outline, or items of a checklist.
+//! Scans lines for headings of an outline and items of a checklist.
 //!
-//! In org a line that begins with stars and a space is a heading wherever it stands, in a block too:
-//! that is why org itself writes `,*` there. In markdown code fences and comments hide what they hold.
+//! In org, a line that begins with stars and a space is a heading everywhere, even inside a block;
+//! org itself therefore writes `,*` there. In markdown, code fences and comments hide their
+//! content.
 
 use std::ops::Range;
 
 use super::lines::{Line, lines};
 use super::task::{BoardForm, Keyword, Odd, Task};
 
-/// A heading of an outline, org's `** X` or markdown's `## X`.
+/// A heading of an outline: `** X` in org or `## X` in markdown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Heading {
-    /// How deep: its stars or hashes.
+    /// The level: the number of stars or hashes.
     pub level: usize,
-    /// Its words, without org's tags.
+    /// The heading's text, without org's tags.
     pub text: String,
-    /// The number of its line, from 1.
+    /// The line number, from 1.
     pub line: usize,
-    /// Where the line begins.
+    /// The offset at which the line begins, in bytes.
     pub start: usize,
-    /// Where the line ends, its ending included: what it holds begins here.
+    /// The offset at which the line ends, including its line break. The heading's content begins
+    /// here.
     pub end: usize,
 }
 
@@ -51,17 +53,17 @@ pub fn headings(text: &str, form: BoardForm) -> Vec<Heading> {
         .collect()
 }
 
-/// A line as a task, as something odd that looks like one, or as neither.
+/// A line that is a task, or that looks like one.
 pub(super) enum ScannedLine {
     Task(Task),
     Odd(Odd),
 }
 
-/// Reads lines of one form, which may depend on those before.
+/// Reads the lines of one format. The meaning of a line may depend on the lines before it.
 pub(super) struct Scanner {
     form: BoardForm,
     hidden: Hidden,
-    /// Keywords that the file itself declares and that are none of ours.
+    /// Keywords that the file itself declares and that runner does not know.
     declared: Vec<String>,
 }
 
@@ -115,7 +117,7 @@ impl Scanner {
     }
 }
 
-/// Keywords that boards commonly have and that runner does not move.
+/// Common keywords of boards that runner does not move.
 const FOREIGN: [&str; 10] = [
     "WAITING",
     "WAIT",
@@ -218,7 +220,7 @@ impl Hidden {
             return true;
         }
         for mark in ['`', '~'] {
-            // Backquotes later in the line: that is a span of code and no fence.
+            // A line with backquotes further on is a code span and not a fence.
             if run(mark) >= 3 && !(mark == '`' && line[run(mark)..].contains('`')) {
                 self.fence = Some((mark, run(mark)));
                 return true;

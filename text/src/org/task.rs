@@ -1,9 +1,9 @@
-//! A task of a board, its keyword, and the form of the file that it is in.
+//! A task of a board, its keyword, and the format of its file.
 
 use std::fmt;
 use std::ops::Range;
 
-/// How a board is written.
+/// The format of a board.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BoardForm {
     /// Headings with keywords.
@@ -25,23 +25,22 @@ impl BoardForm {
     }
 }
 
-/// Where a task stands.
+/// The state of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Keyword {
     /// Open.
     Todo,
-    /// Promoted: to be done first.
+    /// Promoted, to be done first.
     Next,
     /// In flight.
     Doing,
-    /// Done.
     Done,
     /// Closed without being done.
     Cancelled,
 }
 
 impl Keyword {
-    /// All, in the order of a task's life.
+    /// All keywords, in the order of a task's life.
     pub const ALL: [Self; 5] = [Self::Todo, Self::Next, Self::Doing, Self::Done, Self::Cancelled];
 
     /// Returns the keyword as it is written in a file.
@@ -72,32 +71,30 @@ impl fmt::Display for Keyword {
     }
 }
 
-/// One task.
+/// A task of a board.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Task {
-    /// Its words: no keyword, no priority, no tags. A verdict names a task by these.
+    /// The heading's text without keyword, priority and tags. A verdict names a task by this text.
     pub heading: String,
-    /// Where it stands.
     pub keyword: Keyword,
-    /// How deep it stands, from 1.
+    /// The level in the outline, from 1.
     pub level: usize,
-    /// The number of its line, from 1.
+    /// The line number, from 1.
     pub line: usize,
-    /// Its line, the ending included.
+    /// The byte range of the line, including its line break.
     pub range: Range<usize>,
     /// Range of the task's state: the keyword; in markdown the box, and a keyword after it.
     pub(super) state: Range<usize>,
-    /// Where the heading's words lie.
+    /// The byte range of the heading's text.
     pub(super) words: Range<usize>,
 }
 
-/// A line that looks like a task and is none that runner moves.
+/// A line that looks like a task but that runner does not move.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Odd {
-    /// The number of its line.
     pub line: usize,
-    /// The keyword that is none of ours, or a box that contradicts its keyword.
+    /// A keyword that runner does not know, or a box that contradicts its keyword.
     pub keyword: String,
-    /// The rest.
+    /// The rest of the line.
     pub heading: String,
 }

@@ -1,8 +1,9 @@
-//! The words of a heading in the form in which headings are compared.
+//! Normalises the words of a heading for comparison.
 
 use unicode_normalization::UnicodeNormalization as _;
 
-/// Words as they are compared: NFKC, one hyphen, one kind of quotes, single blanks.
+/// Returns words in the form in which they are compared: NFKC, one kind of hyphen and of quotes,
+/// single blanks.
 pub fn fold(words: &str) -> String {
     // ASCII text, which most texts are, is its own normal form.
     if words.is_ascii() {

@@ -1,9 +1,9 @@
-//! Secrets that the words before them give away: assignments, authorization headers, passwords in
+//! Finds secrets by the words before them: assignments, authorization headers, passwords in
 //! addresses.
 
 use super::{LONGEST, Span, begins_word, entropy, is_wordlike};
 
-/// How a name ends, without its hyphens and underscores, that holds a secret.
+/// Endings, without hyphens and underscores, of names that hold a secret.
 const NAMES: &[&str] = &[
     "password",
     "passwd",
@@ -23,13 +23,14 @@ const NAMES: &[&str] = &[
     "credentials",
 ];
 
-/// Longer names are not looked at whole.
+/// Maximum number of bytes of a name that are examined.
 const LONGEST_NAME: usize = 64;
 
-/// A value this long is judged once, and not again for every name inside it.
+/// Length in bytes from which on a value is judged only once, and not again for every name inside
+/// it.
 const LONG_VALUE: usize = 1024;
 
-/// Adds the secrets whose names and values are in `text[from..to]`.
+/// Adds the secrets whose names and values lie in `text[from..to]`.
 pub(super) fn scan(text: &str, from: usize, to: usize, spans: &mut Vec<Span>) {
     let bytes = &text.as_bytes()[..to];
     let mut values = Values { text, bytes, judged: from, spans };
@@ -48,11 +49,11 @@ pub(super) fn scan(text: &str, from: usize, to: usize, spans: &mut Vec<Span>) {
     }
 }
 
-/// The text up to where it may be read, and what was found in it.
+/// The text up to the point to which it may be read, and the spans found in it.
 struct Values<'t, 's> {
     text: &'t str,
     bytes: &'t [u8],
-    /// Where the last very long value ends.
+    /// The end of the last very long value.
     judged: usize,
     spans: &'s mut Vec<Span>,
 }
@@ -127,7 +128,7 @@ impl Values<'_, '_> {
         if end - start >= LONG_VALUE {
             self.judged = end;
         }
-        // A quoted value goes whole when its first word gives it away.
+        // A quoted value is redacted as a whole if its first word is a secret.
         let value = &self.text[start..end];
         let word = value.split(' ').next().unwrap_or(value);
         let called = quote.is_none() && matches!(bytes.get(end), Some(b'(' | b'['));

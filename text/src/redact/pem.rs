@@ -1,10 +1,10 @@
-//! Private keys in PEM blocks, over several lines or escaped on one.
+//! Finds private keys in PEM blocks, over several lines or escaped on one.
 //!
 //! ```text
 //! outside ──BEGIN … PRIVATE KEY──> inside ──END … or a line that is no part of a key──> outside
 //! ```
 //!
-//! A key cut off before its end is redacted as far as it looks like one.
+//! A key that is cut off before its end is redacted as far as it looks like one.
 
 use super::Span;
 
@@ -39,13 +39,14 @@ pub(super) fn scan(
                 from
             }
         };
-        // The line end goes with the last line.
+        // The line break is redacted together with the last line.
         let end = if text[end..to].trim().is_empty() { to } else { end };
         push(spans, from, end, "");
         at = end;
     }
     let free = at;
-    // Where the line has no more ends, and how many beginnings may still be followed up.
+    // Whether the rest of the line has no more end markers, and the number of beginnings that may
+    // still be checked.
     let (mut endless, mut tries) = (false, MOST_TRIES);
     while let Some(found) = text[at..to].find(BEGIN) {
         let start = at + found;

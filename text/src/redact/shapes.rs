@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use super::table::{SHAPES, Shape};
 use super::{LONGEST, Span, begins_word};
 
-/// From this length on a run of fitting bytes is judged once.
+/// Length in bytes from which on a run of fitting bytes is judged only once.
 const LONG_RUN: usize = 1024;
 
 /// Adds the tokens that begin in `text[from..to]`.
@@ -28,7 +28,8 @@ pub(super) fn scan(text: &str, from: usize, to: usize, spans: &mut Vec<Span>) {
     }
 }
 
-/// The shapes by their first byte, and which two bytes begin any: most places are done with there.
+/// The shapes by their first byte, and the pairs of bytes with which any shape begins. The pairs
+/// rule out most positions quickly.
 struct Index {
     by_first: [Vec<usize>; 128],
     pairs: Box<[[bool; 128]; 128]>,

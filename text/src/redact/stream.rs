@@ -1,21 +1,21 @@
-//! Redaction of text that comes in pieces.
+//! Redacts text that arrives in pieces.
 
 use super::{LOOK_BACK, RedactState, Redactor, floor, write_spans};
 
-/// Takes bytes in pieces of any size and gives back redacted text, a line at a time, so that no
-/// edge between pieces can hide a secret. All that it gave, joined, is what
-/// [`Redactor::redact`] makes of the whole. Bytes that are no UTF-8 become `U+FFFD`.
+/// Takes bytes in pieces of any size and returns redacted text line by line, so that no boundary
+/// between pieces can hide a secret. The joined output equals the result of [`Redactor::redact`]
+/// for the whole text. Bytes that are not UTF-8 become `U+FFFD`.
 ///
-/// A line without an end is held back up to some ten thousand bytes: call
-/// [`finish`](Self::finish) at the end or the last line is lost.
+/// A line without an end is held back up to some ten thousand bytes: call [`finish`](Self::finish)
+/// at the end or the last line is lost.
 #[derive(Clone, Debug)]
 pub struct StreamRedactor {
     redactor: Redactor,
     state: RedactState,
-    /// A little of what was given already, then what is held back.
+    /// The end of the text that was already returned, followed by the text that is held back.
     text: String,
     held: usize,
-    /// The beginning of a character.
+    /// The first bytes of an incomplete character.
     bytes: Vec<u8>,
 }
 
@@ -42,7 +42,7 @@ impl StreamRedactor {
         self.drain(false)
     }
 
-    /// Gives what is left. The stream is then as new.
+    /// Returns the remaining text and resets the stream.
     pub fn finish(&mut self) -> String {
         let bytes = std::mem::take(&mut self.bytes);
         self.text.push_str(&String::from_utf8_lossy(&bytes));

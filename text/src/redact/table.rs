@@ -1,20 +1,19 @@
-//! The table of tokens that their own prefix gives away: data, one line each.
+//! The table of tokens that are recognisable by their own prefix, one line each.
 //!
-//! A prefix that occurs in words needs a check of what follows it. Nothing here may fit a hash, an id
-//! or a path: reports are full of those.
+//! A prefix that occurs in words needs a check of the text after it. No entry may match a hash, an
+//! id or a path, because reports are full of those.
 
-/// A prefix and what has to follow it.
+/// A prefix and the form of the text after it.
 pub(super) struct Shape {
     pub kind: &'static str,
     pub prefix: &'static str,
-    /// Which bytes may follow.
+    /// Returns whether a byte may follow the prefix.
     pub tail: fn(u8) -> bool,
-    /// How many of them at least.
+    /// Minimum number of bytes after the prefix.
     pub least: usize,
-    /// Whether a letter or digit may not stand before the prefix: for prefixes that occur in
-    /// words.
+    /// Whether the prefix must not follow a letter or digit; set for prefixes that occur in words.
     pub word: bool,
-    /// A last look at what follows.
+    /// A final check of the text after the prefix.
     pub check: fn(&str) -> bool,
 }
 

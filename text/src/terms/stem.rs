@@ -1,5 +1,6 @@
-//! A light English stemmer: plural, `-ed`, `-ing`, final `-e`. It must err towards leaving a word
-//! alone; a full Porter stemmer was rejected because it makes one of "universe" and "university".
+//! A light English stemmer for plurals, `-ed`, `-ing` and a final `-e`. In doubt it must leave a
+//! word unchanged; a full Porter stemmer was rejected because it gives "universe" and "university"
+//! the same stem.
 
 /// Returns the stem of a word in lower case. Words that are not plain ASCII letters are their own
 /// stem.
@@ -38,7 +39,7 @@ fn verb(word: &str) -> String {
     };
     let tail = base.as_bytes();
     let (last, before) = (tail[tail.len() - 1], tail[tail.len() - 2]);
-    // "running" doubled its letter, "processing" had two.
+    // The `n` of "running" was doubled by the ending; the `ss` of "processing" belongs to the word.
     let doubled = last == before && !matches!(last, b'l' | b's' | b'z' | b'f');
     let end = base.len() - usize::from(doubled && base.len() > 3);
     base[..end].to_owned()

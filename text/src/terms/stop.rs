@@ -1,6 +1,6 @@
-//! English words that say nothing about a text's subject.
+//! English words that carry no information about a text's subject.
 
-/// Sorted, for the binary search; a test holds it so.
+/// The stop words, sorted for the binary search; a test checks the order.
 const STOP: &[&str] = &[
     "about",
     "above",

@@ -1,14 +1,15 @@
-//! The rules. Pure: notes and what exists go in, findings come out, in order of file and line.
+//! The lint rules. They are pure: they take notes and a list of existing files, and return findings
+//! ordered by file and line.
 //!
 //! | rule | finds |
 //! | --- | --- |
-//! | `broken-link` | a relative or wiki link to no file |
-//! | `broken-anchor` | `#…` that no heading or id of the note has |
-//! | `ambiguous-link` | a wiki link that several notes answer to |
-//! | `duplicate-title` | two notes of one title |
-//! | `missing-front-matter` | none, where at least half of the notes have it |
-//! | `orphan` | no note leads to it, and it is no index |
-//! | `stale-claim` | a path in code that is not there; a date that a note names for itself and that has passed |
+//! | `broken-link` | a relative link or wiki link to a file that does not exist |
+//! | `broken-anchor` | a `#…` that matches no heading or id of the note |
+//! | `ambiguous-link` | a wiki link that matches several notes |
+//! | `duplicate-title` | two notes with the same title |
+//! | `missing-front-matter` | a note without front matter, if at least half of the notes have it |
+//! | `orphan` | a note that no other note links to and that is not an index |
+//! | `stale-claim` | a path in code that does not exist; a date that a note states for itself and that has passed |
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -20,25 +21,25 @@ use runner_text::{front_matter, markdown};
 use super::LintFinding;
 use super::links::{Link, Parts, parts, slug};
 
-/// After so many days "as of" is a claim about the past.
+/// Number of days after which an "as of" date is a claim about the past.
 const STALE_DAYS: i32 = 180;
-/// A name that is written much alike is looked for among so many notes, for so many broken links.
+/// Limits of the search for a similar name: the number of notes (`ALIKE`) and of broken links
+/// (`ASKED`).
 const ALIKE: usize = 2_000;
 const ASKED: usize = 200;
 /// The number of notes that are named when several notes match one link.
 const NAMED: usize = 3;
-/// Names of notes that nothing need lead to.
+/// Names of notes that need no link to them.
 const ROOTS: [&str; 5] = ["readme", "index", "home", "changelog", "contributing"];
-/// Endings of what is a path in code.
+/// File extensions by which a path in code is recognized.
 const ENDINGS: [&str; 14] =
     ["rs", "toml", "md", "json", "py", "ts", "js", "go", "sh", "sql", "yml", "yaml", "c", "org"];
 
-/// One note.
+/// A note of the vault.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LintNote {
-    /// Below the vault, with slashes.
+    /// The path relative to the vault, with slashes.
     pub path: String,
-    /// Its text.
     pub text: String,
 }
 
@@ -106,9 +107,9 @@ struct LintContext<'a> {
     all: &'a [Parts],
     by_path: HashMap<&'a str, usize>,
     by_stem: HashMap<String, Vec<usize>>,
-    /// The names of the first notes.
+    /// The names of the first `ALIKE` notes.
     stems: Vec<String>,
-    /// How often they were looked through.
+    /// The number of searches through `stems`.
     asked: Cell<usize>,
     exists: &'a dyn Fn(&str) -> bool,
 }
@@ -130,7 +131,7 @@ impl LintContext<'_> {
                 } else {
                     let whole = joined(&self.notes[from].path, &path);
                     match whole {
-                        // Outside of the vault nothing is claimed.
+                        // Links to files outside the vault are not checked.
                         None => return Ok(None),
                         Some(whole) => match self.by_path.get(whole.as_str()) {
                             Some(at) => (Some(*at), anchor, to),
@@ -154,7 +155,7 @@ impl LintContext<'_> {
             return Ok(target);
         };
         let anchor = decoded(anchor.split('|').next().unwrap_or(anchor));
-        // A wiki names headings by their words, and blocks by a caret.
+        // A wiki link names a heading by its text, and a block by a caret.
         let names = &self.all[at].anchors;
         let last = anchor.rsplit('#').next().unwrap_or(&anchor);
         if anchor.starts_with('^')
@@ -180,7 +181,7 @@ impl LintContext<'_> {
         }
         let name = stem(path).to_lowercase();
         let all = self.by_stem.get(&name).map_or(&[][..], Vec::as_slice);
-        // A name alone may be any of them, however many there are.
+        // A bare name matches every note with that name.
         let asked = path.to_lowercase();
         let fits = |at: &usize| {
             let whole = self.notes[*at].path.to_lowercase();
@@ -211,7 +212,7 @@ impl LintContext<'_> {
     }
 
     fn broken(&self, to: &str, whole: &str) -> Broken {
-        // The one that has the name elsewhere, else one that is written much alike.
+        // Suggests a note with the same name in another folder, or else one with a similar name.
         let same = self.by_stem.get(&stem(whole).to_lowercase());
         let same = same.and_then(|same| same.first()).map(|at| self.notes[*at].path.as_str());
         let near = same.or_else(|| {
@@ -337,7 +338,8 @@ fn stale(
             && !path.contains([' ', '*', '<', '{', '$', '(', '…'])
             && !path.contains("..")
             && ENDINGS.contains(&ending);
-        // Only of a folder that is there it can be said that something is gone from it.
+        // A path is reported only if its first component exists; otherwise it may not belong to
+        // this project.
         let first = path.split('/').next().unwrap_or(path);
         if plain && there(first) && !there(path) {
             let message = format!("{path} is not there");

@@ -5,20 +5,20 @@ use std::collections::HashMap;
 use pulldown_cmark::{Event, LinkType, Options, Parser, Tag, TagEnd};
 use runner_text::front_matter;
 
-/// A note, taken apart.
+/// The references and the text of a note.
 #[derive(Debug, Default)]
 pub(super) struct Parts {
-    /// Links, with their lines.
+    /// Links, with line numbers.
     pub(super) links: Vec<(Link, usize)>,
     /// The anchors that a `#…` link may name.
     pub(super) anchors: Vec<String>,
-    /// Words in code spans, with their lines.
+    /// Words in code spans, with line numbers.
     pub(super) code: Vec<(String, usize)>,
-    /// Plain text, with its lines.
+    /// Plain text, with line numbers.
     pub(super) text: Vec<(String, usize)>,
 }
 
-/// Where a link leads.
+/// The target of a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Link {
     /// `[text](target)`.
@@ -118,7 +118,7 @@ pub(super) fn slug(heading: &str) -> String {
         .collect()
 }
 
-/// Where lines begin.
+/// The offsets at which lines begin.
 struct Lines(Vec<usize>);
 
 impl Lines {

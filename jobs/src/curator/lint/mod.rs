@@ -1,6 +1,8 @@
-//! lint-wiki: what is broken in the notes, as a file of findings with file and line.
+//! lint-wiki: finds problems in the notes and writes them to a file of findings, each with file and
+//! line.
 //!
-//! Rules find; a model may only word a suggestion to a finding that there is. No note is touched.
+//! Rules find the problems. A model may only add a suggestion to an existing finding. No note is
+//! changed.
 
 mod check;
 mod links;
@@ -23,19 +25,19 @@ use super::{CuratorSpec, JobFile, JobProduct};
 use crate::{Context, JobError};
 pub use check::{LintNote, check};
 
-/// A longer note is named and not read, in bytes.
+/// Maximum size of a note in bytes; a larger one is listed but not read.
 const LARGEST: u64 = 1 << 20;
-/// A model is shown so many findings.
+/// Maximum number of findings that are shown to a model.
 const SHOWN: usize = 40;
 
 /// A problem at one place of a note.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct LintFinding {
-    /// The note, below the vault.
+    /// The path of the note, relative to the vault.
     pub file: String,
-    /// The line, from 1.
+    /// The line number, counted from 1.
     pub line: usize,
-    /// The rule: `broken-link`, …
+    /// The name of the rule, such as `broken-link`.
     pub rule: &'static str,
     /// A description of the problem.
     pub message: String,
@@ -54,7 +56,7 @@ pub fn vault(root: &Path, dir: &str) -> Result<PathBuf, String> {
             "[curator] vault_dir {dir:?} is a Windows path, which this system does not support"
         ));
     }
-    // An absolute path stands for itself.
+    // `join` returns an absolute `dir` unchanged.
     let path = root.join(dir);
     let path = std::fs::canonicalize(&path).map_err(|error| {
         format!("the folder of notes, {}: {}", path.display(), error_chain(&error))
@@ -131,10 +133,10 @@ fn unusable(folder: &Path) -> Option<String> {
     ))
 }
 
-/// Looks through the vault.
+/// Checks the notes of the vault.
 ///
 /// # Errors
-/// There is no vault, or the run was cancelled.
+/// Returns an error if there is no vault or the run was cancelled.
 pub(super) fn run(
     ctx: &mut Context<'_>,
     spec: &CuratorSpec,

@@ -1,4 +1,4 @@
-//! Takes one job after the other off the queue, by priority and then age.
+//! Claims the jobs of the queue one after the other, by priority and then age.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::fs;
@@ -16,9 +16,10 @@ use super::{MovedFile, Worker, host};
 use crate::curator::job::{CuratorJobKind, JobFile, LARGEST};
 use crate::curator::{CuratorSpec, JobProduct};
 
-/// A file that is no JSON may still be written; so young it is left alone.
+/// Minimum age at which a file that is not JSON is rejected. A younger one may still be being
+/// written.
 const YOUNG: SignedDuration = SignedDuration::from_secs(10);
-/// A list of the queue is made again after so many claims.
+/// Number of claims after which the queue is listed again.
 const LIST: usize = 64;
 
 /// The result of a search for work.
@@ -33,9 +34,9 @@ pub struct Claim {
 /// The outcome of a search for the next job file.
 #[derive(Debug)]
 pub enum NextFile {
-    /// This one, which is ours now.
+    /// This job, which now belongs to the caller.
     Claimed(Box<Claimed>),
-    /// Nothing.
+    /// No job waits.
     Empty,
     /// Jobs wait, but the hourly cap allows none before `until`.
     Capped {
@@ -44,10 +45,9 @@ pub enum NextFile {
     },
 }
 
-/// A job that is ours.
+/// A job that this process has claimed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claimed {
-    /// The job.
     pub job: JobFile,
     /// Digest of the job's file in `processing/`.
     pub digest: Digest,
@@ -71,7 +71,7 @@ impl Claimed {
     }
 }
 
-/// Takes one job after the other.
+/// Claims jobs one after the other.
 #[derive(Debug)]
 pub struct Consumer<'a> {
     worker: &'a Worker,
@@ -105,12 +105,12 @@ impl<'a> Consumer<'a> {
         self
     }
 
-    /// Claims the next job, by priority and then age. The `first` claim of a run settles what dead
-    /// consumers left; and one that came back from such is taken only there, so that it takes no others
-    /// with it.
+    /// Claims the next job, by priority and then age. The `first` claim of a run also recovers the
+    /// files that dead consumers left. A job that was returned from a dead consumer is taken only
+    /// by a first claim, so that it cannot take other jobs down with it.
     ///
     /// # Errors
-    /// The disk refused.
+    /// Returns an error if the disk refuses.
     pub fn claim(&mut self, now: Timestamp, first: Option<IsOver<'_>>) -> io::Result<Claim> {
         let _held = self.worker.lock()?;
         let mut moved = Vec::new();
@@ -131,12 +131,12 @@ impl<'a> Consumer<'a> {
             }
             let name = format!("{}.json", job.id);
             let waiting = self.worker.file("queue", &name);
-            // It is read again: this is what is worked on.
+            // The file is read again, because this content is what is worked on.
             let Some(bytes) = read(&waiting)? else {
                 self.list.pop_front();
                 continue;
             };
-            // It may have come back from a dead process since the list was made.
+            // The job may have been returned from a dead process since the queue was listed.
             let job = match JobFile::read(&name, &bytes, self.kinds) {
                 Ok(job) if job.returned > 0 && !first => {
                     return Ok(Claim { moved, found: NextFile::Empty });

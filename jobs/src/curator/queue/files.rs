@@ -1,4 +1,5 @@
-//! The worker's small files: read without following a link, appended to by whole lines.
+//! Access to the worker's small files, which are read without following links and appended to by
+//! whole lines.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -56,8 +57,8 @@ pub(in crate::curator) fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Appends whole lines to a file; a line that somebody left unfinished is ended first. To be called
-/// under the lock.
+/// Appends whole lines to a file, and first ends a line that was left unfinished. The caller must
+/// hold the lock.
 pub(in crate::curator) fn append(path: &Path, lines: &[u8]) -> io::Result<()> {
     let mut options = File::options();
     options.create(true).append(true).read(true);

@@ -28,7 +28,7 @@ use files::names;
 pub(super) use files::{append, read, remove};
 pub use owners::IsOver;
 
-/// Its folders.
+/// The subfolders of a worker's folder.
 pub const FOLDERS: [&str; 8] = [
     "queue",
     "processing",
@@ -47,27 +47,21 @@ pub struct Worker {
     below: String,
 }
 
-/// How many files are where.
+/// The number of job files in each state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Depths {
-    /// Waiting.
     pub queue: u64,
-    /// At work.
     pub processing: u64,
-    /// Over.
     pub done: u64,
-    /// Over, with a reason.
     pub failed: u64,
 }
 
-/// A file that was moved without being worked on.
+/// A job file that was moved without being worked on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MovedFile {
-    /// Its name.
     pub name: String,
-    /// `queue`, `failed`, `done`.
+    /// The subfolder it was moved to: `queue`, `failed` or `done`.
     pub to: &'static str,
-    /// Why.
     pub why: String,
 }
 
@@ -112,10 +106,10 @@ impl Worker {
         self.folder.join(part).join(name)
     }
 
-    /// Makes what is not there.
+    /// Creates the missing subfolders.
     ///
     /// # Errors
-    /// The disk refused, or a part of it is a link.
+    /// Returns an error if the disk refuses, or if a part of the path is a link.
     pub fn make(&self) -> io::Result<()> {
         for part in FOLDERS {
             let path = beneath(&self.folder, Path::new(part))?;
@@ -163,10 +157,10 @@ impl Worker {
         }
     }
 
-    /// Puts a job into the queue.
+    /// Adds a job to the queue.
     ///
     /// # Errors
-    /// The disk refused.
+    /// Returns an error if the disk refuses.
     pub fn enqueue(
         &self,
         kind: CuratorJobKind,
@@ -183,10 +177,10 @@ impl Worker {
         Ok(job)
     }
 
-    /// Gives a claimed file back: `why` when that was an attempt.
+    /// Returns a claimed job to the queue. With `why`, this counts as a failed attempt.
     ///
     /// # Errors
-    /// The disk refused.
+    /// Returns an error if the disk refuses.
     pub fn put_back(&self, claimed: &Claimed, why: Option<&str>) -> io::Result<()> {
         let mut job = claimed.job.clone();
         job.attempts += u32::from(why.is_some());
@@ -205,17 +199,17 @@ impl Worker {
         remove(&self.file("processing", &format!("{}.owner", job.id)))
     }
 
-    /// Puts a claimed file where the failed ones are.
+    /// Moves a claimed job to the failed ones.
     ///
     /// # Errors
-    /// The disk refused.
+    /// Returns an error if the disk refuses.
     pub fn fail(&self, claimed: &Claimed, why: &str, now: Timestamp) -> io::Result<()> {
         let _held = self.lock()?;
         self.reject("processing", &format!("{}.json", claimed.job.id), why, now)?;
         remove(&self.file("processing", &format!("{}.owner", claimed.job.id)))
     }
 
-    /// Moves a file to the failed ones; the reason is there first.
+    /// Moves a file to the failed ones, after writing the reason.
     fn reject(&self, from: &str, name: &str, why: &str, now: Timestamp) -> io::Result<()> {
         let stem = name.strip_suffix(".json").unwrap_or(name);
         let reason = self.file("failed", &format!("{stem}.reason.txt"));
@@ -238,8 +232,8 @@ pub fn host() -> String {
     names.nodename().to_string_lossy().into_owned()
 }
 
-/// The folders that other parts of runner, git and agents use; the worker's own may lie below the
-/// first.
+/// Folders that other parts of runner, git and agents use. The worker's own folder may lie below
+/// the first one.
 const RESERVED: [&str; 14] = [
     ".runner",
     ".runner/staging",
@@ -270,8 +264,8 @@ fn reserved(path: &RelPath) -> Option<&'static str> {
     found.or_else(|| lower.split('/').any(|part| part == ".git").then_some(".git"))
 }
 
-/// Returns why a folder that is there cannot be a worker's: files are moved and removed in its
-/// subfolders, so one that has entries must have the subfolders of a queue.
+/// Returns the reason why an existing folder cannot be a worker's folder. Files are moved and
+/// removed in its subfolders, so a folder with entries must have the subfolders of a queue.
 fn foreign(folder: &Path) -> Option<String> {
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries,

@@ -12,7 +12,7 @@ use super::files::{names, read, remove};
 use super::{MovedFile, Worker, host};
 use crate::curator::job::{CuratorJobKind, JobFile};
 
-/// An owner on another host is believed for so long.
+/// Time for which an owner on another host is assumed to be alive.
 const ELSEWHERE: SignedDuration = SignedDuration::from_hours(1);
 
 /// The process that has claimed a file.
@@ -22,17 +22,18 @@ pub(super) struct ClaimHolder {
     pub(super) owner: ProcessIdentity,
     pub(super) host: String,
     pub(super) since: Timestamp,
-    /// The run that it is for.
+    /// The run for which the file is claimed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) run: Option<String>,
 }
 
-/// Whether a run is over. One that died may have recorded what it is about to place: until that is
-/// settled its files are neither done nor to be done again.
+/// Returns whether a run is over. A run that died may have recorded a publication that is not
+/// complete. Until it is settled, its files are neither done nor to be done again.
 pub type IsOver<'a> = &'a dyn Fn(&str) -> bool;
 
 impl Worker {
-    /// Settles what dead consumers left, of runs that are over; to be called under the lock.
+    /// Recovers the files that dead consumers left, if their runs are over. The caller must hold
+    /// the lock.
     pub(super) fn recover(
         &self,
         now: Timestamp,
@@ -51,7 +52,7 @@ impl Worker {
                 moved.push(MovedFile { name: id.to_owned(), to, why: why.to_owned() });
             };
             if self.file("done", &name).exists() || self.file("queue", &name).exists() {
-                // It was done, or put back, when its owner died.
+                // The job was already done or put back when its owner died.
                 remove(&here)?;
             } else {
                 let bytes = read(&here)?.unwrap_or_default();

@@ -25,9 +25,10 @@ pub(super) struct StartRecord {
 #[derive(Debug, Default)]
 pub(super) struct StartWindow {
     pub(super) list: Vec<StartRecord>,
-    /// Lines that count no more.
+    /// The number of lines that no longer count.
     over: usize,
-    /// Some count from now: that must be kept, or they would count from now for ever.
+    /// Whether the time of a start was replaced by the current time. The list must then be written,
+    /// or these starts would count from the current time forever.
     pub(super) odd: bool,
 }
 
@@ -50,7 +51,7 @@ impl Worker {
             Err(error) => return Err(error),
         };
         for line in text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
-            // A line that cannot be read was a start.
+            // A line that cannot be read counts as a start.
             let read = serde_json::from_slice::<StartRecord>(line).ok();
             let mut start = read.unwrap_or_else(|| {
                 starts.odd = true;
@@ -67,7 +68,8 @@ impl Worker {
         Ok(starts)
     }
 
-    /// Notes the last of them; and all anew once most lines of the file count no more.
+    /// Appends the last start to the file, or rewrites the file if most of its lines no longer
+    /// count.
     pub(super) fn note(&self, starts: &StartWindow) -> io::Result<()> {
         if starts.over > starts.list.len() {
             return self.rewrite(&starts.list);

@@ -1,7 +1,6 @@
-//! The figures of a measurement: confusion, F1, the past, and what holds on ideas that were not
-//! looked at.
+//! The figures of a measurement: the confusion matrix, F1, the past, and the held-out result.
 //!
-//! Arithmetic only.
+//! This module contains only arithmetic.
 
 use std::collections::BTreeMap;
 
@@ -20,11 +19,11 @@ const HARM: i64 = 2;
 /// The classes of labelled ideas, compared with the verdicts on them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Classes {
-    /// How many ideas of a class (`open` where only that is known) were called what.
+    /// The number of ideas by actual class (`open` if only that is known) and by verdict.
     pub confusion: BTreeMap<&'static str, BTreeMap<&'static str, usize>>,
-    /// F1 of each class that has ideas.
+    /// The F1 score of each class that has ideas.
     pub f1: BTreeMap<&'static str, f64>,
-    /// Their mean; none without labels.
+    /// The mean of the F1 scores; `None` without labels.
     pub macro_f1: Option<f64>,
 }
 
@@ -39,8 +38,8 @@ impl Classes {
         *self.confusion.entry(truth).or_default().entry(said.as_str()).or_default() += 1;
     }
 
-    /// Works out the rest. An open idea that is called implemented counts against that class; what
-    /// else it is called counts for and against nothing.
+    /// Computes the F1 scores from the confusion matrix. An open idea with the verdict
+    /// "implemented" counts against that class; its other verdicts have no effect.
     pub(super) fn close(&mut self) {
         for class in IdeaStatus::ALL.map(IdeaStatus::as_str) {
             let Some(row) = self.confusion.get(class) else {
@@ -52,7 +51,7 @@ impl Classes {
                 .filter(|(truth, _)| **truth != "open" || class == IdeaStatus::Implemented.as_str())
                 .filter_map(|(_, row)| row.get(class))
                 .sum();
-            // Both are there: a class without ideas has no row.
+            // The divisor is not zero, because a class without ideas has no row.
             self.f1.insert(class, 2.0 * right / (had + called) as f64);
         }
         let classes = self.f1.len();
@@ -60,25 +59,25 @@ impl Classes {
     }
 }
 
-/// Ideas whose commits are known, judged on the history before the first of those.
+/// The ideas whose commits are known, judged on the history before their first commit.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Past {
-    /// How many.
     pub ideas: usize,
-    /// Those that were proposed for archive all the same.
+    /// The ideas that were proposed for archive although they were not done yet.
     pub archived: Vec<String>,
-    /// Their share.
+    /// The share of ideas that were proposed for archive.
     pub rate: Option<f64>,
 }
 
 /// The effect of one threshold for a plain idea; the other thresholds move along with it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Point {
-    /// The threshold.
+    /// The threshold for a plain idea.
     pub threshold: f64,
-    /// Ideas called implemented with a true commit among at most three.
+    /// The number of ideas with the verdict "implemented" and a true commit among at most three
+    /// cited ones.
     pub cited: usize,
-    /// Open ideas, those of the past included, that were proposed for archive.
+    /// The number of open ideas, including those of the past, that were proposed for archive.
     pub archived: usize,
 }
 
@@ -100,15 +99,16 @@ fn bars() -> impl Iterator<Item = f64> {
 /// The effect of a threshold that was chosen on the other half of the ideas.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct HeldOut {
-    /// The threshold for a plain idea that was chosen for each half.
+    /// The thresholds for a plain idea that were chosen, one for each half.
     pub thresholds: Vec<f64>,
-    /// Ideas whose commits are known.
+    /// The number of ideas whose commits are known.
     pub known: usize,
-    /// Those called implemented with a true commit among at most three.
+    /// The number of those ideas with the verdict "implemented" and a true commit among at most
+    /// three cited ones.
     pub cited: usize,
-    /// The open ideas and those of the past.
+    /// The number of open ideas, including those of the past.
     pub live: usize,
-    /// Those of them that were proposed for archive.
+    /// The number of open ideas, including those of the past, that were proposed for archive.
     pub archived: usize,
 }
 
@@ -126,8 +126,8 @@ pub(super) fn past(cases: &[Case<'_>], bar: &DoneThreshold) -> Past {
     past
 }
 
-/// Chooses a threshold on each half and judges the other half by it. The halves are by the hash of
-/// a name: nobody has chosen them.
+/// Chooses a threshold on each half of the ideas and judges the other half by it. The hash of an
+/// idea's name determines its half, so that the halves cannot be chosen.
 pub(super) fn held_out(room: &ProjectEvidence, cases: &[Case<'_>]) -> HeldOut {
     let half = |case: &&Case<'_>| Digest::of(case.label.idea.as_bytes()).to_string().as_str() < "8";
     let (one, other): (Vec<&Case<'_>>, Vec<&Case<'_>>) = cases.iter().partition(half);
@@ -137,7 +137,7 @@ pub(super) fn held_out(room: &ProjectEvidence, cases: &[Case<'_>]) -> HeldOut {
             let found = tried(room, seen, *plain);
             found.cited as i64 - HARM * found.archived as i64
         };
-        // The highest of equals: whoever doubts keeps.
+        // Among equally good thresholds the highest is chosen: in doubt, an idea is kept.
         let Some(plain) = bars().max_by_key(worth) else {
             continue;
         };

@@ -1,4 +1,4 @@
-//! How good the answer by rule is, measured on labelled ideas.
+//! Measures the quality of the answer by rule on labelled ideas.
 //!
 //! ```text
 //! labels ─┬─> verdicts on all ideas ──────────> confusion, F1, false archives, true citations
@@ -6,8 +6,9 @@
 //!             as it was before they were done
 //! ```
 //!
-//! The second way makes an open idea of every one that was done: an honest count of false archives
-//! needs more live ideas than people label. Must never let a label reach the rule.
+//! The second measurement treats every implemented idea as an open idea. It is needed because an
+//! honest count of false archives takes more live ideas than people label. This module must never
+//! let a label reach the rule.
 
 mod figures;
 pub mod truth;
@@ -24,61 +25,62 @@ use crate::evidence::{Evidence, IndexError, ProjectEvidence, places};
 pub use figures::{Classes, HeldOut, Past, Point};
 use truth::Label;
 
-/// Everything that was measured.
+/// The result of a measurement.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Figures {
-    /// Ideas that were judged.
+    /// Number of ideas that were judged.
     pub ideas: usize,
     /// Judged ideas that have a label.
     pub labelled: usize,
-    /// Labels whose idea was not there.
+    /// Labels whose idea was not found.
     pub missing: Vec<String>,
-    /// Known commits that are not in the history.
+    /// Number of labelled commits that are not in the history.
     pub unknown_commits: usize,
     /// The labels, compared with the verdicts.
     pub classes: Classes,
-    /// Ideas known to be alive.
+    /// Number of ideas that are known to be alive.
     pub live: usize,
-    /// Those of them that were proposed for archive: the harmful error.
+    /// Live ideas that were proposed for archive, which is the harmful error.
     pub false_archives: Vec<String>,
-    /// Their share; none without live ideas.
+    /// The share of false archives among the live ideas; `None` without live ideas.
     pub false_archive_rate: Option<f64>,
-    /// Ideas whose commits are known.
+    /// Number of ideas whose commits are known.
     pub known: usize,
-    /// Those of them with a true commit among the three that fit best.
+    /// Number of known ideas with a true commit among the three best candidates.
     pub found: usize,
-    /// Those that are called implemented.
+    /// Number of known ideas that are called implemented.
     pub implemented: usize,
-    /// Those that are called implemented, and cite a true commit among at most three.
+    /// Number of known ideas that are called implemented and cite a true commit among at most
+    /// three.
     pub cited: usize,
     /// `cited` as a share of `known`: the evidence hit rate at three.
     pub hit_rate: Option<f64>,
-    /// The ideas that miss it.
+    /// Known ideas that are not counted in `cited`.
     pub missed: Vec<String>,
-    /// Ideas with neither label that are called implemented: to be read by a person.
+    /// Ideas that are called implemented and have neither label. A person has to read them.
     pub unlabelled_implemented: Vec<String>,
-    /// On the history before.
+    /// The figures on the history before the first known commit of each idea.
     pub past: Option<Past>,
-    /// With a threshold chosen on other ideas.
+    /// The figures with a threshold that was chosen on other ideas.
     pub held_out: Option<HeldOut>,
     /// The effect of other thresholds; empty without the past.
     pub curve: Vec<Point>,
 }
 
-/// A labelled idea, as far as the rule looks at it.
+/// A labelled idea with the input of the rule.
 struct Case<'a> {
     label: &'a Label,
     features: Features,
     grounds: &'a Evidence,
-    /// The same, before its first known commit.
+    /// The evidence on the history before the idea's first known commit.
     before: Option<Evidence>,
 }
 
-/// Measures these verdicts. With `past`, every idea whose commits are known is judged once more on
-/// the history as it was before the first of them.
+/// Measures the verdicts. With `past`, every idea whose commits are known is judged a second time,
+/// on the history before the first of these commits.
 ///
 /// # Errors
-/// The index of an earlier history failed.
+/// Returns an error if the index of an earlier history fails.
 pub fn measure(
     room: &ProjectEvidence,
     shown: &[ClassifiedIdea],

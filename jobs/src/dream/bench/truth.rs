@@ -14,11 +14,11 @@ use crate::dream::proposal::IdeaStatus;
 /// The known facts about one idea.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Label {
-    /// Its path, relative to the project.
+    /// The path of the idea, relative to the project.
     pub idea: String,
     #[serde(default)]
     status: Option<IdeaStatus>,
-    /// It is alive: to archive it would be wrong.
+    /// Whether the idea is alive, so that archiving it would be wrong.
     #[serde(default)]
     open: bool,
     /// The commits that implemented it.
@@ -71,10 +71,10 @@ impl Label {
     }
 }
 
-/// Reads labels.
+/// Parses the labels.
 ///
 /// # Errors
-/// What is wrong with them, and where.
+/// Returns a message that describes the mistake and its position.
 pub fn parse(text: &str) -> Result<Vec<Label>, String> {
     let labels: Vec<Label> = serde_json::from_str(text).map_err(|error| error.to_string())?;
     let mut seen = BTreeSet::new();

@@ -20,11 +20,11 @@ use super::plan::{ActionPlan, FileChange, Source};
 /// The content of a file before an act.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct FileContent {
-    /// Its content.
+    /// The digest of the content.
     pub sha256: Digest,
-    /// Where that lies in the backup.
+    /// The file in the backup that holds the content.
     pub file: String,
-    /// Its looks.
+    /// The permission bits and the modification time of the file.
     #[serde(flatten)]
     pub looks: FileLook,
 }
@@ -32,37 +32,36 @@ pub(super) struct FileContent {
 /// One file that an act changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct ChangedFile {
-    /// Relative to the project.
+    /// The path of the file, relative to the project.
     pub path: String,
-    /// Before; absent where there was nothing.
+    /// The content before the act; `None` if there was no file.
     pub before: Option<FileContent>,
-    /// After; absent where it was removed.
+    /// The digest after the act; `None` if the act removed the file.
     pub after: Option<Digest>,
 }
 
 /// The state of an idea in `state.json` before an act.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct IdeaState {
-    /// The idea.
     pub path: String,
-    /// Its status; absent where it was not known.
+    /// The status of the idea; `None` if it was not known.
     pub status: Option<String>,
-    /// The triaged content; absent where there was none.
+    /// The digest of the triaged content; `None` if there was none.
     pub hash: Option<Digest>,
 }
 
-/// `act.json`.
+/// The content of `act.json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct DecisionRecord {
-    /// The decision's own line.
+    /// The decision as it is written in the decisions file.
     pub decision: Decision,
-    /// Every file but the decisions and the state.
+    /// All changed files except the decisions and the state.
     pub changes: Vec<ChangedFile>,
-    /// The ideas that the state knew.
+    /// The ideas that `state.json` contained.
     pub state: Vec<IdeaState>,
 }
 
-/// Where the backups of all acts lie, below the folder of the dreams, by proposal and run.
+/// The folder with the backups of all acts, below the folder of the dreams, by proposal and run.
 pub const BACKUPS: &str = ".undo";
 
 /// Returns the folder with the backups of all acts on a proposal.

@@ -30,27 +30,23 @@ use super::guard::{self, Refused};
 use super::plan::{ActionPlan, FileChange, Source, Stamp, plan};
 use super::proposals::{self, ProposalItem, Proposals, ProposalsError, Stale};
 
-/// Everything that an act needs.
+/// Makes decisions and carries them out.
 pub struct Decider<'a> {
     /// The project's canonical root.
     pub root: &'a Path,
-    /// Its dream's settings.
+    /// The settings of the project's dream.
     pub spec: &'a DreamSpec,
-    /// The project.
     pub project: &'a ProjectId,
-    /// Runner's state folder, where the deciding locks are.
+    /// Runner's state folder, which holds the locks of the decisions.
     pub state: &'a Path,
-    /// The project's cache folder, which exists.
+    /// The project's cache folder, which must exist.
     pub cache: &'a Path,
-    /// Questions to git.
     pub git: &'a Git,
-    /// Both clocks.
     pub clock: &'a Clock,
-    /// This process.
     pub me: &'a ProcessIdentity,
-    /// Where the act is recorded.
+    /// The store that records the act.
     pub store: &'a mut Store,
-    /// Hides secrets in notes.
+    /// Removes secrets from notes.
     pub redactor: &'a Redactor,
     /// Free bytes on the file system that the decision is written to.
     pub free_bytes: u64,
@@ -59,18 +55,18 @@ pub struct Decider<'a> {
 /// A person's verdict on a proposal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DecisionInput {
-    /// Do it.
+    /// Carry out the proposal.
     Accept,
-    /// It is wrong.
+    /// Reject the proposal as wrong.
     Reject,
-    /// Do this instead.
+    /// Carry out another action instead.
     Amend {
         /// The action to carry out instead.
         action: Action,
-        /// The destination of a merge, where it is another or there was none.
+        /// The destination of a merge, if it differs from the proposed one or none was proposed.
         into: Option<String>,
     },
-    /// Leave it, and do not ask again until it changes.
+    /// Leave the idea, and do not ask again until it changes.
     Skip,
 }
 
@@ -89,23 +85,21 @@ impl DecisionInput {
 /// The treatment of a decision whose files have changed since the proposal was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IfChanged {
-    /// The decision is refused.
     #[default]
     Refuse,
-    /// The decision is carried out all the same.
+    /// The decision is carried out anyway.
     Proceed,
 }
 
-/// A decision to be made.
+/// A request for a decision.
 #[derive(Clone, Debug)]
 pub struct DecisionRequest<'a> {
-    /// The proposal's id, or an unambiguous beginning of it.
+    /// The proposal's id, or an unambiguous prefix of it.
     pub id: &'a str,
-    /// The verdict.
     pub verdict: DecisionInput,
     /// The person's note on the decision.
     pub note: Option<&'a str>,
-    /// Also when an idea is not what was triaged.
+    /// The treatment of ideas that have changed since they were triaged.
     pub if_changed: IfChanged,
 }
 
@@ -114,85 +108,69 @@ pub struct DecisionRequest<'a> {
 pub struct AppliedDecision {
     /// The decision, as it was written.
     pub decision: Decision,
-    /// In a few words.
+    /// A short description of the effect.
     pub says: String,
-    /// The files that were written and removed, but for runner's own.
+    /// The files that were written and removed, except runner's own.
     pub changes: Vec<String>,
-    /// Nothing: it was decided so before.
+    /// Whether the same decision was made before, so that nothing was done.
     pub already: bool,
     /// The run that published the decision.
     pub run: Option<RunId>,
 }
 
-/// Why nothing was done.
+/// The reason why a decision was not made or not carried out.
 #[derive(Debug, thiserror::Error)]
 pub enum ReviewError {
-    /// No such proposal.
     #[error("there is no proposal {0}")]
     NotFound(String),
-    /// Several begin so.
+    /// Several proposals have this prefix.
     #[error("{} proposals begin with {id}: {}", .found.len(), .found.join(", "))]
     Several {
         /// The given id.
         id: String,
-        /// Those that begin so.
+        /// The proposals with this prefix.
         found: Vec<String>,
     },
-    /// It was decided otherwise.
+    /// The proposal already has another decision.
     #[error("{} was {} at {}", .0.proposal_id, .0.decision, .0.at)]
     Decided(Box<Decision>),
-    /// It is not about what is there.
+    /// The proposal is not about the current content.
     #[error("{path}: {}", .stale.describe())]
     Stale {
-        /// The idea.
         path: String,
-        /// How.
+        /// How the content differs.
         stale: Stale,
     },
-    /// The action cannot be carried out on this.
+    /// The action cannot be carried out on this idea.
     #[error("{0}")]
     Cannot(String),
-    /// A rule forbids it.
     #[error("{0}")]
     Guard(String),
-    /// A file changed while it was decided on, twice.
+    /// A file changed during the decision, twice.
     #[error("{0}")]
     Changed(String),
-    /// Another review is at it.
+    /// Another review is in progress.
     #[error("{0}")]
     Busy(String),
-    /// A target was changed by somebody else in the midst of it.
+    /// Another process changed a target during the act.
     #[error("{0}")]
     Conflict(String),
     /// The act is only partly published; the next command or tick completes it.
     #[error("run {run} is only partly published: {why}")]
-    Unfinished {
-        /// The act's run.
-        run: RunId,
-        /// Why.
-        why: String,
-    },
-    /// The state file is none.
+    Unfinished { run: RunId, why: String },
+    /// The state file is invalid.
     #[error("{path} is not a dream state: {why}")]
-    State {
-        /// The file.
-        path: String,
-        /// Why.
-        why: String,
-    },
-    /// The disk or the surroundings refused.
+    State { path: String, why: String },
+    /// The disk or the environment caused an error.
     #[error("{0}")]
     Disk(String),
-    /// A fault of our own.
+    /// A bug in runner.
     #[error("{0}")]
     Internal(String),
-    /// Git gave no answer.
     #[error(transparent)]
     Git(#[from] GitError),
-    /// The proposals could not be read.
     #[error(transparent)]
     Book(#[from] ProposalsError),
-    /// The database could not be used.
     #[error(transparent)]
     Ledger(#[from] StoreError),
 }
@@ -201,7 +179,8 @@ impl Decider<'_> {
     /// Decides on one proposal and carries the decision out.
     ///
     /// # Errors
-    /// [`ReviewError`]; but for `Conflict` and `Unfinished` everything is as it was.
+    /// Returns a [`ReviewError`]. With every error except `Conflict` and `Unfinished`, nothing is
+    /// changed.
     pub fn decide(&mut self, ask: &DecisionRequest<'_>) -> Result<AppliedDecision, ReviewError> {
         let mut held = self.sit_down()?;
         let mut tries = 0;
@@ -235,7 +214,7 @@ impl Decider<'_> {
                         run: Some(run),
                     });
                 }
-                // Somebody wrote one of the files in between: once more, on what is there now.
+                // One of the files changed in the meantime: try once more with the current content.
                 Err(ReviewError::Changed(_)) if tries == 1 => {}
                 Err(error) => return Err(error),
             }

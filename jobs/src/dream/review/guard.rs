@@ -15,13 +15,11 @@ use runner_engine::publish::{RealFs, RelPath};
 
 use super::super::spec::DreamSpec;
 
-/// Why a plan is refused.
+/// The reason why a plan is refused.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Refused {
-    /// A rule forbids it.
     #[error("{0}")]
     Guard(String),
-    /// Git gave no answer.
     #[error(transparent)]
     Git(#[from] GitError),
 }
@@ -44,7 +42,7 @@ pub(super) fn check(
             ));
         }
     }
-    // Before git is asked: it follows links, or gives up on them.
+    // This check comes before git is asked, because git follows links or fails on them.
     let disk = RealFs::open(git.root()).map_err(|error| Refused::Guard(error.to_string()))?;
     for path in paths.iter().chain(from) {
         let rel = RelPath::new(path).map_err(|bad| Refused::Guard(bad.to_string()))?;

@@ -49,9 +49,9 @@ pub use decide::{
 pub use plan::{ActionPlan, FileChange, LineKind, MARKER, PreviewLine, Source, plan};
 pub use proposals::{ProposalItem, Proposals, ProposalsError, Stale};
 
-/// The job of all acts of a project; no configured job can have this name.
+/// The job name of all acts of a project. No configured job can have this name.
 pub const JOB: &str = "dream:review";
-/// Its kind.
+/// The kind of that job.
 pub const KIND: &str = "act";
 
 /// Returns the path of the lock on a project's dream files, in its cache folder.

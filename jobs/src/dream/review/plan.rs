@@ -13,17 +13,16 @@ use super::super::state::Mark;
 
 /// The line that marks a text to publish.
 pub const MARKER: &str = "<!-- ctx-dream: blog-candidate -->";
-/// How many names with a number are tried in an archive.
+/// Number of numbered names that are tried in an archive.
 const NAMES: u32 = 10_000;
 
-/// An idea as it is now.
+/// The current state of an idea.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source {
-    /// Relative to the project.
+    /// The path of the idea, relative to the project.
     pub path: String,
-    /// Its content.
     pub bytes: Vec<u8>,
-    /// Its looks.
+    /// The permission bits and the modification time of the file.
     pub looks: FileLook,
 }
 
@@ -37,18 +36,17 @@ impl Source {
 /// One change to one file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FileChange {
-    /// New content, over what is there or in a new place.
+    /// Write new content to an existing file or to a new file.
     Put {
-        /// Where.
         path: String,
         /// The new content.
         bytes: Vec<u8>,
         /// The file that is replaced.
         over: Option<Source>,
-        /// The looks of a file that is moved or comes back.
+        /// The permission bits and the modification time of a file that is moved or restored.
         looks: Option<FileLook>,
     },
-    /// An end.
+    /// Remove the file.
     Remove(Source),
 }
 
@@ -65,11 +63,11 @@ impl FileChange {
 /// The kind of a line in a preview.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LineKind {
-    /// A file.
+    /// The path of a changed file.
     File,
-    /// Comes in.
+    /// A line that the action adds.
     Added,
-    /// Stays.
+    /// A line that stays.
     Kept,
 }
 
@@ -78,31 +76,30 @@ pub enum LineKind {
 pub struct PreviewLine {
     /// The kind of the line.
     pub kind: LineKind,
-    /// Its text, as it stands in the file: not safe for a terminal yet.
+    /// The text as it is in the file. It is not yet safe for a terminal.
     pub text: String,
 }
 
 /// The changes that carry out an action.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ActionPlan {
-    /// In this order.
+    /// The changes to files, in the order in which they are made.
     pub changes: Vec<FileChange>,
     /// The changes to `state.json`, by path.
     pub marks: Vec<(String, Mark)>,
-    /// In a few words.
+    /// A short description of the action.
     pub says: String,
-    /// For a person to look at.
+    /// A preview of the changes for a person.
     pub preview: Vec<PreviewLine>,
 }
 
 /// The origin of an act, which is recorded in the text that it writes.
 #[derive(Clone, Copy, Debug)]
 pub struct Stamp<'a> {
-    /// The proposal.
+    /// The id of the proposal.
     pub id: &'a str,
-    /// The decision's word.
+    /// The decision, as it is written in the decisions file.
     pub decision: &'a str,
-    /// When.
     pub at: Timestamp,
 }
 
@@ -152,7 +149,8 @@ pub fn plan(
                 let mut bytes = ended(&source.bytes, end);
                 bytes.extend_from_slice(format!("{MARKER}{end}").as_bytes());
                 plan.says = format!("{} is marked as a text to publish", source.path);
-                // It is runner's own line: the idea need not be looked at again for it.
+                // The added line is runner's own, so the idea need not be triaged again because of
+                // it.
                 let hash = Digest::of(&bytes);
                 plan.grows(source, bytes);
                 plan.mark(source, "active", Some(hash), action, stamp, None);
@@ -283,7 +281,7 @@ fn merged(source: &Source, into: &Source, stamp: Stamp<'_>) -> Result<Vec<u8>, S
     let (from, to) = (text(source)?, text(into)?);
     let end = newline(to);
     let mut bytes = ended(&into.bytes, end);
-    // A path must not end the comment.
+    // `--` in a path would end the comment.
     let path = source.path.replace("--", "- -");
     let (day, id) = (stamp.at.strftime("%Y-%m-%d"), stamp.id);
     let head = format!("{end}<!-- ctx-dream: merged from {path} on {day} ({id}) -->{end}{end}");
@@ -309,7 +307,8 @@ fn promoted(source: &Source, stamp: Stamp<'_>) -> Result<Vec<u8>, String> {
     let (at, lines) = match document.front_range() {
         Some(range) => (range.end, lines),
         None => {
-            // Before everything but a byte order mark.
+            // The front matter goes to the start of the text, after a byte order mark if there is
+            // one.
             let at = if text.starts_with('\u{feff}') { 3 } else { 0 };
             (at, format!("---{end}{lines}---{end}{end}"))
         }

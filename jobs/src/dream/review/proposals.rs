@@ -21,13 +21,13 @@ use super::super::proposal::{self, Action, Proposal, clean};
 use super::super::spec::DreamSpec;
 use super::super::walk::WalkProblem;
 
-/// Why a proposal is not about what is there now.
+/// The reason why a proposal is not about the current content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Stale {
-    /// A target has other content than what was triaged.
+    /// The content of a target differs from the content that was triaged.
     Changed,
-    /// A target is not there, or cannot be read.
+    /// A target does not exist or cannot be read.
     Gone,
     /// No record shows which content was triaged.
     Unknown,
@@ -44,18 +44,18 @@ impl Stale {
     }
 }
 
-/// A proposal in its place.
+/// A proposal with its pass and its decision.
 #[derive(Clone, Debug)]
 pub struct ProposalItem {
-    /// The folder of its pass, below the project.
+    /// The folder of the pass that made the proposal, relative to the project.
     pub pass: String,
     /// The proposal; its `targets_hash` is empty if the file has none.
     pub proposal: Proposal,
-    /// Why it is not about what is there now.
+    /// The reason why the proposal is not about the current content, if it is not.
     pub stale: Option<Stale>,
-    /// A newer pass has another proposal about the same idea.
+    /// Whether a newer pass has another proposal about the same idea.
     pub superseded: bool,
-    /// The decision that stands.
+    /// The decision that is in effect.
     pub decision: Option<Decision>,
 }
 
@@ -66,30 +66,25 @@ impl ProposalItem {
     }
 }
 
-/// The proposals, and what could not be read of them.
+/// The proposals of all passes, and the problems with reading them.
 #[derive(Clone, Debug, Default)]
 pub struct Proposals {
-    /// The newest pass first, within it in the order of the file; no id twice.
+    /// The proposals of the newest pass first, within a pass in the order of the file. No id occurs
+    /// twice.
     pub items: Vec<ProposalItem>,
-    /// Files and elements that are no proposals.
+    /// Files and elements that are not valid proposals.
     pub troubles: Vec<WalkProblem>,
 }
 
-/// Why there is no book.
+/// The reason why the proposals could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ProposalsError {
-    /// The disk refused.
     #[error(transparent)]
     Fs(#[from] FsError),
-    /// The decisions could not be read, so that nothing is known to be undecided.
+    /// The decisions could not be read, so it is unknown which proposals are undecided.
     #[error("{path} {why}")]
-    Decisions {
-        /// The file.
-        path: String,
-        /// Why.
-        why: String,
-    },
-    /// The settings name no usable folder.
+    Decisions { path: String, why: String },
+    /// The settings do not name a usable folder.
     #[error("{0}")]
     Folder(String),
 }
@@ -110,10 +105,11 @@ struct ProposalFields {
 }
 
 impl Proposals {
-    /// Reads what is there.
+    /// Reads the proposals of all passes.
     ///
     /// # Errors
-    /// [`ProposalsError`]: the decisions or the folder cannot be read. A pass that cannot is a trouble.
+    /// Returns a [`ProposalsError`] if the decisions or the folder cannot be read. A pass that
+    /// cannot be read is reported in `troubles` instead.
     pub fn read(root: &Path, spec: &DreamSpec) -> Result<Self, ProposalsError> {
         let fs = RealFs::open(root)?;
         let dreams =
@@ -125,7 +121,7 @@ impl Proposals {
         passes.sort_unstable_by(|a, b| b.cmp(a));
         let mut book = Self::default();
         let mut ids = BTreeSet::new();
-        // Ideas that a newer pass has something about.
+        // Ideas for which a newer pass has a proposal.
         let mut reported: BTreeSet<String> = BTreeSet::new();
         for (_, _, name) in passes {
             let folder = format!("{}/{name}", spec.dreams);
@@ -206,7 +202,7 @@ impl Proposals {
         let path = format!("{folder}/proposals.json");
         let bytes = match reader.read(&path) {
             Ok((bytes, _)) => bytes,
-            // A pass that left nothing.
+            // The pass left no proposals.
             Err(why) if why == "is gone" => return Vec::new(),
             Err(why) => {
                 self.troubles.push(WalkProblem { path, why });

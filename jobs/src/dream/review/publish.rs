@@ -1,5 +1,6 @@
-//! Publishes one plan: an act of [`crate::manual_edit`] that contains the backup, the files, the
-//! state and the decision's line, under the lock of the files that a pass writes too.
+//! Publishes one plan as an act of [`crate::manual_edit`]. The act contains the backup, the files,
+//! the state and the decision's line. It happens under the lock that also protects the files of a
+//! pass.
 //!
 //! ```text
 //! locks ──> recover stale runs ──> read, plan (decide, undo) ──> act: stage ──> publish ──> settled
@@ -29,7 +30,7 @@ use super::plan::{ActionPlan, FileChange, Source};
 use super::{JOB, files_lock};
 use crate::manual_edit::{self, EditActor, ManualEdit, ManualEditError};
 
-/// Both locks, held for the whole of an act.
+/// The two locks that are held during the whole act.
 pub(super) struct ReviewLocks {
     _files: Option<JobLock>,
     act: manual_edit::HeldJobLock,
@@ -51,15 +52,16 @@ impl Decider<'_> {
     /// Takes the locks and completes the publications that dead processes left unfinished.
     pub(super) fn sit_down(&mut self) -> Result<ReviewLocks, ReviewError> {
         let act = self.hand().take(JOB)?;
-        // A pass that holds it for long is waited for no longer: digests decide then.
+        // If a pass holds the lock for too long, the act proceeds without it and relies on the
+        // digests.
         let files = JobLock::take_for_run(&files_lock(self.cache), |_| false).ok();
         self.hand().recover_stale(JOB)?;
         self.recover_stale_passes()?;
         Ok(ReviewLocks { _files: files, act })
     }
 
-    /// Rolls forward the dead passes of this project whose artifacts are recorded. Everything else
-    /// about a dead run is the next tick's.
+    /// Rolls forward the dead passes of this project whose artifacts are recorded. The next tick
+    /// handles everything else about a dead run.
     fn recover_stale_passes(&mut self) -> Result<(), ReviewError> {
         let now = self.clock.read().map_err(|error| ReviewError::Disk(error.to_string()))?;
         let driver = Driver {
@@ -91,7 +93,7 @@ impl Decider<'_> {
         format!("{}/.staging", self.spec.dreams)
     }
 
-    /// Places a plan and the decision that it follows from.
+    /// Publishes a plan together with the decision that led to it.
     pub(super) fn place(
         &mut self,
         held: &mut ReviewLocks,
@@ -124,9 +126,8 @@ impl Decider<'_> {
     }
 }
 
-/// Why a plan could not be staged.
+/// The reason why a plan could not be staged.
 enum Unstaged {
-    /// The scope refused.
     Scope(ScopeError),
     /// The content of the state file is not a valid state.
     State(String),

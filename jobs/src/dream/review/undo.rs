@@ -1,4 +1,4 @@
-//! A decision, taken back: every file is again, byte for byte, what it was.
+//! Takes a decision back: every file gets the content from before the decision, byte for byte.
 //!
 //! ```text
 //! now holds       was nothing      was something
@@ -7,8 +7,8 @@
 //! something else  leave (forced)   keep that in a backup, bring back (forced)
 //! ```
 //!
-//! An undo is an act of its own: one publication, with a backup of what it replaces. A backup is never
-//! spent, so an undo that turns out wrong costs nothing.
+//! An undo is an act of its own: one publication, with a backup of the content that it replaces. A
+//! backup is never removed, so a wrong undo can itself be undone.
 
 use runner_engine::digest::Digest;
 use runner_engine::publish::{PublishFs as _, RealFs, RelPath};
@@ -25,10 +25,10 @@ use super::plan::{ActionPlan, FileChange, LineKind, PreviewLine, Source};
 use super::proposals;
 
 impl Decider<'_> {
-    /// Takes back the decision that stands on a proposal.
+    /// Takes back the decision that is in effect for a proposal.
     ///
     /// # Errors
-    /// [`ReviewError`]; `Stale` when a file was changed since, unless forced.
+    /// Returns a [`ReviewError`]; `Stale` if a file has changed since the decision, unless forced.
     pub fn undo(
         &mut self,
         id: &str,
@@ -104,7 +104,7 @@ impl Decider<'_> {
         let fs = RealFs::open(self.root).map_err(proposals::ProposalsError::from)?;
         let rel = RelPath::new(&folder).map_err(|bad| ReviewError::Guard(bad.to_string()))?;
         let mut runs = fs.list(&rel).map_err(proposals::ProposalsError::from)?.unwrap_or_default();
-        // The newest first: ids sort by time.
+        // Newest first: ids sort by time.
         runs.sort_unstable_by(|a, b| b.cmp(a));
         let reader = Reader::open(self.root, LONGEST).map_err(proposals::ProposalsError::from)?;
         for run in runs {
@@ -131,7 +131,8 @@ impl Decider<'_> {
     ) -> Result<ActionPlan, ReviewError> {
         let scope = self.looker()?;
         let mut plan = ActionPlan::default();
-        // First what comes back, then what goes: there is always one of the two.
+        // Files are restored before other files are removed, so that at least one copy always
+        // exists.
         let (mut comes, mut goes) = (Vec::new(), Vec::new());
         for touched in &act.changes {
             proposals::idea(&touched.path, self.spec)
@@ -234,6 +235,6 @@ impl Decider<'_> {
 /// Checks whether a decision changed any files.
 fn acted(decision: &Decision) -> bool {
     let carried_out = matches!(decision.decision.as_str(), "accepted" | "amended");
-    // A mark that was there already did nothing.
+    // `mark-blog` changes nothing if the mark already exists.
     carried_out && !matches!(decision.action.as_str(), "keep" | "mark-blog")
 }

@@ -1,5 +1,5 @@
-//! One entry of `dreams/state.json` as it is written: what a pass or an act changes of it, and
-//! everything else byte for byte as it was.
+//! One entry of `dreams/state.json` as it is written. A pass or an act changes some of its keys;
+//! everything else stays as it is, byte for byte.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -12,14 +12,15 @@ use serde_json::{Value, to_string};
 
 use super::{IdeaUpdate, Mark};
 
-/// The keys of an entry with their values, as they are written.
+/// The keys of an entry and their values, as they are written.
 #[derive(Default)]
 pub(super) struct Keys<'a>(Vec<(Cow<'a, str>, Cow<'a, str>)>);
 
 impl<'a> Keys<'a> {
     /// Returns the keys of an entry that [`State::parse`] has read.
     pub(super) fn of(entry: &'a str) -> Self {
-        // Both pass over what they need not know in the same way, so what one reads the other does.
+        // Both parsers skip unknown values in the same way, so text that one accepts the other
+        // accepts too.
         serde_json::from_str(entry).expect("the entry was read as an object before")
     }
 
@@ -31,7 +32,7 @@ impl<'a> Keys<'a> {
         found.map(|(_, value)| value.as_ref())
     }
 
-    /// Adds an element to a list; whatever else stands there stays as it is.
+    /// Appends an element to a list. A value that is not a list stays as it is.
     fn push(&mut self, key: &str, element: &Value) {
         let element = to_string(element).expect("a history has string keys only");
         let Some(old) = self.get(key) else {
@@ -51,7 +52,7 @@ impl<'a> Keys<'a> {
         }
     }
 
-    /// Gives a key this value; one that is there keeps its own unless `always`.
+    /// Sets a key to this value. An existing key keeps its value unless `always` is set.
     fn set(&mut self, key: &str, value: Value, always: bool) {
         let written = |value: &Value| to_string(value).expect("a text or a number is JSON");
         let mut known = false;
@@ -103,7 +104,8 @@ pub(super) fn element(mut keys: Keys<'_>, path: &str, change: &IdeaUpdate) -> St
         }
         None => {
             keys.set("hash", "".into(), false);
-            // Never triaged: the form wants a time, this one is before all.
+            // The format requires a time even if the idea was never triaged; this one precedes all
+            // others.
             let never = Timestamp::UNIX_EPOCH.to_string();
             keys.set("last_modified", never.into(), false);
             keys.set("last_surfaced", change.surfaced.to_string().into(), true);

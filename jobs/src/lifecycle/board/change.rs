@@ -16,23 +16,22 @@ use super::moves::{self, BoardEdit};
 use crate::lifecycle::entry::Entry;
 use crate::manual_edit::{self, EditActor, HeldJobLock, ManualEdit, ManualEditError};
 
-/// The job of all changes of a project's board; no configured job can have this name.
+/// The job name of all changes of a project's board. No configured job can have this name.
 pub const JOB: &str = "board:apply";
-/// How often a board that changes under our hands is read again.
+/// Maximum number of attempts when another process changes the board during a change.
 const LOOKS: u32 = 5;
 
-/// Why a board was not changed.
+/// The reason why a board was not changed.
 #[derive(Debug, thiserror::Error)]
 pub enum BoardError {
-    /// There is no such file.
+    /// The board's file does not exist.
     #[error("there is no board: {0} is not there")]
     Missing(String),
-    /// It is no text, or cannot be read.
+    /// The board is not text or cannot be read.
     #[error("the board {path} cannot be read: {why}")]
     Unreadable {
-        /// The file, below the project.
+        /// The path of the board, relative to the project.
         path: String,
-        /// Why.
         why: String,
     },
     /// The request cannot be carried out on this board.
@@ -41,10 +40,10 @@ pub enum BoardError {
     /// The change could not be published.
     #[error(transparent)]
     Act(#[from] ManualEditError),
-    /// The change would not be what was meant.
+    /// The change would have an unintended effect.
     #[error("the board {path} stays as it is: {why}")]
     Internal {
-        /// The file, below the project.
+        /// The path of the board, relative to the project.
         path: String,
         /// The unintended effect that was prevented.
         why: String,
@@ -54,13 +53,13 @@ pub enum BoardError {
 /// A request to change a board.
 #[derive(Clone, Copy, Debug)]
 pub enum BoardRequest<'w> {
-    /// The verdicts of an entry, if they were not applied before.
+    /// Apply the verdicts of an entry, unless they were applied before.
     Apply(&'w Entry),
-    /// The next task.
+    /// Begin the next task.
     Pick,
-    /// One more task.
+    /// Add a task.
     Add(&'w str),
-    /// A task is finished.
+    /// Finish a task.
     Done(&'w str),
 }
 
@@ -71,19 +70,19 @@ pub struct BoardChange {
     pub records: Vec<HistoryRecord>,
     /// The run that published the change.
     pub run: Option<RunId>,
-    /// Entries that were applied before, with when.
+    /// The earlier records of entries that had already been applied.
     pub before: Vec<HistoryRecord>,
-    /// The task that is in flight, where one was to be picked.
+    /// The task in flight after a `Pick`.
     pub picked: Option<Task>,
 }
 
-/// The board of a project, and who works on it for which agent.
+/// Changes the board of a project for an agent.
 pub struct BoardEditor<'d> {
     /// The actor that makes the changes.
     pub hand: EditActor<'d>,
-    /// The board, below the project.
+    /// The path of the board, relative to the project.
     pub board: &'d str,
-    /// The agent; empty for the one without a name.
+    /// The name of the agent; empty for the default agent.
     pub agent: &'d str,
 }
 
@@ -96,10 +95,10 @@ struct BoardSnapshot {
 }
 
 impl BoardEditor<'_> {
-    /// Does all that is wished, in order and in one publication.
+    /// Carries out all requests, in order and in one publication.
     ///
     /// # Errors
-    /// [`BoardError`]; then nothing is changed.
+    /// Returns a [`BoardError`], after which nothing is changed.
     pub fn carry_out(&mut self, wishes: &[BoardRequest<'_>]) -> Result<BoardChange, BoardError> {
         let mut held = self.hand.lock(JOB)?;
         let mut looks = 0;

@@ -4,17 +4,17 @@ use jiff::Timestamp;
 use runner_text::org::Keyword;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Where it lies, below the project.
+/// The path of the history, relative to the project.
 pub const PATH: &str = ".runner/board.jsonl";
-/// How many records are kept. Entries are applied while they are the newest, so that what is dropped
-/// is never asked for again.
+/// Maximum number of records that are kept. An entry is applied only while it is the newest, so a
+/// dropped record is never needed again.
 const KEPT: usize = 5000;
 
 /// The kind of change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum HistoryEvent {
-    /// An entry's verdicts.
+    /// The verdicts of an entry were applied.
     Apply,
     /// The next task was begun.
     Pick,
@@ -24,57 +24,53 @@ pub enum HistoryEvent {
     Done,
 }
 
-/// A task that was moved.
+/// A task that moved.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskMove {
-    /// Its heading before.
+    /// The heading of the task before the move.
     pub task: String,
-    /// Its line, from 1.
+    /// The line of the task, from 1.
     pub line: usize,
-    /// Where it stood; none for one that is new.
+    /// The keyword before the move; `None` for a new task.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "keyword")]
     pub from: Option<Keyword>,
-    /// Where it stands.
+    /// The keyword after the move.
     #[serde(with = "keyword")]
     pub to: Option<Keyword>,
-    /// Why.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub why: String,
 }
 
-/// A verdict that was understood and moves nothing.
+/// A verdict that was understood and moved no task.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnappliedVerdict {
-    /// The verdict.
     pub said: String,
-    /// Why nothing moves.
+    /// The reason why no task moved.
     pub why: String,
 }
 
-/// A verdict that names no one task.
+/// A verdict that does not identify exactly one task.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unresolved {
-    /// The verdict.
     pub said: String,
-    /// Why it names none.
+    /// The reason why the verdict identifies no task.
     pub why: String,
 }
 
-/// One line.
+/// One line of the history.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HistoryRecord {
-    /// When.
     pub ts: Timestamp,
     /// The run that published the change.
     pub run: String,
-    /// The agent whose journal or run it was; empty for the one without a name.
+    /// The agent to which the journal or the run belongs; empty for the default agent.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub agent: String,
-    /// The board, below the project.
+    /// The path of the board, relative to the project.
     pub board: String,
     /// The kind of change.
     pub what: HistoryEvent,
-    /// The entry whose verdicts these were.
+    /// The entry whose verdicts were applied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub entry: Option<String>,
     /// The tasks that moved.
@@ -88,18 +84,18 @@ pub struct HistoryRecord {
     pub unresolved: Vec<Unresolved>,
 }
 
-/// All that was done, oldest first.
+/// The history of a board.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct BoardHistory {
-    /// The records.
+    /// The valid records, oldest first.
     pub records: Vec<HistoryRecord>,
-    /// Lines that are none; they are kept as they are.
+    /// Number of lines that are not valid records. They are kept as they are.
     pub unreadable: usize,
     lines: Vec<String>,
 }
 
 impl BoardHistory {
-    /// Reads it; a line that is no record is counted and kept.
+    /// Parses the history. Lines that are not valid records are counted and kept.
     pub fn parse(bytes: &[u8]) -> Self {
         let text = String::from_utf8_lossy(bytes);
         let lines: Vec<String> =
@@ -118,7 +114,8 @@ impl BoardHistory {
         })
     }
 
-    /// Its text with further records at its end, and without the oldest beyond what is kept.
+    /// Returns the text of the history with further records at its end. The oldest lines beyond the
+    /// limit are dropped.
     pub fn with(&self, more: &[HistoryRecord]) -> String {
         let more = more
             .iter()
@@ -130,7 +127,7 @@ impl BoardHistory {
     }
 }
 
-/// Keywords as they stand on a board.
+/// Serializes keywords as they are written on a board.
 mod keyword {
     use super::{Deserialize as _, Deserializer, Keyword, Serializer};
 

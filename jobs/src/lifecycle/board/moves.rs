@@ -1,4 +1,4 @@
-//! Moves on a board, as edits of its text: pure.
+//! Computes moves on a board as edits of its text. The module is pure.
 
 use std::collections::BTreeSet;
 
@@ -47,7 +47,8 @@ impl BoardEdit {
     }
 }
 
-/// Applies verdicts, each to the board as it was; two of one task are one too many.
+/// Applies verdicts, each to the board as it was before all of them. A second verdict on the same
+/// task is not applied.
 pub fn apply(board: &Board, verdicts: &[Verdict]) -> BoardEdit {
     let mut change = BoardEdit::default();
     let mut touched = BTreeSet::new();
@@ -92,7 +93,8 @@ pub fn apply(board: &Board, verdicts: &[Verdict]) -> BoardEdit {
             change.unresolved.push(Unresolved { said, why });
             continue;
         }
-        // The verdict's own words where it was split at the right dash; else what is left of them.
+        // The verdict's own reason if it was split at the right dash, otherwise the rest after the
+        // heading.
         let split = verdict.task.as_deref().is_some_and(|said| fold(said) == fold(&task.heading));
         let why = if split { verdict.why.clone() } else { rest };
         let reason = (to == Keyword::Cancelled).then_some(why.as_str());
@@ -121,8 +123,8 @@ fn unknown(board: &Board, said: &str) -> String {
     }
 }
 
-/// Begins the next task: the first that is NEXT; else one that is DOING already stays; else the first
-/// TODO. `None` where nothing is open.
+/// Begins the next task: the first task with NEXT, otherwise the task that is already DOING,
+/// otherwise the first task with TODO. Returns `None` if no task is open.
 pub fn pick(board: &Board) -> Option<(&Task, BoardEdit)> {
     let stays = |task: &&Task| task.keyword == Keyword::Doing;
     if let Some(task) = board.first(Keyword::Next) {
@@ -138,7 +140,7 @@ pub fn pick(board: &Board) -> Option<(&Task, BoardEdit)> {
 /// Adds an open task.
 ///
 /// # Errors
-/// The words cannot be a task's heading here, or there is one already.
+/// Returns an error if the text cannot be a task's heading on this board, or if such a task exists.
 pub fn add(board: &Board, text: &str, heading: &str) -> Result<BoardEdit, String> {
     match board.resolve(heading) {
         Resolved::Unknown => {}
@@ -169,7 +171,7 @@ pub fn add(board: &Board, text: &str, heading: &str) -> Result<BoardEdit, String
 /// Finishes a task.
 ///
 /// # Errors
-/// The words name no one task, or it is closed.
+/// Returns an error if the text does not identify exactly one task, or if the task is closed.
 pub fn done(board: &Board, said: &str) -> Result<BoardEdit, String> {
     match board.resolve(said) {
         Resolved::One { task, .. } if task.keyword.is_closed() => {

@@ -1,31 +1,32 @@
-//! Org text to an entry, in one pass over its lines.
+//! Parses org text into an entry, in one pass over its lines.
 //!
-//! Must never take time beyond linear in the text, and never repair it.
+//! This module must never take more than linear time, and never repair the text.
 
 use super::text::{one_line, prose};
 use super::{Entry, HEADINGS, Sections, Verdict, VerdictMove};
 
-/// The largest entry that is read, in bytes.
+/// Maximum size of an entry, in bytes.
 pub const LARGEST: usize = 256 * 1024;
 
-/// The dashes that part a task from its reason.
+/// The dashes that separate a task from its reason.
 const DASHES: [&str; 4] = [" — ", " – ", " -- ", " - "];
 
-/// Why a text is no entry.
+/// The reason why a text is not a valid entry.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {why}")]
 pub struct Malformed {
-    /// From 1.
+    /// The line number, from 1.
     pub line: usize,
     /// The error at that line.
     pub why: String,
 }
 
-/// Reads an entry whose file is `<id>.org`. Title and model are taken from its keywords, empty where
-/// it has none.
+/// Parses an entry whose file is `<id>.org`. The title and the model come from the entry's keywords
+/// and are empty without them.
 ///
 /// # Errors
-/// Its headings are not the six in their order, or it is larger than [`LARGEST`].
+/// Returns an error if the headings are not the six required ones in their order, or if the text is
+/// larger than [`LARGEST`].
 pub fn parse(id: &str, text: &str) -> Result<Entry, Malformed> {
     let sections = parse_sections(text)?;
     let keyword = |name: &str| {
@@ -39,10 +40,10 @@ pub fn parse(id: &str, text: &str) -> Result<Entry, Malformed> {
     Ok(Entry { id: id.to_owned(), title: keyword("#+TITLE"), model: keyword("#+MODEL"), sections })
 }
 
-/// Reads the six sections; keywords and blank lines may stand before the first.
+/// Parses the six sections. Keywords and blank lines may precede the first one.
 ///
 /// # Errors
-/// As [`parse`].
+/// Returns the same errors as [`parse`].
 pub fn parse_sections(text: &str) -> Result<Sections, Malformed> {
     let wrong = |line: usize, why: String| Err(Malformed { line, why });
     if text.len() > LARGEST {
@@ -135,7 +136,8 @@ fn verdict(item: &str) -> Option<Verdict> {
         head.eq_ignore_ascii_case(act.describe()).then_some((act, rest))
     })?;
     if act == VerdictMove::KeepCourse {
-        // `keep course`, `keep course — why`, `keep course: why`; not `keep coursebook`.
+        // This accepts `keep course`, `keep course — why` and `keep course: why`, but not `keep
+        // coursebook`.
         let padded = format!("{rest} ");
         let why = DASHES.iter().find_map(|dash| padded.strip_prefix(dash));
         let why = why.or_else(|| padded.strip_prefix(':'));

@@ -46,7 +46,7 @@ pub fn render(entry: &Entry) -> String {
 
 fn tale(out: &mut String, text: &str) {
     for line in prose(text.lines()).lines() {
-        // A blank in front: neither a heading nor a keyword begins anywhere but in the first column.
+        // A leading blank is enough, because headings and keywords begin only in the first column.
         if line.starts_with(['*', '#']) {
             out.push(' ');
         }

@@ -1,4 +1,4 @@
-//! The text of an entry, without characters that would change its lines.
+//! Cleans the text of an entry: removes characters that would change its lines.
 
 /// Joins the lines as they are, without the blank lines around them.
 pub(super) fn prose<'t>(lines: impl IntoIterator<Item = &'t str>) -> String {

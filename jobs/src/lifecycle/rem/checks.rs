@@ -10,7 +10,7 @@ use runner_text::org::{Board, Resolved};
 use super::super::entry::{Entry, Sections, VerdictMove, render};
 use super::gather::Slice;
 
-/// From this similarity on, a tale repeats the previous one.
+/// Minimum similarity at which a tale counts as a repetition of the previous tale.
 pub const PARROT: f64 = 0.8;
 
 /// Returns the similarity of two tales, from 0 to 1.
@@ -39,7 +39,7 @@ pub fn check(sections: &Sections, slice: &Slice) -> Result<(), String> {
     let text = render(&entry);
     for hash in named(&text).filter(|it| it.certain) {
         let in_log = slice.commits.iter().any(|it| it.hash.starts_with(&hash.lower()));
-        // Sources may name older commits, in full or in short.
+        // The sources may name older commits, with full or abbreviated hashes.
         let in_text = known.iter().any(|it| it.lower().starts_with(&hash.lower()));
         if !in_log && !in_text {
             let what = hash.word;
@@ -78,7 +78,7 @@ fn verdicts(sections: &Sections, board: &Board) -> Result<(), String> {
 #[derive(Clone, Copy, Debug)]
 struct NamedHash<'t> {
     word: &'t str,
-    /// It is one: it has letters and digits, or stands behind `commit`.
+    /// Whether the word certainly is a hash: it has both letters and digits, or follows `commit`.
     certain: bool,
 }
 

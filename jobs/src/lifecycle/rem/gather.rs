@@ -21,43 +21,42 @@ use super::RemSpec;
 use crate::steps::ToolStep;
 use crate::{Context, JobError};
 
-/// How many commits.
+/// Git's option for the maximum number of commits.
 const COMMITS: &str = "-12";
-/// How much of the board, in characters.
+/// Maximum text of the board, in characters.
 const BOARD: usize = 4_000;
-/// How many rows of tools.
+/// Maximum number of tool steps.
 const STEPS: usize = 25;
-/// How much of the newest entry, in characters.
+/// Maximum text of the newest entry, in characters.
 const ENTRY: usize = 2_500;
-/// The largest board that is read, in bytes.
+/// Maximum size of the board's file, in bytes.
 const LARGEST_BOARD: u64 = 8 * 1024 * 1024;
 
 /// One commit of the log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Commit {
-    /// All of its hash.
+    /// The full hash of the commit.
     pub hash: String,
-    /// As the log shows it.
+    /// The abbreviated hash, as the log shows it.
     pub short: String,
-    /// When it was made, in seconds since the epoch.
+    /// The commit time, in seconds since the epoch.
     pub at: i64,
-    /// Its first line.
     pub subject: String,
 }
 
 impl Commit {
-    /// Its line in `git log --oneline`.
+    /// Formats the commit as a line of `git log --oneline`.
     pub fn line(&self) -> String {
         format!("{} {}", self.short, self.subject)
     }
 }
 
-/// The newest entry and what an audit found of it.
+/// The newest entry and the findings of its audit.
 #[derive(Clone, Debug)]
 pub struct Previous {
-    /// As the list has it.
+    /// The entry as it is listed in the manifest.
     pub listed: Listed,
-    /// The beginning of its text.
+    /// The beginning of the entry's text.
     pub text: String,
     /// The parsed entry.
     pub entry: Entry,
@@ -65,20 +64,20 @@ pub struct Previous {
     pub audit: Option<Audit>,
 }
 
-/// Everything that the sleeper sees.
+/// The input of a dream.
 #[derive(Clone, Debug)]
 pub struct Slice {
-    /// The newest first.
+    /// The commits, the newest first.
     pub commits: Vec<Commit>,
-    /// The beginning of the board's text; none where there is no board.
+    /// The beginning of the board's text; `None` if there is no board.
     pub plan: Option<String>,
-    /// All of the board: what verdicts are resolved against.
+    /// The complete board, against which verdicts are resolved.
     pub board: Board,
-    /// The oldest first.
+    /// The tool steps, the oldest first.
     pub steps: Vec<ToolStep>,
-    /// The newest entry, where there is one that can be read.
+    /// The newest entry, if there is one that can be read.
     pub previous: Option<Previous>,
-    /// The list of entries, to be replaced.
+    /// The manifest that the dream will replace.
     pub listed: ReadManifest,
     /// The sources that could not be read, for the report.
     pub reported: Vec<String>,
@@ -87,7 +86,7 @@ pub struct Slice {
 /// Reads the four sources.
 ///
 /// # Errors
-/// Git gives no answer, or a source is there and cannot be read.
+/// Returns an error if git gives no answer, or if a source exists and cannot be read.
 pub fn gather(ctx: &Context<'_>, spec: &RemSpec) -> Result<Slice, JobError> {
     let mut reported = Vec::new();
     let folder = manifest::folder(spec.agent.as_deref());

@@ -34,18 +34,18 @@ use super::{Files, publish};
 use crate::{Context, Finished, JobError};
 use gather::Slice;
 
-/// How a model is to give its answer.
+/// The form in which a model gives its answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum AnswerForm {
-    /// As JSON whose schema has the board's headings.
+    /// JSON with a schema that contains the board's headings.
     #[default]
     Data,
-    /// As org text, for models that know no schema.
+    /// Org text, for models that do not support schemas.
     Org,
 }
 
-/// A job that dreams.
+/// The settings of a job that dreams.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RemSpec {
@@ -77,11 +77,11 @@ impl Default for RemSpec {
     }
 }
 
-/// Dreams, if it is time to.
+/// Dreams if a dream is due.
 ///
 /// # Errors
-/// [`JobError::Nothing`] when it is not due; no answer; an answer that is no entry or does not stand
-/// the checks.
+/// Returns [`JobError::Nothing`] if no dream is due, and an error if there is no answer, or if the
+/// answer is not a valid entry or fails the checks.
 pub fn run(ctx: &mut Context<'_>, spec: &RemSpec) -> Result<Finished, JobError> {
     let slice = gather::gather(ctx, spec)?;
     if !ctx.admitted.manual() {
@@ -90,7 +90,7 @@ pub fn run(ctx: &mut Context<'_>, spec: &RemSpec) -> Result<Finished, JobError> 
     dream(ctx, spec, &slice)
 }
 
-/// Dreams in the turn of a cycle, which has gates of its own.
+/// Dreams as part of a cycle, which has gates of its own.
 ///
 /// # Errors
 /// Returns the errors of [`run`], except for the gate.
@@ -103,7 +103,7 @@ pub fn run_in_cycle(ctx: &mut Context<'_>, spec: &RemSpec) -> Result<Finished, J
 fn due(slice: &Slice, spec: &RemSpec, now: Timestamp) -> Result<(), JobError> {
     let last = slice.since();
     let interval = SignedDuration::from_mins(i64::from(spec.interval_minutes));
-    // A clock that was set back does not close the gate for longer than it is set.
+    // A last dream in the future means that the clock was set back; the gate is open then.
     if let Some(last) = last.filter(|last| *last <= now && now.duration_since(*last) < interval) {
         return Err(JobError::Nothing(format!(
             "gate: the last dream was at {last:.0}, and the next is due {} after it",
@@ -112,7 +112,7 @@ fn due(slice: &Slice, spec: &RemSpec, now: Timestamp) -> Result<(), JobError> {
     }
     let audited = slice.commits.iter().filter(|it| it.subject.starts_with("audit:"));
     let newest = audited.map(|it| it.at).max();
-    // An entry's name may know its minute alone.
+    // The time in an entry's name may be precise only to the minute.
     let last = last.map_or(i64::MIN, Timestamp::as_second);
     if spec.after_audit && newest.is_none_or(|at| at <= last) {
         let why = "no `audit:` commit since the last dream".to_owned();
@@ -153,7 +153,7 @@ fn ask(
     request::build(&frame, slice)
 }
 
-/// Asks, checks and stages.
+/// Asks for a dream, checks the answer and stages it.
 fn dream(ctx: &mut Context<'_>, spec: &RemSpec, slice: &Slice) -> Result<Finished, JobError> {
     let malformed = |why: String| JobError::failed(Class::Malformed, why);
     let reply = ctx.ask(&ask(ctx, spec, slice, 1, true), 0)?;
@@ -242,7 +242,7 @@ fn publish_entry(
     let file = |id: &str| format!("{folder}/{id}.org");
     let (now, known) = (ctx.now, &slice.listed.manifest);
     let id = manifest::new_id(now, |id| {
-        // Two may be dreamt in one minute, and a file may lie there that no list names.
+        // Two dreams may happen in one minute, and a file may exist that no manifest lists.
         let listed = known.entries.iter().any(|it| manifest::id_of(&it.file) == Some(id));
         listed || ctx.scope.is_there(&file(id))
     });

@@ -1,8 +1,9 @@
-//! The question of a dream: the four sources between fences, the board's own headings as what a
-//! verdict may name.
+//! Builds the question of a dream: the four sources between fences, and the board's headings as the
+//! choices for a verdict.
 //!
-//! The headings stand in the schema as data: that makes a verdict that resolves the normal case. All
-//! other words of the project are in fences. Must never put a source's words into the instructions.
+//! The headings are part of the schema as data, so that a verdict normally resolves. All other text
+//! of the project is between fences. This module must never put the text of a source into the
+//! instructions.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -19,26 +20,25 @@ use super::super::entry::{Entry, HEADINGS, Sections, TALE_WORDS, Verdict, Verdic
 use super::gather::Slice;
 use super::{AnswerForm, rule};
 
-/// How the dream is drawn.
+/// The sampling temperature of a dream.
 const TEMPERATURE: Temperature = Temperature::hundredths(80);
-/// The most headings that a verdict may choose from.
+/// Maximum number of headings that a verdict may choose from.
 const ENUM: usize = 250;
-/// The answer by rule as it stands in the request: its words are a source, between fences.
+/// A placeholder for the answer by rule in the request. The text of that answer is one of the
+/// fenced sources.
 const BY_RULE: &str = "by rule";
 
-/// Where and for how long it is asked.
+/// The parameters of a request that do not depend on the sources.
 pub struct Frame<'a> {
-    /// Names the request.
     pub id: String,
-    /// Decides the fence's nonce.
+    /// The seed of the fence's nonce.
     pub seed: u64,
-    /// How long the answer may take.
+    /// The time limit for the answer.
     pub total: Duration,
-    /// A private folder for a child.
+    /// A private folder for a child process.
     pub run_dir: &'a Path,
-    /// Takes the secrets out of every text.
+    /// Removes the secrets from every text.
     pub redactor: &'a Redactor,
-    /// How the answer is to be given.
     pub form: AnswerForm,
     /// Whether the newest entry is shown.
     pub with_previous: bool,
@@ -185,7 +185,7 @@ fn schema(headings: &BTreeSet<String>) -> Value {
     })
 }
 
-/// An answer in the schema's form, read as strictly.
+/// An answer in the schema's form. Unknown or missing fields are errors.
 #[derive(serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Data {
@@ -238,7 +238,7 @@ pub fn sections_of(answer: &Value) -> Result<Sections, String> {
         carry.push(format!("file: {}", data.carry.file));
     }
     let verified: Vec<String> = (data.carry.verified.iter())
-        // A claim is one, whatever it holds.
+        // A semicolon would split the claim into several claims.
         .map(|claim| claim.replace(';', ","))
         .filter(|claim| !claim.trim().is_empty())
         .collect();

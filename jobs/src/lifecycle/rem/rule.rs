@@ -11,9 +11,9 @@ use super::super::entry::{Sections, Verdict, VerdictMove};
 use super::gather::Slice;
 use crate::steps::ToolStep;
 
-/// Words that a command has which looks whether something is so.
+/// Words in commands that check something.
 const LOOKS: [&str; 6] = ["test", "check", "lint", "build", "verify", "clippy"];
-/// From so many changes on, a file is worked on again and again.
+/// Minimum number of changes at which a file counts as repeatedly reworked.
 const OFTEN: usize = 4;
 
 /// Builds the sections of the entry.
@@ -121,7 +121,7 @@ fn carry(slice: &Slice, doing: Option<String>, next: Option<String>) -> Vec<Stri
     let steps = || slice.steps.iter().rev().filter(changes);
     let file = steps().find_map(|it| it.args.as_ref()?.path.as_deref());
     carry.extend(file.map(|file| format!("file: {file}")));
-    // Only what ended well after everything that failed.
+    // The last result of each command counts, so that a later failure replaces a success.
     let looked = slice.new_steps().filter_map(|it| {
         let cmd = it.args.as_ref()?.cmd.as_deref()?;
         LOOKS.iter().any(|word| cmd.contains(word)).then_some((cmd, it.exit_code))

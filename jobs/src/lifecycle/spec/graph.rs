@@ -1,4 +1,4 @@
-//! Whether the states make a cycle that goes round.
+//! Checks whether the states form a valid cycle.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +6,7 @@ use runner_text::nearest::nearest;
 
 use super::{Spec, SpecError, StateKind};
 
-/// Adds every mistake that single states do not show.
+/// Adds every mistake that is not visible in a single state.
 pub(super) fn check(spec: &Spec, mistakes: &mut Vec<SpecError>) {
     let mut names = BTreeMap::new();
     for state in &spec.states {
@@ -29,7 +29,7 @@ pub(super) fn check(spec: &Spec, mistakes: &mut Vec<SpecError>) {
     if !mistakes.is_empty() {
         return;
     }
-    // Each state leads on to one: the way from the first ends in a loop.
+    // Each state has exactly one next state, so the path from the first state ends in a loop.
     let mut way: Vec<&str> = Vec::new();
     let mut at = spec.first();
     let mut seen = BTreeSet::new();

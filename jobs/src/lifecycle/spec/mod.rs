@@ -1,4 +1,4 @@
-//! The cycle of an agent as it is declared: states, what leads on from each, and their gates.
+//! The declaration of an agent's cycle: its states, the next state of each, and their gates.
 //!
 //! ```text
 //! * rem                          ## rem
@@ -10,8 +10,9 @@
 //! Dream: …
 //! ```
 //!
-//! A heading with properties is a state; any other is prose. The first state is where a cycle begins.
-//! Must never accept a cycle that cannot go round: every mistake is found here, with its line.
+//! A heading with properties is a state; any other heading is prose. A cycle begins with the first
+//! state. This module must never accept states that do not form a cycle: it finds every mistake and
+//! reports its line.
 
 mod graph;
 mod parse;

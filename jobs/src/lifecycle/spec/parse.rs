@@ -1,4 +1,4 @@
-//! From text to states.
+//! Parses text into states.
 
 use std::time::Duration;
 
@@ -9,20 +9,20 @@ use runner_text::org::{BoardForm, Line, headings, lines};
 
 use super::{CycleState, Spec, SpecError, StateKind, graph};
 
-/// The longest text that is read as a declaration, in bytes.
+/// Maximum size of a declaration, in bytes.
 pub const LARGEST: usize = 1 << 18;
-/// The longest name of a state; it becomes part of a file's name.
+/// Maximum length of a state's name, which becomes part of a file name.
 const LONGEST_NAME: usize = 64;
-/// The most that `REPEAT` may say.
+/// Maximum value of `REPEAT`.
 const MOST_REPEATS: u32 = 1000;
 
 const KEYS: [&str; 8] =
     ["KIND", "NEXT", "REPEAT", "MIN-INTERVAL", "PROMPT", "BACKEND", "BUDGET", "TIMEOUT"];
 
-/// Reads a declaration.
+/// Parses a declaration.
 ///
 /// # Errors
-/// All mistakes, in the order of their lines; never an empty list.
+/// Returns all mistakes in the order of their lines; the list is never empty.
 pub fn parse(text: &str, form: BoardForm) -> Result<Spec, Vec<SpecError>> {
     if text.len() > LARGEST {
         let why = format!("it has {} bytes; at most {LARGEST} are read", text.len());
@@ -65,7 +65,7 @@ pub fn parse(text: &str, form: BoardForm) -> Result<Spec, Vec<SpecError>> {
     Err(mistakes)
 }
 
-/// One property with its line.
+/// A property and its line.
 struct Property<'t> {
     line: usize,
     key: &'t str,

@@ -1,8 +1,9 @@
-//! The retrieval bench: how well the corpus answers a fixed set of questions.
+//! The retrieval bench, which measures how well the corpus answers a fixed set of questions.
 //!
-//! The questions stand in code, each with the words by which an answer is judged; the judge knows
-//! nothing of the ranking. A fixture may bring questions with the ids that answer them. No randomness
-//! and no clock: the same corpus, date and code give the same bytes.
+//! The questions are constants in the code, each with the words by which an answer is judged; the
+//! judgement does not depend on the ranking. A fixture may supply questions with the ids of the
+//! nodes that answer them. The bench uses no randomness and no clock: the same corpus, date and
+//! code give the same bytes.
 
 use std::collections::BTreeSet;
 
@@ -13,10 +14,10 @@ use serde::{Deserialize, Serialize};
 use super::index::{Index, IndexError};
 use super::{Corpus, Node, NodeKind, rounded};
 
-/// How many answers are looked at.
+/// Number of answers that are examined for each question.
 const DEPTH: usize = 10;
 
-/// A question, and the words of which an answer has at least two.
+/// The questions, each with its judging words. An answer contains at least two of the words.
 const QUESTIONS: [(&str, &[&str]); 24] = [
     ("tests that fail only in CI", &["test", "ci", "fail", "flaky", "pipeline"]),
     ("what to check before a release", &["release", "tag", "version", "changelog"]),
@@ -44,7 +45,7 @@ const QUESTIONS: [(&str, &[&str]); 24] = [
     ("environment variables leaking into tests", &["environment", "variable", "test", "isolation"]),
 ];
 
-/// A question of a fixture.
+/// A question from a fixture.
 #[derive(Clone, Debug, Deserialize)]
 pub struct JudgedQuestion {
     /// The text of the question.
@@ -53,59 +54,58 @@ pub struct JudgedQuestion {
     pub relevant: Vec<String>,
 }
 
-/// One question's answers.
+/// The answers to one question.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Answered {
     /// The text of the question.
     pub query: String,
-    /// How many nodes answer it.
+    /// Number of nodes that answer the question.
     pub relevant: usize,
     /// Share of relevant nodes among the first three answers, or among as many as there are.
     pub precision_at_3: f64,
-    /// One over the rank of the first that does; 0 beyond ten.
+    /// The reciprocal of the rank of the first correct answer, or 0 if none of the first ten is
+    /// correct.
     pub reciprocal_rank: f64,
     /// The first three answers.
     pub top: Vec<Top>,
 }
 
-/// One answer.
+/// One answer to a question.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Top {
-    /// The node's id.
     pub id: String,
-    /// Its file.
+    /// The path of the node's file.
     pub path: String,
-    /// Its composite score.
+    /// The composite score of the node.
     pub score: f64,
-    /// Whether it answers.
+    /// True if the node answers the question.
     pub relevant: bool,
 }
 
-/// The bench's result.
+/// The result of the bench.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Bench {
-    /// The form of this document.
     pub schema_version: u32,
-    /// The date of freshness.
+    /// The date against which freshness is measured.
     pub date: String,
-    /// How many nodes were searched.
+    /// Number of nodes that were searched.
     pub nodes: usize,
-    /// How many questions have an answer in the corpus; only they count.
+    /// Number of questions that have an answer in the corpus. Only these questions count.
     pub questions: usize,
-    /// How many have none.
+    /// Number of questions without an answer in the corpus.
     pub unanswerable: usize,
-    /// The mean precision of the first three; `None` without questions.
+    /// The mean precision of the first three answers, or `None` without questions.
     pub precision_at_3: Option<f64>,
-    /// The mean reciprocal rank; `None` without questions.
+    /// The mean reciprocal rank, or `None` without questions.
     pub mrr: Option<f64>,
-    /// Each question that counts.
+    /// The results of the questions that count.
     pub results: Vec<Answered>,
 }
 
-/// Asks the questions of the learnings.
+/// Runs the bench on the active learnings of a corpus.
 ///
 /// # Errors
-/// The index could not be used.
+/// Returns an error if the index cannot be used.
 pub fn bench(
     corpus: &Corpus,
     date: Date,

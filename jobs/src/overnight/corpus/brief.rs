@@ -8,45 +8,41 @@ use serde::Serialize;
 use super::index::{Index, IndexError};
 use super::{Corpus, NodeKind};
 
-/// The most nodes that are cited.
+/// Maximum number of nodes that a brief cites.
 const MOST: usize = 8;
-/// A node that has less of the goal's words does not speak of it.
+/// Minimum share of the goal's words that a cited node contains.
 const COVERED: f64 = 0.3;
 
-/// A node that is cited.
+/// A node that a brief cites.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Cited {
-    /// Its id.
     pub id: String,
-    /// Its file.
+    /// The path of the node's file.
     pub path: String,
-    /// Which folder it is in.
     pub kind: NodeKind,
-    /// Its title.
     pub title: String,
-    /// How well it fits, from 0 to 1.
+    /// The score of the node for the goal, from 0 to 1.
     pub score: f64,
-    /// Its own first words.
+    /// The beginning of the node's own text.
     pub excerpt: String,
 }
 
-/// The brief.
+/// The corpus's knowledge about a goal.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Brief {
-    /// The form of this document.
     pub schema_version: u32,
     /// The goal that the brief is for.
     pub goal: String,
     /// The nodes that the brief cites, best first.
     pub nodes: Vec<Cited>,
-    /// The brief as markdown; every line of it cites a node.
+    /// The brief as markdown. Every line cites a node.
     pub text: String,
 }
 
-/// Briefs on a goal. Without a node that speaks of it the brief is empty: nothing is made up.
+/// Makes a brief on a goal. Without a node that matches the goal, the brief is empty.
 ///
 /// # Errors
-/// The index could not be used.
+/// Returns an error if the index cannot be used.
 pub fn brief(corpus: &Corpus, goal: &str, date: Date) -> Result<Brief, IndexError> {
     let index = Index::build(corpus.active(), date)?;
     let hits = index.search(goal, MOST * 4)?;

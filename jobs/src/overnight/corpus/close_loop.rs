@@ -1,12 +1,12 @@
-//! Closing the loop: what was learned and has proved itself so far is promoted.
+//! The close-loop step, which promotes learnings that have proved themselves.
 //!
 //! ```text
 //! provisional ──gate──> candidate ──cited by others, or helped──> established
 //! ```
 //!
-//! Everything that the gate asks for can be had before promotion: metadata, a text, something it rests
-//! on or a stated use, no harm, an age. Citations, which only come to what is promoted already, are
-//! asked for at the second step alone.
+//! A learning can meet every requirement of the gate before its promotion: metadata, a text,
+//! evidence or a stated use, no harm, and a minimum age. Citations come only to learnings that are
+//! already promoted, so they are required at the second step only.
 
 use std::collections::BTreeMap;
 
@@ -20,48 +20,48 @@ use super::{Changes, Corpus, MOST, Maturity, Node, NodeKind};
 
 /// Minimum number of words in a node's body.
 const WORDS: usize = 20;
-/// The use from which a node needs no evidence besides.
+/// Minimum utility of a node that needs no evidence.
 const USEFUL: f64 = 0.7;
-/// How many days a candidate stands before it is established.
+/// Number of days that a node stays a candidate before it can be established.
 const TRIAL_DAYS: i32 = 7;
 
-/// One that was promoted.
+/// A node that was promoted.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Promotion {
-    /// Its file.
+    /// The path of the node's file.
     pub path: String,
     pub from: Maturity,
     pub to: Maturity,
 }
 
-/// One that was not, and why.
+/// A node that was not promoted, with the reason.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct HeldBack {
-    /// Its file.
+    /// The path of the node's file.
     pub path: String,
     /// The requirement that the node does not meet yet.
     pub why: String,
 }
 
-/// The report.
+/// The report of the close-loop step.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct CloseLoop {
-    /// The form of this document.
     pub schema_version: u32,
-    /// How old a candidate must be, in hours.
+    /// Minimum age of a node for its promotion to candidate, in hours.
     pub threshold_hours: u64,
-    /// How many were looked at.
+    /// Number of nodes that were considered.
     pub considered: usize,
     pub promoted: Vec<Promotion>,
-    /// How many more passed than are promoted at once; the next iteration goes on.
+    /// Number of nodes that passed but exceed the limit of one step. The next iteration continues
+    /// with them.
     pub left_over: usize,
-    /// How many did not, by reason.
+    /// Number of nodes that were not promoted, by reason.
     pub held: BTreeMap<String, usize>,
-    /// The first of them.
+    /// The first nodes that were not promoted, at most twenty.
     pub held_examples: Vec<HeldBack>,
 }
 
-/// Promotes what passes its gate.
+/// Promotes the learnings that pass their gate.
 pub fn close_loop(corpus: &Corpus, date: Date, threshold_hours: u64) -> (CloseLoop, Changes) {
     let links = Links::of(corpus);
     let mut report = CloseLoop { schema_version: 1, threshold_hours, ..CloseLoop::default() };

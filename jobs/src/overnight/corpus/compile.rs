@@ -1,8 +1,9 @@
-//! Compilation: learnings and findings of one subject become one pattern that names them.
+//! Compilation, which turns learnings and findings of one subject into one pattern that names them.
 //!
-//! The pattern is an index with the sources' own first words: nothing in it is runner's opinion, and
-//! what runner wrote is never its source. It is written anew only when its sources changed, and a
-//! pattern that a person took over (without `generated_by: runner`) is never touched.
+//! A pattern is an index of its sources, with the first words of each. It contains no opinion of
+//! runner, and a node that runner wrote is never a source. A pattern is rewritten only when its
+//! sources changed. A pattern that a person took over (one without `generated_by: runner`) is never
+//! changed.
 
 use std::collections::BTreeMap;
 
@@ -14,25 +15,25 @@ use serde::Serialize;
 use super::node::GENERATOR;
 use super::{Changes, Corpus, Maturity, Node, NodeKind};
 
-/// The fewest nodes that make a subject.
+/// Minimum number of nodes of a subject.
 const FEWEST: usize = 3;
-/// The most nodes that one pattern names.
+/// Maximum number of nodes that one pattern names.
 const MOST: usize = 24;
-/// The most patterns that are written at once.
+/// Maximum number of patterns that one compilation writes.
 const AT_ONCE: usize = 8;
 
-/// One pattern.
+/// A pattern that was compiled.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Compiled {
-    /// Its file.
+    /// The path of the pattern's file.
     pub path: String,
-    /// Its subject.
     pub subject: String,
-    /// The ids of its sources.
+    /// The ids of the pattern's sources.
     pub sources: Vec<String>,
 }
 
-/// Finds the subjects, and the patterns that are to be written for them.
+/// Finds the subjects that need a new or changed pattern, and returns the patterns with the changes
+/// that write them.
 pub fn compile(corpus: &Corpus, date: Date) -> (Vec<Compiled>, Changes) {
     let mut by_subject: BTreeMap<&str, Vec<&Node>> = BTreeMap::new();
     for node in corpus.active() {

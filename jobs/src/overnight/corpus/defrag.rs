@@ -19,13 +19,13 @@ use super::{Changes, Corpus, Node};
 /// The steps that a defragmentation runs, and its limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Set aside what is stale.
+    /// Whether to set stale nodes aside.
     pub prune: bool,
-    /// Deal with repetitions.
+    /// Whether to remove or supersede repetitions.
     pub dedup: bool,
-    /// Look at what came and went.
+    /// Whether to report files that nights add and remove in turns.
     pub oscillation_sweep: bool,
-    /// At most so many files are changed at once; the next iteration goes on.
+    /// Maximum number of files that are changed at once. The next iteration changes the rest.
     pub most: usize,
 }
 
@@ -35,37 +35,37 @@ impl Default for Options {
     }
 }
 
-/// A repetition and what it repeats.
+/// A node that repeats another node.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Repeat {
-    /// The one that is removed or superseded.
+    /// The node that is removed or superseded.
     pub path: String,
-    /// The one that stays.
+    /// The node that stays.
     pub of: String,
 }
 
-/// The report.
+/// The report of a defragmentation.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Defrag {
-    /// The form of this document.
     pub schema_version: u32,
-    /// Whether anything was, or is being, changed.
+    /// True if the changes were applied or are being applied.
     pub applied: bool,
-    /// Removed: the same bytes are there under another name.
+    /// Nodes that are removed, because the same bytes exist under another name.
     pub removed: Vec<Repeat>,
-    /// Superseded: nearly the same words.
+    /// Nodes that are superseded, because another node has nearly the same text.
     pub superseded: Vec<Repeat>,
-    /// Set aside: past their time to live.
+    /// Nodes that are set aside, because they are past their time to live.
     pub stale: Vec<String>,
-    /// Left alone: they come and go.
+    /// Files that are left alone, because nights add and remove them in turns.
     pub oscillating: Vec<String>,
-    /// Left alone: they cannot be edited without guessing.
+    /// Nodes that are left alone, because they cannot be edited without guessing.
     pub uneditable: Vec<String>,
-    /// How many more there are than are changed at once.
+    /// Number of changes beyond the limit of one step.
     pub left_over: usize,
 }
 
-/// Finds what is to be done, and the changes that do it.
+/// Finds repetitions, stale nodes and oscillating files, and returns the report with the changes to
+/// make.
 pub fn defrag(
     corpus: &Corpus,
     history: &FileHistory,
@@ -143,7 +143,8 @@ fn change(
     true
 }
 
-/// Nodes of one kind with the very same bytes: each but the best, with that one.
+/// Returns the nodes that have the same bytes as a better node of their kind, each with that better
+/// node.
 fn same_bytes(corpus: &Corpus) -> BTreeMap<String, String> {
     let mut by_digest: BTreeMap<(super::NodeKind, String), Vec<&Node>> = BTreeMap::new();
     for node in &corpus.nodes {

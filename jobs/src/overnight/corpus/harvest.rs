@@ -21,74 +21,70 @@ use super::oscillation::FileHistory;
 use super::work::{Claim, short_hash};
 use super::{Changes, Corpus};
 
-/// The fewest words of a learning.
+/// Minimum number of words of a learning.
 const WORDS: usize = 8;
 /// Similarity from which a text counts as already known to the corpus.
 const KNOWN: f64 = 0.7;
-/// A neighbour with so much of its words is named as related.
+/// Minimum share of a learning's words that a node contains to be named as related.
 const RELATED: f64 = 0.4;
 
-/// A commit, as far as it matters here.
+/// A commit as a source of the harvest.
 #[derive(Clone, Debug)]
 pub struct CommitSource {
-    /// Its hash.
     pub hash: String,
-    /// The civil date of its commit.
+    /// The civil date of the commit in UTC.
     pub date: Date,
-    /// Its first line.
+    /// The first line of the commit message.
     pub subject: String,
-    /// The rest.
+    /// The commit message without its first line.
     pub body: String,
     /// The files that the commit touched.
     pub paths: Vec<String>,
 }
 
-/// A session's notes: a markdown file.
+/// The notes of a session, in a markdown file.
 #[derive(Clone, Debug)]
 pub struct NoteSource {
-    /// Its file, below the project.
+    /// The path of the file below the project.
     pub path: String,
-    /// Its content.
     pub text: String,
 }
 
-/// Where from.
+/// The sources of a harvest.
 #[derive(Clone, Debug, Default)]
 pub struct Sources {
-    /// The newest first.
+    /// The commits, newest first.
     pub commits: Vec<CommitSource>,
-    /// By path.
+    /// The session notes, ordered by path.
     pub notes: Vec<NoteSource>,
     /// The sources that were not read, each with the reason.
     pub left_out: Vec<String>,
 }
 
-/// One that was found.
+/// A learning that was found.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Harvested {
-    /// The new file.
+    /// The path of the new file.
     pub path: String,
-    /// Its title.
     pub title: String,
-    /// Where it is from.
+    /// The source of the learning.
     pub source: String,
 }
 
-/// The report.
+/// The report of a harvest.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Harvest {
-    /// The form of this document.
     pub schema_version: u32,
-    /// Sources looked at, by kind.
+    /// Number of commits that were examined.
     pub commits: usize,
-    /// Closed items with a note.
+    /// Number of closed work items that have a note.
     pub closed_items: usize,
-    /// Files of notes.
+    /// Number of files with notes.
     pub notes: usize,
     pub added: Vec<Harvested>,
-    /// How much was found again.
+    /// Number of learnings that were already known.
     pub known: usize,
-    /// How much more there is than is added at once.
+    /// Number of new learnings beyond the limit of one harvest.
     pub left_over: usize,
     /// The sources that were not read, each with the reason.
     pub left_out: Vec<String>,
@@ -99,16 +95,17 @@ struct HarvestItem {
     title: String,
     text: String,
     date: Date,
-    /// Front matter lines that say where it is from.
+    /// The front matter lines that name the source.
     origin: String,
     source: String,
     category: &'static str,
 }
 
-/// Finds what is new, at most a tenth of the corpus at once and never fewer than three.
+/// Finds new learnings. One harvest adds at most a tenth of the corpus, but always up to three
+/// learnings.
 ///
 /// # Errors
-/// The index could not be used.
+/// Returns an error if the index cannot be used.
 pub fn harvest(
     corpus: &Corpus,
     sources: &Sources,
@@ -168,7 +165,8 @@ pub fn harvest(
             report.known += 1;
             continue;
         }
-        // Made only when there is something to look up: most nights there is nothing.
+        // The index is built only if there is something to look up, because most nights find
+        // nothing.
         let index = match &index {
             Some(index) => index,
             None => index.insert(Index::build(corpus.nodes.iter(), date)?),
@@ -211,12 +209,12 @@ pub fn harvest(
     Ok((report, changes))
 }
 
-/// The words that begin a learning in a commit's message.
+/// The words with which a learning in a commit message begins.
 const MARKS: [&str; 6] =
     ["learned:", "lesson:", "lessons:", "learning:", "root cause:", "takeaway:"];
 
 fn of_commit(commit: &CommitSource) -> Option<HarvestItem> {
-    // Runner's own commits there are none; this is what a tool in its name would leave.
+    // Runner makes no commits itself; a tool that acts in its name would leave this mark.
     if commit.body.to_lowercase().contains("generated-by: runner") {
         return None;
     }
@@ -253,7 +251,7 @@ fn of_commit(commit: &CommitSource) -> Option<HarvestItem> {
     })
 }
 
-/// The headings under which notes keep what was learned.
+/// The headings below which notes list learnings.
 const HEADINGS: [&str; 5] = ["learned", "learnings", "lessons", "takeaways", "lesson"];
 
 fn of_note(note: &NoteSource, date: Date) -> Vec<HarvestItem> {

@@ -16,11 +16,11 @@ use super::index::IndexError;
 use super::links::{Links, has_evidence};
 use super::{Corpus, CorpusProblem, Maturity, NodeKind, rounded};
 
-/// From this similarity on two nodes of one kind say the same.
+/// Similarity from which two nodes of one kind count as repetitions.
 pub const SAME: f64 = 0.8;
-/// How much a metric may fall in one iteration before that is a regression.
+/// The largest fall of a metric in one iteration that is no regression.
 pub const MAX_DROP: f64 = 0.05;
-/// How many paths a list in the report names.
+/// Maximum number of paths in a list of the report.
 const NAMED: usize = 50;
 
 /// The metrics, each with its name, its weight in the composite, its minimum and its definition.
@@ -71,76 +71,70 @@ pub const METRICS: [(&str, f64, f64, &str); 9] = [
     ),
 ];
 
-/// The values of the metrics by name, and what they come to.
+/// The values of the metrics and their composite.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Fitness {
-    /// The weighted mean of those that are there; 0 for an empty corpus.
+    /// The weighted mean of the metrics that have a value, or 0 for an empty corpus.
     pub composite: f64,
-    /// By name.
+    /// The values by the names of the metrics.
     pub metrics: BTreeMap<String, f64>,
 }
 
-/// One metric in the report.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Metric {
-    /// Its name.
     pub name: &'static str,
-    /// Its value; `None` where there is nothing to measure.
+    /// The value, or `None` if there is nothing to measure.
     pub value: Option<f64>,
-    /// Its share in the composite.
+    /// The weight of the metric in the composite.
     pub weight: f64,
-    /// Below this it is said.
+    /// The minimum; a value below it is reported.
     pub floor: f64,
-    /// How much it may fall in one iteration.
+    /// The largest fall in one iteration that is no regression.
     pub max_drop: f64,
     pub below_floor: bool,
     pub definition: &'static str,
 }
 
-/// The report.
+/// The health report of a corpus.
 #[derive(Clone, Debug, Serialize)]
 pub struct Health {
-    /// The form of this document.
     pub schema_version: u32,
-    /// The date of staleness.
+    /// The date against which staleness is measured.
     pub date: String,
-    /// Nodes by kind, active ones only.
+    /// Number of active nodes by kind.
     pub nodes: BTreeMap<&'static str, usize>,
-    /// Nodes that are superseded or set aside.
+    /// Number of nodes that are superseded or set aside.
     pub inactive: usize,
-    /// Items of work that nobody has.
+    /// Number of work items that nobody has claimed.
     pub open_items: usize,
-    /// The composite.
     pub composite: f64,
-    /// Each metric.
     pub metrics: Vec<Metric>,
-    /// How many nodes are how mature.
+    /// Number of nodes by maturity.
     pub maturity_mix: BTreeMap<&'static str, usize>,
-    /// Nodes that a better one repeats, with that one.
+    /// Nodes that repeat a better node, each with that better node.
     pub duplicates: Vec<(String, String)>,
     /// Nodes past their time to live.
     pub stale: Vec<String>,
-    /// Nodes that nothing connects.
+    /// Nodes without citations, evidence or a subject.
     pub orphans: Vec<String>,
     /// The files that could not be read.
     pub troubles: Vec<CorpusProblem>,
 }
 
-/// Health and bench of one corpus.
+/// The health and the bench of one corpus.
 #[derive(Clone, Debug)]
 pub struct Measured {
-    /// The health report.
     pub health: Health,
-    /// The bench.
+    /// The result of the retrieval bench.
     pub bench: Bench,
-    /// The figures alone.
+    /// The values of the metrics without the reports.
     pub fitness: Fitness,
 }
 
 /// Measures a corpus on a date.
 ///
 /// # Errors
-/// The index of the bench could not be used.
+/// Returns an error if the index of the bench cannot be used.
 pub fn measure(corpus: &Corpus, date: Date) -> Result<Measured, IndexError> {
     let bench = bench(corpus, date, None)?;
     let links = Links::of(corpus);
@@ -249,7 +243,7 @@ pub fn repeats(corpus: &Corpus) -> BTreeMap<String, String> {
                 continue;
             };
             let (better, worse) = if a.standing() <= b.standing() { (a, b) } else { (b, a) };
-            // One that is repeated already stands for nobody.
+            // A node that already repeats another node is in no further pair.
             if repeated.contains_key(&better.path) || repeated.contains_key(&worse.path) {
                 continue;
             }

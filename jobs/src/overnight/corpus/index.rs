@@ -1,7 +1,8 @@
-//! The corpus as a full-text index: which nodes speak of a question.
+//! A full-text index of the corpus, which finds the nodes that match a question.
 //!
-//! SQLite's FTS5 in memory, fed with the same terms as the index of a history, ranked by a composite
-//! of relevance, freshness and utility. Stable: equal scores by path. Must never be kept on disk.
+//! The index is an FTS5 table of SQLite in memory. It uses the same terms as the index of a history
+//! and ranks nodes by a composite of relevance, freshness and utility. The order is stable: equal
+//! scores are ordered by path. The index must never be kept on disk.
 
 use jiff::civil::Date;
 use runner_text::front_matter;
@@ -10,47 +11,46 @@ use rusqlite::{Connection, params};
 
 use super::{Node, rounded};
 
-/// How much a match counts in a title, in the text and in the subjects.
+/// The weights of a match in the title, in the text and in the subjects.
 const WEIGHTS: (f64, f64, f64) = (4.0, 1.0, 2.0);
-/// The longest question, in terms.
+/// Maximum number of terms of a question.
 const QUERY: usize = 48;
-/// How many by relevance are ranked by the composite.
+/// Number of most relevant nodes that are ranked by the composite score.
 const POOL: usize = 64;
-/// Relevance, freshness, utility: their shares of the composite.
+/// The shares of relevance, freshness and utility in the composite score.
 pub const SHARES: (f64, f64, f64) = (0.6, 0.2, 0.2);
-/// After so many days a node is half as fresh.
+/// Number of days after which the freshness of a node is halved.
 pub const HALF_LIFE_DAYS: f64 = 90.0;
 
-/// The index could not be made or asked.
+/// The error of an index that could not be built or searched.
 #[derive(Debug, thiserror::Error)]
 #[error("the index of the corpus could not be used")]
 pub struct IndexError(#[from] rusqlite::Error);
 
-/// A searchable corpus.
+/// A searchable index of a corpus.
 pub struct Index<'a> {
     db: Connection,
     nodes: Vec<&'a Node>,
     date: Date,
 }
 
-/// A node that speaks of what was asked.
+/// A node that matches a question.
 #[derive(Clone, Copy, Debug)]
 pub struct Hit<'a> {
-    /// The node.
     pub node: &'a Node,
-    /// The composite, from 0 to 1.
+    /// The composite score, from 0 to 1.
     pub score: f64,
-    /// Its part by the words alone, from 0 to 1.
+    /// The relevance by the terms alone, from 0 to 1.
     pub relevance: f64,
-    /// Which share of the question's terms it has.
+    /// Share of the question's terms that the node contains.
     pub covered: f64,
 }
 
 impl<'a> Index<'a> {
-    /// Indexes nodes, as seen on a date.
+    /// Builds an index of nodes; `date` is the date for their freshness.
     ///
     /// # Errors
-    /// [`IndexError`].
+    /// Returns an [`IndexError`] if the index cannot be built.
     pub fn build(nodes: impl Iterator<Item = &'a Node>, date: Date) -> Result<Self, IndexError> {
         let nodes: Vec<&Node> = nodes.collect();
         let mut db = Connection::open_in_memory()?;
@@ -89,7 +89,7 @@ impl<'a> Index<'a> {
         if asked.is_empty() {
             return Ok(Vec::new());
         }
-        // Terms are letters and digits; the quotes keep OR, NEAR and NOT plain words.
+        // Terms consist of letters and digits. The quotes make OR, NEAR and NOT plain words.
         let query: Vec<String> = asked.iter().map(|term| format!("\"{term}\"")).collect();
         let (title, body, subjects) = WEIGHTS;
         let mut ask = self.db.prepare_cached(

@@ -5,27 +5,27 @@ use std::collections::{BTreeSet, HashMap};
 use super::node::stem_of;
 use super::{Corpus, Node};
 
-/// The citations within a corpus.
+/// The citations between the nodes of a corpus. All vectors are indexed like [`Corpus::nodes`].
 #[derive(Clone, Debug, Default)]
 pub struct Links {
-    /// By place in the corpus: who cites it.
+    /// For each node, the nodes that cite it.
     pub cited_by: Vec<BTreeSet<usize>>,
-    /// By place in the corpus: whom it cites.
+    /// For each node, the nodes that it cites.
     pub cites: Vec<BTreeSet<usize>>,
-    /// By place: whether the work to do names it.
+    /// For each node, whether a work item names it.
     pub in_work: Vec<bool>,
 }
 
 impl Links {
-    /// Finds them: ids, file names and wiki links, anywhere in a node or in the work to do. Linear in
-    /// the words.
+    /// Finds the citations: ids, file names and wiki links, anywhere in a node or in a work item.
+    /// The time is linear in the number of words.
     pub fn of(corpus: &Corpus) -> Self {
         let mut named: HashMap<&str, usize> = HashMap::new();
         for (at, node) in corpus.nodes.iter().enumerate() {
             named.entry(stem_of(&node.path)).or_insert(at);
             named.entry(&node.id).or_insert(at);
         }
-        // A word like "readme" is no citation.
+        // A common word such as "readme" does not count as a citation.
         named.retain(|name, _| name.len() >= 6 && name.contains(['-', '_', '.']));
         let count = corpus.nodes.len();
         let mut links = Self {
@@ -72,7 +72,7 @@ fn names(text: &str) -> impl Iterator<Item = &str> {
 /// Returns the words of a text without the punctuation around them.
 fn strip_marks(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| c.is_whitespace() || "()[]{}<>\"'`,;|*".contains(c))
-        // A dot in front is a path's.
+        // Only trailing punctuation is trimmed, because a leading dot belongs to a path.
         .map(|word| word.trim_end_matches(|c: char| ".:!?".contains(c)))
         .filter(|word| !word.is_empty())
 }

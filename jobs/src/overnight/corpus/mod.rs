@@ -31,42 +31,42 @@ use serde::Serialize;
 pub use node::{Maturity, Node, NodeKind};
 pub use read::read;
 
-/// Where a corpus lies in its project.
+/// The folder of a corpus in its project.
 pub const FOLDER: &str = ".agents";
 
 /// The only paths below [`FOLDER`] that a step may change.
 pub const SUBPATHS: [&str; 5] =
     ["learnings", "findings", "patterns", "knowledge", "rpi/next-work.jsonl"];
 
-/// The file of work to do, below [`FOLDER`].
+/// The file of work items, below [`FOLDER`].
 pub const NEXT_WORK: &str = "rpi/next-work.jsonl";
 
-/// The most files that one step changes at once: a commit moves them one by one.
+/// Maximum number of files that one step changes, because a commit moves them one by one.
 pub const MOST: usize = 2_000;
 
 /// Changes to files below [`FOLDER`]: a file's new content, or `None` to remove it.
 pub type Changes = BTreeMap<String, Option<Vec<u8>>>;
 
-/// Something that could not be read, or not be understood; it was left as it is.
+/// A file or entry that could not be read or understood. It was left unchanged.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct CorpusProblem {
-    /// The file, below [`FOLDER`].
+    /// The path of the file, below [`FOLDER`].
     pub path: String,
     pub what: String,
 }
 
-/// All that was read.
+/// A corpus as it was read.
 #[derive(Clone, Debug, Default)]
 pub struct Corpus {
-    /// The nodes, by path.
+    /// The nodes, ordered by path.
     pub nodes: Vec<Node>,
-    /// The work to do, as the file has it.
+    /// The work file and its items.
     pub work: work::WorkFile,
     /// The files that were left out, by path.
     pub troubles: Vec<CorpusProblem>,
-    /// Files below the five paths that are no nodes and are only kept.
+    /// Number of files below the five paths that are not nodes. They are kept unchanged.
     pub others: usize,
-    /// Bytes of all files below the five paths.
+    /// Total size in bytes of all files below the five paths.
     pub bytes: u64,
 }
 

@@ -1,4 +1,4 @@
-//! One node: a markdown file with its front matter, and what of that the steps look at.
+//! A node: a markdown file with its front matter, and the values from it that the steps use.
 
 use std::collections::BTreeSet;
 
@@ -8,17 +8,17 @@ use runner_text::front_matter::{self, edit};
 use runner_text::markdown;
 use serde::Serialize;
 
-/// Which of the folders it lies in.
+/// The kind of a node, which is determined by its folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum NodeKind {
     /// Something that was learned.
     Learning,
-    /// Something that was found wrong.
+    /// A problem that was found.
     Finding,
     /// A property that several learnings or findings have in common.
     Pattern,
-    /// Anything else worth knowing.
+    /// Other knowledge.
     Knowledge,
 }
 
@@ -39,17 +39,17 @@ impl NodeKind {
     }
 }
 
-/// How far a node has proved itself.
+/// The degree to which a node has proved itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Maturity {
-    /// It does not say.
+    /// The node does not state its maturity.
     Unknown,
-    /// Written down, not tried.
+    /// The node was written down but not tested.
     Provisional,
-    /// Its gate is passed.
+    /// The node passed the first gate.
     Candidate,
-    /// Others build on it.
+    /// Other nodes build on the node.
     Established,
 }
 
@@ -75,7 +75,7 @@ impl Maturity {
     }
 }
 
-/// Keys that name where a node is from.
+/// The front matter keys that name a node's source.
 const EVIDENCE: [&str; 10] = [
     "evidence",
     "source",
@@ -97,42 +97,39 @@ pub fn is_own(generated_by: &str) -> bool {
     generated_by.split_whitespace().next() == Some(GENERATOR)
 }
 
-/// A node.
+/// One file of the corpus, with its parsed front matter.
 #[derive(Clone, Debug)]
 pub struct Node {
-    /// Its file, below `.agents`.
+    /// The path of the file below `.agents`.
     pub path: String,
-    /// Which folder it is in.
     pub kind: NodeKind,
     /// The id in its front matter, or the stem of its file name.
     pub id: String,
-    /// Its title.
     pub title: String,
-    /// The whole file.
+    /// The content of the whole file.
     pub text: String,
     /// Digest of the whole file.
     pub digest: Digest,
-    /// How far it has proved itself.
     pub maturity: Maturity,
     /// The status in its front matter.
     pub status: String,
-    /// How useful it was found, from 0 to 1.
+    /// The utility from the front matter, from 0 to 1.
     pub utility: Option<f64>,
-    /// When it was written.
+    /// The date on which the node was written.
     pub date: Option<Date>,
-    /// When it was last cited.
+    /// The date on which the node was last cited.
     pub last_cited: Option<Date>,
     /// Number of days after which the node is stale, if its front matter states one.
     pub ttl_days: Option<i64>,
     /// The subjects in lower case: tags, scope tags and category.
     pub subjects: BTreeSet<String>,
-    /// How often it helped.
+    /// Number of times that the node helped.
     pub helpful: u64,
-    /// How often it misled.
+    /// Number of times that the node misled.
     pub harmful: u64,
     /// The better node that replaces this one.
     pub superseded_by: Option<String>,
-    /// Whether runner wrote it.
+    /// True if runner wrote the node.
     pub generated: bool,
     /// True if the front matter names a source.
     pub sourced: bool,

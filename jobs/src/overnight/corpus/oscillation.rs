@@ -7,38 +7,37 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-/// From so many changes of direction on, a file oscillates.
+/// Number of changes of direction from which a file counts as oscillating.
 pub const TURNS: usize = 3;
-/// How many acts are remembered of one file.
+/// Number of events that are kept for one file.
 const KEPT: usize = 8;
 
 /// One addition or removal of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileEvent {
-    /// In which iteration.
+    /// The id of the iteration.
     pub iteration: String,
-    /// Whether it was added; else it was removed.
+    /// True if the file was added, false if it was removed.
     pub added: bool,
 }
 
-/// The acts by file.
+/// The additions and removals of each file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileHistory {
-    /// The form of this document.
     #[serde(default)]
     pub schema_version: u32,
-    /// The newest last.
+    /// The events by file, newest last.
     #[serde(default)]
     pub acts: BTreeMap<String, Vec<FileEvent>>,
 }
 
 impl FileHistory {
-    /// Reads a history; of a damaged one nothing.
+    /// Reads a history. A damaged history gives an empty one.
     pub fn parse(bytes: &[u8]) -> Self {
         serde_json::from_slice(bytes).unwrap_or_default()
     }
 
-    /// Notes what an iteration adds and removes.
+    /// Records the files that an iteration adds and removes.
     pub fn note<'p>(&mut self, iteration: &str, changes: impl Iterator<Item = (&'p str, bool)>) {
         self.schema_version = 1;
         for (path, added) in changes {

@@ -1,4 +1,4 @@
-//! Reading a corpus from a folder: bounded, without following anything out of it.
+//! Reads a corpus from a folder, with limits on size and depth. Links are never followed.
 
 use std::fs;
 use std::io;
@@ -11,18 +11,18 @@ use runner_engine::files::read_in;
 
 /// Maximum length of a node in bytes. A longer node is kept and reported.
 pub const LONGEST: u64 = 1024 * 1024;
-/// The longest file of work.
+/// Maximum size of the work file in bytes.
 const LONGEST_WORK: u64 = 64 * 1024 * 1024;
-/// The deepest folder below a subpath.
+/// Maximum depth of folders below a subpath.
 const DEEPEST: usize = 8;
 
-/// A folder that could not be read at all.
+/// The error of a folder that could not be read.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot read {path}")]
 pub struct ReadError {
-    /// Which.
+    /// The path that could not be read.
     pub path: String,
-    /// The system's reason.
+    /// The error of the operating system.
     pub source: io::Error,
 }
 
@@ -110,9 +110,9 @@ impl Corpus {
 /// A plain file below the five paths.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plain {
-    /// Below the corpus's folder.
+    /// The path of the file below the corpus's folder.
     pub path: String,
-    /// Its length in bytes.
+    /// The size in bytes.
     pub length: u64,
 }
 
@@ -124,7 +124,7 @@ pub struct Plain {
 pub fn files(folder: &Path, troubles: &mut Vec<CorpusProblem>) -> Result<Vec<Plain>, ReadError> {
     let mut found = Vec::new();
     for subpath in SUBPATHS {
-        // A link on the way would lead anywhere.
+        // A link in the path could lead out of the folder.
         let mut clean = true;
         let mut at = folder.to_owned();
         for part in subpath.split('/') {

@@ -11,36 +11,34 @@ use runner_engine::digest::Digest;
 /// The claim on an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Claim {
-    /// Nobody.
+    /// Nobody has claimed the item.
     Available,
-    /// Somebody works on it.
+    /// Somebody is working on the item.
     InProgress,
-    /// It is done.
+    /// The item is done.
     Consumed,
 }
 
-/// One item, with where it stands.
+/// One work item, with its position in the work file.
 #[derive(Clone, Debug)]
 pub struct WorkItem {
-    /// Its line, from 1.
+    /// The line number of the row, from 1.
     pub line: usize,
-    /// Its place in the row's items; `None`: the row itself is the item.
+    /// The index of the item in its row, or `None` if the row itself is the item.
     pub at: Option<usize>,
-    /// Its title.
     pub title: String,
     pub kind: String,
-    /// How much it matters.
     pub severity: String,
-    /// Where it was found.
+    /// The place or step in which the item was found.
     pub source: String,
     pub description: String,
     pub evidence: String,
-    /// Where it belongs.
+    /// The repository to which the item belongs.
     pub target_repo: Option<String>,
-    /// How sure its finder was.
+    /// The confidence of the item's author.
     pub confidence: Option<String>,
     pub source_epic: Option<String>,
-    /// When its row was written.
+    /// The time at which the row was written.
     pub timestamp: String,
     pub claim: Claim,
     /// `ready` or `proposed`.
@@ -49,9 +47,9 @@ pub struct WorkItem {
     pub requires: Vec<String>,
     /// The note that was left when the item was done.
     pub note: Option<String>,
-    /// Its own name, where it has one.
+    /// The id of the item, if it has one.
     pub id: Option<String>,
-    /// Its bead, where it has one.
+    /// The bead of the item, if it has one.
     pub bead_id: Option<String>,
     /// The key that equal items share.
     pub dedup_key: String,
@@ -64,17 +62,17 @@ impl WorkItem {
     }
 }
 
-/// The file and its items.
+/// The work file and its items.
 #[derive(Clone, Debug, Default)]
 pub struct WorkFile {
-    /// The lines, to be edited and written.
+    /// The lines of the file, which can be edited and written.
     pub kept: KeptLines,
-    /// The items in their order.
+    /// The items, in the order of the file.
     pub items: Vec<WorkItem>,
 }
 
 impl WorkFile {
-    /// Reads the file.
+    /// Parses a work file.
     pub fn parse(bytes: &[u8]) -> Self {
         let kept = KeptLines::parse(bytes);
         let mut items = Vec::new();

@@ -1,4 +1,5 @@
-//! The three steps of the council: its packet, one bounded pass of each councillor, their synthesis.
+//! The three steps of the council: its packet, one bounded pass of each councillor, and the
+//! synthesis.
 //!
 //! ```text
 //! packet.json ──shown to each──> ask_each ──checked──> <runner>.json ──┬──> synthesis.json ──> packets
@@ -6,10 +7,11 @@
 //!     └── candidates by rule                 its reason                    ledger.json: who said what
 //! ```
 //!
-//! All of them are soft: who fails degrades the report with its reason, and the rest is put together
-//! without. Without a councillor the packets rest on the corpus alone. Each is asked once, of what was
-//! looked up, and answers in a fixed form. Must never let a councillor write, ask or hear another one,
-//! or name what it was not shown.
+//! All three steps are soft: a councillor who fails degrades the report with the reason, and the
+//! synthesis is made without that councillor. Without any councillor the packets rest on the corpus
+//! alone. Each councillor is asked once, about facts that were looked up, and answers in a fixed
+//! form. A councillor must never write, ask or hear another councillor, or name anything that the
+//! packet does not contain.
 
 pub mod packet;
 pub mod record;
@@ -38,19 +40,18 @@ use super::packet::Packet;
 use super::state::Night;
 use crate::{AskError, JobError};
 
-/// The lane of the reports.
+/// The lane of the councillors' reports.
 pub const COUNCIL: &str = "council";
 /// The creative lane.
 pub const WILDCARD: &str = "wildcard";
-/// The source of a packet that the council made.
+/// The source of a packet that the council proposed.
 pub const SOURCE: &str = "council";
-/// The source of one that the creative lane made.
+/// The source of a packet that the creative lane proposed.
 pub const WILDCARD_SOURCE: &str = "council-wildcard";
-/// The names of the steps.
 const STEPS: [&str; 3] = ["council-packet", "runner-passes", "council-synthesis"];
 /// Reserved names, which no councillor's file may have.
 const TAKEN: [&str; 4] = ["packet", "synthesis", "ledger", "wildcard"];
-/// The longest answer, in tokens; some count what they think.
+/// Maximum length of an answer in tokens. Some backends also count reasoning tokens.
 const ANSWER: u64 = 4_096;
 
 const TASK: &str = "You are one of several councillors. Each of you looks, independently, at the results of one night's work on a \
@@ -85,9 +86,9 @@ pub fn file_of(runner: &str) -> String {
     }
 }
 
-/// One pass before it is made.
+/// A pass of a councillor that is planned but not made yet.
 struct PlannedPass {
-    /// Its place among the voices.
+    /// The index of the councillor among those that can be asked.
     at: usize,
     runner: String,
     lane: &'static str,
@@ -325,7 +326,7 @@ impl Night<'_, '_> {
                 total: self.patience(),
                 ..RequestLimits::default()
             },
-            // Two passes of one voice do not meet either.
+            // Two passes of the same councillor also get separate folders.
             run_dir: Some(self.ctx.voices().ready[at].place.join(lane)),
         };
         let voices = self.ctx.voices().ready.iter().enumerate();
@@ -342,7 +343,7 @@ impl Night<'_, '_> {
             })
             .collect();
         if self.spec.creative_lane {
-            // Rules have no ideas.
+            // The creative lane needs a model, because the built-in rules have no ideas.
             let voices = &self.ctx.voices().ready;
             let model = voices.iter().position(|it| it.backend.describe().kind != "builtin");
             if let Some(one) = model.and_then(|at| all.get(at)) {
@@ -378,7 +379,7 @@ impl Night<'_, '_> {
         self.soft(STEPS[1], &format!("{reported}; {}", each.join("; ")));
     }
 
-    /// Notes where each packet of the morning comes from.
+    /// Records the source of each morning packet.
     pub(super) fn trace(&mut self, counsel: &mut CouncilResult, packets: &[Packet]) {
         if let Some(record) = &mut counsel.record {
             record.trace(packets, counsel.synthesis.as_ref());

@@ -17,30 +17,28 @@ use crate::overnight::summary::{IterationStatus, Summary};
 
 /// The kinds of work that may be recommended.
 pub const KINDS: [&str; 6] = ["research", "implement", "validate", "repair", "promote", "document"];
-/// How sure one may be, from the least.
+/// The levels of confidence, lowest first.
 pub const CONFIDENCES: [&str; 3] = ["low", "medium", "high"];
-/// The most lines of one list.
+/// Maximum number of lines in one list.
 const LINES: usize = 8;
-/// The longest line, in characters.
+/// Maximum length of a line in characters.
 const LONGEST: usize = 280;
 
 /// The packet that every councillor is shown.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CouncilPacket {
-    /// The form of this document.
     pub schema_version: u32,
     pub run_id: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub goal: Option<String>,
-    /// The night's date.
+    /// The date of the night.
     pub date: String,
-    /// The fitness of the corpus as it stands.
+    /// The current fitness of the corpus.
     pub fitness: f64,
-    /// By how much the night changed it.
+    /// The change of the fitness during the night.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fitness_delta: Option<f64>,
     pub below_floor: Vec<String>,
-    /// How many iterations were committed, and how many were not.
     pub iterations: Iterations,
     /// The reason why the loop ended, if it states one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -54,45 +52,41 @@ pub struct CouncilPacket {
     pub offer: Offer,
 }
 
-/// How the loop went.
+/// The number of iterations that were committed and of those that were not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Iterations {
-    /// Part of the corpus.
+    /// Iterations that became part of the corpus.
     pub kept: u64,
-    /// Not.
+    /// Iterations that did not become part of the corpus.
     pub not_kept: u64,
 }
 
-/// One thing that could be begun with.
+/// A piece of work with which a person could begin.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Candidate {
-    /// As the morning packets name it.
+    /// The id of the candidate, which the morning packets also use.
     pub id: String,
     pub title: String,
-    /// Which kind of work.
+    /// The kind of work.
     #[serde(rename = "type")]
     pub kind: String,
-    /// How much it matters.
     pub severity: String,
-    /// How sure the night is of it.
+    /// The confidence of the night in the candidate.
     pub confidence: String,
-    /// Why it is here.
+    /// The reason why the candidate is listed.
     pub why_now: String,
-    /// At more length.
+    /// A longer description of the work.
     pub description: String,
     pub evidence: Vec<String>,
-    /// The files that it is about.
+    /// The files that the work concerns.
     pub target_files: Vec<String>,
 }
 
 /// The values that an answer may choose from.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Offer {
-    /// Kinds of work.
     pub recommended_kind: Vec<String>,
-    /// How sure.
     pub confidence: Vec<String>,
-    /// The ids of the candidates.
     pub backs: Vec<String>,
 }
 

@@ -13,29 +13,29 @@ use serde::{Deserialize, Serialize};
 use super::synthesis::Synthesis;
 use crate::overnight::packet::Packet;
 
-/// Its name, below the output folder.
+/// The path of the record below the output folder.
 pub const LEDGER: &str = "council/ledger.json";
 
-/// The record.
+/// The record of the councillors' passes and of the packets' sources.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CouncilRecord {
-    /// The form of this document.
     pub schema_version: u32,
     pub run_id: String,
     /// The packet that all councillors were shown.
     pub packet: ShownArtifact,
-    /// The digest of what they were asked about: of the packet without how the night went so far.
+    /// The digest of the question that the councillors were asked, without the course of the night
+    /// so far.
     pub question: String,
-    /// Each pass, in the order of the configuration.
+    /// The passes, in the order of the configuration.
     pub passes: Vec<Pass>,
-    /// Each packet of the morning, by rank.
+    /// The morning packets, ordered by rank.
     pub packets: Vec<TracedPacket>,
 }
 
 /// An artifact and its digest.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ShownArtifact {
-    /// Below the output folder.
+    /// The path of the artifact below the output folder.
     pub artifact: String,
     /// Digest of the artifact's bytes.
     pub sha256: String,
@@ -47,37 +47,36 @@ pub struct Pass {
     pub runner: String,
     /// `council`, or `wildcard` for the creative lane.
     pub lane: String,
-    /// `answered`, or the class of why not.
+    /// `answered`, `not-asked`, or the class of the failure.
     pub status: String,
-    /// Why not.
+    /// The reason why there is no answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
-    /// Which kind of backend.
+    /// The kind of the backend.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
-    /// Which model, where one is named.
+    /// The model, if the backend names one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// The request, as the run's events name it.
+    /// The id of the request, as in the run's events.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<String>,
     /// The tokens that the pass was charged, if they were stated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens: Option<u64>,
-    /// Where its words are.
+    /// The artifact that contains the answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub said: Option<ShownArtifact>,
 }
 
-/// One packet of the morning, and where it comes from.
+/// A morning packet with its source.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TracedPacket {
-    /// The packet.
+    /// The id of the packet.
     pub id: String,
-    /// Its place.
     pub rank: u64,
     pub title: String,
-    /// Where it was found.
+    /// The source in which the packet's work was found.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
     pub evidence: Vec<String>,
@@ -85,16 +84,16 @@ pub struct TracedPacket {
     pub voices: Vec<CouncillorText>,
 }
 
-/// A voice and its words.
+/// A councillor and the artifact that contains the answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CouncillorText {
     pub runner: String,
-    /// Below the output folder.
+    /// The path of the artifact below the output folder.
     pub artifact: String,
 }
 
 impl CouncilRecord {
-    /// Notes where the packets come from.
+    /// Records the source and the supporting councillors of each packet.
     pub fn trace(&mut self, packets: &[Packet], synthesis: Option<&Synthesis>) {
         let mut voices: BTreeMap<&str, &[String]> = BTreeMap::new();
         for backed in synthesis.into_iter().flat_map(|it| &it.backed) {

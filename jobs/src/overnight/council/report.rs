@@ -15,20 +15,20 @@ use serde_json::{Value, json};
 use super::packet::{CONFIDENCES, CouncilPacket, KINDS};
 use crate::dream::proposal::clean;
 
-/// The longest headline, and the longest other text, in characters.
+/// Maximum length of a headline, and of any other text, in characters.
 const HEADLINE: usize = 200;
 const TEXT: usize = 400;
-/// The most lines of a list.
+/// Maximum number of lines in a list.
 const LINES: usize = 5;
-/// The most candidates that one may back.
+/// Maximum number of candidates that one councillor may support.
 const BACKS: usize = 3;
 
-/// One report.
+/// The report of one councillor.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Report {
     /// The councillor's name in the configuration.
     pub runner: String,
-    /// In a line.
+    /// The position of the councillor in one line.
     pub headline: String,
     /// One of [`KINDS`].
     pub recommended_kind: String,
@@ -39,7 +39,7 @@ pub struct Report {
     pub confidence: String,
     /// An unsolicited idea.
     pub wildcard_idea: String,
-    /// The candidates that it speaks for, by id.
+    /// The ids of the candidates that the councillor supports.
     #[serde(default)]
     pub backs: Vec<String>,
 }
@@ -51,9 +51,9 @@ pub struct Wildcard {
     /// Always `wildcard`.
     pub lane: String,
     pub wildcard_idea: String,
-    /// Why it might be worth it.
+    /// The reason why the idea might be worthwhile.
     pub why: String,
-    /// The smallest step that would tell.
+    /// The smallest step that would show whether the idea is worthwhile.
     pub first_step: String,
     pub risks: Vec<String>,
 }
@@ -99,10 +99,10 @@ fn strict(properties: Value) -> Value {
     })
 }
 
-/// Checks an answer; `redact` takes secrets out of its texts.
+/// Checks an answer. `redact` removes secrets from its texts.
 ///
 /// # Errors
-/// What about it cannot be used.
+/// Returns the reason why the answer cannot be used.
 pub fn read(
     value: &Value,
     runner: &str,
@@ -133,10 +133,10 @@ pub fn read(
     })
 }
 
-/// Checks the creative lane's answer.
+/// Checks the answer of the creative lane.
 ///
 /// # Errors
-/// What about it cannot be used.
+/// Returns the reason why the answer cannot be used.
 pub fn read_wildcard(
     value: &Value,
     runner: &str,
@@ -153,7 +153,6 @@ pub fn read_wildcard(
     })
 }
 
-/// The texts of an answer.
 struct Texts<'a> {
     value: &'a Value,
     redact: &'a dyn Fn(&str) -> String,

@@ -18,15 +18,14 @@ use super::packet::CONFIDENCES;
 use super::report::{Report, Wildcard};
 use crate::dream::proposal::clean;
 
-/// The longest tension, in characters.
+/// Maximum length of the tension in characters.
 const TENSION: usize = 400;
-/// The longest quotation in it.
+/// Maximum length of a quotation in the tension, in characters.
 const QUOTE: usize = 110;
 
-/// The synthesis.
+/// The combined result of all reports.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Synthesis {
-    /// The form of this document.
     pub schema_version: u32,
     pub run_id: String,
     /// Names of the councillors who answered.
@@ -35,20 +34,20 @@ pub struct Synthesis {
     pub unheard: Vec<NoReply>,
     /// The kind of work that most councillors recommend.
     pub recommended_kind: String,
-    /// In the words of one of them.
+    /// The recommended first action, in the words of one councillor.
     pub recommended_first_action: String,
     /// The councillor who wrote that text.
     pub said_by: String,
-    /// How sure the leading position is: as its least sure voice.
+    /// The confidence in the leading position, which is that of its least confident councillor.
     pub confidence: String,
-    /// How many of all that were heard take the leading position.
+    /// The number of councillors who take the leading position, out of all who answered.
     pub agreement: Agreement,
     /// The points on which the councillors disagree.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tension: Option<String>,
-    /// Every position, the one with most voices first.
+    /// All positions, those with the most councillors first.
     pub positions: Vec<Position>,
-    /// The candidates that anybody backs, with who does.
+    /// The candidates that at least one councillor supports.
     pub backed: Vec<BackedCandidate>,
     /// Risks, each with the councillors who named it.
     pub risks: Vec<Statement>,
@@ -58,24 +57,23 @@ pub struct Synthesis {
     pub wildcards: Vec<WildcardIdea>,
 }
 
-/// Somebody who was asked in vain.
+/// A councillor who did not answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct NoReply {
     pub runner: String,
-    /// Why.
     pub why: String,
 }
 
-/// How many agree.
+/// The number of councillors who agree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Agreement {
-    /// So many take the leading position.
+    /// Number of councillors who take the leading position.
     pub voices: u64,
     /// Number of all councillors who answered.
     pub of: u64,
 }
 
-/// One position.
+/// A position: a kind of work and the councillors who recommend it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Position {
     pub recommended_kind: String,
@@ -83,29 +81,27 @@ pub struct Position {
     pub voices: Vec<PositionVote>,
 }
 
-/// One voice of a position.
+/// One councillor's support for a position.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PositionVote {
     pub runner: String,
-    /// How sure.
     pub confidence: String,
-    /// In a line.
     pub headline: String,
     pub recommended_first_action: String,
     /// The candidates that the councillor supports.
     pub backs: Vec<String>,
 }
 
-/// A candidate that somebody backs.
+/// A candidate that at least one councillor supports.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BackedCandidate {
-    /// Which.
+    /// The id of the candidate.
     pub id: String,
     /// The councillors who support the candidate.
     pub voices: Vec<String>,
 }
 
-/// Something that was said, and by whom.
+/// A statement, with the councillors who made it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Statement {
     pub text: String,
@@ -113,7 +109,7 @@ pub struct Statement {
     pub voices: Vec<String>,
 }
 
-/// Something that nobody asked for.
+/// An unsolicited idea.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct WildcardIdea {
     pub text: String,
@@ -124,7 +120,7 @@ pub struct WildcardIdea {
     pub wildcard: bool,
 }
 
-/// Puts reports together; none where nobody was heard.
+/// Combines the reports. Returns `None` if no councillor answered.
 pub fn synthesize(
     run_id: &str,
     reports: &[Report],

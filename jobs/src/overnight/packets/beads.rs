@@ -12,9 +12,8 @@ use serde_json::Value;
 use super::Packet;
 use crate::Context;
 
-/// The program.
 const PROGRAM: &str = "bd";
-/// How long one question may take.
+/// Time limit of one call of `bd`.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Returns the path of `bd`, if it is installed.
@@ -23,7 +22,8 @@ pub fn program(ctx: &Context<'_>) -> Option<PathBuf> {
     find_program(Path::new(PROGRAM), ctx.root, path).ok()
 }
 
-/// Makes a bead for each packet that has none; how many, and what went wrong first.
+/// Makes a bead for each packet that has none. Returns the number of beads made, and the failure
+/// that ended the work, if there was one.
 pub fn sync(ctx: &Context<'_>, program: &Path, packets: &mut [Packet]) -> (usize, Option<String>) {
     let mut made = 0;
     let wanted =

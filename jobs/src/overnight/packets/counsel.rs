@@ -12,7 +12,7 @@ use crate::overnight::council::{self, SOURCE, WILDCARD_SOURCE};
 /// Score that one councillor's support adds to a packet; the support of three is a step of
 /// severity.
 const VOICE: f64 = 4.0;
-/// The longest title, in characters.
+/// Maximum length of a title in characters.
 const TITLE: usize = 120;
 
 impl PacketSources<'_> {

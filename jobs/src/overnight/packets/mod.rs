@@ -1,13 +1,13 @@
-//! Morning packets: what to begin with, ranked, each with evidence that exists.
+//! The morning packets: ranked work to begin with, each packet with evidence that exists.
 //!
 //! ```text
 //! pinned queue > work that nobody has > open findings > metrics below their floor
 //!      └── one packet for each thing (dedup key) ──rank──> the first ten
 //! ```
 //!
-//! Every line of evidence was looked up: a file that is there, a line of the work file, a commit that
-//! leads to HEAD, a node of the corpus. Must never name a file that does not exist, and never claim
-//! work for anybody.
+//! Every line of evidence was looked up: a file that exists, a line of the work file, a commit that
+//! is an ancestor of HEAD, or a node of the corpus. A packet must never name a file that does not
+//! exist, and never claim work for anybody.
 
 pub mod beads;
 mod counsel;
@@ -32,45 +32,46 @@ pub use super::packet::Packet;
 use crate::report::{code, one_line};
 use queue::Pinned;
 
-/// How many packets a morning has.
+/// Maximum number of packets of a morning.
 pub const MOST: usize = 10;
-/// How many lines of evidence, and files, one has.
+/// Maximum number of lines of evidence, and of files, in one packet.
 const LINES: usize = 6;
 
-/// A node that has so much of a title's words speaks of it.
+/// Minimum share of a title's words that a node contains to count as evidence.
 const SPEAKS: f64 = 0.5;
 
 /// The index of a morning's packets.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct PacketIndex {
     pub run_id: String,
-    /// In which project.
+    /// The project.
     pub repo_root: String,
-    /// When.
+    /// The time at which the index was made.
     pub generated_at: String,
-    /// The packets, by rank.
+    /// The packets, ordered by rank.
     pub packets: Vec<Packet>,
 }
 
 /// The sources from which packets are made.
 pub struct PacketSources<'a> {
-    /// The project.
+    /// The project's root folder.
     pub root: &'a Path,
-    /// The corpus as it stands.
+    /// The current corpus.
     pub corpus: &'a Corpus,
-    /// Its health.
+    /// The health report of the corpus.
     pub health: &'a Health,
     pub facts: &'a Facts,
     /// The items that the operator pinned.
     pub pinned: &'a [Pinned],
     pub goal: &'a str,
-    /// The night's date.
+    /// The date of the night.
     pub date: Date,
     /// The output folder, below the project.
     pub output: &'a str,
-    /// The corpus's index, where it could be made.
+    /// The index of the corpus, if it could be built.
     pub index: Option<&'a Index<'a>>,
-    /// How to begin: `{title}`, `{packet}` and `{id}` are put in, each as one word of a shell.
+    /// The command with which a person begins. `{prompt}`, `{title}`, `{packet}` and `{id}` are
+    /// replaced, each by one shell word.
     pub command: &'a str,
     pub counsel: &'a CouncilResult,
 }
@@ -95,7 +96,7 @@ impl PacketSources<'_> {
         for one in &mut found {
             one.score += self.weight_of_voices(&one.packet.id);
         }
-        // A stable sort, so that what was pinned stays in its order.
+        // The sort is stable, so that pinned items keep their order.
         found.sort_by(|a, b| {
             let by_score = || match a.pinned {
                 true => std::cmp::Ordering::Equal,
@@ -108,7 +109,7 @@ impl PacketSources<'_> {
             b.pinned.cmp(&a.pinned).then_with(by_score)
         });
         let mut seen = std::collections::BTreeSet::new();
-        // Work that is claimed or done, or that waits for something, is nobody's morning.
+        // Work that is claimed or done makes no packet.
         let taken = self.corpus.work.items.iter().filter(|item| !item.is_free());
         let taken: std::collections::BTreeSet<&str> =
             taken.map(|item| item.dedup_key.as_str()).collect();
@@ -122,7 +123,7 @@ impl PacketSources<'_> {
         packets.extend(self.wildcard(&packets));
         for (at, packet) in packets.iter_mut().enumerate() {
             packet.rank = at as u64 + 1;
-            // However it was found this time: the thing has one bead.
+            // The same work keeps its bead, from whichever source its packet came this time.
             let mut known = self.corpus.work.items.iter();
             let known = known.find(|item| item.dedup_key == packet.dedup_key);
             packet.bead_id =
@@ -201,7 +202,8 @@ impl PacketSources<'_> {
         };
         let words = format!("{}\n{}\n{}", pinned.title, pinned.description, pinned.files.join(" "));
         self.ground(&mut packet, &words, vec![format!("{}:{}", pinned.path, pinned.line)]);
-        // A pinned file is about what it names, whether it has a folder or not.
+        // A file that a pinned item names with a marker is a target, even if the name contains no
+        // folder.
         for file in pinned.files.iter().rev() {
             if let Some(file) = self.facts.file(self.root, file)
                 && !packet.target_files.contains(&file)
@@ -279,7 +281,8 @@ impl PacketSources<'_> {
         })
     }
 
-    /// Looks up what a thing's words name, fills in evidence, files and tests, and scores it.
+    /// Looks up the files, commits and nodes that the text names, fills in the packet's evidence,
+    /// files and tests, and returns the score.
     fn ground(&self, packet: &mut Packet, words: &str, mut evidence: Vec<String>) -> f64 {
         let origins = evidence.len();
         for named in links::paths(words) {

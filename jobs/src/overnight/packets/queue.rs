@@ -1,26 +1,27 @@
-//! The pinned queue: what an operator wants first, as a markdown list.
+//! The pinned queue: a markdown list of the items that an operator wants first.
 //!
-//! A `-` or `*` bullet is an item; the lines behind it are its description until a blank one. `[file:
-//! p]` and `[severity: high]` are markers and taken out; other markers stay in the text. Headings and
-//! comments of one line are passed over. Must never guess an item out of prose.
+//! A `-` or `*` bullet is an item; the lines that follow it, up to a blank line, are its
+//! description. The markers `[file: p]` and `[severity: high]` are parsed and removed; other
+//! markers stay in the text. Headings and one-line comments are skipped. The parser must never
+//! derive an item from prose.
 
-/// One item.
+/// One item of the pinned queue.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pinned {
-    /// The queue's file, below the project.
+    /// The path of the queue's file below the project.
     pub path: String,
-    /// Its line there, from 1.
+    /// The line number of the item in the file, from 1.
     pub line: usize,
-    /// Its text without markers.
+    /// The text of the bullet without markers.
     pub title: String,
-    /// The lines behind it.
+    /// The lines that follow the bullet.
     pub description: String,
-    /// The files that it names.
+    /// The files that the item's markers name.
     pub files: Vec<String>,
     pub severity: Option<String>,
 }
 
-/// Reads a queue.
+/// Parses a pinned queue.
 pub fn parse(path: &str, text: &str) -> Vec<Pinned> {
     let mut items: Vec<Pinned> = Vec::new();
     let mut open = false;
@@ -60,7 +61,7 @@ pub fn parse(path: &str, text: &str) -> Vec<Pinned> {
     items
 }
 
-/// Takes the known markers out of a line.
+/// Moves the known markers of a line into `item`, and returns the line without them.
 fn take_markers(text: &str, item: &mut Pinned) -> String {
     let mut out = String::new();
     let mut rest = text;

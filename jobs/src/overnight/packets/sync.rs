@@ -1,7 +1,8 @@
-//! Packets into the work file: what is there is amended, what is not is added once.
+//! Writes the packets to the work file: existing items are amended, and missing items are added
+//! once.
 //!
-//! The rules of claims are kept: an item that somebody has, or that is done, is never touched, not even
-//! to add a field. A thing is found again by its dedup key. Unknown keys and broken lines stay.
+//! The rules of claims are kept: an item that is claimed or done is never changed, not even to add
+//! a field. An item is recognised by its dedup key. Unknown keys and broken lines stay.
 
 use runner_text::jsonl::keep::Object;
 use serde_json::{Value, json};
@@ -12,9 +13,9 @@ use crate::overnight::corpus::work::WorkFile;
 /// The result of [`sync`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SyncResult {
-    /// Items that were amended.
+    /// Number of items that were amended.
     pub amended: usize,
-    /// Items that were added.
+    /// Number of items that were added.
     pub added: usize,
 }
 
@@ -39,13 +40,13 @@ pub fn sync(work: &mut WorkFile, packets: &[Packet], at: &str) -> SyncResult {
         let known: Vec<_> =
             work.items.iter().filter(|item| item.dedup_key == packet.dedup_key).cloned().collect();
         if let Some(item) = known.iter().find(|item| item.is_free()) {
-            // A name that somebody gave it stays its name.
+            // An item that already has an id keeps it.
             let named = item.id.is_some();
             fields.retain(|(key, _)| *key != "id" || !named);
             synced.amended += usize::from(work.edit(item, &fields));
             continue;
         }
-        // Claimed or done: it is in somebody's hands.
+        // The item is claimed or done, so it belongs to its claimant.
         if !known.is_empty() {
             continue;
         }

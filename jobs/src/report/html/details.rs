@@ -8,14 +8,14 @@ use crate::report::budget_usage::{UnitUsage, format_amount};
 use crate::report::model::NightReport;
 use crate::report::run_line::RunLine;
 
-/// More refusals than this are folded.
+/// Number of refusals that are shown; the rest is folded.
 const UNFOLDED: usize = 15;
 /// Beginning of the text with which a run states that its program had no sandbox.
 const OFF: &str = "sandbox off";
 /// Beginning of a run's line that names a gap in its sandbox.
 const GAP: &str = "not held by its sandbox: ";
 
-/// Writes it.
+/// Writes the lower half of the page.
 pub(super) fn write(page: &mut Page, report: &NightReport) {
     budgets(page, report);
     refused(page, report);
@@ -77,7 +77,7 @@ fn account(page: &mut Page, it: &UnitUsage) {
     }
     put!(page, "</td><td>", amount(it.left), "</td><td class=\"bar\">");
     if let Some(bound) = bound.filter(|bound| *bound > 0) {
-        // In the picture's own unit, a hundred wide.
+        // The width in units of the picture, which is a hundred units wide.
         let part = |amount: u64| (u128::from(amount) * 100 / u128::from(bound)).min(100);
         let full = it.spent >= bound;
         put!(

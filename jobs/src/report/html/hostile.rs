@@ -1,5 +1,5 @@
-//! Text that wants to be markup, through every place of a report that takes text from elsewhere; what a
-//! parser that follows the browsers' standard then finds.
+//! Tests that put text that looks like markup into every place of a report that takes foreign text,
+//! and check the elements that a parser by the browsers' standard then finds.
 
 #![allow(clippy::print_stdout, reason = "figures of a test")]
 
@@ -12,7 +12,7 @@ use scraper::{Html, Selector};
 use super::render;
 use crate::report::{markdown, sample};
 
-/// Where a script may hide: `X` is what it would do.
+/// Markup in which a script may hide. `X` is replaced by the script.
 const SHAPES: [&str; 27] = [
     "<script>X</script>",
     "</script><script>X</script>",
@@ -137,7 +137,7 @@ const ELEMENTS: &[&str] = &[
     "g",
     "text",
 ];
-/// Attributes that a page may have, but for links.
+/// Attributes that a page may have, apart from links.
 const ATTRIBUTES: &[&str] = &[
     "lang",
     "charset",
@@ -172,7 +172,8 @@ const ATTRIBUTES: &[&str] = &[
     "text-anchor",
 ];
 
-/// Holds a page to what it may be made of, and returns its shape.
+/// Checks that a page contains only allowed elements and attributes, and returns the names of its
+/// elements in order.
 fn held(page: &str, reported: &str) -> Vec<String> {
     let html = Html::parse_document(page);
     let mut shape = Vec::new();
@@ -198,7 +199,7 @@ fn no_text_becomes_markup_in_a_page() {
     let payloads = payloads();
     for payload in &payloads {
         let report = sample::full(payload);
-        // The same elements in the same order: text changed nothing but text.
+        // The same elements in the same order show that the payload changed only text.
         assert_eq!(held(&render(&report), payload), usual, "by {payload}");
     }
     print_line(&format!(

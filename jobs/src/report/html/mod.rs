@@ -1,13 +1,14 @@
-//! The morning page: a night's report as one file that a browser opens, with nothing beside it.
+//! The morning page: the report of a night as one self-contained file for a browser.
 //!
 //! ```text
 //! NightReport ──> top: did it work, what did it cost, what was refused, what to do first
 //!                  └─> dreamscape · runs · proposals · budgets · refused · sandbox · alerts
 //! ```
 //!
-//! No script, no picture, no font, no link that leads out: the page's own policy forbids all but the one
-//! style sheet, by its digest. Everything that came from a model, a repository or a person goes through
-//! [`write::Page::text`]. Must read nothing but the report, and never say what it does not.
+//! The page contains no script, no image, no font and no external link: its own content security
+//! policy forbids everything except the one style sheet, which it identifies by digest. All text
+//! that came from a model, a repository or a person goes through [`write::Page::text`]. The page
+//! must use nothing but the report, and never state anything that the report does not state.
 
 mod details;
 mod review;

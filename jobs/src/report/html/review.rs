@@ -1,4 +1,4 @@
-//! Proposals for a person, each with the commands that decide on it.
+//! The proposals for a person, each with the commands that decide it.
 
 use super::write::{Page, put};
 use crate::dream::proposal::Confidence;
@@ -6,10 +6,10 @@ use crate::report::model::NightReport;
 use crate::report::proposals::ReportedProposal;
 use runner_text::counted;
 
-/// More of one sort than this are folded.
+/// Number of proposals of one sort that are shown; the rest is folded.
 const UNFOLDED: usize = 10;
 
-/// Writes them; nothing where no dream ran and nothing was proposed.
+/// Writes the proposals, or nothing if no dream ran and nothing was proposed.
 pub(super) fn write(page: &mut Page, report: &NightReport) {
     put!(page, "<section id=\"proposals\">\n<h2>Proposals to review</h2>\n");
     let (waiting, rest): (Vec<&ReportedProposal>, Vec<&ReportedProposal>) =

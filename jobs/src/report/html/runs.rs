@@ -1,4 +1,5 @@
-//! The runs of the night: what did not get through opened and on top, the rest a line each.
+//! The runs of the night. Runs that did not succeed come first and are unfolded; each other run is
+//! one line.
 
 use super::tone;
 use super::write::{Page, put};
@@ -9,16 +10,17 @@ use crate::report::proposals::shell_word;
 use crate::report::run_line::RunLine;
 use runner_text::counted;
 
-/// More rows of one colour than this are folded.
+/// Number of rows of one colour that are shown; the rest is folded.
 const UNFOLDED: usize = 12;
-/// So many failures are shown opened.
+/// Number of failures that are shown unfolded.
 const OPENED: usize = 3;
-/// So many lines of a run, in a page of so many runs, are shown; its log has all.
+/// Maximum number of lines that are shown for a run: `LINES`, or `LINES_OF_MANY` in a page of more
+/// than `FEW` runs. The run's log contains all lines.
 const LINES: usize = 40;
 const FEW: usize = 50;
 const LINES_OF_MANY: usize = 5;
 
-/// Writes them.
+/// Writes the section of the runs.
 pub(super) fn write(page: &mut Page, report: &NightReport) {
     put!(page, "<section id=\"runs\">\n<h2>What ran</h2>\n");
     if report.runs.is_empty() {

@@ -1,4 +1,4 @@
-//! An overnight run as a landscape, drawn from its figures and from nothing else.
+//! An overnight run as a landscape that is drawn from its figures alone.
 //!
 //! ```text
 //! fitness of what was kept, over iterations ──> the land; what was not kept: a hollow point beside it
@@ -7,8 +7,9 @@
 //! tension of the councillors ─────────────────> a fault through the land before them
 //! ```
 //!
-//! Geometry is pure and in `ground`; colours are classes of the style sheet. Everything in the picture is
-//! said in words beside it. Must never draw a figure that is not there: no iteration, no land.
+//! The geometry is pure and in `ground`; colours are classes of the style sheet. Everything in the
+//! picture is also stated in the text beside it. The picture must never show a figure that does not
+//! exist: without an iteration there is no land.
 
 mod council;
 mod ground;
@@ -19,7 +20,7 @@ use super::tone;
 use super::write::{Page, put};
 use crate::report::dreamscape::Dreamscape;
 
-/// Writes one, with legend, figures and packets.
+/// Writes the section of one overnight run, with legend, figures and packets.
 pub(super) fn write(page: &mut Page, scape: &Dreamscape, number: usize) {
     put!(page, "<section class=\"scape\">\n<h2>The dreamscape of ", scape.job);
     if !scape.status.is_empty() {

@@ -1,4 +1,4 @@
-//! The first screen: did it work, what did it cost, what was refused, what waits, and what to do first.
+//! The first screen: the result, the cost, the refusals, the waiting items, and the next steps.
 
 use runner_engine::outcome::Outcome;
 
@@ -9,10 +9,10 @@ use crate::report::budget_usage::{UnitUsage, format_amount, time};
 use crate::report::model::NightReport;
 use runner_text::counted;
 
-/// How much of a reason stands on the first screen, in characters.
+/// Maximum length of a reason on the first screen, in characters.
 const REASON: usize = 140;
 
-/// Writes it.
+/// Writes the first screen.
 pub(super) fn write(page: &mut Page, report: &NightReport) {
     let (tone, verdict) = verdict(report);
     put!(

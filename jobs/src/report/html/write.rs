@@ -1,4 +1,4 @@
-//! The one way into a page: literals as they are, everything else escaped.
+//! The only way to write a page: literals are written unchanged, and every other value is escaped.
 //!
 //! ```text
 //! put!(page, "<p>", value, "</p>")
@@ -6,12 +6,12 @@
 //!             └── a literal of this source: markup
 //! ```
 //!
-//! [`Page::raw`] takes text that is compiled in, so that text from elsewhere cannot get in as markup
-//! without being seen in a review. Must never get a second way in.
+//! [`Page::raw`] accepts only text that is compiled in, so foreign text cannot become markup without
+//! being noticed in a review. There must never be a second way to write to a page.
 
 use std::fmt::{self, Display, Write};
 
-/// A page, or a piece of it, as it grows.
+/// A page, or a part of one, that is being written.
 #[derive(Debug, Default)]
 pub(super) struct Page {
     text: String,
@@ -34,7 +34,7 @@ impl Page {
     }
 }
 
-/// Writes what it gets so that HTML takes it for text.
+/// A writer that escapes its input so that HTML treats it as text.
 struct Escaped<'a>(&'a mut String);
 
 impl fmt::Write for Escaped<'_> {
@@ -48,7 +48,7 @@ impl fmt::Write for Escaped<'_> {
                 '\'' => self.0.push_str("&#39;"),
                 '`' => self.0.push_str("&#96;"),
                 '\n' | '\t' => self.0.push(' '),
-                // Would hide text, or show it in another order than it is in.
+                // These characters would hide text or change its visible order.
                 '\u{200b}'..='\u{200f}'
                 | '\u{2028}'..='\u{202e}'
                 | '\u{2060}'..='\u{2069}'
@@ -61,7 +61,7 @@ impl fmt::Write for Escaped<'_> {
     }
 }
 
-/// Writes literals as markup and everything else as text.
+/// Writes literals as markup and all other values as text.
 macro_rules! put {
     ($page:expr $(,)?) => {};
     ($page:expr, $literal:literal $(, $($rest:tt)*)?) => {

@@ -1,4 +1,4 @@
-//! Transcripts of Claude Code, of all versions, as one stream of events.
+//! Reads transcripts of Claude Code, of all versions, as one stream of events.
 //!
 //! ```text
 //! bytes ──records──> one JSON object each, with its line ──row──> events: said, called, came back
@@ -6,8 +6,8 @@
 //! ```
 //!
 //! Every line is counted under exactly one heading of [`Tally`]. A file of any size is read in the
-//! memory of one line of the allowed length. Must never panic on what a file holds, and never take a
-//! damaged line for the end of the file.
+//! memory of one line of the allowed length. This module must never panic on the content of a file,
+//! and never take a damaged line for the end of the file.
 
 mod records;
 mod row;
@@ -18,7 +18,7 @@ use jiff::Timestamp;
 
 pub use records::{LineGap, MAX_LINE, Record, Records, Tally};
 
-/// One thing that happened in a session.
+/// An event of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionEvent {
     /// The line of the file that contains the event, from 1; the first line of an object that spans
@@ -26,9 +26,9 @@ pub struct SessionEvent {
     pub line: u64,
     /// The time of the event, if the row states one.
     pub at: Option<Timestamp>,
-    /// The folder in which the session was at work.
+    /// The working directory of the session.
     pub cwd: Option<String>,
-    /// It belongs to a sub-agent.
+    /// Whether the event belongs to a sub-agent.
     pub sidechain: bool,
     pub what: SessionEventKind,
 }
@@ -36,31 +36,31 @@ pub struct SessionEvent {
 /// The kind of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SessionEventKind {
-    /// A person said this.
+    /// A text from a person.
     Prompt(String),
-    /// The model said this.
+    /// A text from the model.
     Answer(String),
-    /// The model used a tool.
+    /// The use of a tool by the model.
     Call {
-        /// Names the call; its outcome has the same.
+        /// The id of the call. The outcome of the call has the same id.
         id: String,
-        /// `Bash`, `Edit`, …
+        /// The name of the tool, such as `Bash` or `Edit`.
         tool: String,
-        /// A path, a command, a pattern: what it was used on.
+        /// The path, command or pattern that the tool was used on.
         target: String,
     },
     /// The result of a call.
     Outcome {
-        /// The call.
+        /// The id of the call.
         id: String,
         /// True if the tool reports that it failed.
         failed: bool,
-        /// Its words.
+        /// The text of the result.
         text: String,
     },
     /// The program's own summary of a session.
     Summary(String),
-    /// Any other row of the program's: its type.
+    /// Any other row of the program. The value is the type of the row.
     Other(String),
 }
 
@@ -72,7 +72,7 @@ pub struct Transcript<R> {
 }
 
 impl<R: BufRead> Transcript<R> {
-    /// Reads from where `reader` stands, which is at `from`.
+    /// Creates a transcript that reads from the current position of `reader`, which is `from`.
     pub fn new(reader: R, from: LineGap) -> Self {
         Self::with_cap(reader, from, MAX_LINE)
     }
@@ -89,10 +89,10 @@ impl<R: BufRead> Transcript<R> {
         self
     }
 
-    /// Passes over all lines before this one, without a look at them.
+    /// Skips all lines before `line` without inspecting them.
     ///
     /// # Errors
-    /// The reader failed.
+    /// Returns an error if the reader fails.
     pub fn skip_to(&mut self, line: u64) -> std::io::Result<()> {
         self.records.skip_to(line)
     }

@@ -1,4 +1,5 @@
-//! JSON objects out of a file of lines that many programs and crashes have had their hands in.
+//! Reads JSON objects from a file of lines that several programs may have written and crashes may
+//! have damaged.
 //!
 //! ```text
 //!            whole object(s)                      ┌─ a line that is an object by itself: resync
@@ -8,26 +9,27 @@
 //!   └ none to be found ──> bad
 //! ```
 //!
-//! Must never hold more than one line and one block of the allowed length.
+//! This module must never hold more than one line and one block of the allowed length.
 
 use std::collections::VecDeque;
 use std::io::{self, BufRead};
 
 use serde_json::value::RawValue;
 
-/// A longer line is passed over unparsed, and so is a longer object over several lines.
+/// Maximum length of a line, in bytes, and of an object that spans several lines. Longer ones are
+/// skipped unparsed.
 pub const MAX_LINE: usize = 8 << 20;
 /// Maximum number of long lines whose positions are kept.
 const PLACES: usize = 100;
-/// How often an object is looked for behind nonsense, in one line.
+/// Maximum number of attempts to find an object in one line that contains invalid text.
 const TRIES: usize = 8;
 
-/// Between two lines of a file.
+/// A position between two lines of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LineGap {
-    /// The next line, from 1.
+    /// The number of the next line, from 1.
     pub line: u64,
-    /// Where it begins, in bytes.
+    /// The offset of the next line, in bytes.
     pub offset: u64,
 }
 
@@ -37,26 +39,27 @@ impl Default for LineGap {
     }
 }
 
-/// Lines, each under one heading.
+/// The number of lines, each counted under one heading.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Tally {
-    /// All of them.
+    /// The number of all lines.
     pub lines: u64,
-    /// At least one object of the program's was read from it, or it is part of one.
+    /// Lines that contain at least one of the program's objects, or a part of one.
     pub read: u64,
-    /// JSON, and none of the program's rows.
+    /// Lines of JSON that is not a row of the program.
     pub foreign: u64,
-    /// Nothing but white space and NUL.
+    /// Lines that contain only white space and NUL.
     pub blank: u64,
-    /// No JSON object could be made of it.
+    /// Lines that yield no JSON object.
     pub bad: u64,
-    /// Longer than is read.
+    /// Lines that exceed the maximum length.
     pub too_long: u64,
-    /// At the end of the file and not finished: it may still be written.
+    /// Unfinished lines at the end of the file, which may still be written.
     pub torn: u64,
-    /// NUL bytes, which file systems leave where a write was lost. No heading: they lie in lines.
+    /// The number of NUL bytes, which file systems leave where a write was lost. This is not a
+    /// heading, because the bytes are part of lines.
     pub nuls: u64,
-    /// Where the first long lines begin, in bytes.
+    /// The offsets of the first lines that are too long, in bytes.
     pub long_at: Vec<u64>,
 }
 
@@ -68,28 +71,29 @@ impl Tally {
     }
 }
 
-/// One JSON object, or other value, as it stands in the file.
+/// A JSON object or other JSON value, exactly as the file contains it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// The line in which it begins.
+    /// The number of the line in which the value begins.
     pub line: u64,
-    /// Its text.
+    /// The JSON text of the value.
     pub json: String,
-    /// How many lines are counted as read for it: those that no earlier record of theirs counts.
+    /// The number of lines that are counted as read for this record. Lines that an earlier record
+    /// counts are not included.
     counts: u64,
 }
 
-/// An object that goes over several lines.
+/// An object that spans several lines.
 #[derive(Debug)]
 struct MultilineRecord {
     begins: LineGap,
-    /// Its lines that are not counted yet.
+    /// The number of the object's lines that are not counted yet.
     lines: u64,
     bytes: Vec<u8>,
     scan: Scan,
 }
 
-/// How deep in braces a text is.
+/// The nesting depth of a text in braces.
 #[derive(Clone, Copy, Debug, Default)]
 struct Scan {
     depth: u64,
@@ -127,15 +131,16 @@ pub struct Records<R> {
     block: Option<MultilineRecord>,
     ready: VecDeque<Record>,
     tally: Tally,
-    /// Lines that the last record given out counts.
+    /// The number of lines that the last returned record counts.
     given: u64,
-    /// Where a torn end begins.
+    /// The position at which an unfinished end of the file begins.
     torn: Option<LineGap>,
     ended: bool,
 }
 
 impl<R: BufRead> Records<R> {
-    /// Reads from where `reader` stands, which is at `from`.
+    /// Creates a reader of records that starts at the current position of `reader`, which is
+    /// `from`.
     pub fn new(reader: R, from: LineGap, cap: usize) -> Self {
         Self {
             reader,
@@ -161,7 +166,7 @@ impl<R: BufRead> Records<R> {
             let before = self.at;
             let (length, ended) = self.take(false)?;
             if !ended {
-                // The file is shorter than that.
+                // The file ends before the requested line.
                 self.at = before;
                 self.at.offset += length;
                 self.ended = true;
@@ -225,14 +230,14 @@ impl<R: BufRead> Records<R> {
         }
     }
 
-    /// Gives up a block: its lines are bad.
+    /// Discards the current block and counts its lines as bad.
     fn drop_block(&mut self) {
         if let Some(block) = self.block.take() {
             self.tally.bad += block.lines;
         }
     }
 
-    /// Looks at the line that was taken; `begins` is where it does.
+    /// Inspects the line that was just read, which starts at `begins`.
     fn inspect(&mut self, begins: LineGap, length: u64, ended: bool) {
         self.tally.lines += 1;
         if length > self.cap as u64 {
@@ -323,7 +328,7 @@ impl<R: BufRead> Records<R> {
                 });
                 return;
             }
-            // Behind nonsense there may be an object.
+            // An object may follow the invalid text.
             let Some(bad) = bad else { break };
             let behind = rest.get(bad + 1..).unwrap_or_default();
             match behind.windows(2).position(|two| two == b"{\"") {
@@ -345,7 +350,7 @@ impl<R: BufRead> Records<R> {
 /// The JSON parts of a text.
 struct JsonParts {
     values: Vec<String>,
-    /// An object begins here that does not end.
+    /// The offset of an object that does not end.
     open: Option<usize>,
     /// The offset from which the text is no JSON.
     bad: Option<usize>,

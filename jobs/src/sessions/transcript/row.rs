@@ -1,8 +1,8 @@
-//! One row of a transcript as events.
+//! Converts one row of a transcript into events.
 //!
-//! Only what is needed is read: everything else in a row is stepped over without a tree. Versions
-//! differ in whether content is text or a list of blocks; both are read. Must never let the size of a
-//! row decide how many events are made of it.
+//! Only the needed fields are read; all other fields of a row are skipped without building a tree.
+//! The content is a text in some versions and a list of blocks in others; both are read. The size
+//! of a row must never decide how many events it yields.
 
 use std::fmt;
 
@@ -12,9 +12,9 @@ use serde::{Deserialize, Deserializer};
 
 use super::{SessionEvent, SessionEventKind};
 
-/// Blocks of one message that are looked at.
+/// Maximum number of blocks of one message that are read.
 const BLOCKS: usize = 1000;
-/// The longest text of an event, in bytes; the rest is cut off.
+/// Maximum length of the text of an event, in bytes. The rest is cut off.
 const TEXT: usize = 64 * 1024;
 
 #[derive(Deserialize)]
@@ -43,7 +43,7 @@ struct Message {
     content: Content,
 }
 
-/// Text, or blocks.
+/// The content of a message, which is a text or a list of blocks.
 #[derive(Default)]
 struct Content(Vec<Block>);
 

@@ -19,70 +19,68 @@ use runner_jobs::dream::review::{DecisionInput, IfChanged, PreviewLine, Proposal
 use super::super::holds;
 use crate::cli::screen::Input;
 
-/// Where a person is.
+/// The part of the review that the person sees.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// All of them.
+    /// Views the list of proposals.
     List,
-    /// One of them.
+    /// Views one proposal.
     Card,
     /// Chooses another action.
     Amend,
-    /// Names the destination of a merge.
+    /// Types the destination of a merge.
     Into(String),
-    /// Chooses what to see.
+    /// Chooses a filter for the proposals.
     Filter,
-    /// Names a text to look for.
+    /// Types a text to search for.
     Text(String),
     /// Types a note for the next decision.
     Note(String),
     /// Sees that the idea changed and may force the decision.
     Confirm(DecisionInput),
-    /// Reads about the keys.
+    /// Reads the help on the keys.
     Help,
 }
 
 /// An action that the caller carries out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Decide.
+    /// Carry out a decision on a proposal.
     Decide {
-        /// The proposal.
+        /// The id of the proposal.
         id: String,
-        /// The verdict.
         verdict: DecisionInput,
         note: Option<String>,
-        /// Although it changed.
+        /// Whether the decision proceeds although the idea changed.
         if_changed: IfChanged,
     },
     /// Take the decision on this proposal back.
     Undo(String),
-    /// Leave.
+    /// Leave the review.
     Quit,
 }
 
 /// The result of an effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum News {
-    /// It was decided so.
+    /// The decision was carried out.
     Decided {
-        /// The proposal.
+        /// The id of the proposal.
         id: String,
-        /// In a few words.
+        /// A short description of the decision.
         says: String,
     },
-    /// It was taken back.
+    /// The decision was taken back.
     Undone {
-        /// The proposal.
+        /// The id of the proposal.
         id: String,
-        /// In a few words.
+        /// A short description of the result.
         says: String,
     },
-    /// Nothing was done.
+    /// The effect was refused and nothing was changed.
     Refused {
-        /// Why.
         why: String,
-        /// It would be done if it were forced.
+        /// Whether forcing the effect would carry it out.
         forcible: bool,
     },
 }
@@ -90,24 +88,24 @@ pub enum News {
 /// Details of the current proposal, shown besides its own text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Detail {
-    /// The proposal.
+    /// The id of the proposal.
     pub id: String,
-    /// The idea's text, line by line, safe.
+    /// The lines of the idea's text, which are safe to print.
     pub text: Vec<String>,
     /// The effect of accepting the proposal with its preview, or the reason for a refusal.
     pub plan: Result<(String, Vec<PreviewLine>), String>,
 }
 
-/// Which proposals are to be seen.
+/// The filter for the visible proposals.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sieve {
-    /// Found to be this.
+    /// The status that the idea must have.
     pub status: Option<IdeaStatus>,
-    /// Where this is proposed.
+    /// The proposed action.
     pub action: Option<Action>,
-    /// With this confidence.
+    /// The confidence of the proposal.
     pub confidence: Option<Confidence>,
-    /// Holding this text; empty: any.
+    /// A text that the proposal must contain; empty for any proposal.
     pub text: String,
 }
 
@@ -126,24 +124,23 @@ impl Sieve {
     }
 }
 
-/// The review.
+/// The state of the review.
 #[derive(Clone, Debug)]
 pub struct Review {
-    /// All proposals, as they were read last.
+    /// All proposals, as last read.
     items: Vec<ProposalItem>,
     /// The filter for the visible proposals.
     pub sieve: Sieve,
-    /// Where the person is.
     pub mode: Mode,
-    /// Where they go back to.
+    /// The mode to return to.
     back: Mode,
-    /// The place of the current one among those to be seen.
+    /// The index of the current proposal among the visible ones.
     pub at: usize,
-    /// The first line of the card to be seen.
+    /// The first visible line of the card.
     pub scroll: usize,
     /// The last message, and whether it is an error.
     pub said: Option<(String, bool)>,
-    /// For the next decision.
+    /// The note for the next decision.
     pub note: Option<String>,
     /// The ids of the proposals decided in this review, the latest last.
     decided: Vec<String>,
@@ -284,7 +281,7 @@ impl Review {
             News::Undone { id, says } => {
                 self.decided.retain(|decided| *decided != id);
                 self.said = Some((says, false));
-                // It is looked at again.
+                // The proposal becomes the current one again.
                 let place = self.shown().iter().position(|item| item.proposal.id == id);
                 if let Some(place) = place {
                     (self.at, self.scroll) = (place, 0);
@@ -341,7 +338,7 @@ impl Review {
                     }
                 };
             }
-            // A decision is made on what is seen.
+            // A decision is made only on a visible card, so the key opens the card first.
             Input::Char('a' | 'r' | 's' | 'm') if !card && self.current().is_some() => {
                 (self.mode, self.scroll) = (Mode::Card, 0);
             }

@@ -41,7 +41,7 @@ pub(super) fn run(room: &ReviewContext<'_>, filter: &Filter) -> Result<Exit, Fai
             }
             let (width, height) = screen.size();
             let rows = view::rows(&mut review, width, height);
-            // Where nothing can be painted the terminal is gone, and so is the person.
+            // If painting fails, the terminal is gone, so the review ends.
             let input = match screen.paint(rows) {
                 Ok(()) => screen.next(),
                 Err(_gone) => Input::Stop,
@@ -52,7 +52,7 @@ pub(super) fn run(room: &ReviewContext<'_>, filter: &Filter) -> Result<Exit, Fai
                 Some(Effect::Quit) => break review.counts().1,
                 Some(effect) => {
                     let news = carry_out(room, &mut tools, effect)?;
-                    // Others may have decided too; a pass may have come.
+                    // Other processes may have made decisions, or a pass may have added proposals.
                     review.reload(room.book(Ui::Quiet)?.items);
                     review.handle_result(news);
                 }
@@ -60,7 +60,8 @@ pub(super) fn run(room: &ReviewContext<'_>, filter: &Filter) -> Result<Exit, Fai
         }
     };
     let (open, _) = review.counts();
-    // A terminal that is gone has nobody before it: each decision is written as it was made.
+    // The summary is printed only on a terminal. Each decision was already written when it was
+    // made.
     if screen::there_is_one() {
         show::out(&format!("{decided} decided, {open} left\n"));
     }

@@ -1,4 +1,5 @@
-//! The review as rows: exactly as many as the terminal has, none wider. Pure.
+//! Renders the review as exactly as many rows as the terminal has, none of them wider than the
+//! terminal. This module is pure.
 
 use runner_jobs::dream::review::{LineKind, ProposalItem};
 use unicode_width::UnicodeWidthChar as _;
@@ -148,7 +149,7 @@ fn list(review: &Review, width: usize, room: usize) -> Vec<Row> {
         };
         return wrapped(CellStyle::Strong, &text, width);
     }
-    // The current one stays in sight.
+    // Keeps the current proposal visible.
     let from = review.at.saturating_sub(room.saturating_sub(1));
     let rows = shown.iter().enumerate().skip(from).take(room);
     rows.map(|(at, item)| {

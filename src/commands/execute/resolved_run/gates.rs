@@ -1,5 +1,5 @@
-//! The present conditions of a job's policy: its ui hours, its interval, its start deadline, and
-//! the host's battery and load. Each is read only if the policy uses it.
+//! Reads the present conditions of a job's policy: its ui hours, its interval, its start deadline,
+//! and the host's battery and load. Each is read only if the policy uses it.
 //!
 //! This module must never decide: `admission` does.
 

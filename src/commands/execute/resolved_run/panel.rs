@@ -1,12 +1,14 @@
-//! Those whom a night asks for a report of their own: made, looked at, and held room for.
+//! Prepares the panel of a night: the backends that write a report of their own. This module
+//! creates them, checks them, and reserves their budgets.
 //!
 //! ```text
 //! runners = [...] ──build, preflight, limit, room──> ready: asked, and its budgets are held
 //!                                               └──> absent, with the reason: the night goes on
 //! ```
 //!
-//! A night needs none of them, so nothing here refuses it. Each gets a sandbox of its own: none can write
-//! where another works, nor what the night's own programs may.
+//! A night does not depend on any of these backends, so nothing here refuses the night. Each
+//! backend gets its own sandbox: none can write where another works, or what the night's own
+//! programs may write.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -31,7 +33,7 @@ pub(super) fn panel_backends<'c>(spec: &JobSpec, here: &'c LoadedProject) -> Vec
     names.filter_map(|name| backends.get(name)).collect()
 }
 
-/// One that may be asked.
+/// A backend of the panel that can be asked.
 pub(in super::super) struct Able {
     backend: Arc<dyn Backend>,
     place: PathBuf,
@@ -87,8 +89,8 @@ impl ResolvedRun<'_> {
         Ok(convened)
     }
 
-    /// Adds to what a run holds the budget usage of those whom it will ask. Where there is no room for
-    /// any that is paid, the night goes on without, as it would have without them.
+    /// Adds the budget usage of the panel's backends to the amounts that the run holds. A backend
+    /// whose budget does not suffice is left out, and the night continues without it.
     pub fn hold_voices(
         &self,
         store: &Store,
@@ -178,7 +180,7 @@ impl Convened {
         &self.absent
     }
 
-    /// Takes out those for whom there is a reason.
+    /// Moves each backend for which `why` returns a reason to the absent ones.
     fn leave(&mut self, mut why: impl FnMut(&Able) -> Option<String>) {
         let all = std::mem::take(&mut self.able);
         for one in all {

@@ -1,13 +1,15 @@
-//! The sandbox of one run, from its job's kind and settings.
+//! Builds the sandbox of one run from its job's kind and settings.
 //!
 //! *Proposing* kinds (dream, prompt) let a child of a backend write its part of the run's folder, a
-//! private temporary folder, and what the backend adds for its own program's state; nothing of the
-//! project. *Working* kinds (command; wake, audit and plan, alone or in a cycle) let it write what `writes` names besides, and never what only
-//! runner, git's own setup or an agent's settings are. The network is open to backends, which ask
-//! over it, and closed to commands unless the job opens it: what a command can read it could send.
+//! private temporary folder, and the paths that the backend adds for its own program's state; they
+//! let it write nothing of the project. *Working* kinds (command; wake, audit and plan, alone or in
+//! a cycle) also let it write the paths that `writes` names, but never the files of runner, of
+//! git's own setup or of an agent's settings. The network is open to backends, which need it for
+//! their requests, and closed to commands unless the job opens it, because a command could send
+//! what it can read.
 //!
-//! Must never name a path of the project that was not looked at without following links: what a
-//! child put there once must not decide what the next one may write.
+//! The sandbox must never name a path of the project that was not checked without following links:
+//! something that a child put there once must not decide what the next child may write.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,9 +24,9 @@ use crate::config::SandboxSettings;
 use crate::env;
 use crate::guard::reach;
 
-/// A run's folder for temporary files.
+/// The name of a run's folder for temporary files.
 pub(super) const TEMP_FOLDER: &str = "tmp";
-/// Folders of a home in which other programs' sockets lie.
+/// The folders of a home directory that contain sockets of other programs.
 const SOCKETS: [&str; 4] =
     [".ssh/agent", ".docker/run", ".docker/desktop", ".gnupg/S.gpg-agent.ssh"];
 

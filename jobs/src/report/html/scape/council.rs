@@ -3,7 +3,7 @@
 use crate::report::dreamscape::Dreamscape;
 use crate::report::html::write::{Page, put};
 
-/// Writes them; nothing where none was asked.
+/// Writes the councillors' answers, or nothing if no councillor was asked.
 pub(super) fn write(page: &mut Page, scape: &Dreamscape) {
     let Some(council) = &scape.council else {
         return;

@@ -1,33 +1,35 @@
-//! Where things are in the picture: pure geometry, of the figures alone.
+//! The positions of everything in the picture: pure geometry, derived from the figures alone.
 //!
-//! The surface is the fitness of what was kept; the best is on top. Must never make a mountain of noise,
-//! and never ground where no figure is.
+//! The surface is the fitness of the committed iterations, the best value on top. Noise must never
+//! look like a mountain, and there must never be ground where there is no figure.
 
 use crate::report::dreamscape::Dreamscape;
 
-/// The picture's own units.
+/// The size of the picture in its own units.
 pub(super) const WIDTH: f64 = 720.0;
 pub(super) const HEIGHT: f64 = 300.0;
-/// Where the land may begin, and where its last ground may end.
+/// The x coordinates between which the land may lie.
 pub(super) const LEFT: f64 = 48.0;
 pub(super) const RIGHT: f64 = 700.0;
-/// Where the iterations end when flags stand behind them.
+/// The x coordinate at which the iterations end if flags follow them.
 pub(super) const LOOP_END: f64 = 450.0;
-/// The highest and the lowest that the land goes.
+/// The y coordinates of the highest and the lowest point of the land.
 pub(super) const HIGH: f64 = 130.0;
 pub(super) const LOW: f64 = 232.0;
-/// A range of fitness that is smaller than this is drawn as if it were so large: noise is no mountain.
+/// Minimum range of fitness in the picture. A smaller range is drawn on this scale, so that noise
+/// does not look like a mountain.
 pub(super) const RANGE: f64 = 0.05;
 
-/// Where things are in the picture.
+/// The positions in the picture.
 #[derive(Debug, PartialEq)]
 pub(super) struct Ground {
-    /// The surface, from left to right: before the first iteration, then one for each.
+    /// The points of the surface from left to right: one before the first iteration, then one for
+    /// each iteration.
     pub(super) surface: Vec<(f64, f64)>,
     /// Measured points that were not kept: the index of the iteration in [`Dreamscape::land`], and
     /// the position.
     pub(super) lost: Vec<(usize, (f64, f64))>,
-    /// Where the surface is flat behind the last iteration.
+    /// The x coordinate at which the flat surface after the last iteration ends.
     pub(super) end: f64,
 }
 
@@ -51,7 +53,7 @@ impl Ground {
         #[allow(clippy::cast_precision_loss, reason = "a few dozen at most")]
         let step = (end - LEFT) / scape.land.len().max(1) as f64;
         let mut x = LEFT;
-        // The first that is known stands for an unknown beginning.
+        // If the initial fitness is unknown, the first measured fitness is used.
         let mut now = scape.before.unwrap_or(measured[0]);
         let mut surface = vec![(x, y(now))];
         let mut lost = Vec::new();

@@ -1,7 +1,7 @@
-//! The drawing itself: sky and clouds, the land with its fault, flags.
+//! Draws the picture: sky and clouds, the land with its fault, and flags.
 //!
-//! Everything that is drawn has its words in a title, and all of them stand in the description. Must
-//! never hold a colour: those are classes of the style sheet.
+//! Every drawn object has a title, and the description of the picture contains all figures. This
+//! module must never contain a colour, because colours are classes of the style sheet.
 
 use super::ground::{Ground, HEIGHT, LEFT, LOOP_END, LOW, RIGHT, tenth};
 use super::text::{describe, describe_iteration, fine};
@@ -9,12 +9,12 @@ use crate::report::dreamscape::{Dreamscape, Packet};
 use crate::report::html::write::{Page, put};
 use runner_text::counted;
 
-/// More flags, clouds and drops than these are not drawn; the words have all.
+/// Maximum numbers of flags, clouds and drops that are drawn. The text contains all of them.
 const FLAGS: usize = 10;
 const CLOUDS: usize = 6;
 const DROPS: usize = 4;
 
-/// Draws one.
+/// Draws the picture of one overnight run.
 pub(super) fn picture(page: &mut Page, scape: &Dreamscape, number: usize) {
     put!(
         page,
@@ -31,14 +31,14 @@ pub(super) fn picture(page: &mut Page, scape: &Dreamscape, number: usize) {
         "-words\">",
         describe(scape),
         "</desc>\n<rect class=\"sky\" width=\"720\" height=\"300\"/>\n",
-        // On the left: the flags are on the right.
+        // The moon is on the left, because the flags are on the right.
         "<circle class=\"moon\" cx=\"40\" cy=\"46\" r=\"18\"/><circle class=\"sky\" cx=\"48\" cy=\"40\" r=\"15.5\"/>\n"
     );
     let failed = scape.status == "failed";
     let stormy =
         failed || !scape.degraded.is_empty() || scape.land.iter().any(|it| !it.degraded.is_empty());
     if !stormy {
-        // A clear sky has stars.
+        // A clear sky shows stars.
         for (x, y) in [(104, 36), (168, 74), (250, 30), (338, 62), (420, 28), (500, 80), (566, 44)]
         {
             put!(page, "<circle class=\"star\" cx=\"", x, "\" cy=\"", y, "\" r=\"1.6\"/>");
@@ -85,7 +85,7 @@ fn land(page: &mut Page, scape: &Dreamscape, ground: &Ground) {
     put!(page, "\"/>\n");
     if let Some(tension) = &scape.tension {
         let x = if scape.packets.is_empty() { f64::midpoint(LEFT, RIGHT) } else { LOOP_END + 14.0 };
-        // Where the land is flat behind the loop, its surface is the last one's.
+        // If there are packets, the land is flat behind the loop, at the height of the last point.
         let top = if scape.packets.is_empty() { LOW } else { last_y };
         put!(page, "<g><title>Tension: ", tension, "</title><polyline class=\"fault\" points=\"");
         let mut at = top - 6.0;
@@ -118,7 +118,7 @@ fn land(page: &mut Page, scape: &Dreamscape, ground: &Ground) {
             "\" r=\"5\"/></g>\n"
         );
     }
-    // So many numbers that they do not touch.
+    // Only so many numbers are drawn that they do not overlap.
     let every = scape.land.len().div_ceil(12).max(1);
     for (point, (x, y)) in scape.land.iter().zip(&ground.surface[1..]) {
         let class = if point.kept { "kept" } else { "lost" };
@@ -157,7 +157,7 @@ fn land(page: &mut Page, scape: &Dreamscape, ground: &Ground) {
     if let Some(first) = first {
         put!(
             page,
-            // In the ground: above it, the slope would cross it.
+            // The label is below the surface, because the slope would cross a label above it.
             "<text class=\"height\" x=\"",
             tenth(first_x - 40.0),
             "\" y=\"",

@@ -1,4 +1,4 @@
-//! The picture in words: its figures, its legend, the packets with their commands.
+//! The text beside the picture: its figures, its legend, and the packets with their commands.
 
 use crate::report::dreamscape::{Dreamscape, Point};
 use crate::report::html::write::{Page, put};
