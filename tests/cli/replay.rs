@@ -145,7 +145,7 @@ fn the_night_of_the_demo_is_byte_equal_without_its_project_and_drift_is_named() 
         .expect_text("drift    request 1 differs at source")
         .expect_text("moon-phase.md");
     let file = edited(&fixture, rem, |line| {
-        if line.pointer("/read/door") == Some(&"steps".into())
+        if line.pointer("/read/input") == Some(&"steps".into())
             && let Some(tool) = line.pointer_mut("/read/facts/Ok/0/tool")
         {
             *tool = "Knit".into();
