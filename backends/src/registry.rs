@@ -34,6 +34,7 @@ const OUTPUT_CAP: usize = 64 * 1024 * 1024;
 /// One `[backends.NAME]` section of the configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(default)]
+#[schemars(extend("required" = ["type"]))]
 pub struct BackendSpec {
     /// The name that jobs refer to.
     #[serde(skip)]
@@ -42,7 +43,7 @@ pub struct BackendSpec {
     /// those agents, "anthropic", "openai" and "ollama" ask a model's API, "replay" answers from a
     /// recording.
     #[serde(rename = "type")]
-    #[schemars(required, extend("enum" = KINDS))]
+    #[schemars(extend("enum" = KINDS))]
     pub kind: String,
     /// The model that an agent is told to use; of a command a name for reports.
     pub model: Option<String>,

@@ -32,11 +32,6 @@ impl Store {
         self.view(|db| streak(db, job))
     }
 
-    /// Returns the number of failures of a job in a row; see [`Store::streak`].
-    pub fn failures_in_a_row(&self, job: JobId) -> Result<u32> {
-        Ok(self.streak(job)?.failures)
-    }
-
     /// Notes that somebody has seen the failures of a job: clocks start it again. How many there
     /// were; with none nothing is noted.
     pub fn acknowledge(

@@ -15,46 +15,22 @@ use crate::ids::{AlertId, Fence, MessageId, OccurrenceId, ProjectId, RunId};
 
 /// Statements on a connection. All of them stay prepared.
 pub(super) trait Query {
+    /// Returns the connection of the statements.
+    fn connection(&self) -> &Connection;
+
     /// Changes rows and returns their number.
-    fn change(&self, sql: &str, params: impl Params) -> Result<usize, Fault>;
-    /// Returns all rows of a query.
-    fn all<T>(
-        &self,
-        sql: &str,
-        params: impl Params,
-        map: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
-    ) -> Result<Vec<T>, Fault>;
-    /// Returns the first row of a query.
-    fn first<T>(
-        &self,
-        sql: &str,
-        params: impl Params,
-        map: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
-    ) -> Result<Option<T>, Fault>;
-    /// Returns the first column of the first row, which must exist.
-    fn value<T: FromSql>(&self, sql: &str, params: impl Params) -> Result<T, Fault>;
-    /// Returns the first column of all rows.
-    fn values<T: FromSql>(&self, sql: &str, params: impl Params) -> Result<Vec<T>, Fault> {
-        self.all(sql, params, |row| row.get(0))
-    }
-    /// Returns whether the query has a row.
-    fn exists(&self, sql: &str, params: impl Params) -> Result<bool, Fault> {
-        Ok(self.first(sql, params, |_| Ok(()))?.is_some())
-    }
-}
-
-impl Query for Connection {
     fn change(&self, sql: &str, params: impl Params) -> Result<usize, Fault> {
-        Ok(self.prepare_cached(sql)?.execute(params)?)
+        Ok(self.connection().prepare_cached(sql)?.execute(params)?)
     }
 
+    /// Returns all rows of a query.
     fn all<T>(
         &self,
         sql: &str,
         params: impl Params,
         mut map: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
     ) -> Result<Vec<T>, Fault> {
-        let mut statement = self.prepare_cached(sql)?;
+        let mut statement = self.connection().prepare_cached(sql)?;
         let mut rows = statement.query(params)?;
         let mut found = Vec::new();
         while let Some(row) = rows.next()? {
@@ -63,21 +39,39 @@ impl Query for Connection {
         Ok(found)
     }
 
+    /// Returns the first row of a query.
     fn first<T>(
         &self,
         sql: &str,
         params: impl Params,
-        mut map: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+        map: impl FnOnce(&Row<'_>) -> rusqlite::Result<T>,
     ) -> Result<Option<T>, Fault> {
-        let mut statement = self.prepare_cached(sql)?;
+        let mut statement = self.connection().prepare_cached(sql)?;
         let mut rows = statement.query(params)?;
         let Some(row) = rows.next()? else { return Ok(None) };
         map(row).map(Some).map_err(|error| of_row(row, error))
     }
 
+    /// Returns the first column of the first row, which must exist.
     fn value<T: FromSql>(&self, sql: &str, params: impl Params) -> Result<T, Fault> {
         let found = self.first(sql, params, |row| row.get(0))?;
         found.ok_or(Fault::Sql(Error::QueryReturnedNoRows))
+    }
+
+    /// Returns the first column of all rows.
+    fn values<T: FromSql>(&self, sql: &str, params: impl Params) -> Result<Vec<T>, Fault> {
+        self.all(sql, params, |row| row.get(0))
+    }
+
+    /// Returns whether the query has a row.
+    fn exists(&self, sql: &str, params: impl Params) -> Result<bool, Fault> {
+        Ok(self.first(sql, params, |_| Ok(()))?.is_some())
+    }
+}
+
+impl Query for Connection {
+    fn connection(&self) -> &Connection {
+        self
     }
 }
 

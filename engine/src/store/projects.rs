@@ -139,14 +139,10 @@ impl Store {
     /// Returns the stored projection of each project's configuration, made from the files with the
     /// project's stamp or from the last ones before. `only` selects one project.
     pub fn projections(&self, only: Option<&ProjectId>) -> Result<BTreeMap<ProjectId, String>> {
-        let some = match only {
-            Some(_) => "AND id = ?1",
-            None => "AND ?1 IS NULL",
-        };
-        let sql =
-            format!("SELECT id, projection FROM projects WHERE projection IS NOT NULL {some}");
+        let sql = "SELECT id, projection FROM projects
+                   WHERE projection IS NOT NULL AND (?1 IS NULL OR id = ?1)";
         let found: Vec<(ProjectId, String)> =
-            self.view(|db| db.all(&sql, [only], |row| row.try_into()))?;
+            self.view(|db| db.all(sql, [only], |row| row.try_into()))?;
         Ok(found.into_iter().collect())
     }
 

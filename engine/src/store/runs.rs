@@ -366,12 +366,6 @@ impl Store {
         self.view(|db| db.all(&select("INDEXED BY runs_live", wheres), [], run))
     }
 
-    /// Returns the runs of a job that wait, are about to begin or run, oldest first.
-    pub fn open_runs_of(&self, job: JobId) -> Result<Vec<RunRow>> {
-        let wheres = "r.job = ?1 AND r.state <> 'settled' ORDER BY r.rowid";
-        self.view(|db| db.all(&select("INDEXED BY runs_open_by_job", wheres), [job], run))
-    }
-
     /// Returns the waiting runs of a project: first those that wait for their start time or their
     /// turn, in the order in which they become ready, then those that wait for other runs.
     pub fn queued_of(&self, project: &ProjectId) -> Result<Vec<RunRow>> {

@@ -41,10 +41,10 @@ fn failures_in_a_false_future_are_made_good_by_a_success_now() {
         fixture.end(&run, &failed(Class::Crash), at);
     }
     let tidy = fixture.id("tidy");
-    assert_eq!(fixture.store.failures_in_a_row(tidy).unwrap(), 3);
+    assert_eq!(fixture.store.streak(tidy).unwrap().failures, 3);
     let run = fixture.requested("tidy", "now");
     fixture.end(&run, &Outcome::Succeeded, now());
-    assert_eq!(fixture.store.failures_in_a_row(tidy).unwrap(), 0);
+    assert_eq!(fixture.store.streak(tidy).unwrap().failures, 0);
 }
 
 #[test]

@@ -59,10 +59,10 @@ fn what_the_breaker_counts_stays_however_old() {
         over(&mut fixture, key, &failed(Class::Crash));
     }
     let job = fixture.store.job(&fixture.project, "dream").unwrap().id;
-    let before = fixture.store.failures_in_a_row(job).unwrap();
+    let before = fixture.store.streak(job).unwrap().failures;
     let plan = prune(&mut fixture, days(400));
     assert_eq!((before, plan.rows.runs), (3, 1));
-    assert_eq!(fixture.store.failures_in_a_row(job).unwrap(), 3);
+    assert_eq!(fixture.store.streak(job).unwrap().failures, 3);
     fixture.store.run(&good).unwrap();
 }
 
@@ -168,7 +168,7 @@ fn an_acknowledgement_outlives_pruning() {
         .unwrap();
     let project = fixture.project.clone();
     assert_eq!(fixture.store.acknowledge(&project, job, "dream", "me", now()).unwrap(), 3);
-    assert_eq!(fixture.store.failures_in_a_row(job).unwrap(), 0);
+    assert_eq!(fixture.store.streak(job).unwrap().failures, 0);
     let later_skip = fixture.requested("dream", "g");
     fixture
         .store
@@ -181,7 +181,7 @@ fn an_acknowledgement_outlives_pruning() {
         )
         .unwrap();
     prune(&mut fixture, days(91));
-    assert_eq!(fixture.store.failures_in_a_row(job).unwrap(), 0, "ack lost");
+    assert_eq!(fixture.store.streak(job).unwrap().failures, 0, "ack lost");
 }
 
 #[test]
@@ -195,7 +195,7 @@ fn an_acknowledgement_does_not_cover_a_run_that_goes_on() {
     let project = fixture.project.clone();
     assert_eq!(fixture.store.acknowledge(&project, job, "dream", "me", now()).unwrap(), 3);
     fixture.store.settle(&open, None, &failed(Class::Auth), &RunSummary::default(), now()).unwrap();
-    assert_eq!(fixture.store.failures_in_a_row(job).unwrap(), 1, "a later failure is not counted");
+    assert_eq!(fixture.store.streak(job).unwrap().failures, 1, "a later failure is not counted");
 }
 
 #[test]
@@ -218,7 +218,7 @@ fn an_acknowledged_run_stays_whatever_it_came_to() {
     settle(&mut fixture, &newest, "nothing to do");
     prune(&mut fixture, days(91));
     fixture.store.run(&skip).unwrap();
-    assert_eq!(fixture.store.failures_in_a_row(job).unwrap(), 0);
+    assert_eq!(fixture.store.streak(job).unwrap().failures, 0);
 }
 
 #[test]

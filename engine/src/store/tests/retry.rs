@@ -39,7 +39,7 @@ fn a_failure_is_tried_again_as_often_as_the_job_says_within_its_backoff() {
                 assert!(*wait >= SignedDuration::ZERO && *wait <= longest, "{waits:?}");
             }
             assert_eq!(fixture.stands(&first), Some(outcome.clone()));
-            assert_eq!(fixture.store.failures_in_a_row(fixture.id("dream")).unwrap(), 1);
+            assert_eq!(fixture.store.streak(fixture.id("dream")).unwrap().failures, 1);
         }
     }
 }
@@ -148,5 +148,5 @@ fn the_breaker_looks_past_many_that_were_skipped() {
         let why = "stopped after 3 failures in a row".to_owned();
         fixture.end(&run, &Outcome::Skipped { why }, now());
     }
-    assert_eq!(fixture.store.failures_in_a_row(fixture.id("dream")).unwrap(), 3);
+    assert_eq!(fixture.store.streak(fixture.id("dream")).unwrap().failures, 3);
 }

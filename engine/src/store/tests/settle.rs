@@ -131,7 +131,7 @@ fn failures_are_counted_since_the_last_success() {
         };
         fixture.store.settle(&run, None, outcome, &RunSummary::default(), at).unwrap();
     }
-    assert_eq!(fixture.store.failures_in_a_row(job).unwrap(), 2);
+    assert_eq!(fixture.store.streak(job).unwrap().failures, 2);
 }
 
 #[test]
