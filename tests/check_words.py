@@ -34,7 +34,7 @@ ALLOW = [
     ("jobs/src/overnight/council/", "voices", "", "field of the council's published schemas"),
     ("jobs/src/curator/events.rs", "ledger", "", "contract file: events/ledger.jsonl"),
     ("", "ledger", r"(?:dreams|council|events)/ledger", "contract file names"),
-    ("", "walls", r"wall[- ](?:clock|time)", "wall-clock time is the standard term"),
+    ("", "walls", r"wall(?: and boot)?[- ](?:clock|time)", "wall-clock time is the standard term"),
     ("", "accounts", r"(?i)\b(?:user|service|cloud|provider'?s?|claude|openai|google) accounts?", "a login, not a budget"),
     ("src/cli/args", "ident-old", r"runner ", "a command line in a help text"),
     ("text/src/terms/stop.rs", "*", "", "a list of English stop words"),

@@ -45,7 +45,7 @@ pub struct BackendSpec {
     #[serde(rename = "type")]
     #[schemars(extend("enum" = KINDS))]
     pub kind: String,
-    /// The model that an agent is told to use; of a command a name for reports.
+    /// The model that an agent uses; for a command, a name for reports.
     pub model: Option<String>,
     /// The program: a name to look for in PATH, or a path. Agents have their own name by default.
     pub program: Option<String>,

@@ -116,7 +116,7 @@ fn followed(
     run: &RunId,
     manner: SpawnMode,
 ) -> Result<RunRow, Failure> {
-    // Closing `running` tells the follower to stop.
+    // Closing `running` stops the follower.
     let (over, running) =
         io::pipe().map_err(|error| Failure::environment(format!("cannot make a pipe: {error}")))?;
     let stdout = io::stdout();

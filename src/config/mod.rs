@@ -305,7 +305,7 @@ fn resolve(merged: &Table, sources: &Sources) -> Result<Config, Vec<ConfigMistak
     reader.finish(config, sources)
 }
 
-/// Reads all tables. What is returned counts only if the reader found no mistake.
+/// Reads all tables. The result counts only if the reader found no mistake.
 fn read_all(reader: &mut Reader<'_>) -> Option<Config> {
     let project = reader.read::<ProjectTable>(&["project"]).and_then(|table| table.id);
     let table = reader.read::<NightTable>(&["night"])?;

@@ -1,5 +1,5 @@
 //! The settings that `[defaults]` and each job share: the policy of a job towards its clock and the
-//! queue, and the confinement of its children.
+//! queue, and the sandbox of its children.
 //!
 //! A setting that is left out keeps the value of the layer below, and must never weaken the sandbox,
 //! which is on by default; `"none"` removes a limit.

@@ -52,7 +52,7 @@ pub(super) fn pools(reader: &mut Reader<'_>) -> BTreeMap<String, Pool> {
         let bounds = pool.day.is_some() || pool.week.is_some() || pool.window.is_some();
         if !bounds && !table.unlimited && reader.is_good(&path) {
             let why =
-                "it bounds nothing: give it a day, a week or a window, or write unlimited = true";
+                "it has no limit: give it a day, a week or a window, or write unlimited = true";
             reader.wrong(&path, why);
         }
         pools.insert(name, pool);

@@ -52,7 +52,7 @@ pub fn over(folder: &Path, config: &Config) -> Result<Listed, Failure> {
     let path = folder.join(FILE);
     let bad = |why: String| {
         let what = format!("{}: {why}", path.display());
-        Failure::configuration(what).hint("runner backends prices, once it is mended or removed")
+        Failure::configuration(what).hint("runner backends prices, once it is fixed or removed")
     };
     let file = match open_host(&path) {
         Ok(file) => file,

@@ -38,12 +38,12 @@ fn the_guide_lists_every_setting() {
     let guide = fs::read_to_string(&path).unwrap();
     let (before, rest) = guide.split_once(BEGIN).unwrap();
     let (found, after) = rest.split_once(END).unwrap();
-    if env::var_os("RUNNER_UPDATE_SNAPSHOTS").is_some() {
+    if env::var("INSTA_UPDATE").is_ok_and(|update| update == "always") {
         fs::write(&path, [before, BEGIN, &table(), END, after].concat()).unwrap();
         return;
     }
     assert!(
         found == table(),
-        "the reference is not that of the types; RUNNER_UPDATE_SNAPSHOTS=1 writes it anew"
+        "the reference is not that of the types; INSTA_UPDATE=always writes it"
     );
 }

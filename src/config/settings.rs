@@ -52,7 +52,7 @@ impl<A: JsonSchema, B: JsonSchema> JsonSchema for Both<A, B> {
     }
 }
 
-/// runner.toml of a project, or config.toml of a user; what neither says is as in config/default.toml.
+/// runner.toml of a project, or config.toml of a user; a setting that neither has is as in config/default.toml.
 #[derive(JsonSchema)]
 #[schemars(title = "runner's configuration", deny_unknown_fields)]
 #[allow(dead_code, reason = "each table is read by itself")]
@@ -224,7 +224,7 @@ pub struct PolicyTable {
     pub catch_up_cap: Option<u32>,
     /// The time over which late ones are spread; "0s" starts them at once.
     pub stagger: Option<Text<Wait>>,
-    /// What becomes of a scheduled time while the job still runs.
+    /// The treatment of a scheduled time while the job still runs.
     pub overlap: Option<Overlap>,
     /// How long after it was due a run may begin; what has not begun by then is skipped.
     pub start_within: Option<Text<OrNone<Span>>>,
@@ -242,7 +242,7 @@ pub struct PolicyTable {
     pub group: Option<String>,
     /// Its rank among those that wait: higher goes first.
     pub priority: Option<i32>,
-    /// How often it is tried again after a failure that may mend itself.
+    /// How often it is tried again after a temporary failure.
     pub retries: Option<u32>,
     /// The longest wait before each further attempt; it is drawn from nothing up to that.
     #[schemars(length(min = 1))]
@@ -253,7 +253,7 @@ pub struct PolicyTable {
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct SandboxTable {
-    /// Whether children start inside the sandbox; every report says when they do not.
+    /// Whether children start inside the sandbox; every report states when they do not.
     pub sandbox: Option<Switch>,
     /// Whether children may use the network. Default: true for a backend's, false for a command's.
     pub network: Option<bool>,
@@ -289,7 +289,7 @@ pub struct JobTable {
     /// The most that all runs of the job in one civil day may spend.
     #[serde(default)]
     pub day_budget: CapsTable,
-    /// How long without a success until people are notified, instead of what `[notify]` says.
+    /// How long without a success until people are notified, instead of the time in `[notify]`.
     pub success_within: Option<Text<OrNone<Age>>>,
 }
 
@@ -358,7 +358,7 @@ pub struct PoolTable {
     /// Whether what is billed beyond the subscription is wanted; else such an answer is stopped.
     #[serde(default)]
     pub overage: bool,
-    /// Says that it bounds nothing, which is never so by accident.
+    /// Whether the pool has no limit. It must be stated, so that it is never so by accident.
     #[serde(default)]
     pub unlimited: bool,
     /// The most of one civil day, over all projects.

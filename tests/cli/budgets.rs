@@ -341,5 +341,5 @@ fn pools_and_prices_are_the_users_own() {
     fixture.run(&["config", "set", "pools.max.unlimited", "true"]).ends(78).expect_text("--user");
     fixture.run(&["config", "set", "--user", "pools.max.unlimited", "true"]).ends(0);
     user(&fixture, "[pools.empty]\noverage = true\n");
-    fixture.run(&["config", "check"]).ends(78).expect_text("it bounds nothing");
+    fixture.run(&["config", "check"]).ends(78).expect_text("it has no limit");
 }

@@ -126,7 +126,7 @@ fn rows_that_contradict_each_other_are_found_and_named() {
     let sound = fs::read(aged.store()).unwrap();
     for (spoil, what) in [
         ("UPDATE occurrences SET outcome = NULL, settled = NULL", "an occurrence is open and none"),
-        ("UPDATE runs SET finished = NULL", "an outcome goes with the moment"),
+        ("UPDATE runs SET finished = NULL", "an outcome goes with the time"),
         ("UPDATE runs SET outcome = '{\"outcome\":\"splendid\"}'", "makes no sense"),
         ("UPDATE reservations SET open = 1", "a reservation is open"),
         ("UPDATE runs SET fence = 99", "a fence that its job has not reached"),

@@ -67,7 +67,7 @@ impl Store {
         let name =
             target.file_name().ok_or_else(|| cannot(io::Error::other("the path names no file")))?;
         // The copy itself records the time whose state it holds.
-        dying.before("note the moment of the copy");
+        dying.before("note the time of the copy");
         self.record_maintenance(Task::Copied, "", now)?;
         let mut draft = OsString::from(".");
         draft.push(name);

@@ -60,7 +60,7 @@ const RULES: &[(&str, &str)] = &[
          WHERE r.state <> 'settled' AND o.outcome IS NOT NULL",
     ),
     (
-        "an outcome goes with the moment of settling, or neither is there",
+        "an outcome goes with the time of settling, or neither is there",
         "SELECT 'occurrences ' || id FROM occurrences WHERE (outcome IS NULL) <> (settled IS NULL)
          UNION ALL SELECT 'runs ' || id FROM runs WHERE (outcome IS NULL) <> (finished IS NULL)",
     ),

@@ -125,7 +125,7 @@ impl Store {
 /// How often a file that looks too short is looked at before it is left to the daily check.
 const SHORT_LOOKS: u32 = 20;
 
-/// What to do with pages that are still in the log while the length of the file is checked.
+/// The treatment of pages that are still in the log while the length of the file is checked.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum PendingLog {
     /// They are written back where the connection may write.

@@ -193,7 +193,7 @@ impl RestorePlan {
     fn apply_events(&self, tx: &Transaction<'_>, now: Timestamp) -> Result<Restored, Fault> {
         let of = match self.copy.made {
             Some(made) => format!("a backup of {}", made.strftime("%Y-%m-%dT%H:%M:%SZ")),
-            None => "a backup of an unknown moment".to_owned(),
+            None => "a backup of an unknown time".to_owned(),
         };
         let restored = format!("the database was restored from {of}");
         let mut reported = Restored::default();

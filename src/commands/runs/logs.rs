@@ -63,7 +63,7 @@ fn follow_log(home: &Env, run: &RunId) -> Result<Option<String>, Failure> {
         let followed = follow::follow(home, run, &files, &[stdout.as_fd()], &mut print(0))?;
         return Ok(ended(followed));
     };
-    // Closing `running` tells the follower to stop.
+    // Closing `running` stops the follower.
     let (over, running) =
         io::pipe().map_err(|error| Failure::environment(format!("cannot make a pipe: {error}")))?;
     thread::scope(|scope| {

@@ -24,7 +24,7 @@ fn what_waits_in_a_false_future_begins_again_from_now() {
     let reported = fixture.store.reset_waits_ahead(later(1)).unwrap().unwrap();
     assert!(reported.contains("1 waiting run and 1 night"), "{reported}");
     assert_eq!(fixture.start(later(2)).len(), 1, "the deferred one");
-    assert_eq!(fixture.row(&wished).ready_at(), Some(until), "a moment that a person chose stays");
+    assert_eq!(fixture.row(&wished).ready_at(), Some(until), "a time that a person chose stays");
     assert_eq!(fixture.store.night(night.id).unwrap().opens, later(1));
     assert_eq!(fixture.store.reset_waits_ahead(later(3)).unwrap(), None);
 }

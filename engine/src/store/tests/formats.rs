@@ -1,7 +1,7 @@
 //! Every released format can be opened.
 //!
 //! `tests/fixtures/format-N.db` is a file of format N as it was when the format was frozen, and
-//! `format-N.sql` has its rows. `RUNNER_UPDATE_SNAPSHOTS=1` makes the file of the present format
+//! `format-N.sql` has its rows. `RUNNER_UPDATE_FIXTURES=1` makes the file of the present format
 //! again, which is permitted only until that format is released.
 
 use std::fs;
@@ -60,7 +60,7 @@ fn made(format: usize, path: &Path) {
     reason = "the environment decides whether the fixture is made again"
 )]
 fn the_steps_still_make_what_was_frozen() {
-    let update = std::env::var_os("RUNNER_UPDATE_SNAPSHOTS").is_some();
+    let update = std::env::var_os("RUNNER_UPDATE_FIXTURES").is_some();
     for format in 1..=STEPS.len() {
         let file = fixtures().join(format!("format-{format}.db"));
         if update && format == STEPS.len() {

@@ -36,7 +36,7 @@ fn what_lived_in_a_backup_is_ended_and_never_tried_again() {
     let row = store.run(&requested).unwrap();
     assert!(why(row.outcome().cloned()).contains("whether it ran since is not known"));
     let row = store.run(&ahead).unwrap();
-    assert!(row.ready_at().is_some(), "its moment lies ahead");
+    assert!(row.ready_at().is_some(), "its time lies ahead");
     let tidy = store.job(&fixture.project, "tidy").unwrap();
     assert!(tidy.next_due.unwrap() > later(120));
     assert!(store.due_jobs(later(120)).unwrap().is_empty());
