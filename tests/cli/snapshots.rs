@@ -8,7 +8,10 @@ use std::fs;
 use crate::fixture::{CommandOutput, Fixture};
 
 /// Replacements of text that differs from run to run.
-const FILTERS: [(&str, &str); 7] = [
+const FILTERS: [(&str, &str); 10] = [
+    (r"(?m)^sandbox (full|files only|files-only|off).*$", "sandbox [LEVEL]"),
+    (r"not kept awake: [^·\n]*|kept awake by [^·\n]*", "[AWAKE]"),
+    (r"SQLite [0-9.]+, \d+ bytes", "SQLite [VERSION], [BYTES] bytes"),
     (r#"/[^ \n"]*?\.tmp[A-Za-z0-9]{6}"#, "[ROOT]"),
     (r#"\b01[0-9A-HJKMNP-TV-Z]{24}\b"#, "[ID]"),
     (r#"\b[0-9a-f]{40}\b"#, "[COMMIT]"),
@@ -89,7 +92,7 @@ fn jobs_are_listed_shown_and_reset() {
     scene.run(&["jobs", "show", "tydi"]).compare("jobs");
     let listed = scene.output(&["jobs", "--json"]).json();
     let names: Vec<&str> =
-        listed.as_array().unwrap().iter().map(|job| job["name"].as_str().unwrap()).collect();
+        listed.as_array().unwrap().iter().map(|job| job["job"].as_str().unwrap()).collect();
     assert_eq!(names, ["ask", "dream", "tidy"]);
     let shown = scene.output(&["jobs", "show", "tidy", "--json"]).json();
     assert_eq!(shown["kind"], "command");
