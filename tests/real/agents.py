@@ -213,7 +213,7 @@ def killed(root, kind, port):
     say(calls(port, "late") > before, f"{kind} killed: it never asked")
     killed_now = []
     for number, line in place.processes():
-        if b"runner" in line.split(b"\0")[0] or b"exe\0perform" in line or b"\0perform\0" in line:
+        if b"runner" in line.split(b"\0")[0] or b"exe\0execute" in line or b"\0execute\0" in line:
             os.kill(int(number), signal.SIGKILL)
             killed_now.append(number)
     begun.wait()
