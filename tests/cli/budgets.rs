@@ -193,7 +193,7 @@ fn an_extra_is_counted_on_told_and_over_with_its_day() {
         .expect_text("1 call charged at the reserved maximum")
         .expect_text("pool-day max 2026-11-21: had reserved 1 call");
     let shown = at(&fixture, noon, &["runs", "show", run, "--json"]).json();
-    assert_eq!(shown["budgets"][1]["level"], "pool-day");
+    assert_eq!(shown["usage"][1]["level"], "pool-day");
 }
 
 #[test]

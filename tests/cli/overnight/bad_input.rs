@@ -42,7 +42,7 @@ fn bad_nodes_are_told_and_left_alone() {
         ("learnings/huge.md", "104857600 bytes, longer than"),
         ("learnings/link.md", "symbolic link"),
         ("knowledge/etc", "symbolic link"),
-        ("rpi/next-work.jsonl", "line 2 is kept"),
+        ("rpi/next-work.jsonl", "line 2 is left as it is"),
     ] {
         let of = |it: &&serde_json::Value| {
             it["path"] == path && it["what"].as_str().unwrap().contains(what)
