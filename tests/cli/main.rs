@@ -23,7 +23,7 @@ mod curator_chain;
 mod curator_work;
 mod daemon;
 mod db;
-mod deaths;
+mod recovery;
 mod demo;
 mod docs;
 mod doctor;
@@ -35,7 +35,7 @@ mod following;
 mod hook;
 #[path = "../fakes/http/mod.rs"]
 mod http;
-mod kills;
+mod random_kills;
 mod lifecycle;
 mod locks;
 mod messages;

@@ -3,7 +3,7 @@
 //! | trap | held by |
 //! | --- | --- |
 //! | the program ends with 0 and leaves no file | `tests/cli/review.rs`: `exit_0_without_proposals_is_told_and_asked_again` |
-//! | a pass is killed | `tests/cli/deaths.rs`: `a_lost_pass_is_tried_again_once_by_the_next_tick` |
+//! | a pass is killed | `tests/cli/recovery.rs`: `a_lost_pass_is_tried_again_once_by_the_next_tick` |
 //! | a lock is left behind | `tests/cli/locks.rs`: `a_killed_holder_neither_blocks_nor_doubles_the_next` |
 //! | an idea, a folder or a target is a link | `main.rs`: `what_cannot_be_read_is_told_and_stops_nothing`; `review.rs`: `what_is_tracked_canonical_or_behind_a_link_is_not_touched` |
 //! | a target is tracked, or not ignored | `hostile.rs`: `without_protection_from_leaks_nothing_is_asked_or_written`; `review.rs`: the same as above, `what_git_ignores_does_not_go_where_git_does_not` |
