@@ -65,7 +65,7 @@ pub struct RequestLimits {
     /// Maximum time until the other side is reached.
     #[serde(rename = "connect_ms", with = "millis")]
     pub connect: Duration,
-    /// The time until the other side sends anything.
+    /// Maximum time until the other side sends its first byte.
     #[serde(rename = "first_byte_ms", with = "millis")]
     pub first_byte: Duration,
     /// Maximum time between two signs of life.

@@ -14,7 +14,7 @@ use crate::host::Battery;
 use crate::outcome::{Class, Outcome};
 use crate::store::{Amounts, Streak};
 
-/// Number of consecutive failures after which clocks no longer start a job.
+/// Number of consecutive failures after which a job is no longer started on schedule.
 pub const BREAKER: u32 = 3;
 /// Returns whether clocks no longer start a job. Credentials that were refused once are refused
 /// again: only a person can help, so the first such failure is enough.

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! This module settles the run exactly once, under its fence. If the process dies before that,
-//! recovery settles the run. This module must never publish anything of a run that failed.
+//! recovery settles the run. This module must never publish anything from a failed run.
 
 use runner_engine::awake::Inhibitor;
 use runner_engine::error_chain::{plain, whole};
@@ -32,10 +32,10 @@ pub struct SettledRun {
 pub enum ExecuteError {
     /// Another run of the job was admitted in the meantime, so this run must not change anything
     /// more.
-    #[error("the run was taken over while it worked")]
+    #[error("another run of this job took over while this one was running")]
     TakenOver,
     /// The artifacts are recorded and could not all be moved; recovery completes the publication.
-    #[error("the artifacts could not all be published yet: {0}")]
+    #[error("not all artifacts could be published yet: {0}")]
     Unfinished(String),
     /// The database could not be used; recovery will settle the run.
     #[error(transparent)]
@@ -150,7 +150,7 @@ pub fn execute(mut ctx: Context<'_>, spec: &JobSpec) -> Result<SettledRun, Execu
             };
             // The artifacts remain published; the settled run reports that they are not committed.
             let why = redactor.redact(&why).into_owned();
-            tracing::warn!(why, "not published");
+            tracing::warn!(why, "the artifacts were published but not committed");
             summary.lines.push(why.clone());
             let outcome = Outcome::Degraded { why };
             store.degrade(run, &outcome, &summary)?;

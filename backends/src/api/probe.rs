@@ -67,7 +67,7 @@ fn listens(plan: &EndpointPlan) -> Result<(), BackendError> {
         BackendError::Unavailable { why }
     };
     let addresses = (host, port).to_socket_addrs().map_err(|error| unavailable(&error))?;
-    let mut last = unavailable(&"it has no address");
+    let mut last = unavailable(&"the host name does not resolve to any address");
     for address in addresses {
         match TcpStream::connect_timeout(&address, NEAR) {
             Ok(_) => return Ok(()),
@@ -95,10 +95,10 @@ pub(crate) fn has_model(plan: &EndpointPlan, found: &Endpoint) -> Result<(), Bac
     }
     let near = match nearest(wanted, models.iter().map(String::as_str)) {
         Some(near) => format!("; did you mean {near:?}?"),
-        None if models.is_empty() => "; it has none".to_owned(),
+        None if models.is_empty() => "; it has no models".to_owned(),
         None => {
             let some: Vec<&str> = models.iter().take(5).map(String::as_str).collect();
-            format!("; it has {}", some.join(", "))
+            format!("; its models include {}", some.join(", "))
         }
     };
     let why = format!("{} does not have the model{near}", plan.host());

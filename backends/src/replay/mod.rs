@@ -126,7 +126,7 @@ impl Replay {
         let then = self.exchanges.get(at - 1);
         let part = match then {
             Some(then) => {
-                (then.question.differs(question)).unwrap_or_else(|| "its digest alone".to_owned())
+                (then.question.differs(question)).unwrap_or_else(|| "only the digest".to_owned())
             }
             None => format!("{} were asked then", self.exchanges.len()),
         };

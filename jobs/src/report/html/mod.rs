@@ -5,7 +5,7 @@
 //!                  └─> dreamscape · runs · proposals · budgets · refused · sandbox · alerts
 //! ```
 //!
-//! The page contains no script, no image, no font and no external link: its own content security
+//! The page contains no script, no external image or font, and no external link: its own content security
 //! policy forbids everything except the one style sheet, which it identifies by digest. All text
 //! that came from a model, a repository or a person goes through [`write::Page::text`]. The page
 //! must use nothing but the report, and never state anything that the report does not state.
@@ -79,7 +79,7 @@ fn style_digest() -> String {
     BASE64_STANDARD.encode(bytes)
 }
 
-/// Returns the colour of an outcome.
+/// Returns the CSS class that colours an outcome or a run state.
 fn tone(word: &str) -> &'static str {
     match word {
         "succeeded" | "done" => "good",
