@@ -34,7 +34,7 @@ Requires=dbus.socket systemd-logind.service
 After=dbus.socket systemd-logind.service
 [Service]
 Type=oneshot
-ExecStart=/bin/bash "$here/logind_look.sh" "$runner" "$folder"
+ExecStart=/bin/bash "$here/logind_list.sh" "$runner" "$folder"
 StandardOutput=file:$folder/said
 StandardError=file:$folder/said
 IN

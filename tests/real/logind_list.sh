@@ -60,9 +60,9 @@ run=$!
 exec 3>"$GATE"
 has_lock || fail "no lock during the third run"
 # Started from here as a child of `runner run`.
-run=$(pgrep -f 'runner execute' | head -1)
+executor=$(pgrep -f 'runner execute' | head -1)
 holder=$(locks | grep -oE '[0-9]+ [0-9]+$' | cut -d' ' -f2)
-kill -9 "$run"
+kill -9 "$executor"
 # Its end is seen by its number being free, and logind hears of it with the closed descriptor.
 timeout 10 tail --pid="$holder" -f /dev/null || fail "what held the lock lives on"
 timeout 10 bash -c 'until [ "$(busctl call org.freedesktop.login1 /org/freedesktop/login1 org.freedesktop.login1.Manager ListInhibitors)" = "a(ssssuu) 0" ]; do :; done' || fail "the lock outlived kill -9"
