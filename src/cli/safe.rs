@@ -26,7 +26,7 @@ fn hidden(c: char) -> bool {
         )
 }
 
-/// Splits a text into lines and escapes each with [`line`].
+/// Splits a text into lines and escapes each with [`line()`].
 pub fn lines(bytes: &[u8]) -> Vec<String> {
     String::from_utf8_lossy(bytes).lines().map(line).collect()
 }

@@ -17,7 +17,7 @@ pub const SCHEMA: u32 = 1;
 /// The report of one night.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NightReport {
-    /// The version of the JSON form, [`SCHEMA`].
+    /// The version of the JSON form, `SCHEMA`.
     pub schema_version: u32,
     /// The name of the night: its civil date, with a number if necessary.
     pub night: String,
