@@ -7,7 +7,7 @@ use eventsource_stream::EventStream;
 use futures_core::Stream;
 
 use super::*;
-use crate::api::chance::{TestRandom, print_line, scaled};
+use crate::api::chance_tests::{TestRandom, print_line, scaled};
 
 type Events = Vec<(Vec<u8>, Vec<u8>)>;
 

@@ -15,7 +15,7 @@
 
 mod anthropic;
 #[cfg(test)]
-mod chance;
+mod chance_tests;
 mod chat;
 mod client;
 mod dialect;

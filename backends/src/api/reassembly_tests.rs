@@ -10,7 +10,7 @@ use runner_engine::time::Clock;
 use serde_json::json;
 
 use super::*;
-use crate::api::chance::{TestRandom, print_line, scaled};
+use crate::api::chance_tests::{TestRandom, print_line, scaled};
 use crate::api::framing::Framing;
 use crate::registry::{BackendSpec, Surroundings};
 use crate::{Request, Usage};

@@ -304,7 +304,7 @@ fn packet(value: &Value) -> Packet {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::sample;
+    use crate::report::sample_tests as sample;
     use std::fs;
 
     #[test]

@@ -380,7 +380,7 @@ mod tests {
             missed: vec!["tidy at noon".into()],
             grants: vec!["1 model call for the night, by ann: more".into()],
             alerts: vec!["dream: failure".into()],
-            ..crate::report::sample::night(vec![])
+            ..crate::report::sample_tests::night(vec![])
         };
         let text = render(&report);
         assert!(

@@ -19,7 +19,7 @@ pub mod proposals;
 pub mod refusals;
 mod run_line;
 #[cfg(test)]
-mod sample;
+mod sample_tests;
 
 pub use gather::{gather, whole};
 pub use html::render as html;

@@ -103,7 +103,7 @@ pub(super) fn read(root: &Path, runs: &[RunLine]) -> Vec<PendingItem> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::sample;
+    use crate::report::sample_tests as sample;
     use std::fs;
 
     #[test]

@@ -153,7 +153,7 @@ pub(super) fn shell_word(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::sample;
+    use crate::report::sample_tests as sample;
     use std::fs;
 
     fn element(id: &str, action: &str, status: &str) -> Value {

@@ -18,7 +18,7 @@ mod top;
 mod write;
 
 #[cfg(test)]
-mod hostile;
+mod hostile_tests;
 #[cfg(test)]
 mod tests;
 

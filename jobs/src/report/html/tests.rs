@@ -8,7 +8,7 @@ use runner_engine::outcome::{Class, Outcome};
 use scraper::{Html, Selector};
 
 use super::{STYLE, render, style_digest};
-use crate::report::{NightReport, next_steps, refusals, sample};
+use crate::report::{NightReport, next_steps, refusals, sample_tests as sample};
 
 fn texts(page: &str, selector: &str) -> Vec<String> {
     let html = Html::parse_document(page);

@@ -82,7 +82,7 @@ pub(super) fn tenth(number: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::sample;
+    use crate::report::sample_tests as sample;
 
     fn scape() -> Dreamscape {
         sample::full("").dreamscapes.remove(0)

@@ -203,7 +203,7 @@ pub(super) fn packets(page: &mut Page, scape: &Dreamscape, number: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::sample;
+    use crate::report::sample_tests as sample;
 
     #[test]
     fn everything_in_the_picture_is_also_said() {

@@ -10,7 +10,7 @@ use pulldown_cmark::{Event, Options, Parser, Tag};
 use scraper::{Html, Selector};
 
 use super::render;
-use crate::report::{markdown, sample};
+use crate::report::{markdown, sample_tests as sample};
 
 /// Markup in which a script may hide. `X` is replaced by the script.
 const SHAPES: [&str; 27] = [
