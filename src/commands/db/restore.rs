@@ -150,9 +150,13 @@ fn newest(home: &Env) -> Result<PathBuf, Failure> {
             Err(error) => why.push_str(&format!("; {error}")),
         }
     }
-    let path = home.store_path();
+    // A database that can be read must not be moved away.
+    let hint = match home.store_to_read() {
+        Ok(Some(_)) => "runner db check   (the present database can be read)".to_owned(),
+        _ => aside(&home.store_path()),
+    };
     Err(Failure::data(format!("there is no intact backup in {}{why}", home.backups().display()))
-        .hint(aside(&path)))
+        .hint(hint))
 }
 
 /// Creates the failure that lists the processes that have the database open, as far as this user
