@@ -54,18 +54,17 @@ pub fn run(
 
 fn jobs(home: &Env, project: &LoadedProject) -> Result<Vec<JobJson>, Failure> {
     let store = home.store_to_read()?;
+    let recorded = match &store {
+        Some(store) => store.jobs(&project.id)?,
+        None => Vec::new(),
+    };
     let mut jobs = Vec::new();
     for row in project.config.job_rows()? {
         if !project.config.jobs.contains_key(&row.name) {
             continue;
         }
-        let known = match &store {
-            Some(store) => {
-                store.jobs(&project.id)?.into_iter().find(|known| known.name == row.name)
-            }
-            None => None,
-        };
-        let streak = match (&store, &known) {
+        let known = recorded.iter().find(|known| known.name == row.name);
+        let streak = match (&store, known) {
             (Some(store), Some(known)) => store.streak(known.id)?,
             _ => Streak::default(),
         };
@@ -74,8 +73,8 @@ fn jobs(home: &Env, project: &LoadedProject) -> Result<Vec<JobJson>, Failure> {
             kind: row.kind,
             enabled: row.enabled,
             schedule: row.schedule.describe(),
-            next_due: known.as_ref().and_then(|known| known.next_due),
-            paused_until: known.as_ref().and_then(|known| known.paused_until),
+            next_due: known.and_then(|known| known.next_due),
+            paused_until: known.and_then(|known| known.paused_until),
             failures: streak.failures,
             stopped: stopped(streak),
         });
