@@ -53,7 +53,7 @@ pub fn run(
 }
 
 fn jobs(home: &Env, project: &LoadedProject) -> Result<Vec<JobJson>, Failure> {
-    let store = home.store_to_read()?;
+    let (store, now) = (home.store_to_read()?, home.wall()?);
     let recorded = match &store {
         Some(store) => store.jobs(&project.id)?,
         None => Vec::new(),
@@ -68,12 +68,18 @@ fn jobs(home: &Env, project: &LoadedProject) -> Result<Vec<JobJson>, Failure> {
             (Some(store), Some(known)) => store.streak(known.id)?,
             _ => Streak::default(),
         };
+        let next_due = match known {
+            Some(known) => known.next_due,
+            // The next tick records the job.
+            None if row.enabled => row.schedule.next_after(now, now).ok().flatten(),
+            None => None,
+        };
         jobs.push(JobJson {
             job: row.name,
             kind: row.kind,
             enabled: row.enabled,
             schedule: row.schedule.describe(),
-            next_due: known.and_then(|known| known.next_due),
+            next_due,
             paused_until: known.and_then(|known| known.paused_until),
             failures: streak.failures,
             stopped: stopped(streak),
