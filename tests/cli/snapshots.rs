@@ -135,6 +135,10 @@ fn the_settings_and_their_origins() {
 fn a_dry_run_and_the_database() {
     let mut scene = Scene::new(JOBS);
     scene.run(&["run", "ask", "--dry-run"]).run(&["db", "check"]).run(&["db", "path"]);
-    scene.run(&["db", "restore", "/nowhere"]).run(&["alerts"]).run(&["projects"]);
+    scene
+        .run(&["db", "restore"])
+        .run(&["db", "restore", "/nowhere"])
+        .run(&["alerts"])
+        .run(&["projects"]);
     scene.compare("database");
 }
