@@ -1,6 +1,6 @@
 //! The part of the program that the targets are about: it is a program and no library.
 
-#[path = "../src/cli/failure.rs"]
+#[path = "../src/ui/failure.rs"]
 mod failure;
 
 /// The part of the command line that the configuration depends on.

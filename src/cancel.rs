@@ -9,9 +9,9 @@
 use runner_engine::ids::RunId;
 use runner_engine::store::{Cancelled, Store};
 
-use crate::cli::Failure;
 use crate::env::Env;
 use crate::spawn;
+use crate::ui::Failure;
 
 /// Ends the job that `run` is an attempt at, regardless of the process that started it, and returns
 /// a description of the action.

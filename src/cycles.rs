@@ -14,9 +14,9 @@ use runner_jobs::lifecycle::rem::RemSpec;
 use runner_jobs::lifecycle::spec::{Spec, StateKind};
 use runner_jobs::lifecycle::work::WorkSpec;
 
-use crate::cli::Failure;
 use crate::config::{Config, TriggerSpec};
 use crate::env;
+use crate::ui::Failure;
 
 /// Variable with the path of another file that declares the cycle, for every agent.
 const DEFINITION: &str = "WB_LIFECYCLE_DEF";

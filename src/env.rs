@@ -27,10 +27,10 @@ use runner_engine::time::{Clock, ClockReading};
 use runner_jobs::recording;
 use sd_notify::NotifyState;
 
-use crate::cli::Failure;
 use crate::config::{OverrideScope, Overrides, Stack};
 use crate::filesystem;
 use crate::setup::environment;
+use crate::ui::Failure;
 
 /// Variables of runner's environment that a child may see, besides those that its backend names.
 const ALLOWED: &[&str] = &["PATH", "HOME", "USER", "LOGNAME", "LANG", "TZ", "TMPDIR"];

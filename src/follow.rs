@@ -27,8 +27,8 @@ use runner_jobs::output;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 
-use crate::cli::{Failure, log, show};
 use crate::env::Env;
+use crate::ui::{Failure, log, show};
 
 /// Maximum time to wait for a change, because a notification may be missed.
 const WAIT: Duration = Duration::from_millis(500);

@@ -9,7 +9,6 @@
 mod alerts;
 mod budget;
 mod cancel;
-mod cli;
 mod commands;
 mod config;
 mod cycles;
@@ -25,6 +24,7 @@ mod project;
 mod setup;
 mod spawn;
 mod tick;
+mod ui;
 
 use std::process::ExitCode;
 
@@ -47,15 +47,15 @@ fn main() -> ExitCode {
         )]
         std::panic::set_hook(Box::new(|_| std::process::exit(2)));
     }
-    let code = match cli::args::parse(std::env::args_os()) {
+    let code = match commands::args::parse(std::env::args_os()) {
         Err(code) => code,
         Ok(args) => commands::run(&args).unwrap_or_else(|failure| {
-            cli::show::complain(&failure.message());
+            ui::show::complain(&failure.message());
             failure.exit
         }),
     };
     let code = match code {
-        Exit::Done if cli::show::lost() => Exit::CannotWrite,
+        Exit::Done if ui::show::lost() => Exit::CannotWrite,
         code => code,
     };
     match code {

@@ -23,9 +23,9 @@ use runner_jobs::dream::DreamSpec;
 use runner_jobs::dream::review;
 use runner_jobs::{recording, report};
 
-use crate::cli::Failure;
 use crate::config;
 use crate::env::{Env, SCRATCH};
+use crate::ui::Failure;
 
 pub fn retention(home: &Env) -> Result<Retention, Failure> {
     Ok(config::load(&home.stack(None))?.retention)

@@ -20,9 +20,9 @@ use runner_jobs::JobSpec;
 use runner_jobs::report::kind::ReportSpec;
 use runner_text::nearest::nearest;
 
-use crate::cli::Failure;
 use crate::config::{self, Config};
 use crate::env::Env;
+use crate::ui::Failure;
 use projection::Projection;
 use registration::{FoundProject, KnownProject, PathOccupant, Registration, inspect_path, judge};
 

@@ -28,10 +28,10 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::cli::show;
-use crate::cli::{Failure, Ui};
 use crate::env::{self, Env};
 use crate::project::LoadedProject;
+use crate::ui::show;
+use crate::ui::{Failure, Ui};
 
 /// The way in which a run's process is started.
 #[derive(Clone, Copy, Debug, Default)]
@@ -84,7 +84,7 @@ pub fn spawn(
     if !manner.watched {
         command.stderr(Stdio::null());
     }
-    if manner.ui.is_quiet() {
+    if manner.ui.quiet {
         command.arg("--quiet");
     }
     for _ in 0..manner.verbose {

@@ -12,11 +12,11 @@ use runner_engine::store::{Store, gone, why_gone};
 use runner_engine::tick::{Tick, tick};
 
 use crate::alerts;
-use crate::cli::Failure;
 use crate::doctor;
 use crate::env::Env;
 use crate::project::{self, LoadedProject, StampBase};
 use crate::spawn;
+use crate::ui::Failure;
 
 /// The configuration that a tick reads again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

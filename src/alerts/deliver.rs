@@ -17,12 +17,12 @@ use runner_text::redact::Redactor;
 
 use super::message::{Message, Templates};
 use super::{Delivering, heartbeat, programs, webhook};
-use crate::cli::Failure;
 use crate::config::addresses::Address;
 use crate::config::notify::Channel;
 use crate::config::{self, Notify};
 use crate::env::{self, Env};
 use crate::project::LoadedProject;
+use crate::ui::Failure;
 
 /// The time after the start of the process from which no message is begun.
 const BEGIN_WITHIN: Duration = Duration::from_secs(45);

@@ -14,7 +14,7 @@ use runner_engine::store::Delivery;
 use runner_text::redact::Redactor;
 use serde::Serialize;
 
-use crate::cli::show;
+use crate::ui::show;
 
 /// Maximum number of steps of a template, which is more than any template of a message needs.
 const FUEL: u64 = 50_000;

@@ -30,11 +30,11 @@ use runner_engine::files::open_with;
 use runner_engine::ids::ProjectId;
 use runner_engine::store::{Store, Task};
 
-use crate::cli::Failure;
 use crate::config;
 use crate::env::{self, Env};
 use crate::project::LoadedProject;
 use crate::project::projection::Projection;
+use crate::ui::Failure;
 
 /// Decides which news there is since the last tick, and starts its delivery. Returns a line for a
 /// failed action, because no tick fails over it.

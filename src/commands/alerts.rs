@@ -10,12 +10,11 @@ use serde::Serialize;
 
 use crate::alerts::deliver;
 use crate::alerts::message::{Message, Templates};
-use crate::cli::Failure;
-use crate::cli::alerts::AlertsCommand;
-use crate::cli::args::Listing;
-use crate::cli::{Ui, safe, show};
+use crate::commands::args::alerts::AlertsCommand;
 use crate::env::{self, Env};
 use crate::project::LoadedProject;
+use crate::ui::Failure;
+use crate::ui::{Ui, safe, show};
 
 #[derive(Debug, Serialize)]
 struct AlertJson {
@@ -68,19 +67,16 @@ pub fn run(
     here: &Path,
     command: Option<&AlertsCommand>,
     ui: Ui,
-    listing: Listing,
 ) -> Result<Exit, Failure> {
     match command {
-        None => list(home, here, AlertSelection::Open, false, listing),
-        Some(AlertsCommand::List { over, all, listing }) => {
+        None => list(home, here, AlertSelection::Open, false, ui),
+        Some(AlertsCommand::List { over, all, .. }) => {
             let selection = if *over { AlertSelection::All } else { AlertSelection::Open };
-            list(home, here, selection, *all, *listing)
+            list(home, here, selection, *all, ui)
         }
-        Some(AlertsCommand::Show { alert, listing }) => one(home, alert, *listing),
-        Some(AlertsCommand::Test { channel, listing }) => {
-            test(home, here, channel.as_deref(), ui, *listing)
-        }
-        Some(AlertsCommand::Ack { alert, listing }) => ack(home, here, alert, ui, *listing),
+        Some(AlertsCommand::Show { alert, .. }) => one(home, alert, ui),
+        Some(AlertsCommand::Test { channel, .. }) => test(home, here, channel.as_deref(), ui),
+        Some(AlertsCommand::Ack { alert, .. }) => ack(home, here, alert, ui),
     }
 }
 
@@ -89,7 +85,7 @@ fn list(
     here: &Path,
     selection: AlertSelection,
     all: bool,
-    listing: Listing,
+    ui: Ui,
 ) -> Result<Exit, Failure> {
     let project = match all {
         true => None,
@@ -102,7 +98,7 @@ fn list(
             found.push((alert, messages));
         }
     }
-    if listing.json {
+    if ui.json {
         let found: Vec<AlertJson> = found.into_iter().map(json).collect();
         show::json(&found);
         return Ok(Exit::Done);
@@ -155,13 +151,13 @@ fn stands(alert: &AlertRow, messages: &[MessageRow]) -> String {
     }
 }
 
-fn one(home: &Env, wanted: &str, listing: Listing) -> Result<Exit, Failure> {
+fn one(home: &Env, wanted: &str, ui: Ui) -> Result<Exit, Failure> {
     let Some(store) = home.store_to_read()? else {
         return Err(none(wanted));
     };
     let alert = find(&store, wanted)?;
     let messages = store.messages_of(&alert.id)?;
-    if listing.json {
+    if ui.json {
         show::json(&json((alert, messages)));
         return Ok(Exit::Done);
     }
@@ -202,13 +198,7 @@ fn delivery_text(message: &MessageRow) -> String {
     format!("{} ({}): {stands}", message.what, message.id)
 }
 
-fn test(
-    home: &Env,
-    here: &Path,
-    only: Option<&str>,
-    ui: Ui,
-    listing: Listing,
-) -> Result<Exit, Failure> {
+fn test(home: &Env, here: &Path, only: Option<&str>, ui: Ui) -> Result<Exit, Failure> {
     let here = LoadedProject::load(home, here)?;
     home.make_state()?;
     let notify = &here.config.notify;
@@ -233,7 +223,7 @@ fn test(
             continue;
         }
         let sent = deliver::send(home, channel, &message);
-        if !listing.json {
+        if !ui.json {
             match &sent {
                 Ok(()) => ui.info(&format!("{name}: delivered")),
                 Err(why) => show::complain(&format!("{name}: {why}")),
@@ -245,7 +235,7 @@ fn test(
             said: sent.err().unwrap_or_default(),
         });
     }
-    if listing.json {
+    if ui.json {
         show::json(&done);
     }
     Ok(match done.iter().all(|one| one.delivered) {
@@ -254,7 +244,7 @@ fn test(
     })
 }
 
-fn ack(home: &Env, here: &Path, wanted: &str, ui: Ui, listing: Listing) -> Result<Exit, Failure> {
+fn ack(home: &Env, here: &Path, wanted: &str, ui: Ui) -> Result<Exit, Failure> {
     let mut store = home.store()?;
     let who = env::person();
     let now = home.wall()?;
@@ -273,7 +263,7 @@ fn ack(home: &Env, here: &Path, wanted: &str, ui: Ui, listing: Listing) -> Resul
             done.push(store.alert(&alert.id)?);
         }
     }
-    if listing.json {
+    if ui.json {
         let done: Vec<AlertJson> =
             done.into_iter().map(|alert| json((alert, Vec::new()))).collect();
         show::json(&done);

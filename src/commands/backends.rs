@@ -13,13 +13,13 @@ use runner_text::nearest::nearest;
 use serde::Serialize;
 
 use super::execute::slots_folder;
-use crate::cli::Failure;
-use crate::cli::args::{BackendsCommand, Listing};
-use crate::cli::show;
+use crate::commands::args::BackendsCommand;
 use crate::doctor;
 use crate::env::{self, Env};
 use crate::keyring;
 use crate::project::LoadedProject;
+use crate::ui::Failure;
+use crate::ui::{Ui, show};
 
 /// The JSON form of a backend.
 #[derive(Debug, Serialize)]
@@ -43,12 +43,12 @@ struct CheckResult<'a> {
 }
 
 /// Carries out one of the `backends` commands.
-pub fn run(home: &Env, here: &Path, command: &BackendsCommand) -> Result<Exit, Failure> {
+pub fn run(home: &Env, here: &Path, command: &BackendsCommand, ui: Ui) -> Result<Exit, Failure> {
     let here = LoadedProject::load(home, here)?;
     match command {
-        BackendsCommand::List { listing } => list(home, &here, *listing),
-        BackendsCommand::Check { name, listing } => check(home, &here, name, *listing),
-        BackendsCommand::Prices { listing } => prices::run(home, &here, *listing),
+        BackendsCommand::List { .. } => list(home, &here, ui),
+        BackendsCommand::Check { name, .. } => check(home, &here, name, ui),
+        BackendsCommand::Prices { .. } => prices::run(home, &here, ui),
     }
 }
 
@@ -60,7 +60,7 @@ fn among<T>(home: &Env, spec: &BackendSpec, look: impl FnOnce(&Surroundings<'_>)
     look(&Surroundings { env: &env, sandbox_start: None, slots: Some(&slots), clock: &home.clock })
 }
 
-fn list(home: &Env, here: &LoadedProject, listing: Listing) -> Result<Exit, Failure> {
+fn list(home: &Env, here: &LoadedProject, ui: Ui) -> Result<Exit, Failure> {
     let all: Vec<Listed<'_>> = (here.config.backends.values())
         .map(|spec| {
             among(home, spec, |around| {
@@ -79,7 +79,7 @@ fn list(home: &Env, here: &LoadedProject, listing: Listing) -> Result<Exit, Fail
             })
         })
         .collect();
-    if listing.json {
+    if ui.json {
         show::json(&all);
         return Ok(Exit::Done);
     }
@@ -105,7 +105,7 @@ fn list(home: &Env, here: &LoadedProject, listing: Listing) -> Result<Exit, Fail
     Ok(Exit::Done)
 }
 
-fn check(home: &Env, here: &LoadedProject, name: &str, listing: Listing) -> Result<Exit, Failure> {
+fn check(home: &Env, here: &LoadedProject, name: &str, ui: Ui) -> Result<Exit, Failure> {
     let backends = &here.config.backends;
     let Some(spec) = backends.get(name) else {
         let near = nearest(name, backends.keys().map(String::as_str))
@@ -121,7 +121,7 @@ fn check(home: &Env, here: &LoadedProject, name: &str, listing: Listing) -> Resu
         finding.said = plain(&finding.said);
     }
     let worst = findings.iter().find_map(|finding| finding.problem);
-    if listing.json {
+    if ui.json {
         show::json(&CheckResult {
             name,
             kind: &spec.kind,

@@ -18,20 +18,19 @@ use runner_text::org::{Board, BoardForm, Keyword};
 use serde::Serialize;
 use serde_json::json;
 
-use crate::cli::args::Listing;
-use crate::cli::lifecycle::{BoardArg, BoardCommand};
-use crate::cli::{Failure, Ui, safe, show};
+use crate::commands::args::lifecycle::{BoardArg, BoardCommand};
 use crate::env::Env;
 use crate::project::LoadedProject;
+use crate::ui::{Failure, Ui, safe, show};
 
 /// Carries out one of the `board` commands.
 pub fn run(home: &Env, here: &Path, command: &BoardCommand, ui: Ui) -> Result<Exit, Failure> {
     let here = LoadedProject::load(home, here)?;
     match command {
-        BoardCommand::Show { which, listing } => tasks(&here, which, *listing),
-        BoardCommand::Lint { which, listing } => lint(&here, which, *listing),
-        BoardCommand::Apply { which, listing } => apply(home, &here, which, ui, *listing),
-        BoardCommand::Pick { which, listing } => {
+        BoardCommand::Show { which, .. } => tasks(&here, which, ui),
+        BoardCommand::Lint { which, .. } => lint(&here, which, ui),
+        BoardCommand::Apply { which, .. } => apply(home, &here, which, ui),
+        BoardCommand::Pick { which, .. } => {
             let done = change(home, &here, which, &[BoardRequest::Pick])?;
             let picked = done.picked.as_ref().map(|task| task.heading.clone());
             let words = match (&picked, done.records.is_empty()) {
@@ -39,22 +38,22 @@ pub fn run(home: &Env, here: &Path, command: &BoardCommand, ui: Ui) -> Result<Ex
                 (Some(task), false) => format!("picked {task}"),
                 (None, _) => "nothing is open on the board".to_owned(),
             };
-            print_change(&done, &words, ui, *listing);
+            print_change(&done, &words, ui);
             Ok(Exit::Done)
         }
-        BoardCommand::Add { heading, which, listing } => {
+        BoardCommand::Add { heading, which, .. } => {
             let done = change(home, &here, which, &[BoardRequest::Add(heading)])?;
-            print_change(&done, &format!("added {}", heading.trim()), ui, *listing);
+            print_change(&done, &format!("added {}", heading.trim()), ui);
             Ok(Exit::Done)
         }
-        BoardCommand::Done { heading, which, listing } => {
+        BoardCommand::Done { heading, which, .. } => {
             let done = change(home, &here, which, &[BoardRequest::Done(heading)])?;
             let task = done.records.iter().flat_map(|it| &it.moves).next();
             let task = task.map_or(heading.as_str(), |it| &it.task);
-            print_change(&done, &format!("{task} is DONE"), ui, *listing);
+            print_change(&done, &format!("{task} is DONE"), ui);
             Ok(Exit::Done)
         }
-        BoardCommand::History { limit, listing } => history(&here, *limit, *listing),
+        BoardCommand::History { limit, .. } => history(&here, *limit, ui),
     }
 }
 
@@ -78,10 +77,10 @@ fn read(here: &LoadedProject, path: &str) -> Result<Board, Failure> {
     Ok(Board::read(&text, BoardForm::of(path)))
 }
 
-fn tasks(here: &LoadedProject, which: &BoardArg, listing: Listing) -> Result<Exit, Failure> {
+fn tasks(here: &LoadedProject, which: &BoardArg, ui: Ui) -> Result<Exit, Failure> {
     let path = path(here, which);
     let board = read(here, &path)?;
-    if listing.json {
+    if ui.json {
         let tasks: Vec<_> = board
             .tasks
             .iter()
@@ -122,7 +121,7 @@ struct UnresolvedVerdict {
     what: String,
 }
 
-fn lint(here: &LoadedProject, which: &BoardArg, listing: Listing) -> Result<Exit, Failure> {
+fn lint(here: &LoadedProject, which: &BoardArg, ui: Ui) -> Result<Exit, Failure> {
     let path = path(here, which);
     let board = read(here, &path)?;
     let mut found: Vec<UnresolvedVerdict> = Vec::new();
@@ -154,7 +153,7 @@ fn lint(here: &LoadedProject, which: &BoardArg, listing: Listing) -> Result<Exit
         });
     }
     found.sort_by_key(|finding| finding.line);
-    if listing.json {
+    if ui.json {
         show::json(&json!({ "board": path, "tasks": board.tasks.len(), "findings": found }));
     } else {
         for finding in &found {
@@ -167,17 +166,11 @@ fn lint(here: &LoadedProject, which: &BoardArg, listing: Listing) -> Result<Exit
     Ok(if found.is_empty() { Exit::Done } else { Exit::Failed })
 }
 
-fn apply(
-    home: &Env,
-    here: &LoadedProject,
-    which: &BoardArg,
-    ui: Ui,
-    listing: Listing,
-) -> Result<Exit, Failure> {
+fn apply(home: &Env, here: &LoadedProject, which: &BoardArg, ui: Ui) -> Result<Exit, Failure> {
     let entry = newest(&here.root, &which.agent)
         .map_err(|error| Failure::data(safe::line(&error.whole())))?;
     let Some((path, entry)) = entry else {
-        print_change(&BoardChange::default(), "no dream yet: there is no verdict", ui, listing);
+        print_change(&BoardChange::default(), "no dream yet: there is no verdict", ui);
         return Ok(Exit::Done);
     };
     let done = change(home, here, which, &[BoardRequest::Apply(&entry)])?;
@@ -185,7 +178,7 @@ fn apply(
         Some(before) => format!("{path} was already applied, at {}", show::format_time(before.ts)),
         None => format!("applied {path}"),
     };
-    print_change(&done, &words, ui, listing);
+    print_change(&done, &words, ui);
     Ok(Exit::Done)
 }
 
@@ -226,8 +219,8 @@ pub(super) fn hand<'h>(
     })
 }
 
-fn print_change(done: &BoardChange, words: &str, ui: Ui, listing: Listing) {
-    if listing.json {
+fn print_change(done: &BoardChange, words: &str, ui: Ui) {
+    if ui.json {
         show::json(&json!({
             "records": done.records,
             "before": done.before,
@@ -236,7 +229,7 @@ fn print_change(done: &BoardChange, words: &str, ui: Ui, listing: Listing) {
         }));
         return;
     }
-    if ui.is_quiet() {
+    if ui.quiet {
         return;
     }
     show::out(&format!("{}\n", safe::line(words)));
@@ -245,7 +238,7 @@ fn print_change(done: &BoardChange, words: &str, ui: Ui, listing: Listing) {
     }
 }
 
-fn history(here: &LoadedProject, limit: usize, listing: Listing) -> Result<Exit, Failure> {
+fn history(here: &LoadedProject, limit: usize, ui: Ui) -> Result<Exit, Failure> {
     let history = board::history(&here.root)
         .map_err(|error| Failure::environment(format!("cannot read {}: {error}", board::PATH)))?;
     let most = if limit == 0 { usize::MAX } else { limit };
@@ -257,7 +250,7 @@ fn history(here: &LoadedProject, limit: usize, listing: Listing) -> Result<Exit,
             counted(history.unreadable, "line")
         ));
     }
-    if listing.json {
+    if ui.json {
         show::json(&newest);
         return Ok(Exit::Done);
     }

@@ -12,12 +12,12 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::budget::{self, BudgetAccount, UNITS};
-use crate::cli::Failure;
-use crate::cli::args::{BudgetCommand, Listing};
-use crate::cli::{Ui, show, when};
+use crate::commands::args::BudgetCommand;
 use crate::config::values;
 use crate::env::{self, Env};
 use crate::project::LoadedProject;
+use crate::ui::Failure;
+use crate::ui::{Ui, show, when};
 
 /// Carries out one of the `budget` commands. Without a command, it shows the budgets.
 pub fn run(
@@ -25,18 +25,15 @@ pub fn run(
     here: &Path,
     command: Option<&BudgetCommand>,
     ui: Ui,
-    listing: Listing,
 ) -> Result<Exit, Failure> {
     let here = LoadedProject::load(home, here)?;
     match command {
-        None => shown(home, &here, listing),
-        Some(BudgetCommand::Show { listing }) => shown(home, &here, *listing),
-        Some(BudgetCommand::History { by, limit, listing }) => {
-            history(home, &here, by, *limit, *listing)
-        }
-        Some(BudgetCommand::Grant { account, amounts, until, reason, listing }) => {
+        None => shown(home, &here, ui),
+        Some(BudgetCommand::Show { .. }) => shown(home, &here, ui),
+        Some(BudgetCommand::History { by, limit, .. }) => history(home, &here, by, *limit, ui),
+        Some(BudgetCommand::Grant { account, amounts, until, reason, .. }) => {
             let wish = GrantRequest { account, amounts, until: until.as_deref(), reason };
-            grant(home, &here, &wish, ui, *listing)
+            grant(home, &here, &wish, ui)
         }
     }
 }
@@ -128,7 +125,7 @@ fn standing(
     })
 }
 
-fn shown(home: &Env, here: &LoadedProject, listing: Listing) -> Result<Exit, Failure> {
+fn shown(home: &Env, here: &LoadedProject, ui: Ui) -> Result<Exit, Failure> {
     let now = home.wall()?;
     let store = home.store_to_read()?;
     let mut reported = Vec::new();
@@ -146,7 +143,7 @@ fn shown(home: &Env, here: &LoadedProject, listing: Listing) -> Result<Exit, Fai
         Some(store) => store.limits(now)?,
         None => Vec::new(),
     };
-    if listing.json {
+    if ui.json {
         let budgets: Vec<AccountJson> = reported
             .iter()
             .map(|(standing, renews, grants)| AccountJson {
@@ -274,7 +271,7 @@ fn history(
     here: &LoadedProject,
     by: &str,
     limit: u32,
-    listing: Listing,
+    ui: Ui,
 ) -> Result<Exit, Failure> {
     let by = match by {
         "night" => GroupBy::Night,
@@ -287,7 +284,7 @@ fn history(
         Some(store) => store.spending(&here.id, by, limit)?,
         None => Vec::new(),
     };
-    if listing.json {
+    if ui.json {
         let rows: Vec<Value> = reported
             .iter()
             .map(|row| {
@@ -331,7 +328,6 @@ fn grant(
     here: &LoadedProject,
     wish: &GrantRequest<'_>,
     ui: Ui,
-    listing: Listing,
 ) -> Result<Exit, Failure> {
     let now = home.wall()?;
     let reason = wish.reason.trim();
@@ -385,7 +381,7 @@ fn grant(
         detail: format!("{}: {}", account.level.label, grant_words(&grant, now, &zone)),
     })?;
     let standing = store.standing(&account.level, now)?;
-    if listing.json {
+    if ui.json {
         show::json(&json!({
             "level": standing.level.level,
             "key": standing.level.key,

@@ -9,14 +9,14 @@ use runner_engine::files::{DOCUMENT, read_no_link, write_atomic};
 use runner_engine::outcome::Exit;
 use serde_json::{Map, Value, json};
 
-use crate::cli::args::ConfigCommand;
-use crate::cli::show;
-use crate::cli::{Failure, Ui};
+use crate::commands::args::ConfigCommand;
 use crate::config::{self, Edit, View, ViewEntry, inline};
 use crate::daemon::client;
 use crate::env::Env;
 use crate::project;
 use crate::tick;
+use crate::ui::show;
+use crate::ui::{Failure, Ui};
 
 /// The order in which the tables are printed, as people would expect it.
 const ORDER: [&str; 12] = [
@@ -32,20 +32,20 @@ pub fn run(home: &Env, here: &Path, command: &ConfigCommand, ui: Ui) -> Result<E
             Ok(Exit::Done)
         }
         ConfigCommand::Set { key, value, user } => set(home, here, key, value, *user, ui),
-        ConfigCommand::Show { origin, listing } => {
+        ConfigCommand::Show { origin, .. } => {
             let file = file(here)?;
             let view = View::of(&home.stack(file.as_deref()))?;
-            match (listing.json, origin) {
+            match (ui.json, origin) {
                 (true, false) => show::json(&view.table),
                 (true, true) => show::json(&origins(&view)),
                 (false, origin) => show::out(&toml(&view, *origin)),
             }
             Ok(Exit::Done)
         }
-        ConfigCommand::Check { listing } => {
+        ConfigCommand::Check { .. } => {
             let file = file(here)?;
             let mistakes = config::mistakes(&home.stack(file.as_deref()));
-            if listing.json {
+            if ui.json {
                 show::json(&json!({ "ok": mistakes.is_empty(), "mistakes": mistakes }));
             } else if mistakes.is_empty() {
                 show::out("ok\n");
@@ -56,17 +56,17 @@ pub fn run(home: &Env, here: &Path, command: &ConfigCommand, ui: Ui) -> Result<E
             }
             Ok(mistakes.first().map_or(Exit::Done, |first| first.failure.exit))
         }
-        ConfigCommand::Get { key, listing } => {
+        ConfigCommand::Get { key, .. } => {
             let file = file(here)?;
             let view = View::of(&home.stack(file.as_deref()))?;
             let Some(value) = view.get(key)? else {
-                if listing.json {
+                if ui.json {
                     show::json(&Value::Null);
                 }
                 ui.info(&format!("{key} is not set"));
                 return Ok(Exit::Failed);
             };
-            if listing.json {
+            if ui.json {
                 show::json(&value);
             } else {
                 let text = value.as_str().map_or_else(|| inline(&value), str::to_owned);

@@ -26,24 +26,23 @@ use runner_jobs::overnight::facts::Facts;
 use runner_jobs::overnight::lock::{CommitLock, FOLDER as NIGHT, LockError, RunLock};
 use serde_json::Value;
 
-use crate::cli::args::Listing;
-use crate::cli::corpus::CorpusCommand;
-use crate::cli::{Failure, Ui, safe, show};
+use crate::commands::args::corpus::CorpusCommand;
 use crate::config::values::duration;
 use crate::env::{self, Env};
+use crate::ui::{Failure, Ui, safe, show};
 
 /// Carries out one of the `corpus` commands.
 pub fn run(home: &Env, here: &Path, command: &CorpusCommand, ui: Ui) -> Result<Exit, Failure> {
     let room = CorpusCommandContext { home, root: find(here)?, ui };
     match command {
-        CorpusCommand::Health { listing } => room.health(*listing),
-        CorpusCommand::Bench { live: _, corpus, global, listing } => {
-            room.bench(corpus.as_deref(), *global, *listing)
+        CorpusCommand::Health { .. } => room.health(ui),
+        CorpusCommand::Bench { live: _, corpus, global, .. } => {
+            room.bench(corpus.as_deref(), *global, ui)
         }
-        CorpusCommand::CloseLoop { threshold, dry_run, listing } => {
-            room.close_loop(threshold, *dry_run, *listing)
+        CorpusCommand::CloseLoop { threshold, dry_run, .. } => {
+            room.close_loop(threshold, *dry_run, ui)
         }
-        CorpusCommand::Defrag { prune, dedup, oscillation_sweep, apply, listing } => {
+        CorpusCommand::Defrag { prune, dedup, oscillation_sweep, apply, .. } => {
             let all = !(*prune || *dedup || *oscillation_sweep);
             let options = Options {
                 prune: *prune || all,
@@ -51,10 +50,10 @@ pub fn run(home: &Env, here: &Path, command: &CorpusCommand, ui: Ui) -> Result<E
                 oscillation_sweep: *oscillation_sweep || all,
                 ..Options::default()
             };
-            room.defrag(options, *apply, *listing)
+            room.defrag(options, *apply, ui)
         }
-        CorpusCommand::Brief { goal, listing } => room.brief(goal, *listing),
-        CorpusCommand::Harvest { dry_run, listing } => room.harvest(*dry_run, *listing),
+        CorpusCommand::Brief { goal, .. } => room.brief(goal, ui),
+        CorpusCommand::Harvest { dry_run, .. } => room.harvest(*dry_run, ui),
     }
 }
 
@@ -142,14 +141,14 @@ impl CorpusCommandContext<'_> {
         bytes.map(|bytes| FileHistory::parse(&bytes)).unwrap_or_default()
     }
 
-    fn health(&self, listing: Listing) -> Result<Exit, Failure> {
+    fn health(&self, ui: Ui) -> Result<Exit, Failure> {
         let measured = measure(&self.corpus()?, self.date()?).map_err(inside)?;
         let below = measured.health.metrics.iter().any(|it| it.below_floor);
-        print_report(listing, &measured.health, health_text);
+        print_report(ui, &measured.health, health_text);
         Ok(if below { Exit::Failed } else { Exit::Done })
     }
 
-    fn bench(&self, other: Option<&Path>, global: bool, listing: Listing) -> Result<Exit, Failure> {
+    fn bench(&self, other: Option<&Path>, global: bool, ui: Ui) -> Result<Exit, Failure> {
         let (corpus, judged) = match (other, global) {
             (Some(folder), _) => {
                 let nested = folder.join(FOLDER);
@@ -168,16 +167,11 @@ impl CorpusCommandContext<'_> {
             (None, false) => (self.corpus()?, None),
         };
         let result = bench(&corpus, self.date()?, judged.as_deref()).map_err(inside)?;
-        print_report(listing, &result, bench_text);
+        print_report(ui, &result, bench_text);
         Ok(Exit::Done)
     }
 
-    fn close_loop(
-        &self,
-        threshold: &str,
-        dry_run: bool,
-        listing: Listing,
-    ) -> Result<Exit, Failure> {
+    fn close_loop(&self, threshold: &str, dry_run: bool, ui: Ui) -> Result<Exit, Failure> {
         let span = match threshold {
             "0" | "0h" | "0s" | "0m" | "0d" => jiff::SignedDuration::ZERO,
             other => {
@@ -197,7 +191,7 @@ impl CorpusCommandContext<'_> {
             })?;
             report
         };
-        print_report(listing, &report, |it: &CloseLoop| {
+        print_report(ui, &report, |it: &CloseLoop| {
             let mut text = format!("{} of {} promoted\n", it.promoted.len(), it.considered);
             for one in &it.promoted {
                 text.push_str(&format!(
@@ -215,7 +209,7 @@ impl CorpusCommandContext<'_> {
         Ok(Exit::Done)
     }
 
-    fn defrag(&self, options: Options, apply: bool, listing: Listing) -> Result<Exit, Failure> {
+    fn defrag(&self, options: Options, apply: bool, ui: Ui) -> Result<Exit, Failure> {
         let (date, history) = (self.date()?, self.history());
         let report = if apply {
             let mut report = Defrag::default();
@@ -228,7 +222,7 @@ impl CorpusCommandContext<'_> {
         } else {
             defrag(&self.corpus()?, &history, date, options).0
         };
-        print_report(listing, &report, |it: &Defrag| {
+        print_report(ui, &report, |it: &Defrag| {
             let mut text = String::new();
             for (word, all) in
                 [("the same as", &it.removed), ("nearly the same as", &it.superseded)]
@@ -261,17 +255,17 @@ impl CorpusCommandContext<'_> {
         Ok(Exit::Done)
     }
 
-    fn brief(&self, goal: &str, listing: Listing) -> Result<Exit, Failure> {
+    fn brief(&self, goal: &str, ui: Ui) -> Result<Exit, Failure> {
         let brief = brief(&self.corpus()?, goal, self.date()?).map_err(inside)?;
         if brief.nodes.is_empty() {
             return Err(Failure::data(format!("no node of the corpus matches {goal:?}"))
                 .hint("use words that occur in the corpus, or run: runner corpus harvest"));
         }
-        print_report(listing, &brief, |it| show::printable(&it.text).into_owned());
+        print_report(ui, &brief, |it| show::printable(&it.text).into_owned());
         Ok(Exit::Done)
     }
 
-    fn harvest(&self, dry_run: bool, listing: Listing) -> Result<Exit, Failure> {
+    fn harvest(&self, dry_run: bool, ui: Ui) -> Result<Exit, Failure> {
         let date = self.date()?;
         let git = Git::new(&self.root, &env::child_environment(), &env::marker()?);
         let history = self.history();
@@ -292,7 +286,7 @@ impl CorpusCommandContext<'_> {
             })?;
             report
         };
-        print_report(listing, &report, |it: &Harvest| {
+        print_report(ui, &report, |it: &Harvest| {
             let mut text = format!(
                 "{} new from {}, {} and {}; {} already known\n",
                 it.added.len(),
@@ -324,8 +318,8 @@ fn elsewhere(folder: &Path) -> Result<Corpus, Failure> {
     read(folder).map_err(|error| Failure::environment(runner_engine::error_chain::whole(&error)))
 }
 
-fn print_report<T: serde::Serialize>(listing: Listing, report: &T, text: impl Fn(&T) -> String) {
-    match listing.json {
+fn print_report<T: serde::Serialize>(ui: Ui, report: &T, text: impl Fn(&T) -> String) {
+    match ui.json {
         true => show::json(report),
         false => show::out(&text(report)),
     }

@@ -2,10 +2,10 @@
 
 use runner_engine::outcome::Exit;
 
-use crate::cli::Failure;
 use crate::daemon::{self, settings};
 use crate::env::Env;
 use crate::spawn::SpawnMode;
+use crate::ui::Failure;
 
 /// Runs the daemon for all projects. `drain` overrides `[daemon] drain`.
 pub fn run(home: &Env, drain: Option<&str>, manner: SpawnMode) -> Result<Exit, Failure> {

@@ -17,13 +17,13 @@ use runner_engine::sandbox::{SandboxLevel, available};
 use runner_jobs::report;
 
 use super::{init, night};
-use crate::cli::args::{AwakeFlags, Listing};
-use crate::cli::lifecycle::DemoAgent as Agent;
-use crate::cli::show;
-use crate::cli::{Failure, Ui};
+use crate::commands::args::AwakeFlags;
+use crate::commands::args::lifecycle::DemoAgent as Agent;
 use crate::env::{self, Env};
 use crate::project::FILE;
 use crate::spawn::SpawnMode;
+use crate::ui::show;
+use crate::ui::{Failure, Ui};
 
 /// The number of lines of the report that are shown.
 const SHOWN: usize = 120;
@@ -78,10 +78,9 @@ pub fn run(home: &Env, dir: &Path, agent: Agent, manner: SpawnMode) -> Result<Ex
     }
     cycle(&root, scripted)?;
     // The night's own output would repeat the report.
-    let hushed = SpawnMode { ui: Ui::Quiet, ..manner };
+    let hushed = SpawnMode { ui: Ui { quiet: true, ..Ui::default() }, ..manner };
     let steps = [("lifecycle", STEPS)];
-    let exit =
-        night::with_steps(home, &root, &steps, hushed, AwakeFlags::default(), Listing::default())?;
+    let exit = night::with_steps(home, &root, &steps, hushed, AwakeFlags::default())?;
     let reports = root.join(report::FOLDER);
     let newest = fs::read_dir(&reports)
         .ok()

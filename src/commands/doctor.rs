@@ -6,12 +6,11 @@ use std::path::Path;
 use runner_engine::outcome::Exit;
 use serde::Serialize;
 
-use crate::cli::args::Listing;
-use crate::cli::{Failure, show};
 use crate::doctor::{self, DoctorFinding};
 use crate::env::{self, Env};
 use crate::setup::record::SetupRecord;
 use crate::setup::{SchedulerKind, environment, fitting};
+use crate::ui::{Failure, Ui, show};
 
 #[derive(Debug, Serialize)]
 struct DoctorJson {
@@ -26,14 +25,14 @@ pub fn run(
     here: &Path,
     as_scheduler: bool,
     there: bool,
-    listing: Listing,
+    ui: Ui,
 ) -> Result<Exit, Failure> {
     if as_scheduler && !there {
-        return Err(go_there(home, here, listing)?);
+        return Err(go_there(home, here, ui)?);
     }
     let findings = doctor::findings(home, here);
     let wrong = findings.iter().any(DoctorFinding::is_wrong);
-    if listing.json {
+    if ui.json {
         show::json(&DoctorJson { as_scheduler, wrong, findings });
     } else {
         show::out(&doctor::text(&findings));
@@ -46,7 +45,7 @@ pub fn run(
 
 /// Replaces this process with the same command in the environment of a host scheduler's tick: the
 /// scheduler's own variables and the saved ones.
-fn go_there(home: &Env, here: &Path, listing: Listing) -> Result<Failure, Failure> {
+fn go_there(home: &Env, here: &Path, ui: Ui) -> Result<Failure, Failure> {
     let record = SetupRecord::read(&home.setup_note())?;
     let (kind, _) = fitting(&record);
     let mut variables = given_by(kind);
@@ -63,7 +62,7 @@ fn go_there(home: &Env, here: &Path, listing: Listing) -> Result<Failure, Failur
     let here =
         here.to_str().ok_or_else(|| Failure::data(format!("{}: not UTF-8", here.display())))?;
     let mut arguments = vec!["-C", here, "doctor", "--as-scheduler", "--there"];
-    if listing.json {
+    if ui.json {
         arguments.push("--json");
     }
     Ok(env::become_in(&arguments, &variables))

@@ -20,10 +20,9 @@ use runner_jobs::dream::{DreamSpec, rule};
 use runner_jobs::evidence::{HistoryLimits, ProjectEvidence};
 use serde::Serialize;
 
-use crate::cli::args::Listing;
-use crate::cli::{Failure, show};
 use crate::env::{self, Env};
 use crate::project::LoadedProject;
+use crate::ui::{Failure, Ui, show};
 
 /// Maximum size of a file of labels, in bytes.
 const LONGEST: u64 = 64 * 1024 * 1024;
@@ -43,19 +42,13 @@ struct BenchJson {
 }
 
 /// Measures the rule on the labels in `truth`.
-pub fn run(
-    home: &Env,
-    here: &Path,
-    truth: &Path,
-    past: bool,
-    listing: Listing,
-) -> Result<Exit, Failure> {
+pub fn run(home: &Env, here: &Path, truth: &Path, past: bool, ui: Ui) -> Result<Exit, Failure> {
     let labels = labels(truth)?;
     let project = LoadedProject::load(home, here)?;
     let dream =
         project.config.jobs.values().find_map(|job| job.spec.kind.of::<DreamSpec>().cloned());
     let reported = measure(home, &project.root, &dream.unwrap_or_default(), &labels, past)?;
-    if listing.json {
+    if ui.json {
         show::json(&reported);
     } else {
         show::out(&format_figures(&reported));

@@ -9,16 +9,16 @@ use runner_engine::outcome::Exit;
 use runner_jobs::dream::leak;
 use serde::Serialize;
 
-use crate::cli::Failure;
-use crate::cli::args::{GuardCommand, Listing};
-use crate::cli::show;
+use crate::commands::args::GuardCommand;
 use crate::env::{self, Env};
 use crate::guard::hook::{self, WriteBounds};
 use crate::guard::reach::of_job;
+use crate::ui::Failure;
+use crate::ui::{Ui, show};
 use crate::{config, project};
 
 /// Carries out one of the `guard` commands.
-pub fn run(home: &Env, here: &Path, command: &GuardCommand) -> Result<Exit, Failure> {
+pub fn run(home: &Env, here: &Path, command: &GuardCommand, ui: Ui) -> Result<Exit, Failure> {
     match command {
         GuardCommand::Hook { write, keep, job, reads } => {
             let judged = refusal(home, here, write, keep, job.as_deref(), reads);
@@ -33,14 +33,14 @@ pub fn run(home: &Env, here: &Path, command: &GuardCommand) -> Result<Exit, Fail
                 }
             })
         }
-        GuardCommand::WriteScope { job, paths, listing } => {
+        GuardCommand::WriteScope { job, paths, .. } => {
             let bounds = bounds_of(home, here, job)?;
-            answer(paths, *listing, SCOPE, |path| bounds.allow(here, path))
+            answer(paths, ui, SCOPE, |path| bounds.allow(here, path))
         }
-        GuardCommand::Leak { paths, listing } => {
+        GuardCommand::Leak { paths, .. } => {
             let root = project::find(here)?;
             let git = Git::new(&root, &env::child_environment(), &env::marker()?);
-            answer(paths, *listing, LEAK, |path| {
+            answer(paths, ui, LEAK, |path| {
                 let beneath = Path::new(path).strip_prefix(&root).ok().and_then(Path::to_str);
                 leak::check(&git, beneath.unwrap_or(path)).map_err(|leak| leak.to_string())
             })
@@ -109,7 +109,7 @@ struct GuardAnswer<'a> {
 
 fn answer(
     paths: &[String],
-    listing: Listing,
+    ui: Ui,
     (good, bad): AnswerTexts,
     judge: impl Fn(&str) -> Result<(), String>,
 ) -> Result<Exit, Failure> {
@@ -120,7 +120,7 @@ fn answer(
             GuardAnswer { path, allowed: why.is_none(), why }
         })
         .collect();
-    if listing.json {
+    if ui.json {
         show::json(&answers);
     } else {
         for answer in &answers {

@@ -13,10 +13,10 @@ use runner_jobs::steps::{self, StepsFile};
 use runner_text::redact::Redactor;
 use serde::Deserialize;
 
-use crate::cli::Failure;
 use crate::config;
 use crate::env::{self, Env};
 use crate::project;
+use crate::ui::Failure;
 
 /// Maximum size of a payload, in bytes. The payload contains the tool's whole output.
 const LONGEST: u64 = 64 * 1024 * 1024;

@@ -12,14 +12,14 @@ use runner_engine::outcome::Exit;
 use runner_engine::store::Store;
 use rustix::fs::{Access, access};
 
-use crate::cli::show;
-use crate::cli::{Failure, Ui};
 use crate::config;
 use crate::env::{self, Env};
 use crate::filesystem;
 use crate::project::identity;
 use crate::project::registration::Registration;
 use crate::project::{self, LoadedProject};
+use crate::ui::show;
+use crate::ui::{Failure, Ui};
 
 /// The folders of a project, and whether git ignores them. Git ignores the files that runner itself
 /// writes.

@@ -2,8 +2,6 @@
 //!
 //! This module must never change the history of a job's runs; the reset itself is recorded.
 
-use std::path::Path;
-
 use jiff::Timestamp;
 use runner_engine::admission::stopped;
 use runner_engine::outcome::Exit;
@@ -11,16 +9,62 @@ use runner_engine::store::Streak;
 use runner_jobs::failmark;
 use serde::Serialize;
 
-use crate::cli::args::{JobsCommand, Listing};
-use crate::cli::show;
-use crate::cli::{Failure, Ui};
+use super::Cli;
 use crate::daemon::client;
 use crate::env::{self, Env};
 use crate::project::LoadedProject;
+use crate::ui::{Failure, Listing, Ui, View, show};
 
-/// The JSON form of a job.
+/// List jobs, show one, or reset one whose cause of failure is fixed [default: list]
+#[derive(Debug, clap::Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "Example: runner jobs --json | jq -r '.[] | select(.failures > 0) | .job'"
+)]
+pub struct JobsArgs {
+    #[command(subcommand)]
+    command: Option<JobsCommand>,
+    #[command(flatten)]
+    listing: Listing,
+}
+
+/// Manages the jobs of a project.
+#[derive(Debug, clap::Subcommand)]
+enum JobsCommand {
+    /// List the jobs of the project
+    #[command(after_help = "Example: runner jobs list --json | jq -r '.[].job'")]
+    List {
+        #[command(flatten)]
+        listing: Listing,
+    },
+    /// Show one job: its kind, its schedule and its failures
+    #[command(after_help = "Example: runner jobs show dream")]
+    Show {
+        /// The job's name in runner.toml
+        job: String,
+        #[command(flatten)]
+        listing: Listing,
+    },
+    /// Reset the failures of a job, so that its schedule starts it again
+    ///
+    /// The failure marker is removed, the circuit breaker is closed and open alerts of the job end. The
+    /// database records who did so.
+    #[command(after_help = "Example: runner jobs reset dream")]
+    Reset {
+        /// The job's name in runner.toml
+        #[arg(required_unless_present = "all")]
+        job: Option<String>,
+        /// All jobs of the project
+        #[arg(long, conflicts_with = "job")]
+        all: bool,
+        #[command(flatten)]
+        listing: Listing,
+    },
+}
+
+/// One job.
 #[derive(Debug, Serialize)]
-struct JobJson {
+struct JobView {
     job: String,
     kind: String,
     /// Whether schedules and nights start the job.
@@ -34,25 +78,31 @@ struct JobJson {
     stopped: bool,
 }
 
-/// Carries out one of the `jobs` commands.
-pub fn run(
-    home: &Env,
-    here: &Path,
-    command: Option<&JobsCommand>,
-    ui: Ui,
-    listing: Listing,
-) -> Result<Exit, Failure> {
-    match command {
-        None => list(home, here, listing),
-        Some(JobsCommand::List { listing }) => list(home, here, *listing),
-        Some(JobsCommand::Show { job, listing }) => show_job(home, here, job, *listing),
-        Some(JobsCommand::Reset { job, listing, .. }) => {
-            reset(home, here, job.as_deref(), ui, *listing)
+impl JobsArgs {
+    /// Carries out one of the `jobs` commands.
+    pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
+        let project = LoadedProject::load(cli.env, cli.here)?;
+        match &self.command {
+            None | Some(JobsCommand::List { .. }) => {
+                cli.ui.show(&JobList(jobs(cli.env, &project)?));
+            }
+            Some(JobsCommand::Show { job, .. }) => {
+                project.config.job(job)?;
+                let all = jobs(cli.env, &project)?;
+                let shown = all.into_iter().find(|one| one.job == *job);
+                cli.ui.show(&shown.ok_or_else(|| {
+                    Failure::internal(format!("{job} is configured and not listed"))
+                })?);
+            }
+            Some(JobsCommand::Reset { job, .. }) => {
+                cli.ui.show(&reset(cli.env, &project, job.as_deref())?);
+            }
         }
+        Ok(Exit::Done)
     }
 }
 
-fn jobs(home: &Env, project: &LoadedProject) -> Result<Vec<JobJson>, Failure> {
+fn jobs(home: &Env, project: &LoadedProject) -> Result<Vec<JobView>, Failure> {
     let (store, now) = (home.store_to_read()?, home.wall()?);
     let recorded = match &store {
         Some(store) => store.jobs(&project.id)?,
@@ -74,7 +124,7 @@ fn jobs(home: &Env, project: &LoadedProject) -> Result<Vec<JobJson>, Failure> {
             None if row.enabled => row.schedule.next_after(now, now).ok().flatten(),
             None => None,
         };
-        jobs.push(JobJson {
+        jobs.push(JobView {
             job: row.name,
             kind: row.kind,
             enabled: row.enabled,
@@ -88,79 +138,94 @@ fn jobs(home: &Env, project: &LoadedProject) -> Result<Vec<JobJson>, Failure> {
     Ok(jobs)
 }
 
-fn list(home: &Env, here: &Path, listing: Listing) -> Result<Exit, Failure> {
-    let jobs = jobs(home, &LoadedProject::load(home, here)?)?;
-    if listing.json {
-        show::json(&jobs);
-        return Ok(Exit::Done);
+/// All jobs of the project, as a table with one row per job.
+#[derive(Debug, Serialize)]
+#[serde(transparent)]
+struct JobList(Vec<JobView>);
+
+impl View for JobList {
+    fn print(&self, _ui: Ui) {
+        let mut rows =
+            vec![show::row(["job", "kind", "enabled", "failures", "next due", "schedule"])];
+        rows.extend(self.0.iter().map(|job| {
+            show::row([
+                &job.job,
+                &job.kind,
+                yes_or_no(job.enabled),
+                &job.failures.to_string(),
+                &when(job.next_due),
+                &job.schedule,
+            ])
+        }));
+        show::out(&show::table(&rows));
     }
-    let mut rows = vec![
-        ["job", "kind", "enabled", "failures", "next due", "schedule"].map(str::to_owned).to_vec(),
-    ];
-    for job in jobs {
-        rows.push(vec![
-            job.job,
-            job.kind,
-            if job.enabled { "yes" } else { "no" }.to_owned(),
-            job.failures.to_string(),
-            job.next_due.map_or_else(|| "-".to_owned(), show::format_time),
-            job.schedule,
-        ]);
-    }
-    show::out(&show::table(&rows));
-    Ok(Exit::Done)
 }
 
-fn show_job(home: &Env, here: &Path, name: &str, listing: Listing) -> Result<Exit, Failure> {
-    let project = LoadedProject::load(home, here)?;
-    project.config.job(name)?;
-    let found = jobs(home, &project)?.into_iter().find(|job| job.job == name);
-    let Some(job) = found else {
-        return Ok(Exit::Done);
-    };
-    if listing.json {
-        show::json(&job);
-        return Ok(Exit::Done);
+impl View for JobView {
+    fn print(&self, _ui: Ui) {
+        let rows = [
+            ["job", &self.job],
+            ["kind", &self.kind],
+            ["enabled", yes_or_no(self.enabled)],
+            ["schedule", &self.schedule],
+            ["next due", &when(self.next_due)],
+            ["paused until", &when(self.paused_until)],
+            ["failures", &self.failures.to_string()],
+            ["stopped", yes_or_no(self.stopped)],
+        ];
+        show::out(&show::table(&rows.map(show::row)));
     }
-    let date = |at: Option<Timestamp>| at.map_or_else(|| "-".to_owned(), show::format_time);
-    let rows = [
-        ("job", job.job),
-        ("kind", job.kind),
-        ("enabled", if job.enabled { "yes" } else { "no" }.to_owned()),
-        ("schedule", job.schedule),
-        ("next due", date(job.next_due)),
-        ("paused until", date(job.paused_until)),
-        ("failures", job.failures.to_string()),
-        ("stopped", if job.stopped { "yes" } else { "no" }.to_owned()),
-    ];
-    let rows: Vec<Vec<String>> =
-        rows.into_iter().map(|(name, value)| vec![name.to_owned(), value]).collect();
-    show::out(&show::table(&rows));
-    Ok(Exit::Done)
 }
+
+fn yes_or_no(value: bool) -> &'static str {
+    if value { "yes" } else { "no" }
+}
+
+fn when(at: Option<Timestamp>) -> String {
+    at.map_or_else(|| "-".to_owned(), show::format_time)
+}
+
+/// What a reset changed, job by job.
+#[derive(Debug, Serialize)]
+#[serde(transparent)]
+struct Resets(Vec<ResetJob>);
 
 #[derive(Debug, Serialize)]
-struct ResetJson {
+struct ResetJob {
     job: String,
     /// The number of consecutive failures that were reset.
     failures: u32,
     /// Whether the circuit breaker kept schedules from starting the job.
     was_stopped: bool,
-    /// Whether a failmark was removed.
+    /// Whether a failure marker was removed.
     failmark: bool,
     /// The number of open alerts of the job that ended.
     alerts: u32,
 }
 
+impl View for Resets {
+    fn print(&self, ui: Ui) {
+        if self.0.is_empty() {
+            ui.info("nothing to acknowledge");
+        }
+        for one in &self.0 {
+            let failures = show::count(one.failures.into(), "failure");
+            let text = match (one.failures, one.failmark, one.was_stopped) {
+                (0, false, _) if one.alerts > 0 => "its alerts are closed".to_owned(),
+                (0, false, _) => "nothing to acknowledge".to_owned(),
+                (0, true, _) => "its failmark is removed".to_owned(),
+                (_, _, true) => {
+                    format!("acknowledged {failures} in a row; its schedule starts it again")
+                }
+                (_, _, false) => format!("acknowledged {failures} in a row"),
+            };
+            ui.info(&format!("{}: {text}", one.job));
+        }
+    }
+}
+
 /// Clears the failmark and the failures of one job, or of all jobs of the project.
-fn reset(
-    home: &Env,
-    here: &Path,
-    job: Option<&str>,
-    ui: Ui,
-    listing: Listing,
-) -> Result<Exit, Failure> {
-    let here = LoadedProject::load(home, here)?;
+fn reset(home: &Env, here: &LoadedProject, job: Option<&str>) -> Result<Resets, Failure> {
     let now = home.wall()?;
     let names: Vec<&str> = match job {
         Some(job) => {
@@ -181,31 +246,9 @@ fn reset(
         let failmark = failmark::remove(&here.root, &here.config.job(name)?.spec)
             .map_err(|error| Failure::cannot_write(format!("the failmark of {name}: {error}")))?;
         if failures > 0 || failmark || alerts > 0 || job.is_some() {
-            done.push(ResetJson { job: name.to_owned(), failures, was_stopped, failmark, alerts });
+            done.push(ResetJob { job: name.to_owned(), failures, was_stopped, failmark, alerts });
         }
     }
     client::wake(home);
-    if listing.json {
-        show::json(&done);
-        return Ok(Exit::Done);
-    }
-    if done.is_empty() {
-        ui.info("nothing to acknowledge");
-    }
-    for ack in &done {
-        let text = match (ack.failures, ack.failmark, ack.was_stopped) {
-            (0, false, _) if ack.alerts > 0 => "its alerts are closed".to_owned(),
-            (0, false, _) => "nothing to acknowledge".to_owned(),
-            (0, true, _) => "its failmark is removed".to_owned(),
-            (n, _, true) => format!(
-                "acknowledged {} in a row; its schedule starts it again",
-                show::count(n.into(), "failure")
-            ),
-            (n, _, false) => {
-                format!("acknowledged {} in a row", show::count(n.into(), "failure"))
-            }
-        };
-        ui.info(&format!("{}: {text}", ack.job));
-    }
-    Ok(Exit::Done)
+    Ok(Resets(done))
 }

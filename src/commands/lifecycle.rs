@@ -21,13 +21,12 @@ use runner_jobs::manual_edit::{self, ManualEdit};
 use serde_json::json;
 
 use super::{board, run as by_hand};
-use crate::cli::args::Listing;
-use crate::cli::lifecycle::LifecycleCommand;
-use crate::cli::{Failure, Ui, safe, show};
+use crate::commands::args::lifecycle::LifecycleCommand;
 use crate::cycles;
 use crate::env::Env;
 use crate::project::LoadedProject;
 use crate::spawn::SpawnMode;
+use crate::ui::{Failure, Ui, safe, show};
 
 /// Job name of a run that sets a position manually. No configured job can have this name.
 pub const GOTO: &str = "lifecycle:goto";
@@ -41,34 +40,33 @@ pub fn run(
 ) -> Result<Exit, Failure> {
     let here = LoadedProject::load(home, here)?;
     match command {
-        LifecycleCommand::Check { file, agent, listing } => {
+        LifecycleCommand::Check { file, agent, .. } => {
             let file = file.as_ref().map(|file| home.here.join(file));
             let file = match file {
                 Some(file) => Some(file.display().to_string()),
                 None => cycles::file(&of_agent(&here, &agent.agent).1),
             };
-            check(&here, file.as_deref(), *listing)
+            check(&here, file.as_deref(), manner.ui)
         }
-        LifecycleCommand::Show { agent, listing } => states(home, &here, &agent.agent, *listing),
-        LifecycleCommand::Tick { agent, listing } => {
+        LifecycleCommand::Show { agent, .. } => states(home, &here, &agent.agent, manner.ui),
+        LifecycleCommand::Tick { agent, .. } => {
             let (job, _) = named(&here, &agent.agent)?;
             let how = by_hand::RunArgs {
                 manner,
-                listing: *listing,
                 follow: false,
                 deferral_is_normal: true,
                 settings: Vec::new(),
             };
             by_hand::once(home, &here, job, None, how)
         }
-        LifecycleCommand::Goto { state, agent, listing } => {
-            goto(home, &here, state, &agent.agent, manner.ui, *listing)
+        LifecycleCommand::Goto { state, agent, .. } => {
+            goto(home, &here, state, &agent.agent, manner.ui)
         }
-        LifecycleCommand::Orient { kind, which, listing } => {
+        LifecycleCommand::Orient { kind, which, .. } => {
             let scope = Scope::open(&here.root, &[], ".runner/staging/look")
                 .map_err(|error| Failure::environment(whole(&error)))?;
             let reported = orient(&scope, &board::path(&here, which), &which.agent);
-            if listing.json {
+            if manner.ui.json {
                 show::json(&reported);
             } else {
                 for line in reported.lines((*kind).into(), None) {
@@ -77,8 +75,8 @@ pub fn run(
             }
             Ok(Exit::Done)
         }
-        LifecycleCommand::History { limit, agent, listing } => {
-            history(home, &here, &agent.agent, *limit, *listing)
+        LifecycleCommand::History { limit, agent, .. } => {
+            history(home, &here, &agent.agent, *limit, manner.ui)
         }
     }
 }
@@ -125,14 +123,14 @@ fn named<'h>(here: &'h LoadedProject, agent: &str) -> Result<(&'h str, &'h Cycle
     })
 }
 
-fn check(here: &LoadedProject, file: Option<&str>, listing: Listing) -> Result<Exit, Failure> {
+fn check(here: &LoadedProject, file: Option<&str>, ui: Ui) -> Result<Exit, Failure> {
     let path = file.unwrap_or(BUILT_IN).to_owned();
     let mistakes = match declared(&here.root, file) {
         Ok(spec) => of_project(here, &spec),
         Err(BadCycle::Mistakes { mistakes, .. }) => mistakes,
         Err(error @ BadCycle::Unreadable { .. }) => return Err(Failure::data(error.to_string())),
     };
-    if listing.json {
+    if ui.json {
         show::json(&json!({ "file": path, "mistakes": mistakes }));
     } else {
         for SpecError { line, why } in &mistakes {
@@ -165,12 +163,7 @@ fn of_project(here: &LoadedProject, spec: &Spec) -> Vec<SpecError> {
     found
 }
 
-fn states(
-    home: &Env,
-    here: &LoadedProject,
-    agent: &str,
-    listing: Listing,
-) -> Result<Exit, Failure> {
+fn states(home: &Env, here: &LoadedProject, agent: &str, ui: Ui) -> Result<Exit, Failure> {
     let (job, cycle) = of_agent(here, agent);
     let spec = cycles::cycle_of(&here.root, &cycle)?;
     let at = position::read(&here.root, agent, &spec).map_err(|error| bad(&error, &spec))?;
@@ -224,7 +217,7 @@ fn states(
             "gate_until": gate.map(|until: Timestamp| until.to_string()),
         }));
     }
-    if listing.json {
+    if ui.json {
         show::json(&json!({
             "file": cycles::file(&cycle).unwrap_or_else(|| BUILT_IN.to_owned()),
             "job": job, "agent": agent, "failures": failures,
@@ -251,7 +244,7 @@ fn history(
     here: &LoadedProject,
     agent: &str,
     limit: u32,
-    listing: Listing,
+    ui: Ui,
 ) -> Result<Exit, Failure> {
     let (job, _) = named(here, agent)?;
     let mut rows = Vec::new();
@@ -267,7 +260,7 @@ fn history(
             rows = store.runs(&filter)?;
         }
     }
-    if listing.json {
+    if ui.json {
         let reported: Vec<_> = rows
             .iter()
             .map(|row| {
@@ -311,7 +304,6 @@ fn goto(
     wanted: &str,
     agent: &str,
     ui: Ui,
-    listing: Listing,
 ) -> Result<Exit, Failure> {
     let (_, cycle) = named(here, agent)?;
     let spec = cycles::cycle_of(&here.root, cycle)?;
@@ -346,7 +338,7 @@ fn goto(
             Ok(())
         })
         .map_err(board::act_failure)?;
-    if listing.json {
+    if ui.json {
         show::json(&json!({ "state": state.name, "hits": 0, "run": run.to_string() }));
     } else {
         let kind = if state.kind == StateKind::Rem { "the dream" } else { "a run" };

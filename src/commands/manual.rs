@@ -11,9 +11,9 @@ use runner_engine::error_chain::whole;
 use runner_engine::files::{DOCUMENT, read_no_link, write_atomic};
 use runner_engine::outcome::Exit;
 
-use crate::cli::pages::{self, MARK, Page};
-use crate::cli::show;
-use crate::cli::{Failure, Ui};
+use super::pages::{self, MARK, Page};
+use crate::ui::show;
+use crate::ui::{Failure, Ui};
 
 /// Prints the completion script for a shell.
 pub fn completions(shell: Shell) -> Exit {

@@ -1,6 +1,7 @@
 //! The commands, one module for each. Every command returns its exit code.
 
 mod alerts;
+pub mod args;
 mod backends;
 mod board;
 mod budget;
@@ -24,6 +25,7 @@ mod lifecycle;
 mod manual;
 mod night;
 mod overnight;
+mod pages;
 mod pause;
 mod projects;
 mod queue;
@@ -36,24 +38,47 @@ mod setup;
 mod status;
 mod tick;
 
+#[cfg(test)]
+mod docs_tests;
+
 use std::path::Path;
 
 use runner_engine::outcome::Exit;
 use runner_engine::store::StoreError;
 
-use crate::cli::args::{Args, BudgetCommand, Command, ConfigCommand, RunsCommand};
-use crate::cli::journal::HookCommand;
-use crate::cli::{Failure, Ui};
+use crate::commands::args::journal::HookCommand;
+use crate::commands::args::{Args, BudgetCommand, Command, ConfigCommand, RunsCommand};
 use crate::config::OverrideScope;
 use crate::env::{self, Env};
 use crate::spawn::SpawnMode;
+use crate::ui::{Failure, Ui};
+
+/// Everything that a command works with besides its own arguments.
+#[derive(Clone, Copy)]
+pub struct Cli<'a> {
+    /// The program's environment: folders, clock, settings that flags override.
+    pub env: &'a Env,
+    /// The folder in which the command looks for its project.
+    pub here: &'a Path,
+    /// The only way to print.
+    pub ui: Ui,
+    /// The number of `-v` flags.
+    pub verbose: u8,
+}
+
+impl Cli<'_> {
+    /// Returns the way in which the command starts runs: watched, in its own process group.
+    pub fn spawn_mode(&self) -> SpawnMode {
+        SpawnMode { watched: true, ui: self.ui, verbose: self.verbose, apart: false }
+    }
+}
 
 /// Carries out one command.
 pub fn run(args: &Args) -> Result<Exit, Failure> {
     // These commands read none of the user's files, so they run before anything is loaded.
     match &args.command {
         Command::Completions { shell } => return Ok(manual::completions(*shell)),
-        Command::Man { into } => return manual::write(into, Ui::of(args)),
+        Command::Man { into } => return manual::write(into, args.ui()),
         // Runs the same tick again, in the environment of the file.
         Command::Tick { environment: Some(file), .. } => return Err(env::restart_in(file)),
         _ => {}
@@ -82,12 +107,12 @@ fn is_dry(command: &Command) -> bool {
     match command {
         Command::Night { dry_run, .. }
         | Command::Run { dry_run, .. }
-        | Command::Dream { command: crate::cli::dream::DreamCommand::Run { dry_run, .. } } => {
-            *dry_run
-        }
-        Command::Overnight { command: crate::cli::overnight::OvernightCommand::Start(start) } => {
-            start.dry_run
-        }
+        | Command::Dream {
+            command: crate::commands::args::dream::DreamCommand::Run { dry_run, .. },
+        } => *dry_run,
+        Command::Overnight {
+            command: crate::commands::args::overnight::OvernightCommand::Start(start),
+        } => start.dry_run,
         _ => false,
     }
 }
@@ -129,7 +154,7 @@ fn reach(command: &Command) -> Option<OverrideScope> {
         | Command::Guard { .. }
         | Command::Journal { .. }
         | Command::Hook { .. }
-        | Command::Jobs { .. }
+        | Command::Jobs(_)
         | Command::Replay { .. }
         | Command::Alerts { .. }
         | Command::Deliver { .. }
@@ -145,8 +170,9 @@ fn reach(command: &Command) -> Option<OverrideScope> {
 fn dispatch(args: &Args, home: &Env) -> Result<Exit, Failure> {
     let here = args.at.clone().unwrap_or_else(|| home.here.clone());
     let here: &Path = &here;
-    let ui = Ui::of(args);
-    let manner = SpawnMode { watched: true, ui, verbose: args.verbose, apart: false };
+    let ui = args.ui();
+    let cli = Cli { env: home, here, ui, verbose: args.verbose };
+    let manner = cli.spawn_mode();
     if let Command::Init { .. } | Command::Demo { .. } = &args.command {
         usable(home)?;
     }
@@ -156,15 +182,14 @@ fn dispatch(args: &Args, home: &Env) -> Result<Exit, Failure> {
             init::run(home, dir.as_deref().unwrap_or(here), id, ui)
         }
         Command::Demo { dir, agent } => demo::run(home, &here.join(dir), *agent, manner),
-        Command::Night { dry_run: true, listing, .. } => dry_run::night(home, here, *listing),
-        Command::Night { listing, awake, .. } => night::run(home, here, manner, *awake, *listing),
-        Command::Run { job, key, dry_run: true, listing, .. } => {
-            dry_run::run(home, here, job, key.as_deref(), *listing)
+        Command::Night { dry_run: true, .. } => dry_run::night(home, here, ui),
+        Command::Night { awake, .. } => night::run(home, here, manner, *awake),
+        Command::Run { job, key, dry_run: true, .. } => {
+            dry_run::run(home, here, job, key.as_deref(), ui)
         }
-        Command::Run { job, key, follow, awake, listing, .. } => {
+        Command::Run { job, key, follow, awake, .. } => {
             let how = run::RunArgs {
                 manner,
-                listing: *listing,
                 follow: *follow,
                 deferral_is_normal: false,
                 settings: awake.settings(),
@@ -172,7 +197,7 @@ fn dispatch(args: &Args, home: &Env) -> Result<Exit, Failure> {
             run::run(home, here, job, key.as_deref(), how)
         }
         Command::Daemon { drain } => daemon::run(home, drain.as_deref(), manner),
-        Command::Enqueue { job, set, at, priority, after, key, listing } => {
+        Command::Enqueue { job, set, at, priority, after, key, .. } => {
             let wish = queue::EnqueueRequest {
                 job,
                 set,
@@ -181,62 +206,52 @@ fn dispatch(args: &Args, home: &Env) -> Result<Exit, Failure> {
                 after: after.as_deref(),
                 key: key.as_deref(),
             };
-            queue::enqueue(home, here, &wish, ui, *listing)
+            queue::enqueue(home, here, &wish, ui)
         }
-        Command::Cancel { run, listing } => queue::cancel(home, run, ui, *listing),
-        Command::Retry { run, listing } => queue::retry(home, run, ui, *listing),
-        Command::Pause { job, until, listing, .. } => {
+        Command::Cancel { run, .. } => queue::cancel(home, run, ui),
+        Command::Retry { run, .. } => queue::retry(home, run, ui),
+        Command::Pause { job, until, .. } => {
             let (job, until) = (job.as_deref(), until.as_deref());
-            pause::pause(home, here, job, until, ui, *listing)
+            pause::pause(home, here, job, until, ui)
         }
-        Command::Resume { job, listing, .. } => {
-            pause::resume(home, here, job.as_deref(), ui, *listing)
-        }
+        Command::Resume { job, .. } => pause::resume(home, here, job.as_deref(), ui),
         Command::Completions { .. } | Command::Man { .. } => unreachable!("done before"),
-        Command::Tick { listing, .. } => tick::run(home, manner, *listing),
+        Command::Tick { .. } => tick::run(home, manner),
         Command::Execute { run } => execute::run(home, run, ui, args.verbose),
-        Command::Runs { command: None, job, all, limit, listing } => {
-            runs::list(home, here, job.as_deref(), *all, *limit, *listing)
+        Command::Runs { command: None, job, all, limit, .. } => {
+            runs::list(home, here, job.as_deref(), *all, *limit, ui)
         }
-        Command::Runs { command: Some(RunsCommand::Show { run, listing }), .. } => {
-            runs::show(home, run, *listing)
+        Command::Runs { command: Some(RunsCommand::Show { run, .. }), .. } => {
+            runs::show(home, run, ui)
         }
         Command::Runs { command: Some(RunsCommand::Logs { run, follow }), .. } => {
             runs::logs::logs(home, run, *follow)
         }
-        Command::Status { watch, schema, listing } => {
+        Command::Status { watch, schema, .. } => {
             let look = status::StatusRequest {
                 asked_for_here: args.at.is_some(),
                 watch: *watch,
                 schema: *schema,
             };
-            status::run(home, here, look, *listing)
+            status::run(home, here, look, ui)
         }
-        Command::Projects { command, listing } => {
-            projects::run(home, here, command.as_ref(), ui, *listing)
-        }
+        Command::Projects { command, .. } => projects::run(home, here, command.as_ref(), ui),
         Command::Report(wanted) => report::run(home, here, wanted, ui),
-        Command::Budget { command, listing } => {
-            budget::run(home, here, command.as_ref(), ui, *listing)
-        }
-        Command::Jobs { command, listing } => jobs::run(home, here, command.as_ref(), ui, *listing),
-        Command::Alerts { command, listing } => {
-            alerts::run(home, here, command.as_ref(), ui, *listing)
-        }
+        Command::Budget { command, .. } => budget::run(home, here, command.as_ref(), ui),
+        Command::Jobs(args) => args.run(&cli),
+        Command::Alerts { command, .. } => alerts::run(home, here, command.as_ref(), ui),
         Command::Deliver { beat } => crate::alerts::deliver::run(home, *beat),
-        Command::Guard { command } => guard::run(home, here, command),
-        Command::Journal { command, listing } => {
-            journal::run(home, here, command.as_ref(), *listing, ui)
-        }
+        Command::Guard { command } => guard::run(home, here, command, ui),
+        Command::Journal { command, .. } => journal::run(home, here, command.as_ref(), ui),
         Command::Hook { command: HookCommand::PostToolUse { agent } } => {
             hook::post_tool_use(home, here, agent.as_deref())
         }
         Command::Config { command } => config::run(home, here, command, ui),
-        Command::Schedule { command } => schedule::run(home, here, command),
-        Command::Backends { command } => backends::run(home, here, command),
+        Command::Schedule { command } => schedule::run(home, here, command, ui),
+        Command::Backends { command } => backends::run(home, here, command, ui),
         Command::Setup(wanted) => setup::run(home, here, wanted, ui),
-        Command::Doctor { as_scheduler, there, listing } => {
-            doctor::run(home, here, *as_scheduler, *there, *listing)
+        Command::Doctor { as_scheduler, there, .. } => {
+            doctor::run(home, here, *as_scheduler, *there, ui)
         }
         Command::Db { command } => db::run(home, command, ui),
         Command::Replay(wanted) => replay::run(home, here, wanted, ui),

@@ -11,24 +11,18 @@ use runner_engine::store::{NewOccurrence, Recorded};
 use runner_engine::tick::{civil_date, close_nights};
 use runner_jobs::report;
 
-use super::run::print_outcome;
-use crate::cli::args::{AwakeFlags, Listing};
-use crate::cli::show;
-use crate::cli::{Failure, Ui};
+use super::run::print_lines;
+use crate::commands::args::AwakeFlags;
 use crate::config::TriggerSpec;
 use crate::env::Env;
 use crate::project::LoadedProject;
 use crate::spawn::{self, SpawnMode};
+use crate::ui::show;
+use crate::ui::{Failure, Ui};
 
 /// Runs a night manually.
-pub fn run(
-    home: &Env,
-    here: &Path,
-    manner: SpawnMode,
-    awake: AwakeFlags,
-    listing: Listing,
-) -> Result<Exit, Failure> {
-    with_steps(home, here, &[], manner, awake, listing)
+pub fn run(home: &Env, here: &Path, manner: SpawnMode, awake: AwakeFlags) -> Result<Exit, Failure> {
+    with_steps(home, here, &[], manner, awake)
 }
 
 /// Runs a night in which some jobs run more than once: `steps` names each such job and the number
@@ -39,7 +33,6 @@ pub fn with_steps(
     steps: &[(&str, u32)],
     manner: SpawnMode,
     awake: AwakeFlags,
-    listing: Listing,
 ) -> Result<Exit, Failure> {
     let project = LoadedProject::load(home, here)?;
     let now = home.wall()?;
@@ -55,12 +48,12 @@ pub fn with_steps(
         })
         .collect();
     if due.is_empty() {
-        return Ok(nothing_due(&project, manner.ui, listing));
+        return Ok(nothing_due(&project, manner.ui));
     }
     let settings = &project.config.night;
     let closes = now.saturating_add(settings.length).unwrap_or(now);
     let night = store.open_night(&project.id, &civil_date(now, &settings.zone), now, closes)?;
-    manner.ui.beside(listing).info(&format!("night {}", night.name));
+    manner.ui.info(&format!("night {}", night.name));
     // All of them are recorded before the first begins: if this process dies, the next tick runs
     // the rest. A job that follows another one is recorded when that one has ended.
     let mut queue = VecDeque::new();
@@ -87,8 +80,8 @@ pub fn with_steps(
         let row = spawn::run_to_end(home, &mut store, &me, &run, manner)?;
         let exit = row.outcome().map_or(Exit::Internal, |outcome| outcome.exit(true));
         worst = worst.max(exit);
-        if !listing.json {
-            print_outcome(&row, manner, Listing::default());
+        if !manner.ui.json {
+            print_lines(&row, manner.ui);
         }
         if exit == Exit::Cancelled {
             break;
@@ -108,13 +101,13 @@ pub fn with_steps(
         reported |= published && row.night == Some(night.id);
         if !published {
             worst = worst.max(Exit::Failed);
-            print_outcome(&row, manner, Listing::default());
+            print_lines(&row, manner.ui);
         }
     }
     let open = store.occurrences_of(night.id)?;
     let open = open.iter().filter(|one| one.outcome.is_none()).count();
     let report = report::whole(&store, night.id, &project.root, home.wall()?)?;
-    if listing.json {
+    if manner.ui.json {
         show::json(&report);
     } else if reported {
         let folder = store.report_folder(night.id)?;
@@ -142,7 +135,7 @@ pub fn with_steps(
 
 /// Reports a night in which nothing is due. Such a night is not opened, so it has no report and
 /// does not count as missed.
-fn nothing_due(project: &LoadedProject, ui: Ui, listing: Listing) -> Exit {
+fn nothing_due(project: &LoadedProject, ui: Ui) -> Exit {
     let why = match project.config.jobs.len() {
         0 => "this project has no job".to_owned(),
         jobs => format!(
@@ -150,7 +143,7 @@ fn nothing_due(project: &LoadedProject, ui: Ui, listing: Listing) -> Exit {
             show::count(jobs as u64, "job")
         ),
     };
-    if listing.json {
+    if ui.json {
         show::json(&serde_json::json!({ "night": null, "why": why, "runs": [] }));
     } else {
         ui.info(&format!("nothing is due: {why}; no night is opened and no report written"));

@@ -13,12 +13,11 @@ use runner_engine::store::{FOREVER, JobRow, RunRow, Store};
 use runner_engine::tick::record_due;
 use serde::Serialize;
 
-use crate::cli::Failure;
-use crate::cli::args::Listing;
-use crate::cli::{Ui, show, when};
 use crate::daemon::client;
 use crate::env::Env;
 use crate::project::{self, LoadedProject};
+use crate::ui::Failure;
+use crate::ui::{Ui, show, when};
 
 /// Pauses a job, or all jobs.
 pub fn pause(
@@ -27,7 +26,6 @@ pub fn pause(
     job: Option<&str>,
     until: Option<&str>,
     ui: Ui,
-    listing: Listing,
 ) -> Result<Exit, Failure> {
     let now = home.wall()?;
     let mut store = home.store()?;
@@ -56,7 +54,7 @@ pub fn pause(
     client::wake(home);
     let live = store.live()?.into_iter();
     let live: Vec<RunRow> = live.filter(|run| id.is_none_or(|id| run.job == id)).collect();
-    if listing.json {
+    if ui.json {
         show::json(&PauseJson {
             job,
             paused: true,
@@ -101,13 +99,7 @@ pub fn until_words(end: Timestamp, job: Option<&str>) -> String {
 }
 
 /// Ends a pause.
-pub fn resume(
-    home: &Env,
-    here: &Path,
-    job: Option<&str>,
-    ui: Ui,
-    listing: Listing,
-) -> Result<Exit, Failure> {
+pub fn resume(home: &Env, here: &Path, job: Option<&str>, ui: Ui) -> Result<Exit, Failure> {
     let now = home.wall()?;
     let mut store = home.store()?;
     let id = match job {
@@ -118,7 +110,7 @@ pub fn resume(
     client::wake(home);
     let what = job.unwrap_or("everything");
     let all = store.paused_until(now)?;
-    if listing.json {
+    if ui.json {
         show::json(&PauseJson {
             job,
             paused: all.is_some(),

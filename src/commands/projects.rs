@@ -11,14 +11,14 @@ use runner_engine::outcome::Exit;
 use runner_engine::store::{Project, Store};
 use serde::Serialize;
 
-use crate::cli::args::{Listing, ProjectsCommand};
-use crate::cli::show;
-use crate::cli::{Failure, Ui};
+use crate::commands::args::ProjectsCommand;
 use crate::daemon::client;
 use crate::env::Env;
 use crate::filesystem;
 use crate::project::registration::{PathOccupant, Registration, inspect_path};
 use crate::project::{self, identity};
+use crate::ui::show;
+use crate::ui::{Failure, Ui};
 
 /// Carries out a `projects` command.
 pub fn run(
@@ -26,17 +26,12 @@ pub fn run(
     here: &Path,
     command: Option<&ProjectsCommand>,
     ui: Ui,
-    listing: Listing,
 ) -> Result<Exit, Failure> {
     match command {
-        None => list(home, listing),
-        Some(ProjectsCommand::List { listing }) => list(home, *listing),
-        Some(ProjectsCommand::Move { old, new, listing }) => {
-            relocate(home, old, &here.join(new), ui, *listing)
-        }
-        Some(ProjectsCommand::Forget { project, yes, listing }) => {
-            forget(home, project, *yes, ui, *listing)
-        }
+        None => list(home, ui),
+        Some(ProjectsCommand::List { .. }) => list(home, ui),
+        Some(ProjectsCommand::Move { old, new, .. }) => relocate(home, old, &here.join(new), ui),
+        Some(ProjectsCommand::Forget { project, yes, .. }) => forget(home, project, *yes, ui),
     }
 }
 
@@ -51,7 +46,7 @@ struct ProjectJson {
     shared: Option<String>,
 }
 
-fn list(home: &Env, listing: Listing) -> Result<Exit, Failure> {
+fn list(home: &Env, ui: Ui) -> Result<Exit, Failure> {
     let mut found = Vec::new();
     if let Some(store) = home.store_to_read()? {
         for known in store.every_project()? {
@@ -87,7 +82,7 @@ fn list(home: &Env, listing: Listing) -> Result<Exit, Failure> {
             });
         }
     }
-    if listing.json {
+    if ui.json {
         show::json(&found);
         return Ok(Exit::Done);
     }
@@ -151,7 +146,7 @@ struct MovedJson<'a> {
     to: String,
 }
 
-fn relocate(home: &Env, old: &Path, new: &Path, ui: Ui, listing: Listing) -> Result<Exit, Failure> {
+fn relocate(home: &Env, old: &Path, new: &Path, ui: Ui) -> Result<Exit, Failure> {
     let mut store = home.store()?;
     // The old path is gone, so only the path under which it was registered can match. A relative
     // path is resolved against the current folder.
@@ -193,14 +188,14 @@ fn relocate(home: &Env, old: &Path, new: &Path, ui: Ui, listing: Listing) -> Res
         .hint(format!("runner init {}", root.display())));
     }
     if known.path == root {
-        if listing.json {
+        if ui.json {
             show::json(&MovedJson {
                 id: &known.id,
                 from: known.path.display().to_string(),
                 to: root.display().to_string(),
             });
         }
-        ui.beside(listing).info(&format!("{} is there already", root.display()));
+        ui.info(&format!("{} is there already", root.display()));
         return Ok(Exit::Done);
     }
     let bound = known.displaced_from().is_none().then_some(&known.node);
@@ -222,7 +217,7 @@ fn relocate(home: &Env, old: &Path, new: &Path, ui: Ui, listing: Listing) -> Res
         identity::write(&root, &known.id)?;
     }
     client::wake(home);
-    if listing.json {
+    if ui.json {
         show::json(&MovedJson {
             id: &known.id,
             from: known.path.display().to_string(),
@@ -252,7 +247,7 @@ struct ForgetJson<'a> {
     done: bool,
 }
 
-fn forget(home: &Env, name: &Path, yes: bool, ui: Ui, listing: Listing) -> Result<Exit, Failure> {
+fn forget(home: &Env, name: &Path, yes: bool, ui: Ui) -> Result<Exit, Failure> {
     let nothing = || Failure::data(format!("there is no project {}", name.display()));
     let Some(reader) = home.store_to_read()? else {
         return Err(nothing().hint("runner projects"));
@@ -284,7 +279,7 @@ fn forget(home: &Env, name: &Path, yes: bool, ui: Ui, listing: Listing) -> Resul
         }
         client::wake(home);
     }
-    if listing.json {
+    if ui.json {
         show::json(&ForgetJson {
             id: &known.id,
             path: known.path.display().to_string(),

@@ -15,13 +15,12 @@ use runner_jobs::overnight::OvernightSpec;
 use super::overnight::own_output;
 use super::runs::{self, RunJson};
 use crate::cancel;
-use crate::cli::Failure;
-use crate::cli::args::Listing;
-use crate::cli::{Ui, show, when};
 use crate::config;
 use crate::daemon::client;
 use crate::env::Env;
 use crate::project::{FILE, LoadedProject};
+use crate::ui::Failure;
+use crate::ui::{Ui, show, when};
 
 #[derive(Debug)]
 pub struct EnqueueRequest<'a> {
@@ -44,7 +43,6 @@ pub fn enqueue(
     here: &Path,
     wish: &EnqueueRequest<'_>,
     ui: Ui,
-    listing: Listing,
 ) -> Result<Exit, Failure> {
     let project = LoadedProject::load(home, here)?;
     project.config.job(wish.job)?;
@@ -86,21 +84,21 @@ pub fn enqueue(
     let run = match store.enqueue(&new, ready_at, after.as_ref(), now)? {
         Recorded::New(run) => run,
         Recorded::Known(occurrence) => {
-            ui.beside(listing).info(&format!("{} was already requested with this key", wish.job));
+            ui.info(&format!("{} was already requested with this key", wish.job));
             let row = store.last_run_of(&occurrence)?;
             row.ok_or_else(|| Failure::internal("an occurrence without a run".to_owned()))?.id
         }
     };
-    print_queued(home, &store, &run, ui, listing)
+    print_queued(home, &store, &run, ui)
 }
 
 /// Cancels a run, or removes it from the queue.
-pub fn cancel(home: &Env, run: &str, ui: Ui, listing: Listing) -> Result<Exit, Failure> {
+pub fn cancel(home: &Env, run: &str, ui: Ui) -> Result<Exit, Failure> {
     let mut store = home.store()?;
     let row = runs::find(&store, run)?;
     let what = cancel::cancel(home, &mut store, &row.id, "manually")?;
     client::wake(home);
-    if listing.json {
+    if ui.json {
         show::json(&RunJson::of(&store.run(&row.id)?));
     } else {
         ui.info(&what);
@@ -109,7 +107,7 @@ pub fn cancel(home: &Env, run: &str, ui: Ui, listing: Listing) -> Result<Exit, F
 }
 
 /// Queues one more attempt at a run's work.
-pub fn retry(home: &Env, run: &str, ui: Ui, listing: Listing) -> Result<Exit, Failure> {
+pub fn retry(home: &Env, run: &str, ui: Ui) -> Result<Exit, Failure> {
     let mut store = home.store()?;
     let row = runs::find(&store, run)?;
     if row.kind == review::KIND {
@@ -127,7 +125,7 @@ pub fn retry(home: &Env, run: &str, ui: Ui, listing: Listing) -> Result<Exit, Fa
         .hint(format!("runner runs show {}", open.id)));
     }
     let again = store.retry(&row.id, home.wall()?)?;
-    print_queued(home, &store, &again, ui, listing)
+    print_queued(home, &store, &again, ui)
 }
 
 fn settings(set: &[String]) -> Result<Vec<(String, String)>, Failure> {
@@ -142,19 +140,13 @@ fn settings(set: &[String]) -> Result<Vec<(String, String)>, Failure> {
 }
 
 /// Wakes the daemon and prints the state of a queued run.
-fn print_queued(
-    home: &Env,
-    store: &Store,
-    run: &RunId,
-    ui: Ui,
-    listing: Listing,
-) -> Result<Exit, Failure> {
+fn print_queued(home: &Env, store: &Store, run: &RunId, ui: Ui) -> Result<Exit, Failure> {
     let row = store.run(run)?;
     if !client::wake(home) && row.outcome().is_none() {
         let how = "no daemon is running: the next `runner tick` starts it when its turn comes";
-        ui.beside(listing).info(how);
+        ui.info(how);
     }
-    if listing.json {
+    if ui.json {
         show::json(&RunJson::of(&row));
         return Ok(Exit::Done);
     }
@@ -164,7 +156,7 @@ fn print_queued(
         (None, Some(_)) => format!("queued: {}", runs::waits(&row, row.requested)),
         (None, None) => runs::state_name(&row).to_owned(),
     };
-    if ui.is_quiet() {
+    if ui.quiet {
         show::out(&format!("{run}\n"));
     } else {
         show::out(&format!("{run} {} {stands}\n", row.job_name));

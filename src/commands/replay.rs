@@ -16,10 +16,10 @@ use runner_jobs::replay::{Replayed, Scratch, replay};
 use serde::Serialize;
 
 use super::runs;
-use crate::cli::replay::ReplayArgs;
-use crate::cli::show;
-use crate::cli::{Failure, Ui};
+use crate::commands::args::replay::ReplayArgs;
 use crate::env::Env;
+use crate::ui::show;
+use crate::ui::{Failure, Ui};
 
 #[derive(Debug, Serialize)]
 struct ReplayJson<'a> {
@@ -49,7 +49,7 @@ pub fn run(home: &Env, here: &Path, args: &ReplayArgs, ui: Ui) -> Result<Exit, F
     let done = replay(&recording, lent, &home.clock);
     let replayed = done.map_err(|error| Failure::internal(whole(&error)))?;
     let head = &recording.head;
-    if args.listing.json {
+    if ui.json {
         show::json(&ReplayJson {
             schema_version: 1,
             run: &head.run,

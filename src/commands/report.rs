@@ -14,11 +14,11 @@ use runner_engine::outcome::Exit;
 use runner_engine::store::{Night, Store};
 use runner_jobs::report;
 
-use crate::cli::report::ReportArgs;
-use crate::cli::show;
-use crate::cli::{Failure, Ui};
+use crate::commands::args::report::ReportArgs;
 use crate::env::{self, Env};
 use crate::project::LoadedProject;
+use crate::ui::show;
+use crate::ui::{Failure, Ui};
 
 /// The program that opens a page on this host.
 const OPENER: &str = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };

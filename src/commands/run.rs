@@ -14,14 +14,13 @@ use runner_jobs::overnight::OvernightSpec;
 
 use super::overnight::own_output;
 use super::runs;
-use crate::cli::Failure;
-use crate::cli::args::Listing;
-use crate::cli::show;
 use crate::daemon::client;
 use crate::env::Env;
 use crate::follow;
 use crate::project::LoadedProject;
 use crate::spawn::{self, SpawnMode};
+use crate::ui::Failure;
+use crate::ui::{Ui, show};
 
 /// Runs one job by name.
 pub(super) fn run(
@@ -43,7 +42,6 @@ pub(super) fn run(
 pub(super) struct RunArgs {
     /// How the run's process is started.
     pub manner: SpawnMode,
-    pub listing: Listing,
     /// Whether the run's log is printed while it runs.
     pub follow: bool,
     /// Whether a deferral counts as a normal end.
@@ -72,7 +70,7 @@ pub(super) fn settled(
     key: Option<&str>,
     how: RunArgs,
 ) -> Result<(Exit, Option<Outcome>), Failure> {
-    let RunArgs { manner, listing, deferral_is_normal, follow, settings } = how;
+    let RunArgs { manner, deferral_is_normal, follow, settings } = how;
     let now = home.wall()?;
     let mut store = home.store()?;
     project.register(&mut store, now)?;
@@ -90,7 +88,7 @@ pub(super) fn settled(
             let stands =
                 outcome.as_ref().map_or_else(|| "not settled yet".to_owned(), Outcome::to_string);
             manner.ui.info(&format!("{job} was already requested with this key: {stands}"));
-            if listing.json
+            if manner.ui.json
                 && let Some(row) = store.last_run_of(&occurrence)?
             {
                 show::json(&runs::RunJson::of(&row));
@@ -102,7 +100,7 @@ pub(super) fn settled(
     };
     // The jobs that follow this run wait in the queue.
     client::wake(home);
-    print_outcome(&row, manner, listing);
+    print_outcome(&row, manner.ui);
     let exit = row.outcome().map_or(Exit::Internal, |outcome| outcome.exit(deferral_is_normal));
     Ok((exit, row.outcome().cloned()))
 }
@@ -144,11 +142,15 @@ fn followed(
 }
 
 /// Prints the outcome of a run: results on standard output, errors on standard error.
-pub fn print_outcome(row: &RunRow, manner: SpawnMode, listing: Listing) {
-    if listing.json {
-        show::json(&runs::RunJson::of(row));
-        return;
+pub fn print_outcome(row: &RunRow, ui: Ui) {
+    match ui.json {
+        true => show::json(&runs::RunJson::of(row)),
+        false => print_lines(row, ui),
     }
+}
+
+/// Prints the outcome of a run as lines for people.
+pub fn print_lines(row: &RunRow, ui: Ui) {
     let Some(outcome) = row.outcome() else { return };
     let mut line = format!("{}: {}", row.job_name, outcome.as_str());
     let why = outcome.why().unwrap_or(&row.summary.headline);
@@ -160,7 +162,7 @@ pub fn print_outcome(row: &RunRow, manner: SpawnMode, listing: Listing) {
     }
     if outcome.published() || matches!(outcome, Outcome::Skipped { .. } | Outcome::Deferred { .. })
     {
-        if !manner.ui.is_quiet() {
+        if !ui.quiet {
             line.push('\n');
             if outcome.published() && outcome.why().is_some() && !row.summary.headline.is_empty() {
                 line.push_str(&format!("  {}\n", row.summary.headline));

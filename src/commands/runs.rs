@@ -19,11 +19,10 @@ use runner_jobs::lifecycle::board;
 use runner_jobs::telemetry::Tally;
 use serde::Serialize;
 
-use crate::cli::Failure;
-use crate::cli::args::Listing;
-use crate::cli::show;
 use crate::env::Env;
 use crate::project::{self, LoadedProject};
+use crate::ui::Failure;
+use crate::ui::{Ui, show};
 
 /// The JSON form of a run.
 #[derive(Debug, Serialize)]
@@ -110,7 +109,7 @@ pub fn list(
     job: Option<&str>,
     all: bool,
     limit: u32,
-    listing: Listing,
+    ui: Ui,
 ) -> Result<Exit, Failure> {
     let mut rows = Vec::new();
     let store = home.store_to_read()?;
@@ -134,7 +133,7 @@ pub fn list(
                 let undecided = acts.contains(&name)
                     && !store.jobs(&project.id)?.iter().any(|job| job.name == name);
                 if undecided {
-                    if listing.json {
+                    if ui.json {
                         show::json(&rows.iter().map(RunJson::of).collect::<Vec<_>>());
                     } else {
                         show::out(match name {
@@ -164,7 +163,7 @@ pub fn list(
         };
         rows = store.runs(&filter)?;
     }
-    if listing.json {
+    if ui.json {
         show::json(&rows.iter().map(RunJson::of).collect::<Vec<_>>());
         return Ok(Exit::Done);
     }
@@ -223,9 +222,9 @@ pub fn waits(row: &RunRow, now: Timestamp) -> String {
 }
 
 /// Prints all details of one run.
-pub fn show(home: &Env, run: &str, listing: Listing) -> Result<Exit, Failure> {
+pub fn show(home: &Env, run: &str, ui: Ui) -> Result<Exit, Failure> {
     let (store, row) = open(home, run)?;
-    if listing.json {
+    if ui.json {
         show::json(&ShowJson {
             run: RunJson::of(&row),
             reported: Tally::of(&home.run_folder(row.id.as_str())),

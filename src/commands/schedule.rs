@@ -11,12 +11,12 @@ use runner_engine::schedule::{Schedule, Trigger};
 use runner_engine::tick::REPORT_JOB;
 use serde::Serialize;
 
-use crate::cli::Failure;
-use crate::cli::args::{Listing, ScheduleCommand, ScheduleTarget};
-use crate::cli::{show, when};
+use crate::commands::args::{ScheduleCommand, ScheduleTarget};
 use crate::config::{Config, values};
 use crate::env::Env;
 use crate::project::{self, LoadedProject};
+use crate::ui::{Failure, Ui};
+use crate::ui::{show, when};
 
 #[derive(Debug, Serialize)]
 struct ScheduleJson {
@@ -56,18 +56,18 @@ struct EventJson {
 }
 
 /// Carries out one of the `schedule` commands.
-pub fn run(home: &Env, here: &Path, command: &ScheduleCommand) -> Result<Exit, Failure> {
+pub fn run(home: &Env, here: &Path, command: &ScheduleCommand, ui: Ui) -> Result<Exit, Failure> {
     match command {
-        ScheduleCommand::Next { what, from, count, listing } => {
-            next(home, here, what, from.as_deref(), *count, *listing)
+        ScheduleCommand::Next { what, from, count, .. } => {
+            next(home, here, what, from.as_deref(), *count, ui)
         }
-        ScheduleCommand::Explain { what, listing } => explain(home, here, what, *listing),
-        ScheduleCommand::Simulate { job, from, to, asleep, tick, listing } => {
+        ScheduleCommand::Explain { what, .. } => explain(home, here, what, ui),
+        ScheduleCommand::Simulate { job, from, to, asleep, tick, .. } => {
             let project = LoadedProject::load(home, here)?;
             let zone = zone(&project.config.night.zone)?;
             let stretch = stretch(home.wall()?, &zone, from, to, asleep, tick)?;
             let jobs = jobs(&project.config, job.as_deref())?;
-            print_simulation(&jobs, &stretch, *listing)
+            print_simulation(&jobs, &stretch, ui)
         }
     }
 }
@@ -78,7 +78,7 @@ fn next(
     what: &ScheduleTarget,
     from: Option<&str>,
     count: u32,
-    listing: Listing,
+    ui: Ui,
 ) -> Result<Exit, Failure> {
     let schedule = schedule(home, here, what)?;
     let zone = zone(&schedule.zone)?;
@@ -100,7 +100,7 @@ fn next(
         found.push(next);
         at = next;
     }
-    if listing.json {
+    if ui.json {
         let local = |at: &Timestamp| ScheduledTimeJson {
             at: *at,
             local: at.to_zoned(zone.clone()).to_string(),
@@ -122,14 +122,9 @@ fn next(
     Ok(Exit::Done)
 }
 
-fn explain(
-    home: &Env,
-    here: &Path,
-    what: &ScheduleTarget,
-    listing: Listing,
-) -> Result<Exit, Failure> {
+fn explain(home: &Env, here: &Path, what: &ScheduleTarget, ui: Ui) -> Result<Exit, Failure> {
     let schedule = schedule(home, here, what)?;
-    if listing.json {
+    if ui.json {
         show::json(&of(&schedule));
     } else {
         show::out(&format!("{}: {}\n", schedule.trigger, schedule.describe()));
@@ -227,11 +222,7 @@ fn stretch(
     Ok(Stretch { from, to, asleep: asleep.collect::<Result<_, _>>()?, tick })
 }
 
-fn print_simulation(
-    jobs: &[Simulated],
-    stretch: &Stretch,
-    listing: Listing,
-) -> Result<Exit, Failure> {
+fn print_simulation(jobs: &[Simulated], stretch: &Stretch, ui: Ui) -> Result<Exit, Failure> {
     let events = simulate(jobs, stretch).map_err(|error| Failure::usage(error.to_string()))?;
     let mut json = SimulationJson {
         from: stretch.from,
@@ -255,7 +246,7 @@ fn print_simulation(
         } += count;
         json.events.push(EventJson { job, due, last, count, outcome, at });
     }
-    if listing.json {
+    if ui.json {
         show::json(&json);
         return Ok(Exit::Done);
     }

@@ -17,10 +17,9 @@ use std::path::Path;
 
 use runner_engine::outcome::Exit;
 
-use crate::cli::Failure;
-use crate::cli::args::Listing;
-use crate::cli::show;
 use crate::env::Env;
+use crate::ui::Failure;
+use crate::ui::{Ui, show};
 
 const SCHEMA: &str = include_str!("../../config/schemas/status.schema.json");
 
@@ -36,25 +35,20 @@ pub struct StatusRequest {
 }
 
 /// Prints the status of the current project, or of all projects outside of one.
-pub fn run(
-    home: &Env,
-    here: &Path,
-    look: StatusRequest,
-    listing: Listing,
-) -> Result<Exit, Failure> {
+pub fn run(home: &Env, here: &Path, look: StatusRequest, ui: Ui) -> Result<Exit, Failure> {
     if look.schema {
         show::out(SCHEMA);
         return Ok(Exit::Done);
     }
     let mut one = || -> Result<String, Failure> {
         let status = gather::gather(home, here, look.asked_for_here)?;
-        Ok(match listing.json {
+        Ok(match ui.json {
             true => show::json_line(&status, look.watch),
             false => text::text(&status),
         })
     };
     if look.watch {
-        return watch::watch(home, !listing.json, &mut one);
+        return watch::watch(home, !ui.json, &mut one);
     }
     show::out(&one()?);
     Ok(Exit::Done)

@@ -7,13 +7,12 @@ use runner_engine::outcome::Exit;
 use runner_engine::process_id::ProcessIdentity;
 use serde::Serialize;
 
-use crate::cli::Failure;
-use crate::cli::args::Listing;
-use crate::cli::show;
 use crate::env::Env;
 use crate::maintenance;
 use crate::spawn::{self, NextAction, SpawnMode};
 use crate::tick::{self, Reread, TickResult};
+use crate::ui::Failure;
+use crate::ui::show;
 
 #[derive(Debug, Default, Serialize)]
 struct TickJson {
@@ -31,7 +30,7 @@ struct StartedJson {
 }
 
 /// Ticks until none of the runs that it started is live.
-pub fn run(home: &Env, manner: SpawnMode, listing: Listing) -> Result<Exit, Failure> {
+pub fn run(home: &Env, manner: SpawnMode) -> Result<Exit, Failure> {
     let me = ProcessIdentity::me();
     let mut store = home.store()?;
     let mut reported = TickJson::default();
@@ -69,7 +68,7 @@ pub fn run(home: &Env, manner: SpawnMode, listing: Listing) -> Result<Exit, Fail
         let well = row.outcome().is_some_and(|it| it.exit(true) == Exit::Done);
         if !well {
             show::complain(&line);
-        } else if !listing.json {
+        } else if !manner.ui.json {
             manner.ui.info(&line);
         }
         reported.started.push(StartedJson { run: run.to_string(), job: row.job_name, outcome });
@@ -82,7 +81,7 @@ pub fn run(home: &Env, manner: SpawnMode, listing: Listing) -> Result<Exit, Fail
         show::complain(trouble);
         worst = worst.max(Exit::Failed);
     }
-    if listing.json {
+    if manner.ui.json {
         show::json(&reported);
     } else {
         for (run, word) in &reported.settled_for_the_dead {

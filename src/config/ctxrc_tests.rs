@@ -6,7 +6,7 @@ use std::time::Duration;
 use runner_jobs::dream::DreamSpec;
 
 use super::{Config, Overrides, Stack, TriggerSpec, View, load, mistakes};
-use crate::cli::Failure;
+use crate::ui::Failure;
 
 /// Passes the configuration of a project with these files to `read`.
 fn with<T>(ctxrc: &str, project: &str, read: impl FnOnce(&Stack<'_>) -> T) -> T {

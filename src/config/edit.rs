@@ -12,7 +12,7 @@ use super::inline::inline;
 use super::overrides::{Overrides, value};
 use super::sources::{ConfigMistake, Layer, Sources, syntax_mistakes};
 use super::{Stack, merged, reference, resolve, texts};
-use crate::cli::Failure;
+use crate::ui::Failure;
 
 /// A change of one setting in one file.
 #[derive(Clone, Copy, Debug)]

@@ -49,7 +49,7 @@ use runner_jobs::prices::Prices;
 use runner_text::nearest::nearest;
 use toml::Table;
 
-use crate::cli::Failure;
+use crate::ui::Failure;
 use reader::Reader;
 use settings::{DaemonTable, DayTable, NightTable, ProjectTable, RetentionTable};
 use sources::{

@@ -13,7 +13,7 @@ use toml::{Table, Value};
 
 use super::reference;
 use super::sources::{InlineSetting, Sources};
-use crate::cli::Failure;
+use crate::ui::Failure;
 
 /// Keys that cannot be changed for a single run.
 pub(super) const SCHEDULES: [&str; 15] = [

@@ -17,7 +17,7 @@ use serde_json::{Map, Value};
 
 use super::Config;
 use super::pools::rate;
-use crate::cli::Failure;
+use crate::ui::Failure;
 use runner_engine::files::open_host;
 
 /// The file's name.

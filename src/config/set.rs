@@ -7,7 +7,7 @@ use toml::Table;
 
 use super::overrides::{PARTS, SCHEDULES, insert, value};
 use super::sources::{InlineSetting, Sources};
-use crate::cli::Failure;
+use crate::ui::Failure;
 
 /// Lays `settings` over the table of `job` in `merged`, and notes in `sources` where they are from.
 ///

@@ -20,7 +20,7 @@ use serde::Serialize;
 use super::finding::{Finding, Fix, Part};
 use super::source_location::SourceLocation;
 use super::{ctxrc, dream};
-use crate::cli::Failure;
+use crate::ui::Failure;
 
 /// How a mistake begins that is no matter of what stands in the file.
 const UNREADABLE: &str = "cannot read it";

@@ -10,8 +10,8 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connec
 
 use super::protocol::{DaemonStatus, Reply, Request};
 use super::socket::address;
-use crate::cli::Failure;
 use crate::env::Env;
+use crate::ui::Failure;
 
 /// Maximum time for a reply; a tick may take long.
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -23,11 +23,11 @@ use super::log::DaemonLog;
 use super::machine::{Asker, DaemonEffect, DaemonEvent, ServiceNotice, Ticked};
 use super::protocol::Reply;
 use crate::cancel::cancel;
-use crate::cli::{Failure, show};
 use crate::env::{self, Env};
 use crate::maintenance;
 use crate::spawn::{self, SpawnMode, Started};
 use crate::tick::{self, NextTick, Reread, TickResult};
+use crate::ui::{Failure, show};
 
 /// The context in which effects are carried out.
 pub struct EffectRunner<'a> {

@@ -8,7 +8,7 @@
 use tokio::sync::mpsc;
 use tokio_cron_scheduler::{Job, JobScheduler};
 
-use crate::cli::Failure;
+use crate::ui::Failure;
 
 /// The source of beats. Dropping it stops the beats.
 pub struct Heartbeat {

@@ -12,7 +12,7 @@ use runner_engine::files::open_with;
 use runner_engine::process_id::ProcessIdentity;
 use serde::{Deserialize, Serialize};
 
-use crate::cli::{Failure, show};
+use crate::ui::{Failure, show};
 
 #[derive(Debug, Serialize, Deserialize)]
 struct DaemonHolder {

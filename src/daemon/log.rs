@@ -10,7 +10,7 @@ use std::sync::Mutex;
 
 use tracing_subscriber::EnvFilter;
 
-use crate::cli::{Failure, Ui, show};
+use crate::ui::{Failure, Ui, show};
 use runner_engine::files::open_with;
 
 /// Maximum size of the log in bytes.

@@ -32,9 +32,9 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::time::sleep;
 
-use crate::cli::{Failure, Ui};
 use crate::env::{self, Env};
 use crate::spawn::SpawnMode;
+use crate::ui::{Failure, Ui};
 use effects::EffectRunner;
 use heartbeat::Heartbeat;
 use lock::DaemonLock;
@@ -57,7 +57,12 @@ pub fn run(home: &Env, drain: Duration, manner: SpawnMode) -> Result<Exit, Failu
     let wanted = env::setting("RUNNER_LOG").and_then(|value| value.into_string().ok());
     let voice = DaemonLog::start(&home.daemon_log(), wanted.as_deref(), manner.ui)?;
     let settings = Settings { pid: me.pid, drain, watchdog: env::watchdog() };
-    let manner = SpawnMode { watched: false, ui: Ui::Quiet, apart: true, ..manner };
+    let manner = SpawnMode {
+        watched: false,
+        ui: Ui { quiet: true, ..Ui::default() },
+        apart: true,
+        ..manner
+    };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

@@ -8,7 +8,7 @@ use std::time::Duration;
 use jiff::SignedDuration;
 use serde::Deserialize;
 
-use crate::cli::Failure;
+use crate::ui::Failure;
 use runner_engine::files::{DOCUMENT, read_text_host};
 
 const DEFAULT: &str = include_str!("../../config/default.toml");

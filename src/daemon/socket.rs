@@ -30,9 +30,9 @@ use tokio::time::timeout;
 
 use super::machine::DaemonRequest;
 use super::protocol::{LONGEST, Reply, Request};
-use crate::cli::{Failure, log};
 use crate::env::Env;
 use crate::follow::{self, FollowEnd};
+use crate::ui::{Failure, log};
 
 /// Maximum time for which a client may be silent or slow to read.
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -16,10 +16,10 @@ use std::path::Path;
 use runner_engine::error_chain::plain;
 use serde::Serialize;
 
-use crate::cli::Failure;
 use crate::env::Env;
 use crate::setup::plan::shown;
 use crate::setup::record::SetupRecord;
+use crate::ui::Failure;
 
 /// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]

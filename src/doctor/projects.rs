@@ -12,11 +12,11 @@ use runner_engine::store::{Project, RunFilter, Store, Task};
 use runner_engine::tick::REPORT_JOB;
 
 use super::{DoctorFinding, quote_path, surroundings};
-use crate::cli::{Failure, show};
 use crate::env::{self, Env};
 use crate::filesystem;
 use crate::project::projection::Projection;
 use crate::project::{self, LoadedProject};
+use crate::ui::{Failure, show};
 
 /// Maximum age of the last full check of the database, which normally runs once a day.
 const CHECKED: SignedDuration = SignedDuration::from_hours(72);

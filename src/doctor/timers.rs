@@ -8,13 +8,13 @@ use jiff::SignedDuration;
 use rustix::fs::{FlockOperation, flock};
 
 use super::{DoctorFinding, quote_path};
-use crate::cli::show;
 use crate::daemon::client::Client;
 use crate::env::Env;
 use crate::setup::hosts::{self, HostScheduler, is_awake, lingers, units};
 use crate::setup::plan;
 use crate::setup::record::{InstalledHost, SetupRecord};
 use crate::setup::{SchedulerKind, crontab, environment, text_at};
+use crate::ui::show;
 use runner_engine::files::{SMALL, open_host, read_text_host, read_text_proc};
 
 /// Maximum time without a tick. Host timers tick every quarter of an hour.

@@ -10,10 +10,10 @@ use runner_jobs::lifecycle::cycle::CycleSpec;
 use runner_jobs::lifecycle::work::prompt_file;
 use runner_jobs::reserved::NEVER;
 
-use crate::cli::Failure;
 use crate::config::Config;
 use crate::cycles;
 use crate::project::identity;
+use crate::ui::Failure;
 
 /// Returns the paths that a job's own processes may write, and the paths below them that they may not.
 pub fn of_works(root: &Path, works: Works<'_>, config: &Config) -> (Vec<PathBuf>, Vec<PathBuf>) {

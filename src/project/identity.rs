@@ -19,7 +19,7 @@ use runner_engine::error_chain::whole;
 use runner_engine::files::{SMALL, read_text_in, write_atomic};
 use runner_engine::ids::ProjectId;
 
-use crate::cli::Failure;
+use crate::ui::Failure;
 
 /// Name of the file with the id in a clone's git folder.
 pub const FILE: &str = "runner-id";

@@ -9,8 +9,8 @@ use std::io;
 use std::path::Path;
 use std::process::Stdio;
 
-use crate::cli::Failure;
 use crate::env;
+use crate::ui::Failure;
 
 const BEGIN: &str = "# >>> runner setup ";
 const END: &str = "# <<< runner setup ";

@@ -15,7 +15,7 @@ use std::path::Path;
 
 use runner_engine::git::is_inside;
 
-use crate::cli::Failure;
+use crate::ui::Failure;
 use runner_engine::files::{SMALL, read_text_host};
 
 /// Variables of the environment that are frozen. No proxy variable is among them, because its

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use super::SchedulerKind;
 use super::plan::{self, SetupStep};
 use super::render::{Template, TemplateData, render};
-use crate::cli::Failure;
 use crate::env::Env;
+use crate::ui::Failure;
 
 /// Name of the systemd timer.
 pub const TIMER: &str = "runner-tick.timer";

@@ -27,8 +27,8 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use crate::cli::Failure;
 use crate::env::{self, Env};
+use crate::ui::Failure;
 use hosts::{HostScheduler, WantedFile};
 use plan::SetupStep;
 use record::{InstalledHost, SetupRecord};

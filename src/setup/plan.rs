@@ -17,8 +17,8 @@ use similar::TextDiff;
 
 use super::crontab;
 use super::record::SetupRecord;
-use crate::cli::Failure;
 use crate::env;
+use crate::ui::Failure;
 
 /// One step of a setup.
 #[derive(Clone, Debug, PartialEq, Eq)]

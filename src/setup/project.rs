@@ -15,10 +15,10 @@ use runner_jobs::kind::Asks;
 
 use super::plan::SetupStep;
 use super::record::{ChangedFile, ServedProject};
-use crate::cli::Failure;
 use crate::config::{Config, Edit, TriggerSpec, edit_text};
 use crate::env::Env;
 use crate::project::{FILE, LoadedProject};
+use crate::ui::Failure;
 
 /// The options that a command line gives for a project.
 #[derive(Clone, Debug, Default)]

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::SchedulerKind;
-use crate::cli::Failure;
+use crate::ui::Failure;
 use runner_engine::files::{DOCUMENT, read_host};
 
 /// The whole record of a setup.

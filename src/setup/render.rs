@@ -13,7 +13,7 @@ use minijinja::value::ValueKind;
 use minijinja::{Environment, Error, ErrorKind, UndefinedBehavior, Value, context};
 
 use super::escape::{Format, escaped, starts_a_unit, windows};
-use crate::cli::Failure;
+use crate::ui::Failure;
 use runner_engine::files::{DOCUMENT, read_text_host};
 
 /// Maximum number of steps of a template, far above what the templates need; it stops endless

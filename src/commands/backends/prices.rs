@@ -5,12 +5,11 @@ use runner_jobs::prices::Price;
 use runner_text::counted;
 use serde::Serialize;
 
-use crate::cli::Failure;
-use crate::cli::args::Listing;
-use crate::cli::show;
 use crate::config::{pools, price_file};
 use crate::env::Env;
 use crate::project::LoadedProject;
+use crate::ui::Failure;
+use crate::ui::{Ui, show};
 
 /// The rates of a model in dollars per million tokens.
 #[derive(Clone, Debug, Serialize)]
@@ -52,7 +51,7 @@ struct All<'a> {
 }
 
 /// Lists the prices of the models.
-pub fn run(home: &Env, here: &LoadedProject, listing: Listing) -> Result<Exit, Failure> {
+pub fn run(home: &Env, here: &LoadedProject, ui: Ui) -> Result<Exit, Failure> {
     let config = &here.config;
     let listed = price_file::over(&home.config_folder(), config)?;
     let (_, as_of) = pools::listed();
@@ -86,7 +85,7 @@ pub fn run(home: &Env, here: &LoadedProject, listing: Listing) -> Result<Exit, F
             .map(|(model, price)| Priced { model, price: rates(model, *price) })
             .collect(),
     };
-    if listing.json {
+    if ui.json {
         show::json(&all);
         return Ok(Exit::Done);
     }

@@ -8,11 +8,10 @@ use serde::Serialize;
 use super::model::{CuratorStanding, gather};
 use super::probe::{Health, probe};
 use super::text::health;
-use crate::cli::args::Listing;
-use crate::cli::{Failure, safe, show};
 use crate::env::Env;
 use crate::project::LoadedProject;
 use crate::setup::plan::shown;
+use crate::ui::{Failure, Ui, safe, show};
 
 /// The endpoints at which another engine is searched: the usual port and the usual second port.
 const USUAL: [&str; 2] = ["http://127.0.0.1:11434", "http://127.0.0.1:11435"];
@@ -28,7 +27,7 @@ pub struct Diagnosis {
 }
 
 /// Prints the findings.
-pub fn run(home: &Env, project: &LoadedProject, listing: Listing) -> Result<Exit, Failure> {
+pub fn run(home: &Env, project: &LoadedProject, ui: Ui) -> Result<Exit, Failure> {
     let standing = gather(project, home.wall()?);
     let elsewhere = |model: &str| {
         let other = USUAL.into_iter().filter(|it| *it != standing.configured.endpoint);
@@ -41,7 +40,7 @@ pub fn run(home: &Env, project: &LoadedProject, listing: Listing) -> Result<Exit
     };
     let mut found = findings(&standing, &elsewhere);
     found.extend(apart(project, &standing));
-    if listing.json {
+    if ui.json {
         show::json(&found);
     } else if found.is_empty() {
         show::out("no problems with the curator were found\n");

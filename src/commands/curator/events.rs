@@ -5,13 +5,12 @@ use runner_jobs::curator::events::{self as book, EventError, EventStatus, NewEve
 use runner_text::counted;
 
 use super::{disk, model, worker};
-use crate::cli::args::Listing;
-use crate::cli::curator::{EventsCommand, SeverityArg};
-use crate::cli::{Failure, Ui, safe, show};
+use crate::commands::args::curator::{EventsCommand, SeverityArg};
 use crate::commands::run as by_hand;
 use crate::env::{self, Env};
 use crate::project::LoadedProject;
 use crate::spawn::SpawnMode;
+use crate::ui::{Failure, Ui, safe, show};
 
 pub fn severity(level: SeverityArg) -> Severity {
     match level {
@@ -38,17 +37,11 @@ fn failure(project: &LoadedProject, error: EventError) -> Failure {
 }
 
 /// Raises an event.
-pub fn raise(
-    home: &Env,
-    project: &LoadedProject,
-    wish: NewEvent,
-    ui: Ui,
-    listing: Listing,
-) -> Result<Exit, Failure> {
+pub fn raise(home: &Env, project: &LoadedProject, wish: NewEvent, ui: Ui) -> Result<Exit, Failure> {
     let worker = worker(project)?;
     let event = book::raise(&worker, wish, None, home.wall()?);
     let event = event.map_err(|error| failure(project, error))?;
-    match listing.json {
+    match ui.json {
         true => show::json(&event),
         false => ui.info(&format!("{} needs review", event.id)),
     }
@@ -62,7 +55,6 @@ pub fn run(
     command: Option<&EventsCommand>,
     every: bool,
     manner: SpawnMode,
-    listing: Listing,
 ) -> Result<Exit, Failure> {
     let worker = worker(project)?;
     let (all, bad) = book::all(&worker).map_err(|error| disk(&worker, &error))?;
@@ -73,7 +65,7 @@ pub fn run(
     match command {
         None => {
             let shown: Vec<&EventStatus> = all.iter().filter(|it| every || !it.over).collect();
-            if listing.json {
+            if manner.ui.json {
                 show::json(&shown);
             } else if shown.is_empty() {
                 manner.ui.info("no event needs review");
@@ -83,9 +75,9 @@ pub fn run(
             }
             Ok(Exit::Done)
         }
-        Some(EventsCommand::Show { event, listing }) => {
+        Some(EventsCommand::Show { event, .. }) => {
             let it = named(event)?;
-            if listing.json {
+            if manner.ui.json {
                 show::json(&it);
                 return Ok(Exit::Done);
             }
@@ -107,7 +99,7 @@ pub fn run(
             manner.ui.info(&format!("{} is over", it.event.id));
             Ok(Exit::Done)
         }
-        Some(EventsCommand::Escalate { event, listing }) => {
+        Some(EventsCommand::Escalate { event, .. }) => {
             let it = named(event)?;
             if it.over {
                 return Err(failure(project, EventError::Over(it.event.id)));
@@ -132,7 +124,6 @@ pub fn run(
             }
             let how = by_hand::RunArgs {
                 manner,
-                listing: *listing,
                 follow: false,
                 deferral_is_normal: false,
                 settings: vec![

@@ -19,13 +19,12 @@ use runner_jobs::curator::queue::Worker;
 use runner_jobs::curator::{Source, compact};
 use serde_json::json;
 
-use crate::cli::args::Listing;
-use crate::cli::curator::CuratorCommand;
-use crate::cli::{Failure, Ui, show};
+use crate::commands::args::curator::CuratorCommand;
 use crate::config::curator::kind as kind_of;
 use crate::env::Env;
 use crate::project::LoadedProject;
 use crate::spawn::SpawnMode;
+use crate::ui::{Failure, Ui, show};
 
 const SCHEMA: &str = include_str!("../../../config/schemas/curator-status.schema.json");
 
@@ -42,16 +41,16 @@ pub fn run(
     }
     let project = LoadedProject::load(home, here)?;
     match command {
-        CuratorCommand::Status { listing, .. } => {
+        CuratorCommand::Status { .. } => {
             let standing = model::gather(&project, home.wall()?);
-            match listing.json {
+            match manner.ui.json {
                 true => show::json(&standing),
                 false => show::out(&text::text(&standing)),
             }
             Ok(Exit::Done)
         }
-        CuratorCommand::Diagnose { listing } => diagnose::run(home, &project, *listing),
-        CuratorCommand::Enqueue { kind, source, chunk_start, chunk_end, priority, listing } => {
+        CuratorCommand::Diagnose { .. } => diagnose::run(home, &project, manner.ui),
+        CuratorCommand::Enqueue { kind, source, chunk_start, chunk_end, priority, .. } => {
             let source = match source {
                 None => None,
                 Some(path) => Some(Source {
@@ -60,12 +59,12 @@ pub fn run(
                     chunk_end: *chunk_end,
                 }),
             };
-            enqueue(home, &project, kind, source, *priority, manner.ui, *listing)
+            enqueue(home, &project, kind, source, *priority, manner.ui)
         }
-        CuratorCommand::Work { once, watch, job, listing } => {
-            work::run(home, &project, job.as_deref(), (*once, *watch), manner, *listing)
+        CuratorCommand::Work { once, watch, job, .. } => {
+            work::run(home, &project, job.as_deref(), (*once, *watch), manner)
         }
-        CuratorCommand::Compact { how, listing } => compact(home, &project, how.apply, *listing),
+        CuratorCommand::Compact { how, .. } => compact(home, &project, how.apply, manner.ui),
         CuratorCommand::Event {
             source,
             severity,
@@ -73,7 +72,7 @@ pub fn run(
             escalation_target,
             budget,
             note,
-            listing,
+            ..
         } => {
             let wish = runner_jobs::curator::events::NewEvent {
                 source: source.clone(),
@@ -83,10 +82,10 @@ pub fn run(
                 budget: *budget,
                 note: note.clone(),
             };
-            events::raise(home, &project, wish, manner.ui, *listing)
+            events::raise(home, &project, wish, manner.ui)
         }
-        CuratorCommand::Events { command, all, listing } => {
-            events::run(home, &project, command.as_ref(), *all, manner, *listing)
+        CuratorCommand::Events { command, all, .. } => {
+            events::run(home, &project, command.as_ref(), *all, manner)
         }
         CuratorCommand::Setup { apply } => setup::run(home, &project, *apply, manner.ui),
     }
@@ -121,7 +120,6 @@ fn enqueue(
     source: Option<Source>,
     priority: i32,
     ui: Ui,
-    listing: Listing,
 ) -> Result<Exit, Failure> {
     let listed = &project.config.curator.spec.kinds;
     let known = kind_of(kind).map_err(|why| Failure::usage(format!("--kind: {why}")))?;
@@ -150,7 +148,7 @@ fn enqueue(
     let job = worker
         .enqueue(known, source, priority, home.wall()?)
         .map_err(|error| disk(&worker, &error))?;
-    if listing.json {
+    if ui.json {
         show::json(&job);
     } else {
         ui.info(&format!("{} waits", job.id));
@@ -161,12 +159,7 @@ fn enqueue(
     Ok(Exit::Done)
 }
 
-fn compact(
-    home: &Env,
-    project: &LoadedProject,
-    apply: bool,
-    listing: Listing,
-) -> Result<Exit, Failure> {
+fn compact(home: &Env, project: &LoadedProject, apply: bool, ui: Ui) -> Result<Exit, Failure> {
     let worker = worker(project)?;
     let broken = |error: io::Error| disk(&worker, &error);
     worker.make().map_err(broken)?;
@@ -176,7 +169,7 @@ fn compact(
     if apply {
         compact::apply(&worker, &plan, &mut || Ok(())).map_err(broken)?;
     }
-    match listing.json {
+    match ui.json {
         true => show::json(&json!({ "acts": plan.acts })),
         false => show::out(&plan.text()),
     }

@@ -5,10 +5,10 @@ use runner_backends::registry::KINDS;
 use runner_engine::outcome::Exit;
 
 use super::model::job_of;
-use crate::cli::{Failure, Ui, show};
 use crate::commands::config;
 use crate::env::Env;
 use crate::project::LoadedProject;
+use crate::ui::{Failure, Ui, show};
 
 /// Shows the missing settings, or writes them.
 pub fn run(home: &Env, project: &LoadedProject, apply: bool, ui: Ui) -> Result<Exit, Failure> {

@@ -2,7 +2,7 @@
 
 use super::model::CuratorStanding;
 use super::probe::Health;
-use crate::cli::safe;
+use crate::ui::safe;
 
 /// Formats the curator's state as text.
 pub fn text(standing: &CuratorStanding) -> String {

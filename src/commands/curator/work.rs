@@ -22,12 +22,11 @@ use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use super::{disk, model, worker};
-use crate::cli::Failure;
-use crate::cli::args::Listing;
 use crate::commands::run::{self as by_hand, RunArgs};
 use crate::env::Env;
 use crate::project::LoadedProject;
 use crate::spawn::SpawnMode;
+use crate::ui::Failure;
 
 /// The interval at which the queue is checked without a signal.
 const PACE: Duration = Duration::from_secs(30);
@@ -58,20 +57,13 @@ pub fn run(
     job: Option<&str>,
     (once, watch): (bool, bool),
     manner: SpawnMode,
-    listing: Listing,
 ) -> Result<Exit, Failure> {
     let job = chosen(project, job)?;
     let cap = project.config.curator.spec.hourly_cap;
     let worker = worker(project)?;
     worker.make().map_err(|error| disk(&worker, &error))?;
     let run = || {
-        let how = RunArgs {
-            manner,
-            listing,
-            follow: false,
-            deferral_is_normal: true,
-            settings: Vec::new(),
-        };
+        let how = RunArgs { manner, follow: false, deferral_is_normal: true, settings: Vec::new() };
         by_hand::settled(home, project, job, None, how)
     };
     if once {

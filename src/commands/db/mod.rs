@@ -10,11 +10,11 @@ use runner_engine::outcome::Exit;
 use runner_engine::store::{Store, StoreHealth};
 use serde::Serialize;
 
-use crate::cli::args::{DbCommand, Listing};
-use crate::cli::show;
-use crate::cli::{Failure, Ui};
+use crate::commands::args::DbCommand;
 use crate::env::Env;
 use crate::maintenance;
+use crate::ui::show;
+use crate::ui::{Failure, Ui};
 
 /// Carries out one of the `db` commands.
 pub fn run(home: &Env, command: &DbCommand, ui: Ui) -> Result<Exit, Failure> {
@@ -23,13 +23,11 @@ pub fn run(home: &Env, command: &DbCommand, ui: Ui) -> Result<Exit, Failure> {
             show::out(&format!("{}\n", home.store_path().display()));
             Ok(Exit::Done)
         }
-        DbCommand::Check { listing } => check(home, *listing),
-        DbCommand::Backup { file, listing } => backup(home, file.as_deref(), ui, *listing),
-        DbCommand::Restore { file, yes, listing } => {
-            restore::run(home, file.as_deref(), *yes, ui, *listing)
-        }
-        DbCommand::Vacuum { listing } => vacuum(home, ui, *listing),
-        DbCommand::Prune { dry_run, listing } => prune::run(home, *dry_run, ui, *listing),
+        DbCommand::Check { .. } => check(home, ui),
+        DbCommand::Backup { file, .. } => backup(home, file.as_deref(), ui),
+        DbCommand::Restore { file, yes, .. } => restore::run(home, file.as_deref(), *yes, ui),
+        DbCommand::Vacuum { .. } => vacuum(home, ui),
+        DbCommand::Prune { dry_run, .. } => prune::run(home, *dry_run, ui),
     }
 }
 
@@ -47,7 +45,7 @@ const RESTORE: &str = "runner db restore";
 /// more than such rows do.
 const ROWS: &str = "runner tick   (recovers what it can; `runner db backup` keeps a copy to examine; a restore would lose more)";
 
-fn check(home: &Env, listing: Listing) -> Result<Exit, Failure> {
+fn check(home: &Env, ui: Ui) -> Result<Exit, Failure> {
     let path = home.store_path();
     if !path.exists() && home.store_to_read()?.is_none() {
         return Err(Failure::configuration(format!("there is no database at {}", path.display()))
@@ -58,7 +56,7 @@ fn check(home: &Env, listing: Listing) -> Result<Exit, Failure> {
     let looked = looked.and_then(|store| maintenance::examine(home, &store));
     let health = match looked {
         Ok(health) => health,
-        Err(failure) if failure.is_damage() && listing.json => {
+        Err(failure) if failure.is_damage() && ui.json => {
             let bytes = fs::metadata(&path).map_or(0, |data| data.len());
             show::json(&CheckJson {
                 store: path.display().to_string(),
@@ -74,7 +72,7 @@ fn check(home: &Env, listing: Listing) -> Result<Exit, Failure> {
         true => ROWS,
         false => RESTORE,
     };
-    if listing.json {
+    if ui.json {
         show::json(&CheckJson {
             store: path.display().to_string(),
             health: &health,
@@ -118,7 +116,7 @@ struct BackupJson {
     bytes: u64,
 }
 
-fn backup(home: &Env, file: Option<&Path>, ui: Ui, listing: Listing) -> Result<Exit, Failure> {
+fn backup(home: &Env, file: Option<&Path>, ui: Ui) -> Result<Exit, Failure> {
     let now = home.wall()?;
     let mut store = home.store()?;
     let target = match file {
@@ -133,7 +131,7 @@ fn backup(home: &Env, file: Option<&Path>, ui: Ui, listing: Listing) -> Result<E
         .hint("runner db backup ANOTHER-NAME"));
     }
     let copy = store.backup(&target, now, &mut Env::dying())?;
-    if listing.json {
+    if ui.json {
         show::json(&BackupJson {
             file: copy.path.display().to_string(),
             format: copy.format,
@@ -153,7 +151,7 @@ struct VacuumJson {
     bytes: u64,
 }
 
-fn vacuum(home: &Env, ui: Ui, listing: Listing) -> Result<Exit, Failure> {
+fn vacuum(home: &Env, ui: Ui) -> Result<Exit, Failure> {
     let mut store = home.store()?;
     let path = home.store_path();
     // The log is merged into the file before each measurement, so that the sizes are those of the
@@ -164,7 +162,7 @@ fn vacuum(home: &Env, ui: Ui, listing: Listing) -> Result<Exit, Failure> {
     store.vacuum()?;
     store.cut_log(0)?;
     let bytes = size();
-    if listing.json {
+    if ui.json {
         show::json(&VacuumJson { bytes_before, bytes });
     } else {
         ui.info(&format!("{bytes_before} bytes before, {bytes} now"));

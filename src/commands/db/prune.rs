@@ -6,11 +6,10 @@ use runner_engine::outcome::Exit;
 use runner_engine::store::{PruneFacts, PrunePlan};
 use serde::Serialize;
 
-use crate::cli::args::Listing;
-use crate::cli::show;
-use crate::cli::{Failure, Ui};
 use crate::env::Env;
 use crate::maintenance;
+use crate::ui::show;
+use crate::ui::{Failure, Ui};
 
 #[derive(Debug, Serialize)]
 struct PruneJson<'a> {
@@ -19,7 +18,7 @@ struct PruneJson<'a> {
     plan: &'a PrunePlan,
 }
 
-pub fn run(home: &Env, dry_run: bool, ui: Ui, listing: Listing) -> Result<Exit, Failure> {
+pub fn run(home: &Env, dry_run: bool, ui: Ui) -> Result<Exit, Failure> {
     let now = home.wall()?;
     let retention = maintenance::retention(home)?;
     if dry_run {
@@ -28,7 +27,7 @@ pub fn run(home: &Env, dry_run: bool, ui: Ui, listing: Listing) -> Result<Exit, 
             Some(store) => maintenance::plan(home, &store, &retention, now)?,
             None => retention.plan(PruneFacts::default(), now),
         };
-        match listing.json {
+        match ui.json {
             true => print_plan(&plan, false),
             false => show::out(&describe_plan(&plan)),
         }
@@ -36,12 +35,12 @@ pub fn run(home: &Env, dry_run: bool, ui: Ui, listing: Listing) -> Result<Exit, 
     }
     let mut store = home.store()?;
     let plan = maintenance::plan(home, &store, &retention, now)?;
-    if !listing.json {
+    if !ui.json {
         ui.info(describe_plan(&plan).trim_end());
     }
     maintenance::carry_out(&mut store, &plan, &mut Env::dying())?;
     store.cut_log(0)?;
-    if listing.json {
+    if ui.json {
         print_plan(&plan, true);
     }
     Ok(Exit::Done)

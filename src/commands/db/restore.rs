@@ -11,11 +11,10 @@ use runner_engine::outcome::Exit;
 use runner_engine::store::{RestoreLoss, Restored, Store, StoreError, inspect_copy, plan_restore};
 use serde::Serialize;
 
-use crate::cli::args::Listing;
-use crate::cli::show;
-use crate::cli::{Failure, Ui, aside};
 use crate::env::Env;
 use crate::maintenance;
+use crate::ui::show;
+use crate::ui::{Failure, Ui, aside};
 
 #[derive(Debug, Serialize)]
 struct RestoreJson {
@@ -36,13 +35,7 @@ struct RestoreJson {
     reported: Option<Restored>,
 }
 
-pub fn run(
-    home: &Env,
-    file: Option<&Path>,
-    yes: bool,
-    ui: Ui,
-    listing: Listing,
-) -> Result<Exit, Failure> {
+pub fn run(home: &Env, file: Option<&Path>, yes: bool, ui: Ui) -> Result<Exit, Failure> {
     let now = home.wall()?;
     let path = home.store_path();
     let from = match file {
@@ -63,12 +56,12 @@ pub fn run(
         since: plan.since.clone(),
         reported: None,
     };
-    if !listing.json {
+    if !ui.json {
         say_plan(&json, plan.unfinished);
     }
-    let asks = io::stdin().is_terminal() && !listing.json;
+    let asks = io::stdin().is_terminal() && !ui.json;
     if !yes && (!asks || !confirmed()) {
-        match listing.json {
+        match ui.json {
             true => show::json(&json),
             false => ui.info("nothing was changed; run again with --yes to restore"),
         }
@@ -82,7 +75,7 @@ pub fn run(
     json.done = true;
     json.reported = Some(reported.clone());
     json.kept = reported.kept.as_ref().map(|kept| kept.display().to_string());
-    if listing.json {
+    if ui.json {
         show::json(&json);
     } else {
         show::out(&format!(

@@ -7,9 +7,8 @@ use runner_jobs::dream::review::{AppliedDecision, DecisionInput, DecisionRequest
 use serde::Serialize;
 
 use super::{ReviewContext, failure};
-use crate::cli::args::Listing;
-use crate::cli::dream::DecisionNote;
-use crate::cli::{Failure, Ui, safe, show};
+use crate::commands::args::dream::DecisionNote;
+use crate::ui::{Failure, Ui, safe, show};
 
 /// A decision as the command line states it.
 pub(super) struct DecisionArgs<'a> {
@@ -45,11 +44,10 @@ pub(super) fn decide(
     room: ReviewContext<'_>,
     how: &DecisionArgs<'_>,
     ui: Ui,
-    listing: Listing,
 ) -> Result<Exit, Failure> {
     let mut tools = room.tools()?;
     let done = room.desk(&mut tools).decide(&how.ask).map_err(failure)?;
-    print_decision(&done, ui, listing);
+    print_decision(&done, ui);
     Ok(Exit::Done)
 }
 
@@ -59,16 +57,15 @@ pub(super) fn undo(
     id: &str,
     if_changed: IfChanged,
     ui: Ui,
-    listing: Listing,
 ) -> Result<Exit, Failure> {
     let mut tools = room.tools()?;
     let done = room.desk(&mut tools).undo(id, if_changed).map_err(failure)?;
-    print_decision(&done, ui, listing);
+    print_decision(&done, ui);
     Ok(Exit::Done)
 }
 
-fn print_decision(done: &AppliedDecision, ui: Ui, listing: Listing) {
-    if listing.json {
+fn print_decision(done: &AppliedDecision, ui: Ui) {
+    if ui.json {
         show::json(&DoneJson {
             decision: &done.decision,
             says: &done.says,
@@ -78,7 +75,7 @@ fn print_decision(done: &AppliedDecision, ui: Ui, listing: Listing) {
         });
         return;
     }
-    if !ui.is_quiet() {
+    if !ui.quiet {
         let Decision { proposal_id, decision, .. } = &done.decision;
         let says = safe::line(&done.says);
         show::out(&format!("{proposal_id} {decision}: {says}\n"));

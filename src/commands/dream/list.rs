@@ -7,9 +7,8 @@ use runner_jobs::dream::review::{DecisionInput, LineKind, ProposalItem, ReviewEr
 use serde::Serialize;
 
 use super::{ReviewContext, failure, wanted};
-use crate::cli::args::Listing;
-use crate::cli::dream::Filter;
-use crate::cli::{Failure, Ui, safe, show};
+use crate::commands::args::dream::Filter;
+use crate::ui::{Failure, Ui, safe, show};
 
 /// The JSON form of a proposal.
 #[derive(Serialize)]
@@ -39,16 +38,16 @@ pub(super) fn list(
     room: &ReviewContext<'_>,
     all: bool,
     filter: &Filter,
-    listing: Listing,
+    ui: Ui,
 ) -> Result<Exit, Failure> {
-    let book = room.book(Ui::Normal)?;
+    let book = room.book(Ui::default())?;
     let items: Vec<&ProposalItem> = book
         .items
         .iter()
         .filter(|item| all || item.decision.is_none())
         .filter(|item| wanted(item, filter))
         .collect();
-    if listing.json {
+    if ui.json {
         show::json(&items.iter().map(|item| ItemJson::of(item)).collect::<Vec<_>>());
         return Ok(Exit::Done);
     }
@@ -103,11 +102,7 @@ pub(super) fn contract_word(value: &impl Serialize) -> String {
 }
 
 /// Shows one proposal with its evidence and the effect of accepting it.
-pub(super) fn show(
-    room: &mut ReviewContext<'_>,
-    id: &str,
-    listing: Listing,
-) -> Result<Exit, Failure> {
+pub(super) fn show(room: &mut ReviewContext<'_>, id: &str, ui: Ui) -> Result<Exit, Failure> {
     #[derive(Serialize)]
     struct ShowJson<'i> {
         #[serde(flatten)]
@@ -118,7 +113,7 @@ pub(super) fn show(
         text: Option<String>,
     }
 
-    let book = room.book(Ui::Normal)?;
+    let book = room.book(Ui::default())?;
     let item = book.find(id).map_err(|found| {
         failure(match found.len() {
             0 => ReviewError::NotFound(id.to_owned()),
@@ -132,7 +127,7 @@ pub(super) fn show(
     let desk = room.desk(&mut tools);
     let text = desk.text(&item.proposal.targets[0]).ok();
     let plan = desk.preview(item, &DecisionInput::Accept);
-    if listing.json {
+    if ui.json {
         let (would, would_not, changes) = match &plan {
             Ok(plan) => {
                 let changes = plan.changes.iter().map(|it| it.path().to_owned()).collect();

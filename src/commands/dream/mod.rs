@@ -20,12 +20,12 @@ use runner_jobs::dream::review::{
 use runner_text::redact::Redactor;
 
 use super::{dream_bench, dry_run, run as by_hand};
-use crate::cli::args::{DreamCommand, Listing};
-use crate::cli::dream::{DreamJobArg, Filter};
-use crate::cli::{Failure, Ui, safe, screen};
+use crate::commands::args::DreamCommand;
+use crate::commands::args::dream::{DreamJobArg, Filter};
 use crate::env::{self, Env};
 use crate::project::LoadedProject;
 use crate::spawn::SpawnMode;
+use crate::ui::{Failure, Ui, safe, screen};
 
 /// Carries out one of the `dream` commands.
 pub fn run(
@@ -35,46 +35,46 @@ pub fn run(
     manner: SpawnMode,
 ) -> Result<Exit, Failure> {
     match command {
-        DreamCommand::Run { max, dry_run: true, which, listing, .. } => {
+        DreamCommand::Run { max, dry_run: true, which, .. } => {
             let project = LoadedProject::load_for_dry_run(home, here)?;
             let (job, _) = dream_job(&project, which)?;
             let settings = max.map(|max| ("max_ideas".to_owned(), max.to_string()));
-            dry_run::dream(home, &project, job, settings.into_iter().collect(), *listing)
+            dry_run::dream(home, &project, job, settings.into_iter().collect(), manner.ui)
         }
-        DreamCommand::Bench { truth, past, listing } => {
-            dream_bench::run(home, here, truth, *past, *listing)
+        DreamCommand::Bench { truth, past, .. } => {
+            dream_bench::run(home, here, truth, *past, manner.ui)
         }
-        DreamCommand::Run { max, retry_parked, dry_run: false, which, listing } => {
-            pass(home, here, *max, *retry_parked, which, manner, *listing)
+        DreamCommand::Run { max, retry_parked, dry_run: false, which, .. } => {
+            pass(home, here, *max, *retry_parked, which, manner)
         }
-        DreamCommand::List { all, filter, which, listing } => {
-            list::list(&ReviewContext::open(home, here, which)?, *all, filter, *listing)
+        DreamCommand::List { all, filter, which, .. } => {
+            list::list(&ReviewContext::open(home, here, which)?, *all, filter, manner.ui)
         }
-        DreamCommand::Show { one, listing } => {
-            list::show(&mut ReviewContext::open(home, here, &one.which)?, &one.id, *listing)
+        DreamCommand::Show { one, .. } => {
+            list::show(&mut ReviewContext::open(home, here, &one.which)?, &one.id, manner.ui)
         }
-        DreamCommand::Accept { one, note, force, listing } => {
+        DreamCommand::Accept { one, note, force, .. } => {
             let how = decide::DecisionArgs::new(&one.id, DecisionInput::Accept, note, force.into());
-            decide::decide(ReviewContext::open(home, here, &one.which)?, &how, manner.ui, *listing)
+            decide::decide(ReviewContext::open(home, here, &one.which)?, &how, manner.ui)
         }
-        DreamCommand::Reject { one, note, listing } => {
+        DreamCommand::Reject { one, note, .. } => {
             let how =
                 decide::DecisionArgs::new(&one.id, DecisionInput::Reject, note, IfChanged::Refuse);
-            decide::decide(ReviewContext::open(home, here, &one.which)?, &how, manner.ui, *listing)
+            decide::decide(ReviewContext::open(home, here, &one.which)?, &how, manner.ui)
         }
-        DreamCommand::Skip { one, note, listing } => {
+        DreamCommand::Skip { one, note, .. } => {
             let how =
                 decide::DecisionArgs::new(&one.id, DecisionInput::Skip, note, IfChanged::Refuse);
-            decide::decide(ReviewContext::open(home, here, &one.which)?, &how, manner.ui, *listing)
+            decide::decide(ReviewContext::open(home, here, &one.which)?, &how, manner.ui)
         }
-        DreamCommand::Amend { one, action, into, note, force, listing } => {
+        DreamCommand::Amend { one, action, into, note, force, .. } => {
             let verdict = DecisionInput::Amend { action: (*action).into(), into: into.clone() };
             let how = decide::DecisionArgs::new(&one.id, verdict, note, force.into());
-            decide::decide(ReviewContext::open(home, here, &one.which)?, &how, manner.ui, *listing)
+            decide::decide(ReviewContext::open(home, here, &one.which)?, &how, manner.ui)
         }
-        DreamCommand::Undo { one, force, listing } => {
+        DreamCommand::Undo { one, force, .. } => {
             let room = ReviewContext::open(home, here, &one.which)?;
-            decide::undo(room, &one.id, force.into(), manner.ui, *listing)
+            decide::undo(room, &one.id, force.into(), manner.ui)
         }
         DreamCommand::Review { filter, which } => {
             if !screen::there_is_one() {
@@ -126,7 +126,6 @@ fn pass(
     retry_parked: bool,
     which: &DreamJobArg,
     manner: SpawnMode,
-    listing: Listing,
 ) -> Result<Exit, Failure> {
     let project = LoadedProject::load(home, here)?;
     let (job, _) = dream_job(&project, which)?;
@@ -144,7 +143,6 @@ fn pass(
     let settings = max.map(|max| ("max_ideas".to_owned(), max.to_string()));
     let how = by_hand::RunArgs {
         manner,
-        listing,
         follow: false,
         deferral_is_normal: true,
         settings: settings.into_iter().collect(),

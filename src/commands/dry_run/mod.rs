@@ -16,24 +16,17 @@ use runner_engine::store::Amounts;
 use runner_engine::tick::civil_date;
 
 use super::execute::dry_run::{Charge, DryRun, DryRunOutcome, DryRunStore, RemainingBudget};
-use crate::cli::Failure;
-use crate::cli::args::Listing;
-use crate::cli::show;
 use crate::config::TriggerSpec;
 use crate::env::Env;
 use crate::project::LoadedProject;
+use crate::ui::Failure;
+use crate::ui::{Ui, show};
 
 /// Makes a dry run of one job by name.
-pub fn run(
-    home: &Env,
-    here: &Path,
-    job: &str,
-    key: Option<&str>,
-    listing: Listing,
-) -> Result<Exit, Failure> {
+pub fn run(home: &Env, here: &Path, job: &str, key: Option<&str>, ui: Ui) -> Result<Exit, Failure> {
     let project = LoadedProject::load_for_dry_run(home, here)?;
     project.config.job(job)?;
-    once(home, &project, job, key, Vec::new(), false, listing)
+    once(home, &project, job, key, Vec::new(), false, ui)
 }
 
 /// Makes a dry run of a dream job with these settings.
@@ -42,9 +35,9 @@ pub fn dream(
     project: &LoadedProject,
     job: &str,
     settings: Vec<(String, String)>,
-    listing: Listing,
+    ui: Ui,
 ) -> Result<Exit, Failure> {
-    once(home, project, job, None, settings, true, listing)
+    once(home, project, job, None, settings, true, ui)
 }
 
 fn once(
@@ -54,14 +47,14 @@ fn once(
     key: Option<&str>,
     settings: Vec<(String, String)>,
     deferral_is_normal: bool,
-    listing: Listing,
+    ui: Ui,
 ) -> Result<Exit, Failure> {
     let mut stage = DryRunStore::of(home, project)?;
     let own = OccurrenceId::new(stage.now).to_string();
     let key = key.map_or(own, |key| format!("key {key}"));
     let Some(run) = stage.enter(project, job, &key, None, settings)? else {
         let why = "it was already requested with this key: nothing would be run";
-        if listing.json {
+        if ui.json {
             show::json(&serde_json::json!({ "dry_run": true, "job": job, "known": why }));
         } else {
             show::out(&format!("{job}: {why}\n"));
@@ -69,7 +62,7 @@ fn once(
         return Ok(Exit::Done);
     };
     let reported = stage.dry_run(&run, Charge::AtMost)?;
-    if listing.json {
+    if ui.json {
         show::json(&view::json(&reported, &project.root));
     } else {
         show::out(&view::text(&reported));
@@ -107,7 +100,7 @@ pub enum BudgetFit {
 }
 
 /// Makes a dry run of a manual night.
-pub fn night(home: &Env, here: &Path, listing: Listing) -> Result<Exit, Failure> {
+pub fn night(home: &Env, here: &Path, ui: Ui) -> Result<Exit, Failure> {
     let project = LoadedProject::load_for_dry_run(home, here)?;
     let (name, worst, account) = all(home, &project, Charge::AtMost)?;
     let over = |reported: &DryRun| matches!(&reported.stands, DryRunOutcome::Declined(outcome) if outcome.class() == Some(Class::OverBudget));
@@ -130,7 +123,7 @@ pub fn night(home: &Env, here: &Path, listing: Listing) -> Result<Exit, Failure>
             reported,
         })
         .collect();
-    if listing.json {
+    if ui.json {
         show::json(&view::night_json(&name, &turns, &account, &project.root));
     } else {
         show::out(&view::night_text(&name, &turns, &account));

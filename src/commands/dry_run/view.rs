@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use super::super::execute::dry_run::{DryRun, DryRunOutcome, RemainingBudget};
 use super::{BudgetFit, NightTurn, why_not};
-use crate::cli::show;
+use crate::ui::show;
 
 const UNITS: [&str; 5] = ["calls", "tokens", "micros", "seconds", "ideas"];
 

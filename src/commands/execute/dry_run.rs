@@ -34,9 +34,9 @@ use super::resolved_run::Purpose;
 use super::{
     AdmissionInput, NotAdmitted, ResolvedRun, cancel_token, contract_lock_path, not_ours, refuse,
 };
-use crate::cli::Failure;
 use crate::env::Env;
 use crate::project::LoadedProject;
+use crate::ui::Failure;
 
 /// The result of a dry run.
 pub struct DryRun {

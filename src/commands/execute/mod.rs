@@ -37,10 +37,10 @@ use runner_jobs::{Context, ExecuteError, execute, failmark};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::cli::Failure;
-use crate::cli::{Ui, log, progress, show};
 use crate::env::{self, Env};
 use crate::spawn;
+use crate::ui::Failure;
+use crate::ui::{Ui, log, progress, show};
 pub(in crate::commands) use resolved_run::slots_folder;
 use resolved_run::{Backends, Convened, Purpose, ResolvedRun};
 

@@ -30,7 +30,6 @@ use runner_text::redact::Redactor;
 
 use super::{NotAdmitted, refuse};
 use crate::budget;
-use crate::cli::Failure;
 use crate::config;
 use crate::config::price_file;
 use crate::cycles;
@@ -38,6 +37,7 @@ use crate::env::{self, Env};
 use crate::guard::reach;
 use crate::keyring;
 use crate::project::{FILE, LoadedProject};
+use crate::ui::Failure;
 
 pub(super) use panel::Convened;
 

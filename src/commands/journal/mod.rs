@@ -18,11 +18,10 @@ use runner_jobs::lifecycle::cycle::CycleSpec;
 use runner_jobs::lifecycle::rem::RemSpec;
 use runner_text::redact::Redactor;
 
-use crate::cli::args::Listing;
-use crate::cli::journal::JournalCommand;
-use crate::cli::{Failure, Ui, safe, show};
+use crate::commands::args::journal::JournalCommand;
 use crate::env::{self, Env};
 use crate::project::LoadedProject;
+use crate::ui::{Failure, Ui, safe, show};
 use model::{Journal, TimelineItem};
 
 /// The file name of the exported page.
@@ -33,7 +32,6 @@ pub fn run(
     home: &Env,
     here: &Path,
     command: Option<&JournalCommand>,
-    listing: Listing,
     ui: Ui,
 ) -> Result<Exit, Failure> {
     let here_dir = here;
@@ -71,7 +69,7 @@ pub fn run(
             let path = dir.join(PAGE);
             ui.info(&format!("wrote {}", path.display()));
         }
-        None if listing.json => show::json(&journal),
+        None if ui.json => show::json(&journal),
         None => text(&journal),
     }
     Ok(Exit::Done)

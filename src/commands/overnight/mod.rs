@@ -14,12 +14,12 @@ use runner_jobs::overnight::{OvernightSpec, ownership, preview, schema};
 use runner_text::nearest::nearest;
 
 use super::{corpus, run as by_hand};
-use crate::cli::overnight::{OvernightCommand, StartArgs};
-use crate::cli::{Failure, show};
+use crate::commands::args::overnight::{OvernightCommand, StartArgs};
 use crate::config::{self, Config};
 use crate::env::{self, Env};
 use crate::project::{FILE, LoadedProject};
 use crate::spawn::SpawnMode;
+use crate::ui::{Failure, show};
 
 /// Carries out an `overnight` command.
 pub fn run(
@@ -29,18 +29,18 @@ pub fn run(
     manner: SpawnMode,
 ) -> Result<Exit, Failure> {
     match command {
-        OvernightCommand::Setup { apply, scheduler, at, runner, listing } => {
+        OvernightCommand::Setup { apply, scheduler, at, runner, .. } => {
             let wish = setup::SetupRequest {
                 apply: *apply,
                 scheduler,
                 at: at.as_deref(),
                 runners: runner,
             };
-            setup::run(home, here, &wish, *listing, manner.ui)
+            setup::run(home, here, &wish, manner.ui)
         }
         OvernightCommand::Start(args) => start(home, here, args, manner),
-        OvernightCommand::Report { from, markdown, validate, listing } => {
-            report::run(home, here, from.as_deref(), *markdown, *validate, *listing)
+        OvernightCommand::Report { from, markdown, validate, .. } => {
+            report::run(home, here, from.as_deref(), *markdown, *validate, manner.ui)
         }
         OvernightCommand::Schema { name: None } => {
             let names: Vec<String> =
@@ -179,20 +179,14 @@ fn start(home: &Env, here: &Path, args: &StartArgs, manner: SpawnMode) -> Result
         };
         let summary =
             preview::preview(&seen).map_err(|error| Failure::environment(error.whole()))?;
-        match args.listing.json {
+        match manner.ui.json {
             true => show::json(&summary),
             false => show::out(&show::printable(&(preview::describe(&summary).join("\n") + "\n"))),
         }
         return Ok(Exit::Done);
     }
     RunLock::inspect(&project.root).map_err(corpus::locked)?;
-    let how = by_hand::RunArgs {
-        manner,
-        listing: args.listing,
-        follow: false,
-        deferral_is_normal: false,
-        settings,
-    };
+    let how = by_hand::RunArgs { manner, follow: false, deferral_is_normal: false, settings };
     match by_hand::once(home, &project, job, None, how)? {
         // Another night took the lock first.
         Exit::Done if RunLock::inspect(&project.root).is_err() => Ok(Exit::TryLater),

@@ -14,10 +14,9 @@ use runner_jobs::overnight::{OvernightSpec, report, schema, summary_import};
 use serde_json::Value;
 
 use super::night_job;
-use crate::cli::args::Listing;
-use crate::cli::{Failure, safe, show};
 use crate::env::Env;
 use crate::project::LoadedProject;
+use crate::ui::{Failure, Ui, safe, show};
 
 /// Maximum size of a summary in bytes.
 const LARGEST: u64 = 64 * 1024 * 1024;
@@ -29,7 +28,7 @@ pub(super) fn run(
     from: Option<&Path>,
     markdown: bool,
     validate: bool,
-    listing: Listing,
+    ui: Ui,
 ) -> Result<Exit, Failure> {
     // A relative path is resolved against the working directory of the command.
     let from = from.map(|path| home.here.join(path));
@@ -56,7 +55,7 @@ pub(super) fn run(
     }
     if validate {
         fs::metadata(&folder).map_err(|error| absent(&error))?;
-        return check(&folder, listing);
+        return check(&folder, ui);
     }
     let size = fs::metadata(&file).map_err(|error| absent(&error))?.len();
     if size > LARGEST {
@@ -74,7 +73,7 @@ pub(super) fn run(
     // A summary may come from another program, in either version. Parts that do not fit are
     // reported and not refused.
     let (summary, missing) = summary_import::read(&value).map_err(bad)?;
-    if listing.json {
+    if ui.json {
         show::json(&value);
         return Ok(Exit::Done);
     }
@@ -103,9 +102,9 @@ fn there(path: &Path) -> &Path {
     all.find(|path| path.exists()).unwrap_or(path)
 }
 
-fn check(folder: &Path, listing: Listing) -> Result<Exit, Failure> {
+fn check(folder: &Path, ui: Ui) -> Result<Exit, Failure> {
     let checked = schema::check_folder(folder);
-    if listing.json {
+    if ui.json {
         show::json(&checked);
     } else {
         for mistake in &checked.mistakes {

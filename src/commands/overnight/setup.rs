@@ -7,12 +7,12 @@ use std::path::Path;
 use runner_engine::files::{DOCUMENT, beneath, read_text_in, write_atomic};
 use runner_engine::outcome::Exit;
 
-use crate::cli::args::{Listing, SetupArgs};
-use crate::cli::{Failure, Ui};
+use crate::commands::args::{Listing, SetupArgs};
 use crate::commands::{config as config_command, setup};
 use crate::config::{self, Edit};
 use crate::env::Env;
 use crate::project::{FILE, LoadedProject};
+use crate::ui::{Failure, Ui};
 
 /// Path of the file with the generated assistance.
 const ASSISTANCE: &str = ".agentops/generated/dream/overnight.md";
@@ -33,7 +33,6 @@ pub(super) fn run(
     home: &Env,
     here: &Path,
     wish: &SetupRequest<'_>,
-    listing: Listing,
     ui: Ui,
 ) -> Result<Exit, Failure> {
     let project = LoadedProject::load(home, here)?;
@@ -48,7 +47,7 @@ pub(super) fn run(
     if wish.apply && text != old {
         config_command::write(&path, &old, &text)?;
     }
-    if !listing.json {
+    if !ui.json {
         let lines: Vec<&str> = text
             .lines()
             .skip_while(|line| *line != "[jobs.overnight]")
@@ -75,7 +74,7 @@ pub(super) fn run(
         status: false,
         verify: false,
         wake: false,
-        listing,
+        listing: Listing { json: ui.json },
     };
     if wish.scheduler == "manual" && wish.apply {
         return Ok(Exit::Done);

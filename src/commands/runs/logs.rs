@@ -10,11 +10,11 @@ use runner_engine::outcome::Exit;
 use runner_jobs::output;
 
 use super::open;
-use crate::cli::Failure;
-use crate::cli::{log, show};
 use crate::daemon::client::{Client, Stream};
 use crate::env::Env;
 use crate::follow::{self, FollowEnd};
+use crate::ui::Failure;
+use crate::ui::{log, show};
 
 /// Prints the log of one run and its program's output, completely or as they grow.
 pub fn logs(home: &Env, run: &str, follow: bool) -> Result<Exit, Failure> {

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::pair;
 use crate::budget;
-use crate::cli::Failure;
+use crate::ui::Failure;
 
 #[derive(Debug, Serialize)]
 pub(super) struct RunSpending {

@@ -11,8 +11,7 @@ use runner_engine::files::open_with;
 use runner_engine::outcome::Exit;
 use serde::Serialize;
 
-use crate::cli::args::SetupArgs;
-use crate::cli::{Failure, Ui, show};
+use crate::commands::args::SetupArgs;
 use crate::doctor::{self, DoctorFinding, timers};
 use crate::env::Env;
 use crate::project::{self, LoadedProject};
@@ -21,13 +20,14 @@ use crate::setup::plan::carry_out;
 use crate::setup::project::{ProjectPart, SetupOptions, part, undo};
 use crate::setup::record::SetupRecord;
 use crate::setup::{Convergence, SchedulerKind, WantedSetup, converge, fitting, frozen, wake};
+use crate::ui::{Failure, Ui, show};
 use advice::{advice, credentials};
 use view::{FileJson, PlannedHost, SetupView};
 
 /// Carries out the `setup` command.
 pub fn run(home: &Env, here: &std::path::Path, args: &SetupArgs, ui: Ui) -> Result<Exit, Failure> {
     if args.status || args.verify {
-        return show_status(home, args);
+        return show_status(home, args, ui);
     }
     let act = args.apply || args.remove;
     // Two setups at once would each make a plan based on a state that the other is about to change.
@@ -46,13 +46,13 @@ pub fn run(home: &Env, here: &std::path::Path, args: &SetupArgs, ui: Ui) -> Resu
     }
     let shown = reported.shown(args);
     if !act {
-        match args.listing.json {
+        match ui.json {
             true => show::json(&shown),
             false => show::out(&shown.text()),
         }
         return Ok(Exit::Done);
     }
-    if !args.listing.json {
+    if !ui.json {
         ui.info(shown.text().trim_end());
     }
     let troubles = carry_out(
@@ -70,7 +70,7 @@ pub fn run(home: &Env, here: &std::path::Path, args: &SetupArgs, ui: Ui) -> Resu
     for trouble in troubles.iter().chain(&reported.convergence.left) {
         show::complain(trouble);
     }
-    if args.listing.json {
+    if ui.json {
         show::json(&PlannedHost { troubles, ..shown });
     } else {
         let done = match (reported.convergence.steps.is_empty(), args.remove) {
@@ -290,7 +290,7 @@ struct StatusJson {
     findings: Vec<DoctorFinding>,
 }
 
-fn show_status(home: &Env, args: &SetupArgs) -> Result<Exit, Failure> {
+fn show_status(home: &Env, args: &SetupArgs, ui: Ui) -> Result<Exit, Failure> {
     let record = SetupRecord::read(&home.setup_note())?;
     let mut kinds: Vec<&'static str> = record.hosts.keys().map(|kind| kind.as_str()).collect();
     let findings = match args.verify || !kinds.is_empty() {
@@ -308,7 +308,7 @@ fn show_status(home: &Env, args: &SetupArgs) -> Result<Exit, Failure> {
         lingers: lingers(),
         findings,
     };
-    if args.listing.json {
+    if ui.json {
         show::json(&status);
     } else {
         let mut text = match status.scheduler {

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::cli::args::SetupArgs;
+use crate::commands::args::SetupArgs;
 use crate::setup::plan::SetupStep;
 use crate::setup::{Convergence, SchedulerKind};
 

@@ -9,10 +9,10 @@ use runner_engine::store::{Project, Store};
 use runner_jobs::failmark::Failmark;
 
 use super::project_scan::ProjectScan;
-use crate::cli::Failure;
 use crate::env::Env;
 use crate::project::projection::Projection;
 use crate::project::{self, LoadedProject, registration};
+use crate::ui::Failure;
 
 /// The state of a project's files, and the problem with them, if there is one.
 pub(super) struct Files {

@@ -30,11 +30,11 @@ use super::model::{
 };
 use super::project_scan;
 use super::queue;
-use crate::cli::{Failure, show};
 use crate::daemon::client::Client;
 use crate::env::Env;
 use crate::project::projection::Projection;
 use crate::project::{self, LoadedProject, StampBase};
+use crate::ui::{Failure, show};
 
 /// Time without a tick after which the status reports it. Host timers tick every quarter of an
 /// hour.

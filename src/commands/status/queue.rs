@@ -5,7 +5,7 @@ use runner_engine::store::{JobRow, Project, RunRow, Store};
 use serde::Serialize;
 
 use super::super::runs::waits;
-use crate::cli::Failure;
+use crate::ui::Failure;
 
 /// The number of queued runs, and the next few of them.
 #[derive(Debug, Serialize)]

@@ -1,8 +1,8 @@
 //! The status for people. Problems come first and in capitals.
 
 use super::model::{BudgetJson, DaemonJson, MissedJson, PausedJson, ProjectJson, StatusJson};
-use crate::cli::show;
 use crate::commands::pause::until_words;
+use crate::ui::show;
 use runner_engine::store::FOREVER;
 
 type Rows = Vec<Vec<String>>;

@@ -20,8 +20,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-use crate::cli::{Failure, show};
 use crate::env::Env;
+use crate::ui::{Failure, show};
 
 /// Maximum time between two looks.
 const PACE: Duration = Duration::from_secs(2);

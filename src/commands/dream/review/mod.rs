@@ -10,10 +10,10 @@ use runner_jobs::dream::review::{
 };
 
 use super::{ReviewContext, Tools, failure};
-use crate::cli::dream::Filter;
-use crate::cli::screen::{self, Input, Screen};
-use crate::cli::{Failure, Ui, safe, show};
+use crate::commands::args::dream::Filter;
 use crate::env;
+use crate::ui::screen::{self, Input, Screen};
+use crate::ui::{Failure, Ui, safe, show};
 use machine::{Detail, Effect, News, Review, Sieve};
 
 /// Runs the review until the person leaves.
@@ -24,7 +24,7 @@ pub(super) fn run(room: &ReviewContext<'_>, filter: &Filter) -> Result<Exit, Fai
         confidence: filter.confidence.map(Into::into),
         text: filter.text.clone().unwrap_or_default(),
     };
-    let mut review = Review::new(room.book(Ui::Normal)?.items, sieve);
+    let mut review = Review::new(room.book(Ui::default())?.items, sieve);
     if review.counts().0 == 0 {
         show::out("nothing is left to decide; `runner dream run` looks for more\n");
         return Ok(Exit::Done);
@@ -53,7 +53,7 @@ pub(super) fn run(room: &ReviewContext<'_>, filter: &Filter) -> Result<Exit, Fai
                 Some(effect) => {
                     let news = carry_out(room, &mut tools, effect)?;
                     // Other processes may have made decisions, or a pass may have added proposals.
-                    review.reload(room.book(Ui::Quiet)?.items);
+                    review.reload(room.book(Ui { quiet: true, ..Ui::default() })?.items);
                     review.handle_result(news);
                 }
             }

@@ -6,8 +6,8 @@ use unicode_width::UnicodeWidthChar as _;
 
 use super::super::list::{contract_word, status_text};
 use super::machine::{Mode, Review};
-use crate::cli::safe;
-use crate::cli::screen::{CellStyle, Row};
+use crate::ui::safe;
+use crate::ui::screen::{CellStyle, Row};
 
 /// The keys for a decision, for wide and for narrow terminals.
 const CARD_KEYS: [&str; 2] = [

@@ -6,7 +6,7 @@ use runner_jobs::dream::review::PreviewLine;
 use super::super::machine::tests::{item, three};
 use super::super::machine::{Detail, Sieve};
 use super::*;
-use crate::cli::screen::Input;
+use crate::ui::screen::Input;
 
 fn text(rows: &[Row]) -> Vec<String> {
     rows.iter().map(|row| row.iter().map(|(_, text)| text.as_str()).collect()).collect()

@@ -11,8 +11,8 @@ use runner_engine::admission::AdmissionFacts;
 use runner_engine::host;
 use runner_engine::store::{Origin, RunRow, Store};
 
-use crate::cli::Failure;
 use crate::config::Job;
+use crate::ui::Failure;
 
 /// Collects the facts for the policy of `job`, and leaves all others at their defaults.
 pub(super) fn gates(

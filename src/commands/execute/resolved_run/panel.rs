@@ -23,8 +23,8 @@ use runner_jobs::{JobSpec, Panel, Panelist};
 
 use super::sandbox::TEMP_FOLDER;
 use super::{NotAdmitted, Purpose, ResolvedRun};
-use crate::cli::Failure;
 use crate::project::LoadedProject;
+use crate::ui::Failure;
 
 /// Returns the backends that a job asks for reports of their own, in order.
 pub(super) fn panel_backends<'c>(spec: &JobSpec, here: &'c LoadedProject) -> Vec<&'c BackendSpec> {

@@ -19,10 +19,10 @@ use runner_engine::sandbox::{FolderQuota, ResourceLimits, Sandbox, SandboxedStar
 use runner_jobs::context::{CHILD_FOLDER, OUT_FOLDER};
 
 use super::{Purpose, ResolvedRun};
-use crate::cli::Failure;
 use crate::config::SandboxSettings;
 use crate::env;
 use crate::guard::reach;
+use crate::ui::Failure;
 
 /// The name of a run's folder for temporary files.
 pub(super) const TEMP_FOLDER: &str = "tmp";

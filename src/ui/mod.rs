@@ -1,22 +1,11 @@
 //! The terminal interface: the command line, the output of results, the form of errors, and the log
 //! of a run. This module must never know what a command does.
 
-pub mod alerts;
-pub mod args;
-pub mod corpus;
-pub mod curator;
-pub mod dream;
 mod failure;
-pub mod journal;
 mod keys;
-pub mod lifecycle;
-pub mod listing;
+mod listing;
 pub mod log;
-pub mod overnight;
-pub mod pages;
 pub mod progress;
-pub mod replay;
-pub mod report;
 pub mod safe;
 pub mod screen;
 pub mod show;
@@ -24,7 +13,5 @@ mod ui;
 pub mod when;
 
 pub use failure::{Failure, aside};
-pub use ui::Ui;
-
-#[cfg(test)]
-mod docs_tests;
+pub use listing::Listing;
+pub use ui::{Ui, View};

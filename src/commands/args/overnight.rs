@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::listing::Listing;
+use super::Listing;
 
 /// Runs, sets up and reports nights over the corpus.
 #[derive(Debug, Subcommand)]

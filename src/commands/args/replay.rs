@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::listing::Listing;
+use super::Listing;
 
 /// The arguments of `runner replay`.
 #[derive(Debug, clap::Args)]

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Subcommand;
 
-use super::listing::Listing;
+use super::Listing;
 
 /// Examines the corpus below `.agents/`, or tidies it manually.
 #[derive(Debug, Subcommand)]

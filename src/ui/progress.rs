@@ -19,7 +19,7 @@ pub struct Steps {
 
 impl Steps {
     pub fn new(job: &str, ui: Ui, verbose: u8) -> Self {
-        let shown = io::stderr().is_terminal() && !ui.is_quiet();
+        let shown = io::stderr().is_terminal() && !ui.quiet;
         let target =
             if shown { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
         let bar = ProgressBar::with_draw_target(None, target);
@@ -31,7 +31,7 @@ impl Steps {
         if shown {
             bar.enable_steady_tick(Duration::from_millis(120));
         }
-        Self { bar, plain: !shown && verbose > 0 && !ui.is_quiet(), last: String::new() }
+        Self { bar, plain: !shown && verbose > 0 && !ui.quiet, last: String::new() }
     }
 }
 

@@ -140,6 +140,11 @@ pub fn count(count: u64, what: &str) -> String {
     runner_text::counted(count, what)
 }
 
+/// Returns the cells as a row of a table.
+pub fn row<const N: usize>(cells: [&str; N]) -> Vec<String> {
+    cells.map(str::to_owned).to_vec()
+}
+
 /// Formats the rows as a table. Each column is padded to its widest cell, except the last one.
 pub fn table(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);

@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand, ValueEnum};
 use runner_jobs::lifecycle::spec::StateKind;
 
-use super::listing::Listing;
+use super::Listing;
 
 /// Shows and changes a project's board.
 #[derive(Debug, Subcommand)]

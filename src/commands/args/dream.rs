@@ -5,7 +5,7 @@ use runner_jobs::dream::proposal::{Action, Confidence, IdeaStatus};
 
 use runner_jobs::dream::review::IfChanged;
 
-use super::listing::Listing;
+use super::Listing;
 
 /// Runs the dream pass and reviews its proposals.
 #[derive(Debug, Subcommand)]

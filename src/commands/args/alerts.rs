@@ -2,7 +2,7 @@
 
 use clap::Subcommand;
 
-use super::listing::Listing;
+use super::Listing;
 
 /// Lists alerts, tests channels and silences alerts.
 #[derive(Debug, Subcommand)]

@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::listing::Listing;
+use super::Listing;
 
 /// Controls the local curator.
 #[derive(Debug, Subcommand)]

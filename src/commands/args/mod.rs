@@ -1,12 +1,20 @@
 //! All commands and flags. Their help texts are the reference documentation.
 
+pub mod alerts;
 mod awake;
 mod budget;
 mod config;
+pub mod corpus;
+pub mod curator;
 mod db;
+pub mod dream;
 mod guard;
-mod jobs;
+pub mod journal;
+pub mod lifecycle;
+pub mod overnight;
 mod projects;
+pub mod replay;
+pub mod report;
 mod runs;
 mod schedule;
 mod setup;
@@ -14,26 +22,27 @@ mod setup;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{ArgAction, Parser, Subcommand};
+use clap::{ArgAction, ArgMatches, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use clap_complete::Shell;
 use runner_engine::outcome::Exit;
 
-pub use super::alerts::AlertsCommand;
-use super::corpus::CorpusCommand;
-pub use super::curator::CuratorCommand;
-pub use super::dream::DreamCommand;
-use super::journal::{HookCommand, JournalCommand};
-pub use super::lifecycle::{BoardCommand, LifecycleCommand};
-pub use super::listing::Listing;
-use super::overnight::OvernightCommand;
-use super::replay::ReplayArgs;
+pub use crate::ui::Listing;
+use crate::ui::Ui;
+
+pub use alerts::AlertsCommand;
 pub use awake::AwakeFlags;
 pub use budget::BudgetCommand;
 pub use config::ConfigCommand;
+use corpus::CorpusCommand;
+pub use curator::CuratorCommand;
 pub use db::DbCommand;
+pub use dream::DreamCommand;
 pub use guard::GuardCommand;
-pub use jobs::JobsCommand;
+use journal::{HookCommand, JournalCommand};
+pub use lifecycle::{BoardCommand, LifecycleCommand};
+use overnight::OvernightCommand;
 pub use projects::ProjectsCommand;
+use replay::ReplayArgs;
 pub use runs::RunsCommand;
 pub use schedule::{ScheduleCommand, ScheduleTarget};
 pub use setup::SetupArgs;
@@ -41,11 +50,22 @@ pub use setup::SetupArgs;
 /// Parses a command line. This function prints help and usage errors; the error value is the exit
 /// code.
 pub fn parse(line: impl Iterator<Item = OsString>) -> Result<Args, Exit> {
-    Args::try_parse_from(line).map_err(|error| {
+    let parsed = Args::command().try_get_matches_from(line).and_then(|matches| {
+        let mut args = Args::from_arg_matches(&matches)?;
+        args.json = prints_json(&matches);
+        Ok(args)
+    });
+    parsed.map_err(|error| {
         // An error is ignored, because the reader may close the pipe at any time.
         let _closed = error.print();
         if error.use_stderr() { Exit::Usage } else { Exit::Done }
     })
+}
+
+/// Returns whether `--json` is set for the command or one of its parents.
+fn prints_json(matches: &ArgMatches) -> bool {
+    let set = matches.try_get_one::<bool>("json").ok().flatten().copied().unwrap_or(false);
+    set || matches.subcommand().is_some_and(|(_, below)| prints_json(below))
 }
 
 /// The night shift for coding agents: runs jobs on time, within limits, and reports in the morning.
@@ -72,6 +92,9 @@ pub struct Args {
     /// Print only results and errors
     #[arg(short, long, global = true)]
     pub quiet: bool,
+    /// Whether the result is printed as JSON: the flag `--json` of the command.
+    #[arg(skip)]
+    pub json: bool,
     #[command(subcommand)]
     pub command: Command,
 }
@@ -97,7 +120,7 @@ pub enum Command {
         dir: PathBuf,
         /// The agent that works in the cycle
         #[arg(long, value_enum, default_value = "scripted")]
-        agent: super::lifecycle::DemoAgent,
+        agent: lifecycle::DemoAgent,
     },
     /// Run every enabled job of the project once, under one budget, and write one report
     #[command(after_help = "Example: runner night --json | jq '.runs[] | {job, outcome}'")]
@@ -305,7 +328,7 @@ pub enum Command {
     /// The command makes the report again, in any format, from the database and the night's
     /// artifacts.
     #[command(after_help = "Example: runner report --night 2026-11-21 --open")]
-    Report(super::report::ReportArgs),
+    Report(report::ReportArgs),
     /// Show what may still be spent and what was spent, or grant an extra once [default: show]
     #[command(
         args_conflicts_with_subcommands = true,
@@ -317,17 +340,7 @@ pub enum Command {
         #[command(flatten)]
         listing: Listing,
     },
-    /// List jobs, show one, or reset one whose cause of failure is fixed [default: list]
-    #[command(
-        args_conflicts_with_subcommands = true,
-        after_help = "Example: runner jobs --json | jq -r '.[] | select(.failures > 0) | .job'"
-    )]
-    Jobs {
-        #[command(subcommand)]
-        command: Option<JobsCommand>,
-        #[command(flatten)]
-        listing: Listing,
-    },
+    Jobs(super::jobs::JobsArgs),
     /// Show when jobs are due: the next scheduled times, a description in words, or a simulation of
     /// a period
     #[command(after_help = "Example: runner schedule next dream")]
@@ -486,4 +499,11 @@ pub enum BackendsCommand {
         #[command(flatten)]
         listing: Listing,
     },
+}
+
+impl Args {
+    /// Returns the format of the output that the flags request.
+    pub fn ui(&self) -> Ui {
+        Ui { json: self.json, quiet: self.quiet }
+    }
 }
