@@ -185,7 +185,7 @@ fn when(at: Option<Timestamp>) -> String {
     at.map_or_else(|| "-".to_owned(), show::format_time)
 }
 
-/// What a reset changed, job by job.
+/// The changes of a reset, one item per job.
 #[derive(Debug, Serialize)]
 #[serde(transparent)]
 struct Resets(Vec<ResetJob>);
