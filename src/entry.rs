@@ -1,0 +1,62 @@
+//! The program's entry point: parses the arguments, runs the command and maps its result to an exit
+//! code.
+//!
+//! The hooks of agents have exit codes of their own, because the agent gives them a meaning.
+
+use std::process::ExitCode;
+
+use runner_engine::outcome::Exit;
+
+use crate::{commands, ui};
+
+/// Runs the program with the arguments of this process.
+pub fn run() -> ExitCode {
+    // The launcher runs before anything is read, so that no environment variable or file influences
+    // it.
+    if std::env::args_os().nth(1).is_some_and(|word| word == "__launch") {
+        let code = runner_engine::launch::launch(std::io::stdin());
+        return ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX));
+    }
+    let hook = is_hook();
+    if hook {
+        // A crash would let the tool through, because only exit code 2 refuses it.
+        #[allow(
+            clippy::exit,
+            clippy::disallowed_methods,
+            reason = "a panic must not abort with another code"
+        )]
+        std::panic::set_hook(Box::new(|_| std::process::exit(2)));
+    }
+    let code = match commands::args::parse(std::env::args_os()) {
+        Err(code) => code,
+        Ok(args) => commands::run(&args).unwrap_or_else(|failure| {
+            ui::show::complain(&failure.message());
+            failure.exit
+        }),
+    };
+    let code = match code {
+        Exit::Done if ui::show::lost() => Exit::CannotWrite,
+        code => code,
+    };
+    match code {
+        Exit::Done => ExitCode::SUCCESS,
+        // The recorder runs after the tool, so nothing can be refused; exit code 1 only records the
+        // failure.
+        _ if is_recorder() => ExitCode::from(Exit::Failed as u8),
+        _ if hook => ExitCode::from(Exit::Usage as u8),
+        code => ExitCode::from(code as u8),
+    }
+}
+
+/// Checks whether this process is `runner hook`, with any options in between.
+fn is_recorder() -> bool {
+    let mut words = std::env::args_os().skip(1);
+    words.find(|word| !word.to_string_lossy().starts_with('-')).is_some_and(|word| word == "hook")
+}
+
+/// Checks whether this process is `runner guard hook`, with any options in between.
+fn is_hook() -> bool {
+    let words: Vec<_> = std::env::args_os().skip(1).collect();
+    let guard = words.iter().position(|word| word == "guard");
+    guard.is_some_and(|at| words[at..].iter().any(|word| word == "hook"))
+}
