@@ -1,7 +1,9 @@
 //! The error type for users: the problem, its place, its cause and the command that fixes it.
 
+use std::error::Error;
 use std::fmt;
 use std::path::Path;
+use std::sync::Arc;
 
 use runner_engine::error_chain::{plain, whole};
 use runner_engine::outcome::Exit;
@@ -14,24 +16,25 @@ pub struct Failure {
     what: String,
     hint: Option<String>,
     drawing: Option<String>,
-    damage: bool,
+    source: Option<Arc<dyn Error + Send + Sync>>,
 }
 
 impl Failure {
     /// Reports whether the database is damaged, in which case nothing may run until a person has
     /// acted.
     pub fn is_damage(&self) -> bool {
-        self.damage
+        let source = self.source.as_ref().and_then(|source| source.downcast_ref());
+        matches!(source, Some(StoreError::Damaged { .. }))
     }
 
     /// Marks the damage as that of a copy, so that the database itself counts as sound.
     pub fn of_a_copy(mut self) -> Self {
-        self.damage = false;
+        self.source = None;
         self
     }
 
     fn new(exit: Exit, what: impl Into<String>) -> Self {
-        Self { exit, what: plain(&what.into()), hint: None, drawing: None, damage: false }
+        Self { exit, what: plain(&what.into()), hint: None, drawing: None, source: None }
     }
 
     /// Creates a failure for a problem in the environment of the program.
@@ -78,6 +81,12 @@ impl Failure {
         Self::new(Exit::Internal, what)
     }
 
+    /// Keeps the error that caused this failure. The failure's text already describes it.
+    fn caused_by(mut self, error: impl Error + Send + Sync + 'static) -> Self {
+        self.source = Some(Arc::new(error));
+        self
+    }
+
     /// Adds a drawing of the file's lines in question, with the place marked.
     pub fn drawn(mut self, drawing: impl Into<String>) -> Self {
         self.drawing = Some(drawing.into());
@@ -120,15 +129,17 @@ impl fmt::Display for Failure {
     }
 }
 
+impl Error for Failure {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.source.as_ref().map(|source| source.as_ref() as _)
+    }
+}
+
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
         let what = whole(&error);
-        match &error {
-            StoreError::Damaged { path, .. } => Self {
-                damage: true,
-                ..Self::new(Exit::Internal, what)
-            }
-            .hint(match path.extension() {
+        let failure = match &error {
+            StoreError::Damaged { path, .. } => Self::new(Exit::Internal, what).hint(match path.extension() {
                 Some(ending) if ending == "sqlite" && path.file_stem().is_some_and(|it| it == "database") => {
                     "runner db restore   (replaces it with the newest backup; nothing is deleted)".to_owned()
                 }
@@ -172,7 +183,8 @@ impl From<StoreError> for Failure {
             StoreError::StaleFence { .. }
             | StoreError::Nonsense { .. }
             | StoreError::Sql { .. } => Self::new(Exit::Internal, what),
-        }
+        };
+        failure.caused_by(error)
     }
 }
 
