@@ -24,11 +24,12 @@ use runner_engine::outcome::Outcome;
 use runner_engine::store::{RunRow, RunState, StoreError};
 use runner_engine::time::boot_time;
 use runner_jobs::output;
+use runner_text::redact::Redacted;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 
 use crate::env::Env;
-use crate::ui::{Failure, log, show};
+use crate::ui::{Failure, log};
 
 /// Maximum time to wait for a change, because a notification may be missed.
 const WAIT: Duration = Duration::from_millis(500);
@@ -50,11 +51,9 @@ pub fn shown(which: usize, text: &str) -> String {
     if mark.is_empty() {
         return text.to_owned();
     }
-    let ends = text.split_inclusive('\n').map(|line| {
-        let end = if line.ends_with('\n') { "" } else { "\n" };
-        let line = line.replace('\r', "");
-        format!("{mark}{}{end}", show::printable(&line))
-    });
+    let ends = text
+        .split_inclusive('\n')
+        .map(|line| format!("{mark}{}\n", Redacted::of(line.trim_end_matches(['\r', '\n']))));
     ends.collect()
 }
 

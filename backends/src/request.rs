@@ -6,6 +6,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use runner_text::redact::Redacted;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -19,7 +20,7 @@ pub struct Request {
     /// The kind of job that asks, such as `dream`.
     pub purpose: String,
     /// The task, in runner's own text; it contains nothing from a source.
-    pub instructions: String,
+    pub instructions: Redacted,
     /// The evidence, as untrusted text.
     pub sources: Vec<Source>,
     /// The answer that the rules give without any model.
@@ -52,9 +53,16 @@ impl Request {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Source {
     /// The source's name, written by runner: a path, a commit.
-    pub label: String,
+    pub label: Redacted,
     /// The text, between fences whose nonce it cannot contain.
-    pub fenced: String,
+    pub fenced: Redacted,
+}
+
+impl Source {
+    /// Creates a piece of evidence from its name and its fenced text, both redacted.
+    pub fn new(label: impl Into<Redacted>, fenced: impl Into<Redacted>) -> Self {
+        Self { label: label.into(), fenced: fenced.into() }
+    }
 }
 
 /// The time and size limits of one request. Durations are serialized in milliseconds.

@@ -99,13 +99,13 @@ pub(crate) fn question(ctx: &Context<'_>, spec: &PromptSpec) -> Result<PromptQue
             let fenced = fence
                 .wrap(path, text)
                 .map_err(|error| JobError::failed(Class::Internal, error.to_string()))?;
-            Ok(Source { label: (*path).to_owned(), fenced })
+            Ok(Source::new(*path, fenced))
         })
         .collect::<Result<Vec<_>, JobError>>()?;
     let request = Request {
         id: format!("{}/1", ctx.admitted.run()),
         purpose: "prompt".to_owned(),
-        instructions: spec.prompt.clone(),
+        instructions: spec.prompt.as_str().into(),
         sources,
         rule_answer: Value::String(index(&spec.prompt, &texts)),
         offer: json!({}),

@@ -13,7 +13,7 @@ use runner_engine::ids::ProjectId;
 use runner_engine::outcome::Exit;
 use runner_engine::store::{Delivery, DeliveryResult, Store};
 use runner_engine::time::boot_time;
-use runner_text::redact::Redactor;
+use runner_text::redact::Redacted;
 
 use super::message::{Message, Templates};
 use super::{Delivering, heartbeat, programs, webhook};
@@ -89,11 +89,11 @@ fn deliver(
     let known = &projects[&delivery.project];
     let notify = match &known.notify {
         Ok(notify) => notify,
-        Err(why) => return Ok(DeliveryResult::Failed(redacted(why))),
+        Err(why) => return Ok(DeliveryResult::Failed(brief(why))),
     };
     let Some(channel) = notify.channels.get(&delivery.channel) else {
         if let Some(why) = &known.lacking {
-            return Ok(DeliveryResult::Failed(redacted(why)));
+            return Ok(DeliveryResult::Failed(brief(why)));
         }
         let why = format!("[channels.{}] is no longer configured", delivery.channel);
         return Ok(DeliveryResult::Withdrawn(why));
@@ -119,13 +119,12 @@ pub fn send(home: &Env, channel: &Channel, message: &Message) -> Result<(), Stri
             programs::email(home, program, recipient, sender.as_deref(), message)
         }
     };
-    sent.map_err(|why| redacted(&why))
+    sent.map_err(|why| brief(&why))
 }
 
-/// Removes every secret of a known shape from a text, and limits its length.
-fn redacted(text: &str) -> String {
-    let clean = Redactor::new(Vec::new()).redact(text).into_owned();
-    clean.chars().take(400).collect()
+/// Returns the beginning of an error message as it may be stored.
+fn brief(why: &str) -> String {
+    Redacted::of(why).head(400).into_string()
 }
 
 /// Returns the current value of an address.

@@ -11,7 +11,7 @@ use minijinja::{Environment, UndefinedBehavior, Value};
 use runner_engine::alerts::AlertKind;
 use runner_engine::ids::MessageId;
 use runner_engine::store::Delivery;
-use runner_text::redact::Redactor;
+use runner_text::redact::Redacted;
 use serde::Serialize;
 
 use crate::ui::show;
@@ -272,20 +272,9 @@ fn host() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
-/// Removes secrets of a known shape and control characters from a text, and limits its length.
+/// Returns the beginning of a text as it may be sent.
 fn clean(text: &str, most: usize) -> String {
-    let redacted = Redactor::new(Vec::new()).redact(text).into_owned();
-    let plain = |c: &char| *c == '\n' || *c == '\t' || !(c.is_control() || steers(*c));
-    let mut kept: String = redacted.chars().filter(plain).take(most).collect();
-    if kept.len() < redacted.len() && kept.chars().count() == most {
-        kept.push('…');
-    }
-    kept
-}
-
-/// Returns true if a character changes the direction of the text after it.
-fn steers(c: char) -> bool {
-    matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{2028}' | '\u{2029}')
+    Redacted::of(text).head(most).into_string()
 }
 
 fn one_line(text: &str) -> String {

@@ -16,7 +16,7 @@ use runner_engine::process::{
 };
 use runner_engine::sandbox::placeholders::FOLDER;
 use runner_engine::sandbox::{Sandbox, SandboxedStart};
-use runner_text::redact::Redactor;
+use runner_text::redact::{self, Redacted};
 
 use super::mail::{self, Mail};
 use super::message::Message;
@@ -191,7 +191,7 @@ impl ChannelProgram {
         let cancel = Cancel::new().map_err(|error| error.to_string())?;
         let ended = process::run(&spec, &cancel, &mut |_, _| OutputVerdict::Continue)
             .map_err(|error| error.to_string())?;
-        let redactor = Redactor::new(self.secrets);
+        redact::learn(self.secrets);
         match (ended.reason, ended.status) {
             (Reason::Exited, ExitStatus::Exit(0)) => Ok(()),
             (Reason::Exited, status) => {
@@ -200,11 +200,8 @@ impl ChannelProgram {
                     false => &ended.stderr,
                 };
                 let said = String::from_utf8_lossy(said).into_owned();
-                let said = redactor.redact(&said);
                 let words: Vec<&str> = said.split_whitespace().collect();
-                let line = words.join(" ");
-                let skip = line.chars().count().saturating_sub(LAST_WORDS);
-                let last: String = line.chars().skip(skip).collect();
+                let last = Redacted::of(&words.join(" ")).tail(LAST_WORDS);
                 Err(format!("{shown} ended with {status}: {last}"))
             }
             (Reason::TotalDeadline, _) => {

@@ -17,7 +17,7 @@ use crate::ui::{Failure, Ui};
 
 /// Prints the completion script for a shell.
 pub fn completions(shell: Shell) -> Exit {
-    show::out(&pages::completions(shell));
+    show::own(&pages::completions(shell));
     Exit::Done
 }
 

@@ -8,19 +8,14 @@ use std::path::Path;
 use std::sync::Mutex;
 
 use runner_engine::files::open_with;
-use runner_text::redact::Redactor;
+use runner_text::redact::Redacted;
 use tracing_subscriber::EnvFilter;
 
 /// The name of the log file in a run's folder.
 pub const FILE: &str = "log";
 
 /// Sends all subsequent trace events to the run's log.
-pub fn start(
-    folder: &Path,
-    verbose: u8,
-    wanted: Option<&str>,
-    redactor: Redactor,
-) -> io::Result<()> {
+pub fn start(folder: &Path, verbose: u8, wanted: Option<&str>) -> io::Result<()> {
     fs::create_dir_all(folder)?;
     let mut options = File::options();
     let file = open_with(options.create(true).append(true), folder.join(FILE))?;
@@ -34,7 +29,7 @@ pub fn start(
         Some(wanted) => EnvFilter::try_new(wanted)
             .map_err(|error| io::Error::other(format!("RUNNER_LOG={wanted}: {error}")))?,
     };
-    let sink = Mutex::new(Redacted { file, redactor, line: Vec::new() });
+    let sink = Mutex::new(RedactedLines { file, line: Vec::new() });
     let subscriber = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_ansi(false)
@@ -45,19 +40,18 @@ pub fn start(
 }
 
 /// A writer that writes whole lines and redacts the secrets in each.
-struct Redacted {
+struct RedactedLines {
     file: File,
-    redactor: Redactor,
     line: Vec<u8>,
 }
 
-impl Write for Redacted {
+impl Write for RedactedLines {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.line.extend_from_slice(bytes);
         while let Some(end) = self.line.iter().position(|byte| *byte == b'\n') {
             let line: Vec<u8> = self.line.drain(..=end).collect();
             let text = String::from_utf8_lossy(&line);
-            self.file.write_all(self.redactor.redact(&text).as_bytes())?;
+            self.file.write_all(Redacted::of(&text).as_bytes())?;
         }
         Ok(bytes.len())
     }

@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crossterm::style::{Attribute, Color, Print, ResetColor, SetAttribute, SetForegroundColor};
 use crossterm::terminal::{self, Clear, ClearType, EnterAlternateScreen, LeaveAlternateScreen};
 use crossterm::{cursor, execute, queue};
+use runner_text::redact::Redacted;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -105,7 +106,7 @@ impl Screen {
             queue!(out, cursor::MoveTo(0, line))?;
             for (look, text) in row {
                 self.dress(&mut out, *look)?;
-                queue!(out, Print(text), SetAttribute(Attribute::Reset), ResetColor)?;
+                queue!(out, Print(Redacted::of(text)), SetAttribute(Attribute::Reset), ResetColor)?;
             }
             queue!(out, Clear(ClearType::UntilNewLine))?;
         }

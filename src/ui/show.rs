@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use jiff::Timestamp;
 use runner_engine::error_chain::{error_chain, plain};
+use runner_text::redact::Redacted;
 use serde::Serialize;
 use unicode_width::UnicodeWidthChar as _;
 
@@ -22,6 +23,16 @@ pub fn lost() -> bool {
 
 /// Prints a result on standard output.
 pub fn out(text: &str) {
+    write_out(&Redacted::of(text));
+}
+
+/// Prints a text that this program wrote itself and that may move the cursor: a frame, a page of
+/// the manual, a completion script.
+pub fn own(text: &str) {
+    write_out(text);
+}
+
+fn write_out(text: &str) {
     let mut stdout = io::stdout().lock();
     let done = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
     if let Err(error) = done
@@ -34,18 +45,16 @@ pub fn out(text: &str) {
 
 /// Prints a result as JSON on standard output.
 pub fn json(value: &impl Serialize) {
-    let mut text = serde_json::to_string_pretty(value).expect("results have string keys only");
-    text.push('\n');
-    out(&text);
+    write_out(&json_line(value, false));
 }
 
 /// Returns a result as JSON text: on one line for a stream, otherwise over several lines.
 pub fn json_line(value: &impl Serialize, stream: bool) -> String {
     let text = match stream {
-        true => serde_json::to_string(value),
-        false => serde_json::to_string_pretty(value),
+        true => Redacted::json(value),
+        false => Redacted::pretty_json(value),
     };
-    text.expect("results have string keys only") + "\n"
+    text.expect("results have string keys only").into_string() + "\n"
 }
 
 /// Reports whether standard output is a terminal whose cursor can move back.
@@ -68,7 +77,7 @@ pub fn draw(text: &str, first: bool) {
     let mut frame = String::from(if first { "\u{1b}[2J\u{1b}[H" } else { "\u{1b}[H" });
     frame.push_str(&fitted(text, rows.max(2), columns));
     frame.push_str("\u{1b}[J");
-    out(&frame);
+    own(&frame);
 }
 
 /// Returns the lines of a text that fit, each followed by the command that clears the rest of its
@@ -79,7 +88,7 @@ fn fitted(text: &str, rows: usize, columns: usize) -> String {
     let mut frame = String::new();
     let mut row = |line: &str| {
         let mut width = 0;
-        let line = printable(line);
+        let line = Redacted::of(line);
         let kept = line.chars().take_while(|c| {
             width += c.width().unwrap_or(0);
             width <= columns
@@ -109,7 +118,7 @@ pub fn complain(text: &str) {
 
 pub(super) fn complain_raw(text: &str) {
     let mut stderr = io::stderr().lock();
-    let _closed = writeln!(stderr, "{}", printable(text));
+    let _closed = writeln!(stderr, "{}", Redacted::of(text));
 }
 
 /// Replaces control characters in the text, because names, lock files and models' answers are

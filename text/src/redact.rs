@@ -12,9 +12,11 @@
 mod assigned;
 mod pem;
 mod shapes;
+mod sink;
 mod stream;
 mod table;
 
+pub use sink::{Redacted, learn};
 pub use stream::StreamRedactor;
 
 use std::borrow::Cow;

@@ -19,7 +19,7 @@ whatever it says.";
 
 /// Returns the text of the whole question.
 pub(crate) fn text(request: &Request) -> String {
-    let mut text = request.instructions.clone();
+    let mut text = request.instructions.to_string();
     for source in &request.sources {
         text.push_str("\n\n");
         text.push_str(&source.fenced);

@@ -55,7 +55,10 @@ impl ReplayQuestion {
             purpose: request.purpose.clone(),
             instructions: clean(&request.instructions),
             sources: (request.sources.iter())
-                .map(|source| Source { label: clean(&source.label), fenced: clean(&source.fenced) })
+                .map(|source| Source {
+                    label: clean(&source.label).into(),
+                    fenced: clean(&source.fenced).into(),
+                })
                 .collect(),
             rule_answer: redacted(&request.rule_answer, redactor),
             offer: redacted(&request.offer, redactor),
@@ -192,10 +195,10 @@ pub(super) mod tests {
         Request {
             id: format!("{seed}/1"),
             purpose: "dream".into(),
-            instructions: format!("between {} and {}", fence.nonce(), fence.nonce()),
+            instructions: format!("between {} and {}", fence.nonce(), fence.nonce()).into(),
             sources: vec![Source {
                 label: "ideas/a.md".into(),
-                fenced: fence.wrap("ideas/a.md", "a\nb").unwrap(),
+                fenced: fence.wrap("ideas/a.md", "a\nb").unwrap().into(),
             }],
             rule_answer: json!([{ "id": "x" }]),
             offer: json!({ "ids": ["x"] }),

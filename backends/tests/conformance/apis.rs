@@ -120,7 +120,7 @@ fn ask(backend: &dyn Backend, request: &Request) -> Result<Reply, E> {
 
 #[test]
 fn ollamas_silent_cut_is_found_before_and_after() {
-    let words = |count: usize| Request { instructions: "word ".repeat(count), ..question(None) };
+    let words = |count: usize| Request { instructions: "word ".repeat(count).into(), ..question(None) };
     // The server reports that it read as many tokens as the requested window has.
     let cuts = Server::start(|talk, seen| {
         if lists(talk, &seen.line, Dialect::Ollama) {

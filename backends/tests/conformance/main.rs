@@ -262,7 +262,7 @@ fn request(situation: Situation, run_dir: &Path, number: u32) -> Request {
         id: format!("conformance{}/{number}", run_dir.display()),
         purpose: "conformance".into(),
         instructions: "choose".into(),
-        sources: vec![Source { label: "ideas/a.md".into(), fenced }],
+        sources: vec![Source::new("ideas/a.md", fenced)],
         rule_answer: json!([{"id": number, "status": "sidenote"}]),
         offer: json!({"ids": [number]}),
         schema: Some(json!({"type": "array"})),

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use rusqlite::{Connection, Row, Transaction, params};
 
-use super::columns::{Query as _, json_opt, millis, time, time_opt};
+use super::columns::{Query as _, free, json_opt, millis, time, time_opt};
 use super::maintenance::{self, Task};
 use super::messages::{self, MessageKind, Withdraw};
 use super::{Fault, JobId, Result, Store, breaker};
@@ -316,7 +316,7 @@ fn carry_out(
             tx.change(
                 "INSERT INTO alerts (id, job, kind, raised, last, notified, count, run, why)
                  VALUES (?1, ?2, ?3, ?4, ?4, ?4, 1, ?5, ?6)",
-                params![alert, job, kind, millis(now), reported.run, reported.why],
+                params![alert, job, kind, millis(now), reported.run, free(&reported.why)],
             )?;
             messages::make(tx, &alert, MessageKind::Raised, &rules.channels, now)?;
         }
@@ -325,7 +325,7 @@ fn carry_out(
                 "UPDATE alerts SET count = count + 1, last = ?3, run = coalesce(?4, run), why = ?5,
                    notified = CASE WHEN ?6 THEN ?3 ELSE notified END
                  WHERE job = ?1 AND kind = ?2 AND ended IS NULL RETURNING id",
-                params![job, kind, millis(now), reported.run, reported.why, tell],
+                params![job, kind, millis(now), reported.run, free(&reported.why), tell],
             )?;
             if tell {
                 messages::make(tx, &alert, MessageKind::Repeated, &rules.channels, now)?;

@@ -5,6 +5,7 @@
 //! reported with its table, its column and its row.
 
 use jiff::Timestamp;
+use runner_text::redact::Redacted;
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
 use rusqlite::{Connection, Error, Params, Row};
 use serde::de::DeserializeOwned;
@@ -151,6 +152,25 @@ pub(super) fn json_opt<T: DeserializeOwned>(
 /// Returns the JSON that the tables store for a value.
 pub(super) fn to_json<T: serde::Serialize>(value: &T) -> String {
     serde_json::to_string(value).expect("the database's own types have string keys only")
+}
+
+/// A free text on its way into a column.
+pub(super) struct FreeText(Redacted);
+
+/// Redacts a free text for a column.
+pub(super) fn free(text: &str) -> FreeText {
+    FreeText(Redacted::of(text))
+}
+
+/// Returns the JSON that the tables store for a value that contains free texts.
+pub(super) fn free_json<T: serde::Serialize>(value: &T) -> FreeText {
+    FreeText(Redacted::json(value).expect("the database's own types have string keys only"))
+}
+
+impl ToSql for FreeText {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok((*self.0).into())
+    }
 }
 
 /// A column of a count or an amount, which is never negative.

@@ -2,7 +2,7 @@
 
 use rusqlite::params;
 
-use super::columns::{Query as _, to_json};
+use super::columns::{Query as _, free_json};
 use super::{Result, RunSummary, Store, StoreError};
 use crate::ids::RunId;
 use crate::outcome::Outcome;
@@ -23,7 +23,7 @@ impl Store {
             });
         }
         self.write(|tx| {
-            let (outcome, summary) = (to_json(outcome), to_json(summary));
+            let (outcome, summary) = (free_json(outcome), free_json(summary));
             tx.change(
                 "UPDATE runs SET outcome = ?2, summary = ?3 WHERE id = ?1 AND state = 'settled'",
                 params![run, outcome, summary],

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use rusqlite::{Transaction, params};
 
-use super::columns::{Query as _, millis, time};
+use super::columns::{Query as _, free, millis, time};
 use super::{Fault, Result, Store};
 use crate::ids::{ProjectId, RunId};
 
@@ -48,7 +48,7 @@ impl Store {
 pub(super) fn insert(tx: &Transaction<'_>, event: &Event) -> Result<(), Fault> {
     tx.change(
         "INSERT INTO events (at, project, run, kind, detail) VALUES (?1, ?2, ?3, ?4, ?5)",
-        params![millis(event.at), event.project, event.run, event.kind, event.detail],
+        params![millis(event.at), event.project, event.run, event.kind, free(&event.detail)],
     )?;
     Ok(())
 }

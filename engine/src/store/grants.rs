@@ -7,7 +7,7 @@
 use jiff::{SignedDuration, Timestamp};
 use rusqlite::params;
 
-use super::columns::{Query as _, millis, time, time_opt};
+use super::columns::{Query as _, free, millis, time, time_opt};
 use super::usage::{amounts, held_at, in_use, stored};
 use super::{Amounts, BudgetLevel, Result, Store, reserve};
 use crate::ids::RunId;
@@ -95,7 +95,17 @@ impl Store {
                    (level, key, made, until, calls, tokens, micros, seconds, ideas, reason, who)
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
                 params![
-                    level, key, made, until, calls, tokens, micros, seconds, ideas, reason, who
+                    level,
+                    key,
+                    made,
+                    until,
+                    calls,
+                    tokens,
+                    micros,
+                    seconds,
+                    ideas,
+                    free(reason),
+                    who
                 ],
             )?;
             Ok(())

@@ -12,7 +12,7 @@
 use jiff::Timestamp;
 use rusqlite::{Row, params};
 
-use super::columns::{Query as _, millis, time};
+use super::columns::{Query as _, free, millis, time};
 use super::{Result, Store};
 use crate::policy::quota::{self, LONGEST};
 
@@ -69,7 +69,7 @@ impl Store {
             tx.change(
                 "INSERT INTO limits (pool, until, streak, noted, why) VALUES (?1, ?2, ?3, ?4, ?5)
                  ON CONFLICT (pool) DO UPDATE SET until = ?2, streak = ?3, noted = ?4, why = ?5",
-                params![pool, millis(wake.until), streak, millis(now), why],
+                params![pool, millis(wake.until), streak, millis(now), free(&why)],
             )?;
             Ok(ProviderLimit { pool: pool.to_owned(), until: wake.until, streak, why })
         })

@@ -7,7 +7,7 @@ use std::fs;
 use jiff::{SignedDuration, Timestamp};
 use rusqlite::{Connection, ErrorCode, params};
 
-use super::columns::{Query as _, millis, time};
+use super::columns::{Query as _, free, millis, time};
 use super::database_file::beside;
 use super::open::BUSY;
 use super::{Fault, Result, Store};
@@ -76,7 +76,7 @@ pub(super) fn record(
 ) -> Result<(), Fault> {
     db.change(
         "INSERT OR REPLACE INTO maintenance (task, done, detail) VALUES (?1, ?2, ?3)",
-        params![task.as_str(), millis(now), detail],
+        params![task.as_str(), millis(now), free(detail)],
     )?;
     Ok(())
 }

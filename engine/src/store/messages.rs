@@ -7,7 +7,9 @@ use jiff::Timestamp;
 use rusqlite::{Row, Transaction, params};
 use serde::{Deserialize, Serialize};
 
-use super::columns::{Query as _, json, millis, time, time_opt, to_json};
+use super::columns::{
+    FreeText, Query as _, free, free_json, json, millis, time, time_opt, to_json,
+};
 use super::{Fault, Result, Store};
 use crate::alerts::{AlertKind, next_try};
 use crate::ids::{AlertId, MessageId, ProjectId, RunId};
@@ -149,7 +151,7 @@ pub(super) fn make(
 ) -> Result<(), Fault> {
     // A waiting message is older and less complete than this one.
     withdraw(tx, alert, Withdraw::All, now)?;
-    let detail = to_json(&detail(tx, std::slice::from_ref(alert))?);
+    let detail = free_json(&detail(tx, std::slice::from_ref(alert))?);
     for channel in channels {
         insert(tx, alert, what.as_str(), channel, &detail, now)?;
     }
@@ -175,7 +177,7 @@ pub(super) fn recovered(
             }
         }
         if let Some(first) = heard.first() {
-            let detail = to_json(&detail(tx, &heard)?);
+            let detail = free_json(&detail(tx, &heard)?);
             insert(tx, first, "recovered", channel, &detail, now)?;
         }
     }
@@ -187,7 +189,7 @@ fn insert(
     alert: &AlertId,
     what: &str,
     channel: &str,
-    detail: &str,
+    detail: &FreeText,
     now: Timestamp,
 ) -> Result<(), Fault> {
     tx.change(
@@ -311,7 +313,7 @@ impl Store {
                 }
                 (DeliveryResult::Failed(error), Some(next)) => {
                     let sql = "UPDATE messages SET error = ?2, next = ?3 WHERE id = ?1";
-                    tx.change(sql, params![message, error, millis(next)]).map(drop)
+                    tx.change(sql, params![message, free(error), millis(next)]).map(drop)
                 }
             }
         })
@@ -399,7 +401,7 @@ fn settle(
     now: Timestamp,
 ) -> Result<(), Fault> {
     let sql = "UPDATE messages SET state = ?2, error = ?3, ended = ?4 WHERE id = ?1";
-    tx.change(sql, params![message, state, error, millis(now)]).map(drop)
+    tx.change(sql, params![message, state, free(error), millis(now)]).map(drop)
 }
 
 fn message(row: &Row<'_>) -> rusqlite::Result<MessageRow> {

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use rusqlite::params;
 
-use super::columns::{Query as _, json_opt, millis, to_json};
+use super::columns::{Query as _, free_json, json_opt, millis};
 use super::projects::{GONE, why_gone};
 use super::{DueJob, Result, Store, jobs, occurrences};
 use crate::ids::{OccurrenceId, ProjectId};
@@ -53,7 +53,7 @@ impl Store {
                 };
                 tx.change(
                     "UPDATE occurrences SET outcome = ?2, recorded = ?3, settled = ?3 WHERE id = ?1",
-                    params![id, to_json(&longer), millis(now)],
+                    params![id, free_json(&longer), millis(now)],
                 )?;
                 return Ok(true);
             }

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use rusqlite::{Row, Transaction, params};
 
-use super::columns::{Query as _, millis, time, time_opt};
+use super::columns::{Query as _, free, millis, time, time_opt};
 use super::{Fault, Result, RunSummary, Store};
 use crate::ids::{OccurrenceId, ProjectId};
 use crate::tick::REPORT_JOB;
@@ -110,7 +110,7 @@ pub(super) fn reported(
         "UPDATE nights SET headline = ?2, worst = ?3, folder = ?4 WHERE id =
            (SELECT o.night FROM occurrences o JOIN jobs j ON j.id = o.job
             WHERE o.id = ?1 AND j.name = ?5)",
-        params![occurrence, summary.headline, worst, folder, REPORT_JOB],
+        params![occurrence, free(&summary.headline), worst, folder, REPORT_JOB],
     )?;
     Ok(())
 }

@@ -9,7 +9,7 @@
 use jiff::{SignedDuration, Timestamp};
 use rusqlite::{Connection, Row, Transaction, params};
 
-use super::columns::{Query as _, json, json_opt, millis, time, to_json};
+use super::columns::{Query as _, free_json, json, json_opt, millis, time};
 use super::rows::{self, NewOccurrence, Origin};
 use super::{DueJob, Fault, JobId, NightId, Result, Store, alerts, jobs, nights, settle};
 use crate::ids::{OccurrenceId, ProjectId, RunId};
@@ -233,7 +233,7 @@ pub(super) fn missed(
     tx.change(
         "INSERT INTO occurrences (id, job, key, due, recorded, night, origin, outcome, settled)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, 'clock', ?7, ?5)",
-        params![id, job, key, millis(stretch.first), millis(now), night, to_json(&outcome)],
+        params![id, job, key, millis(stretch.first), millis(now), night, free_json(&outcome)],
     )?;
     // Scheduled times during a pause were not wanted, so missing them raises no alert.
     if why != PAUSED {

@@ -4,7 +4,7 @@
 use jiff::Timestamp;
 use rusqlite::{Connection, params};
 
-use super::columns::{Query as _, json, json_opt, millis, to_json};
+use super::columns::{Query as _, free_json, json, json_opt, millis, to_json};
 use super::{Fault, Result, RunSummary, Store, StoreError, settle};
 use crate::ids::{Fence, RunId};
 use crate::publish::{LogError, Manifest, PublishLog, RecordedManifest};
@@ -84,7 +84,7 @@ impl PublishLog for RunLog<'_> {
             }
             if let Some(summary) = summary {
                 let sql = "UPDATE runs SET summary = ?2 WHERE id = ?1";
-                tx.change(sql, params![run, to_json(summary)])?;
+                tx.change(sql, params![run, free_json(summary)])?;
             }
             Ok(Ok(()))
         });

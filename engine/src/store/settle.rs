@@ -16,7 +16,7 @@ use std::collections::VecDeque;
 use jiff::Timestamp;
 use rusqlite::{Connection, Transaction, params};
 
-use super::columns::{Query as _, json, millis, time, time_opt, to_json};
+use super::columns::{Query as _, free, free_json, json, millis, time, time_opt};
 use super::rows::{NewOccurrence, Origin, line_up, queue};
 use super::{Fault, JobId, NightId, Result, RunSummary, StoreError, alerts, jobs, nights, reserve};
 use crate::ids::{Fence, OccurrenceId, RunId};
@@ -84,7 +84,7 @@ pub(super) fn close(
     tx.change(
         "UPDATE runs SET state = 'settled', outcome = ?2, summary = ?3, finished = ?4, waits_for = NULL
          WHERE id = ?1",
-        params![run, to_json(&outcome), to_json(summary), millis(now)],
+        params![run, free_json(&outcome), free_json(summary), millis(now)],
     )?;
     if matches!(outcome, Outcome::Succeeded) {
         nights::reported(tx, &occurrence, summary)?;
@@ -153,7 +153,7 @@ fn settle_occurrence(
     let night: Option<NightId> = tx.value(
         "UPDATE occurrences SET outcome = ?2, settled = ?3 WHERE id = ?1
          RETURNING (SELECT id FROM nights WHERE id = night AND closed IS NULL)",
-        params![occurrence, to_json(outcome), millis(now)],
+        params![occurrence, free_json(outcome), millis(now)],
     )?;
     alerts::note(tx, occurrence, Some(run), outcome)?;
     follow(tx, over.job, run, outcome, night, now)?;
@@ -319,7 +319,7 @@ pub(super) fn ask(
 ) -> Result<(), Fault> {
     let asked = tx.change(
         "UPDATE runs SET cancel = coalesce(cancel, ?2) WHERE id = ?1 AND state = 'running'",
-        params![run, why],
+        params![run, free(why)],
     )?;
     if asked == 0 {
         let outcome = Outcome::Cancelled { why: why.to_owned() };

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use rusqlite::params;
 
-use super::columns::Query as _;
+use super::columns::{Query as _, free};
 use super::settle::{check_fence, close, settle_row};
 use super::{Result, RunSummary, Store, rows, runs};
 use crate::ids::{Fence, RunId};
@@ -55,7 +55,10 @@ impl Store {
         self.write(|tx| {
             check_fence(tx, run, Some(fence))?;
             let why = outcome.why().unwrap_or_default();
-            tx.change("UPDATE publications SET conflict = ?2 WHERE run = ?1", params![run, why])?;
+            tx.change(
+                "UPDATE publications SET conflict = ?2 WHERE run = ?1",
+                params![run, free(why)],
+            )?;
             tx.change("UPDATE runs SET staging = NULL WHERE id = ?1", [run])?;
             settle_row(tx, run, outcome, summary, now)
         })

@@ -17,7 +17,7 @@ use jiff::{SignedDuration, Timestamp};
 use rusqlite::{Connection, Row, params};
 use serde::{Deserialize, Serialize};
 
-use super::columns::{Count, Query as _, millis};
+use super::columns::{Count, Query as _, free, millis};
 use super::{Fault, Result, Store};
 use crate::admission::Shortfall;
 use crate::ids::RunId;
@@ -265,7 +265,7 @@ impl Store {
                    calls = iif(?5, ?6, max(calls, ?6)), tokens = iif(?5, ?7, max(tokens, ?7)),
                    micros = iif(?5, ?8, max(micros, ?8)), ideas = iif(?5, ?9, max(ideas, ?9))
                  WHERE id = ?1 AND settled IS NULL",
-                params![id, millis(now), note, money, known, calls, tokens, micros, ideas],
+                params![id, millis(now), free(&note), money, known, calls, tokens, micros, ideas],
             )?;
             reserve_excess(tx, request)
         })

@@ -65,13 +65,13 @@ pub(super) fn request(
         let fenced = fence
             .wrap(label, text)
             .map_err(|error| JobError::failed(Class::Internal, error.to_string()))?;
-        sources.push(Source { label: label.clone(), fenced });
+        sources.push(Source::new(label.as_str(), fenced));
     }
     Ok(Request {
         work: None,
         id: format!("{}/{}", ctx.admitted.run(), question.name),
         purpose: "curator".to_owned(),
-        instructions: question.instructions.to_owned(),
+        instructions: question.instructions.into(),
         sources,
         rule_answer: question.rule,
         offer: question.offer,

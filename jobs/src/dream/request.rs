@@ -80,15 +80,16 @@ pub fn build(
     let all: Vec<&str> =
         texts.iter().flat_map(|(label, text)| [label.as_str(), text.as_str()]).collect();
     let fence = Fence::around(frame.seed, &all);
-    let sources = texts.iter().map(|(label, text)| Source {
-        label: label.clone(),
-        fenced: fence.wrap(label, text).expect("the nonce was made for these texts and labels"),
+    let sources = texts.iter().map(|(label, text)| {
+        let fenced =
+            fence.wrap(label, text).expect("the nonce was made for these texts and labels");
+        Source::new(label.as_str(), fenced)
     });
     let sources = sources.collect();
     Request {
         id: frame.id,
         purpose: "dream".to_owned(),
-        instructions: instructions(fence.nonce()),
+        instructions: instructions(fence.nonce()).into(),
         sources,
         rule_answer: (shown.iter()).map(|one| rule_answer(one, frame.redactor)).collect(),
         offer: offered(room, shown, offer),

@@ -280,8 +280,8 @@ pub(crate) fn question(
     Ok(Request {
         id: format!("{}/1", ctx.admitted.run()),
         purpose: spec.kind.as_str().to_owned(),
-        instructions,
-        sources: vec![Source { label: "orientation".to_owned(), fenced }],
+        instructions: instructions.into(),
+        sources: vec![Source::new("orientation", fenced)],
         rule_answer: Value::String(rule),
         offer: json!({}),
         schema: None,

@@ -222,7 +222,7 @@ fn an_injected_idea_is_only_filed() {
     place.pass_with(backend.clone(), &mut Silent);
     let request = backend.asked().remove(0);
     assert!(!request.instructions.contains("CLAUDE.md"));
-    let source = request.sources.iter().find(|it| it.label == "ideas/evil.md").unwrap();
+    let source = request.sources.iter().find(|it| &*it.label == "ideas/evil.md").unwrap();
     let end = source.fenced.lines().last().unwrap();
     assert!(end.starts_with("<<<END ") && !text.contains(end), "{end}");
     assert_eq!(request.rule_answer.as_array().unwrap().len(), 7);

@@ -115,7 +115,6 @@ fn attempt(
         &setting.run_dir,
         verbose,
         wanted.as_deref(),
-        setting.redactor.clone(),
     )
     .map_err(|error| {
         let folder = setting.run_dir.display();

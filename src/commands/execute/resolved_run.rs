@@ -26,7 +26,7 @@ use runner_engine::tick::civil_date;
 use runner_jobs::kind::{Asks, Targets};
 use runner_jobs::recording::Recorder;
 use runner_jobs::{JobSpec, Spending, kinds};
-use runner_text::redact::Redactor;
+use runner_text::redact::{self, Redactor};
 
 use super::{NotAdmitted, refuse};
 use crate::budget;
@@ -135,6 +135,7 @@ impl<'a> ResolvedRun<'a> {
             secrets.extend(backend.secrets(&around).unwrap_or_default());
         }
         environment.extend(handed);
+        redact::learn(secrets.iter().cloned());
         Ok(Self {
             row,
             run_dir: home.run_folder(row.id.as_str()),

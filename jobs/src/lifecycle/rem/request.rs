@@ -55,16 +55,17 @@ pub fn build(frame: &Frame<'_>, slice: &Slice) -> Request {
         .collect();
     let all: Vec<&str> = texts.iter().flat_map(|(label, text)| [label.as_str(), text]).collect();
     let fence = Fence::around(frame.seed, &all);
-    let sources = texts.iter().map(|(label, text)| Source {
-        label: label.clone(),
-        fenced: fence.wrap(label, text).expect("the nonce was made for these texts and labels"),
+    let sources = texts.iter().map(|(label, text)| {
+        let fenced =
+            fence.wrap(label, text).expect("the nonce was made for these texts and labels");
+        Source::new(label.as_str(), fenced)
     });
     let sources = sources.collect();
     let headings = headings(slice, frame.redactor);
     Request {
         id: frame.id.clone(),
         purpose: "rem".to_owned(),
-        instructions: instructions(fence.nonce(), frame.form),
+        instructions: instructions(fence.nonce(), frame.form).into(),
         sources,
         rule_answer: Value::String(BY_RULE.to_owned()),
         offer: match frame.form {

@@ -301,7 +301,7 @@ impl Night<'_, '_> {
         let fenced = fence
             .wrap(label, bytes)
             .map_err(|error| JobError::failed(Class::Internal, error.to_string()))?;
-        let source = Source { label: label.to_owned(), fenced };
+        let source = Source::new(label, fenced);
         let by_rule = packet.by_rule();
         let offer = serde_json::to_value(&packet.offer).unwrap_or_default();
         let run = self.ctx.admitted.run();
@@ -309,7 +309,7 @@ impl Night<'_, '_> {
             work: None,
             id: format!("{run}/{lane}-{runner}"),
             purpose: "overnight".to_owned(),
-            instructions: if lane == WILDCARD { WILD } else { TASK }.to_owned(),
+            instructions: if lane == WILDCARD { WILD } else { TASK }.into(),
             sources: vec![source.clone()],
             rule_answer: match lane == WILDCARD {
                 true => json!({"wildcard_idea": "", "why": "", "first_step": "", "risks": []}),

@@ -1,0 +1,178 @@
+//! The only form in which text may be stored, printed or sent.
+//!
+//! A text becomes [`Redacted`] in a fixed order: secrets are replaced, then control characters are
+//! removed, and only then may it be cut. In any other order half a secret could remain that no
+//! longer matches. Every sink takes its texts through this type; it must never be created in
+//! another way.
+
+use std::fmt;
+use std::ops::Deref;
+use std::sync::{PoisonError, RwLock};
+
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
+
+use super::Redactor;
+
+/// The secrets that this process has loaded.
+static KNOWN: RwLock<Vec<String>> = RwLock::new(Vec::new());
+
+/// A text without secrets and without control characters other than line feeds and tabs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct Redacted(String);
+
+/// Adds secrets that every later [`Redacted`] of this process replaces.
+pub fn learn(secrets: impl IntoIterator<Item = String>) {
+    let mut known = KNOWN.write().unwrap_or_else(PoisonError::into_inner);
+    known.extend(secrets);
+    known.sort_unstable();
+    known.dedup();
+}
+
+/// Returns a redactor that knows every secret that this process has loaded.
+fn process_redactor() -> Redactor {
+    Redactor::new(KNOWN.read().unwrap_or_else(PoisonError::into_inner).clone())
+}
+
+impl Redacted {
+    /// Replaces the secrets in a text and removes its control characters.
+    pub fn of(text: &str) -> Self {
+        Self::by(&process_redactor(), text)
+    }
+
+    fn by(redactor: &Redactor, text: &str) -> Self {
+        let kept = |c: &char| matches!(c, '\n' | '\t') || !(c.is_control() || steers(*c));
+        // A control character inside a secret would hide it, so the text is redacted on both sides
+        // of the removal.
+        let text = redactor.redact(text);
+        if text.chars().all(|c| kept(&c)) {
+            return Self(text.into_owned());
+        }
+        let plain: String = text.chars().filter(kept).collect();
+        Self(redactor.redact(&plain).into_owned())
+    }
+
+    /// Returns the first `most` characters, with an ellipsis in place of the rest.
+    #[must_use]
+    pub fn head(self, most: usize) -> Self {
+        match self.0.char_indices().nth(most) {
+            Some((at, _)) => Self(format!("{}…", &self.0[..at])),
+            None => self,
+        }
+    }
+
+    /// Returns the last `most` characters, with an ellipsis in place of the rest.
+    #[must_use]
+    pub fn tail(self, most: usize) -> Self {
+        let length = self.0.chars().count();
+        match self.0.char_indices().nth(length.saturating_sub(most)) {
+            Some((at, _)) if at > 0 => Self(format!("…{}", &self.0[at..])),
+            _ => self,
+        }
+    }
+
+    /// Returns the text as a string that no longer carries the proof.
+    pub fn into_string(self) -> String {
+        self.0
+    }
+
+    /// Returns the JSON of a value on one line, with every text redacted. Keys and the structure
+    /// stay.
+    pub fn json(value: &impl Serialize) -> serde_json::Result<Self> {
+        serde_json::to_string(&cleaned(value)?).map(Self)
+    }
+
+    /// Returns the JSON of a value over several lines, with every text redacted.
+    pub fn pretty_json(value: &impl Serialize) -> serde_json::Result<Self> {
+        serde_json::to_string_pretty(&cleaned(value)?).map(Self)
+    }
+}
+
+fn cleaned(value: &impl Serialize) -> serde_json::Result<Value> {
+    let mut value = serde_json::to_value(value)?;
+    clean(&process_redactor(), &mut value);
+    Ok(value)
+}
+
+/// Redacts every text in a value.
+fn clean(redactor: &Redactor, value: &mut Value) {
+    match value {
+        Value::String(text) => *text = Redacted::by(redactor, text).0,
+        Value::Array(items) => items.iter_mut().for_each(|item| clean(redactor, item)),
+        Value::Object(fields) => fields.values_mut().for_each(|field| clean(redactor, field)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+/// Returns true if a character changes the direction of the text after it.
+fn steers(c: char) -> bool {
+    matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{2028}' | '\u{2029}')
+}
+
+impl Deref for Redacted {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<&str> for Redacted {
+    fn from(text: &str) -> Self {
+        Self::of(text)
+    }
+}
+
+impl From<String> for Redacted {
+    fn from(text: String) -> Self {
+        Self::of(&text)
+    }
+}
+
+impl<'de> Deserialize<'de> for Redacted {
+    fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
+        String::deserialize(input).map(Self::from)
+    }
+}
+
+impl fmt::Display for Redacted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY: &str = "sk-ant-api03-abcdefghijklmnopqrstuvwxyz0123456789";
+
+    #[test]
+    fn no_cut_leaves_a_part() {
+        let text = format!("the key {KEY} was refused");
+        for most in 0..text.len() {
+            for cut in [Redacted::of(&text).head(most), Redacted::of(&text).tail(most)] {
+                assert!(!cut.contains("ghijkl"), "{cut}");
+            }
+        }
+    }
+
+    #[test]
+    fn control_characters_hide_no_secret() {
+        let hidden = format!("a\u{1b}[31m{}\u{8}{}\u{7}", &KEY[..20], &KEY[20..]);
+        let shown = Redacted::of(&hidden);
+        assert!(!shown.contains("0123456789"), "{shown}");
+        assert!(!shown.contains('\u{1b}'), "{shown}");
+        assert_eq!(&*Redacted::of("a\r\n\tb"), "a\n\tb");
+    }
+
+    #[test]
+    fn learnt_secrets_are_replaced_everywhere() {
+        learn(["plain-looking word".to_owned()]);
+        let value = serde_json::json!({"why": ["it is the plain-looking word"], "n": 1});
+        let text = Redacted::json(&value).unwrap();
+        assert!(!text.contains("plain-looking"), "{text}");
+        assert!(text.ends_with("\"n\":1}"), "{text}");
+    }
+}
