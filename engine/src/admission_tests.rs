@@ -1,4 +1,4 @@
-//! Each fact alone, and what a person overrules.
+//! Tests of each fact alone, and of the checks that a person overrules.
 
 use super::*;
 
@@ -75,7 +75,7 @@ fn spaced(began: Option<Timestamp>) -> AdmissionFacts {
     }
 }
 
-/// Returns each gate that a job's owner sets, closed, with its message.
+/// Returns facts for each gate that a job's owner can set, closed, with the expected message.
 fn closed() -> Vec<(AdmissionFacts, &'static str)> {
     vec![
         (
@@ -121,7 +121,7 @@ fn open_gates_are_no_reason() {
         AdmissionFacts { quiet_until: ago(0), ..healthy() },
         spaced(None),
         spaced(ago(360)),
-        // The clock was set back since.
+        // The clock has been set back since the last run.
         spaced(ago(-30)),
         on_battery(20, 20),
         on_battery(0, 0),

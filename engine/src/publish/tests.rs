@@ -1,4 +1,4 @@
-//! The generic core on the real disk. Crashes are the simulation's.
+//! Tests of the generic core on the real disk. The crash simulation tests crashes.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -37,7 +37,7 @@ impl Disk {
         fs::read_to_string(self.at(name)).ok()
     }
 
-    /// Drafts puts (`Some`) and removals (`None`) over what is there.
+    /// Drafts puts (`Some`) and removals (`None`) relative to the current content.
     fn draft(&self, changes: &[(&str, Option<&str>)]) -> Manifest {
         let mut draft = Draft::new(rel(STAGING));
         for (name, content) in changes {
@@ -154,7 +154,8 @@ fn what_an_exchange_displaced_goes_back() {
     let mut disk = Disk::new(&[("d/a", "1"), ("d/gone", "g")]);
     let manifest = disk.draft(&[("d/a", Some("2")), ("d/gone", None)]);
     disk.log.commit_manifest(&run(), Fence(1), &manifest).unwrap();
-    // The dead run looked, somebody wrote, the run exchanged, and died.
+    // The dead run checked the target, another program wrote to it, and then the run exchanged the
+    // files and died.
     fs::write(disk.at("d/a"), "theirs").unwrap();
     disk.fs.exchange(&manifest.staged_name(0), &rel("d/a")).unwrap();
     assert_eq!(disk.text("d/a").as_deref(), Some("2"));
@@ -162,7 +163,7 @@ fn what_an_exchange_displaced_goes_back() {
     assert_eq!(conflict.found, found("theirs"));
     assert_eq!(disk.text("d/a").as_deref(), Some("theirs"));
 
-    // The same for a removal.
+    // A removal behaves in the same way.
     fs::write(disk.at("d/a"), "1").unwrap();
     fs::write(disk.at("d/gone"), "theirs too").unwrap();
     disk.fs.rename_noreplace(&rel("d/gone"), &manifest.removed_name(1)).unwrap();
@@ -194,7 +195,7 @@ fn a_target_that_became_something_else_is_a_conflict() {
         make(&disk.at("d/a"));
         let Err(PublishError::Conflict(conflict)) = disk.recover() else { panic!("{what}") };
         assert!(matches!(conflict.found, PathState::NotAFile(_)), "{what}: {conflict}");
-        // In the window, too: it is displaced and put back.
+        // The same holds between check and exchange: the entry is displaced and restored.
         disk.fs.exchange(&manifest.staged_name(0), &rel("d/a")).unwrap();
         assert!(matches!(disk.recover(), Err(PublishError::Conflict(_))), "{what}");
         assert_eq!(disk.fs.inspect(&rel("d/a")).unwrap(), conflict.found, "{what}");
