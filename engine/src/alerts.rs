@@ -5,14 +5,14 @@
 //! news of a job ──decide──> Raise ──> open{count} ──Published────────────> ended (recovered: reported once)
 //!                           Count ──>   │    ^ │ again                    ^
 //!                                       │    └─┘ reported at most every `repeat`
-//!                                       ├─silenced──> open, reported no more ─┤
+//!                                       ├─silenced──> open, not reported ─────┤
 //!                                       └─acknowledged (`jobs reset JOB`)────────┴> ended (reported to nobody)
 //!
-//! message, one a channel: waiting{tries, next} ──sent──> delivered
-//!                            │   ^  │ not sent
-//!                            │   └──┘ tried again after a backoff
-//!                            ├─after the last try──> given up
-//!                            └─its alert ended, or somebody silenced it──> withdrawn
+//! message per channel: waiting{tries, next} ──sent──> delivered
+//!                         │   ^  │ not sent
+//!                         │   └──┘ retried after a backoff
+//!                         ├─after the last attempt──> given up
+//!                         └─the alert ended or was silenced──> withdrawn
 //! ```
 //!
 //! The code that settles a run adds one row to the `news` table in the same transaction. A tick

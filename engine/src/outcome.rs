@@ -4,7 +4,7 @@
 //! run:        requested ──admit──> running ──settle──> succeeded | degraded | failed
 //!                 │                   │                | timed-out | cancelled | lost
 //!                 └──not admitted──> skipped | deferred | failed (a refusal)
-//! occurrence: open ──> any of the above but deferred, which keeps it open; or missed
+//! occurrence: open ──> any outcome above except deferred, which keeps it open; or missed
 //! ```
 //!
 //! Each state has exactly the fields that it needs, so that a failure without a class or a deferral

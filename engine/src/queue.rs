@@ -2,8 +2,8 @@
 //! live runs.
 //!
 //! ```text
-//! queued, ready ──its job live, its group full, all paused──> goes on waiting
-//!       │      └──its start deadline passed──> expired
+//! queued, ready ──job live, group full, or paused──> continues to wait
+//!       │      └──start deadline passed──> expired
 //!       └──> start
 //! ```
 //!

@@ -2,10 +2,10 @@
 //! environment.
 //!
 //! ```text
-//! off        input ──────────> world ──answer──> job
-//! recording  input ──────────> world ──answer──> job      the answer is noted, and what was made
-//! replaying  input ──────────> recording  ──answer──> job      the world is not asked; what the recording lacks
-//!                                                        is an error, and remembered
+//! off        input ──> environment ──answer──> job
+//! recording  input ──> environment ──answer──> job      answers and artifacts are recorded
+//! replaying  input ──> recording ────answer──> job      a missing answer is an error and is
+//!                                                       added to the list of missing answers
 //! ```
 //!
 //! An answer consists of a few facts and, optionally, a content. Each content is stored once, by

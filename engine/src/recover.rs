@@ -1,17 +1,17 @@
 //! Recovers runs whose process has died or does not end.
 //!
 //! ```text
-//! queued: nobody answers for it, nothing to fix
-//! requested, lock free, starter and process dead ──by a clock──> start it again
-//!                                                └─manually────> lost
+//! queued: no process is responsible for it, nothing to recover
+//! requested, lock free, starter and process dead ──scheduled───> start it again
+//!                                                └─manual──────> lost
 //! requested, its process past its deadline and grace ──> kill it ──> timed-out
-//! running, lock free ──> kill what is left of it ──> take over ──> publication: roll forward ──> its outcome
-//!                                                              │             conflict ──> failed (guard)
-//!                                                              │             disk refuses ──> next tick
-//!                                                              └ none: discard staging ──> lost (one retry
-//!                                                                        where its kind allows it)
+//! running, lock free ──> kill its processes ──> take over ──> publication: roll forward ──> its outcome
+//!                                                         │             conflict ──> failed (guard)
+//!                                                         │             disk error ──> next tick
+//!                                                         └ none: discard staging ──> lost (one retry
+//!                                                                   if the kind allows it)
 //! running, lock held, past its deadline and grace ──> kill it, wait for the lock ──> as above, timed-out,
-//!                                                     or cancelled where that was asked for
+//!                                                     or cancelled if that was requested
 //! ```
 //!
 //! Recovery holds the deciding lock of the run's job and reads the run again under that lock. It

@@ -1,8 +1,8 @@
 //! The only way for a job to write files.
 //!
 //! ```text
-//! open ──stage / remove, any number──> drafting ──finish──> Ready (placed by the caller)
-//!   └────────────── dropped ───────────────┴──> staging, which recovery discards
+//! open ──stage / remove, any number──> drafting ──finish──> FinishedScope (the caller publishes it)
+//!   └────────────── dropped ───────────────┴──> staging folder remains; recovery discards it
 //! ```
 //!
 //! A job names paths beneath a root. The scope accepts paths under an allowed prefix, resolves them

@@ -1,7 +1,7 @@
 //! One tick: recovers runs, records due occurrences and returns the runs to start.
 //!
 //! ```text
-//! live runs ──recover──> settled, or to be started, or to be signalled (asked to end)
+//! live runs ──recover──> settled, to be started, or to be signalled (asked to end)
 //! jobs with next_due <= now ──schedule::due──> occurrences queued, missed ones recorded, watermark moved
 //! queued runs that are ready ──queue::choose──> requested
 //! nights whose work is settled ──> report occurrence + run requested

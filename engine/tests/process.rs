@@ -1,8 +1,9 @@
-//! Child supervision against real processes: the behaviours that hung, flooded or outlived other
-//! runners, each as a shell script.
+//! Tests of child supervision with real processes. Each behaviour that made other runners hang,
+//! flood their memory or leave processes behind is a shell script.
 //!
-//! No test sleeps: scripts do, and are ended. Long sleeps there stand for "for ever".
-#![allow(clippy::unwrap_used, clippy::disallowed_methods)] // a test's own set-up may fail loudly
+//! No test sleeps. The scripts sleep and are ended; a long sleep in a script stands for an endless
+//! one.
+#![allow(clippy::unwrap_used, clippy::disallowed_methods)] // a test may panic if its set-up fails
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -20,10 +21,11 @@ use runner_engine::process::{
 use runner_engine::time::boot_time;
 
 const SHORT: Duration = Duration::from_millis(150);
-/// Far beyond any deadline here, far below what the scripts would take: a loaded machine passes.
+/// A limit far beyond any deadline here and far below the duration of the scripts, so that tests
+/// pass on a loaded machine.
 const SOON: Duration = Duration::from_secs(8);
 
-/// Held shared by tests that have a child, alone by those that need to be the only one.
+/// A lock that tests with a child hold shared, and tests that must be alone hold exclusively.
 static TOGETHER: RwLock<()> = RwLock::new(());
 
 fn spec(test: &str, script: &str) -> ChildSpec {
@@ -39,8 +41,8 @@ fn spec(test: &str, script: &str) -> ChildSpec {
     }
 }
 
-/// Builds the same spec in a folder of its own, whose file `pid` names a process that the script
-/// started.
+/// Builds the same spec with the folder `place`, in which the file `pid` names a process that the
+/// script started.
 fn spec_in(place: &Path, test: &str, script: &str) -> ChildSpec {
     ChildSpec { cwd: place.into(), ..spec(test, script) }
 }
@@ -49,7 +51,7 @@ fn pid_in(place: &Path) -> u32 {
     fs::read_to_string(place.join("pid")).unwrap().trim().parse().unwrap()
 }
 
-/// Runs it and checks what must hold after every run.
+/// Runs the child and checks the invariants of every run.
 fn finish(spec: &ChildSpec) -> Ended {
     let _together = TOGETHER.read().unwrap_or_else(PoisonError::into_inner);
     finish_alone(spec)
@@ -148,7 +150,8 @@ fn what_lies_in_a_large_pipe_at_the_exit_is_whole() {
     spec.limits.drain = Duration::ZERO;
     let ended = run(&spec, &Cancel::new().unwrap(), &mut |_, bytes| {
         if let Ok(pid) = String::from_utf8_lossy(bytes).trim().parse::<i32>() {
-            // As some programs do themselves. Then wait here until it has said all and is gone.
+            // Some programs enlarge their pipe like this. The observer then waits until the program
+            // has written everything and has ended.
             let pipe = fs::File::open(format!("/proc/{pid}/fd/1")).unwrap();
             rustix::pipe::fcntl_setpipe_size(&pipe, 1 << 20).unwrap();
             drop(pipe);
@@ -198,7 +201,7 @@ fn an_orphan_without_group_session_or_marker_is_swept() {
                   until [ -s pid ]; do :; done";
     let ended = finish_alone(&spec_in(place.path(), "orphan", script));
     assert_eq!(ended.status, ExitStatus::Exit(0));
-    // The shell, and its sleep unless that was not yet born.
+    // These are the shell and its sleep, unless the sleep had not started yet.
     assert!((1..=2).contains(&ended.killed), "{}", ended.killed);
     assert_eq!(start_time(pid_in(place.path())), None);
 }
@@ -360,13 +363,13 @@ fn what_cannot_start_says_what_and_where() {
     assert!(text.contains("interpreter or loader"), "{text}");
 }
 
-/// Starts a process whose launcher is dead, as recovery finds it.
+/// Starts a process without a launcher, as recovery finds it after the launcher has died.
 fn left_behind(marker: &str, script: &str) -> (Child, u32, u64) {
     let mut child = Command::new("/bin/sh");
     child.args(["-c", script]).env(MARKER_VARIABLE, marker);
     let child = child.stdin(std::process::Stdio::piped()).spawn().unwrap();
     let pid = child.id();
-    // The spawn may return shortly before the process has left the image of its parent.
+    // The spawn may return shortly before the new process has replaced its parent's program.
     let ours = fs::read_link("/proc/self/exe").unwrap();
     while fs::read_link(format!("/proc/{pid}/exe")).unwrap() == ours {
         std::thread::yield_now();
@@ -422,7 +425,7 @@ fn children_of_one_run_do_not_end_each_other() {
         let short = ChildSpec { marker: format!("{marker}{short}"), ..spec("", "sleep 1000 &") };
         let ended = run(&long, &cancel, &mut |_, bytes| {
             if bytes == b"begun\n" {
-                // While this one still runs, another begins, ends and is swept.
+                // While this child still runs, another child starts, ends and is swept.
                 let ended = run(&short, &cancel, &mut |_, _| OutputVerdict::Continue).unwrap();
                 assert_eq!((ended.status, ended.killed), (ExitStatus::Exit(0), 1));
                 fs::write(place.path().join("go"), "").unwrap();

@@ -1,4 +1,4 @@
-//! Runs whose process is gone: what the next tick makes of them, with the real database and disk.
+//! Tests of recovering runs whose process is gone, with the real database and disk.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, missing_docs)]
 
 use std::fs;
@@ -109,7 +109,7 @@ impl World {
         }
     }
 
-    /// Creates a run that died with its artifacts staged.
+    /// Creates a run that died after its artifacts were staged.
     fn staged(&mut self, job: &str) -> (Admitted, FinishedScope) {
         let run = self.request(job, &nobody(), false);
         let admitted = self.admit(&run, &nobody(), boot_time());
@@ -234,7 +234,8 @@ fn a_run_that_never_began_is_started_for_a_clock_and_lost_for_a_person() {
     let reported = world.tick(boot_time());
     assert_eq!(reported.start, std::slice::from_ref(&clock));
     assert!(matches!(world.outcome(&person), Outcome::Lost { .. }));
-    // It is ours to start now: another look leaves it to us.
+    // This process is now responsible for starting the run, so the next tick does not return it
+    // again.
     assert!(world.tick(boot_time()).start.is_empty());
     assert!(matches!(world.store.run(&clock).unwrap().state, RunState::Requested { .. }));
 }
@@ -251,8 +252,8 @@ fn a_run_whose_lock_is_held_is_left_alone_within_its_time() {
     assert!(matches!(world.outcome(admitted.run()), Outcome::Lost { .. }));
 }
 
-/// Checks that a stopped process that holds the lock past its deadline is killed, and no other
-/// process.
+/// Checks that a stopped process that holds the lock past its deadline is killed, and that no other
+/// process is.
 #[test]
 fn a_stopped_run_past_its_deadline_is_killed_and_timed_out() {
     let mut world = world();
@@ -298,7 +299,7 @@ fn a_run_that_hangs_before_admission_is_ended() {
     let over = deadline + OVERRUN_GRACE;
     let second = Duration::from_secs(1);
     assert_eq!(world.tick(over - second), Tick::default());
-    // Its starter lives and waits for it: that alone does not keep it.
+    // The starter is alive and waits for the run, but that does not extend the deadline.
     let reported = world.tick(over + second);
     assert_eq!(reported.settled, [(run.clone(), "timed-out".to_owned())]);
     let status = hung.wait().unwrap();
@@ -330,7 +331,8 @@ fn a_spawned_run_outlives_its_starter() {
         let deadline = boot_time() + BEGIN_LIMIT;
         assert!(world.store.spawned(&run, &me, deadline).unwrap());
         assert_eq!(world.tick(boot_time()), Tick::default());
-        // Once it is dead as well, the run is another starter's, or lost.
+        // Once the run's process is dead as well, another process starts the run, or the run is
+        // lost.
         world.store.spawned(&run, &nobody(), deadline).unwrap();
         let reported = world.tick(boot_time());
         assert_eq!(
@@ -349,7 +351,7 @@ fn a_spawned_run_outlives_its_starter() {
     }
 }
 
-/// A host on which somebody else is faster: whatever was killed is met by another first.
+/// A host on which another process always finds a killed run first.
 struct Overtaken;
 
 impl recover::World for Overtaken {
@@ -411,7 +413,8 @@ fn what_is_stuck_half_placed_may_be_given_up_and_keeps_its_staging() {
         .publish_log(None, now())
         .commit_manifest(admitted.run(), admitted.fence(), &ready.manifest)
         .unwrap();
-    // Neither a conflict nor a success: what was recorded cannot be read now.
+    // The result is neither a conflict nor a success, because the recorded manifest can no longer
+    // be read.
     let db = rusqlite::Connection::open(world.store.path()).unwrap();
     db.execute("UPDATE publications SET manifest = 'torn'", ()).unwrap();
     for _ in 0..2 {

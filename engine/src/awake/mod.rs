@@ -1,11 +1,11 @@
 //! Keeps the machine awake while a run works.
 //!
 //! ```text
-//! Means (pure: which words) ──start──> a program of the host holds a lock on sleep
-//!                                           │ says that it has it, or why not
+//! InhibitorCommand (pure) ──start──> a host program holds an inhibition lock
+//!                                           │ reports that it holds the lock, or an error
 //!                                           v
-//!    Keeper ──standing──> Awake ──> the run's summary, its report
-//!       └── dropped, or this process dies in any way ──> the program ends, and its lock with it
+//!    Inhibitor ──standing──> SleepInhibition ──> the run's summary, its report
+//!       └── dropped, or this process dies in any way ──> the program ends and releases the lock
 //! ```
 //!
 //! A host program holds the lock, so runner needs neither a bus client nor a library. The program

@@ -7,10 +7,10 @@
 //! bytes.
 //!
 //! ```text
-//! stat data as in the index, and older than the index ──────> unchanged
-//! a filter or an encoding applies: stat data as in the index ─> unchanged, else changed
-//! the hash of its bytes as in the index ─────────────────────> unchanged
-//! the same without carriage returns before line feeds ───────> unchanged, else changed
+//! same stat data as the index, and older than the index ──────> unchanged
+//! filter or encoding applies: same stat data as the index ────> unchanged, otherwise changed
+//! same hash of the bytes as the index ────────────────────────> unchanged
+//! same hash without carriage returns before line feeds ───────> unchanged, otherwise changed
 //! ```
 //!
 //! The last line is for files with a `text` attribute, and for users who set `core.autocrlf`. This

@@ -2,9 +2,9 @@
 //! index.
 //!
 //! ```text
-//! bytes ──hash-object──> blobs ──hash-object──> trees, from HEAD's ──commit-tree──> commit
+//! bytes ──hash-object──> blobs ──hash-object──> trees, based on HEAD ──commit-tree──> commit
 //!                                  index ──update-index, these paths──> blobs
-//!                                  HEAD ──update-ref, only from what it was──> commit
+//!                                  HEAD ──update-ref, only if unchanged──> commit
 //! ```
 //!
 //! The commit contains no other staged or changed files. The sandbox restricts git's writes to

@@ -5,7 +5,7 @@
 //! unrestricted so that it can wait for the program.
 //!
 //! ```text
-//! plan ──look again──> thread: capabilities, Landlock, seccomp, spawn ──> started
+//! plan ──check paths──> thread: capabilities, Landlock, seccomp, spawn ──> started
 //!                                         orders: signal   CHLD: reap  ──> ended
 //! ```
 

@@ -1,8 +1,8 @@
 //! The wait after a provider has refused a request because of a limit.
 //!
 //! ```text
-//! said a time ahead ──────────────> until then            (8 days at most, and that is told)
-//! said none, or one that is past ─> a wait that grows with each refusal: 5 m, 10 m, 20 m … 4 h
+//! future time reported ────────> wait until then (8 days at most; a longer time is reported)
+//! no time, or one in the past ─> wait that grows with each refusal: 5 m, 10 m, 20 m … 4 h
 //! ```
 //!
 //! This module is pure. A wait is not an attempt, so it does not use up any of the job's retries.

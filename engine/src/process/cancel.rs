@@ -1,7 +1,7 @@
 //! A cancellation token that every part of a run can watch.
 //!
 //! ```text
-//! asked not ──cancel(why)──> cancelled(why)        the first reason stays
+//! not cancelled ──cancel(why)──> cancelled(why)    (the first reason is kept)
 //! ```
 //!
 //! A thread that blocks in `poll(2)` watches the file descriptor, and a task awaits

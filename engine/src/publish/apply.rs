@@ -6,14 +6,14 @@
 //! is moved), and `b` and `a` are the manifest's `before` and `after`:
 //!
 //! ```text
-//! put      T = a, S none or a or b   in place already: make sure of it, go on
+//! put      T = a, S none or a or b   already in place: make it durable, continue
 //!          T = a, S other            an exchange displaced foreign bytes: exchange back, conflict
 //!          T = b, S = a              move it
 //!          T = b, S other            staging was damaged: stop
 //!          T other                   conflict
-//! removal  T none, S none or b       gone already: go on
-//!          T none, S other           foreign bytes were taken away: put them back, conflict
-//!          T = b, S none or b        move it away (b under both names: half a rename survived)
+//! removal  T none, S none or b       already removed: continue
+//!          T none, S other           foreign bytes were moved away: move them back, conflict
+//!          T = b, S none or b        move it away (b at both names: half a rename survived)
 //!          T = b, S other            conflict
 //!          T other                   conflict
 //! ```

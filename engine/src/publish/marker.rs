@@ -7,7 +7,7 @@
 //! ```text
 //! (no marker) ──commit_manifest──> READY{manifest} ──renames──commit_outcome──> DONE ──finish──> (no marker)
 //!                                     │  ▲
-//!                               crash └──┘ settle: whoever comes next, under the tree's lock
+//!                               crash └──┘ settle: the next process, under the tree's lock
 //! ```
 //!
 //! A reader that respects the marker never treats a READY tree as complete: it calls [`settle`] to

@@ -13,7 +13,7 @@
 //!                                                       │               (d) commit outcome
 //!                           a target is neither         ▼                               ▼
 //!                           before nor after ──> conflict (kept,    settled ──clean──> done
-//!                                                until it is mended)
+//!                                                until it is fixed)
 //! ```
 //!
 //! Before (b), the live tree is unchanged. After (d), it is completely updated. In between, each

@@ -2,9 +2,9 @@
 //! mechanisms that enforce them.
 //!
 //! ```text
-//! Sandbox ──resolve──> Real ──┬─ bwrap     a view of the files: read-only, private /tmp, own pids
-//!  (asked for)       (facts)├─ landlock  rights by path, TCP ports, signals, abstract sockets
-//!                           └─ syscalls  what neither of them can refuse (seccomp)
+//! Sandbox ──resolve──> Resolved ┬─ bwrap     mount view: read-only, private /tmp, new pids
+//! (requested)         Sandbox   ├─ landlock  rights by path, TCP ports, signals, abstract sockets
+//!                               └─ syscalls  calls that neither of them can refuse (seccomp)
 //! ```
 //!
 //! A job names the paths that it may write, a backend adds the state folders of its program, and

@@ -7,9 +7,9 @@
 //! effect as a missing file.
 //!
 //! ```text
-//!            hold (first)                    hold (again)
-//! nothing ────────────────> stands, 1 holder ────────────> stands, n holders
-//!    ^                             │ let go (last), or found with none: recovery
+//!           create (first)                  create (again)
+//! nothing ────────────────> exists, 1 holder ────────────> exists, n holders
+//!    ^                             │ released by the last holder, or by recovery
 //!    └─────────────────────────────┘
 //! ```
 //!

@@ -3,7 +3,7 @@
 //! ```text
 //! queued, requested ──cancel──> settled (cancelled)
 //! running ──cancel──> running, asked ──TERM──> settles itself as cancelled
-//!                                    └─ does not within its shortened deadline: recovery kills it
+//!                                    └─ exceeds its shortened deadline: recovery kills it
 //! ```
 
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! Reserves budget for a run's fallbacks, which may spend from other pools than the first backend.
 //!
 //! ```text
-//! accounts of the first ──fit──> amounts ──> room for as much in a fallback's own accounts?
-//!                                              yes: they are held too · no: it is not asked
+//! levels of the first backend ──fit──> amounts ──> is as much left at a fallback's levels?
+//!                                      yes: reserved there too · no: the fallback is not used
 //! ```
 //!
 //! The amounts for the fallbacks are reserved when the run starts, not when a fallback is needed.

@@ -2,8 +2,8 @@
 //! the current format.
 //!
 //! ```text
-//! none ──all steps──> present        (under another name, then renamed: `open`)
-//! older ──copy kept beside it──> all further steps in one transaction ──> present
+//! none ──all steps──> current        (under another name, then renamed: `open`)
+//! older ──copy kept beside it──> all further steps in one transaction ──> current
 //! newer ──> refused
 //! ```
 //!

@@ -1,7 +1,7 @@
 //! Occurrences: each scheduled time or event for which a job was due, recorded once.
 //!
 //! ```text
-//! manually ───────────────> requested at once, by the process that asks
+//! manual ─────────────────> requested at once, by the process that records it
 //! clock, event ──overlap──> queued | skipped | queued in the place of the earlier one
 //! queue (enqueue) ────────> queued
 //! ```

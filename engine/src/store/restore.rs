@@ -1,7 +1,7 @@
 //! Replaces the database with a backup copy.
 //!
 //! ```text
-//! plan ──> draft made of the copy, brought to the present, told what it cannot know ──synced──>
+//! plan ──> draft from the copy, migrated, with missed times and ended runs recorded ──synced──>
 //!   intent written ──> log and file moved aside together ──> draft renamed into place ──> intent removed
 //! ```
 //!

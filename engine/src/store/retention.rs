@@ -2,7 +2,7 @@
 //! which are kept.
 //!
 //! ```text
-//! facts, retention, now ──plan──> PrunePlan ──shown (dry run) or carried out, the same──>
+//! facts, retention, now ──plan──> PrunePlan ──> shown (dry run) or carried out
 //! ```
 //!
 //! The plan must never delete open rows, rows that later queries need (the newest run of a job, the

@@ -2,10 +2,10 @@
 //!
 //! ```text
 //! outcome of a run ──deferred{until}─────────────> its occurrence stays open: queued again at until
-//!                  ├─a failure worth a retry─────> queued again after its backoff
+//!                  ├─a failure to retry──────────> queued again after its backoff
 //!                  └─anything else──> outcome of the occurrence
 //!                                        ├─> runs that wait for it: ready, or skipped with it
-//!                                        └─> jobs that are due after its job: recorded
+//!                                        └─> jobs that follow its job: recorded
 //! ```
 //!
 //! Only [`settle_row`] decides the outcome of a run or an occurrence.

@@ -2,10 +2,10 @@
 //! is unknown.
 //!
 //! ```text
-//! caps + grants ──fit──> reservation of a run, at all levels at once      (BEGIN IMMEDIATE)
-//!                            └──request──> stated | charged at its reserved maximum
-//!                            └──escalation──> reservation of a child, out of what is left
-//!                        settle ──> used, at each level; the rest is free again
+//! limits + grants ──fit──> reservation of a run, at all levels at once    (BEGIN IMMEDIATE)
+//!                            └──request──> reported usage | reserved maximum
+//!                            └──escalation──> reservation of a child, from the remaining amount
+//!                        settle ──> usage at each level; the rest is released
 //! ```
 //!
 //! A run reserves its maximum at every level (its job's day, its night, its project's day, and the

@@ -21,7 +21,7 @@ fn budgets_hold_across_runs_and_fail_closed() {
         panic!("the day was overspent")
     };
     assert_eq!(outcome.class(), Some(Class::OverBudget));
-    // One call with unknown usage is charged as it was reserved; the rest comes back.
+    // One call with unknown usage is charged at its reserved maximum, and the rest is released.
     let request = fixture
         .store
         .reserve_request(&first, "x", Amounts { calls: 1, ..Amounts::default() }, now())

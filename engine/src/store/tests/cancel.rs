@@ -1,4 +1,4 @@
-//! Ending runs in each of their states.
+//! Tests of ending runs in each of their states.
 
 use super::*;
 
@@ -20,7 +20,7 @@ fn what_has_not_begun_is_settled_at_once() {
         assert_eq!(why(fixture.stands(&run)), "cancelled: manually");
         assert!(why(fixture.stands(&behind)).starts_with("skipped"));
         assert!(fixture.start(later(60)).is_empty());
-        // Its process comes too late.
+        // The run's process tries to be admitted too late.
         let late = fixture.admit(&run, Budget::default(), &[]).unwrap_err();
         assert!(matches!(late, StoreError::NotFound { .. }), "{late}");
         fixture.check();
@@ -93,7 +93,7 @@ fn its_deadline_is_brought_forward_once() {
     let first = fixture.deadline(&run);
     fixture.store.hasten(&fixture.row(&run), Duration::from_secs(110)).unwrap();
     let hastened = fixture.deadline(&run);
-    // Killed when the grace of recovery is over too: twenty seconds from now.
+    // The run is killed when recovery's grace is over too, which is twenty seconds from now.
     let killed = Duration::from_millis(hastened) + crate::recover::OVERRUN_GRACE;
     assert_eq!(killed, Duration::from_secs(110) + CANCEL_GRACE);
     assert!(hastened < first);

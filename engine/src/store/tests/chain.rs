@@ -1,4 +1,4 @@
-//! Runs that wait for others to succeed.
+//! Tests of runs that wait for other runs to succeed.
 
 use super::*;
 
@@ -58,7 +58,8 @@ fn it_is_skipped_when_the_other_does_not_succeed() {
         fixture.end(&first, &outcome, later(1));
         let expected = format!("skipped: what it was to follow ended as {outcome}");
         assert_eq!(why(fixture.outcome(&behind)), expected);
-        // A later follower is skipped with the same reason at once, and one after a success runs.
+        // A run that is queued later behind the same failure is skipped at once with the same
+        // reason. A run behind a success runs.
         let late = fixture.enqueue_after("tidy", Some(&first));
         assert_eq!(why(fixture.stands(&late)), expected);
         fixture.check();

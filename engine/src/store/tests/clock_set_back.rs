@@ -1,4 +1,5 @@
-//! Clocks that were wrong and are set right: what was recorded in a false future is in nobody's way.
+//! Tests of clocks that were wrong and have been corrected: records with a time in the future do
+//! not block later work.
 
 use super::*;
 use crate::policy::{CatchUp, CatchUpScope};

@@ -1,4 +1,4 @@
-//! Tests of recording occurrences and of the processes that begin them.
+//! Tests of recording occurrences, and of the processes that start their runs.
 
 use super::*;
 
@@ -161,7 +161,7 @@ fn moments_that_are_caught_up_together_wait_together() {
     tidy.policy.catch_up = catch_up.clone();
     let jobs = [job("dream", Schedule::manual()), tidy];
     fixture.store.project_jobs(&fixture.project, "two", "", &jobs, now()).unwrap();
-    // Due 35, 20 and 5 minutes ago: only the last is on time.
+    // The scheduled times are 35, 20 and 5 minutes in the past, so only the last is on time.
     let at = later(50);
     let due_job = fixture.store.due_jobs(at).unwrap().remove(0);
     let due = due_job.job.schedule.due(due_job.watermark, at, &catch_up).unwrap();

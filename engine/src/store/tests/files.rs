@@ -1,4 +1,4 @@
-//! The file itself.
+//! Tests of opening and creating the database file.
 
 use super::*;
 

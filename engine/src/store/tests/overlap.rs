@@ -1,4 +1,4 @@
-//! Tests of scheduled times that come while an earlier one is not over.
+//! Tests of scheduled times that come before an earlier one has finished.
 
 use super::*;
 use crate::policy::{Overlap, QUEUE};

@@ -1,4 +1,4 @@
-//! Looking at all projects at once, missing what is due of one that is gone, forgetting one.
+//! Tests of the overview of all projects, of missing projects and of deleting a project.
 
 use std::path::Path;
 
@@ -58,7 +58,7 @@ fn a_job_fails_as_long_as_its_last_attempt_that_tried_came_to_nothing() {
     let steps = [
         ("tidy", failed(), vec![tidy]),
         ("dream", failed(), vec![dream, tidy]),
-        // A skipped run does not clear the failure.
+        // A skipped run does not end the failure.
         ("tidy", skipped, vec![dream, tidy]),
         ("tidy", Outcome::Succeeded, vec![dream]),
         ("dream", failed(), vec![dream]),
@@ -98,7 +98,7 @@ fn the_last_night_is_the_one_that_opened_last() {
     let project = fixture.project.clone();
     assert!(fixture.store.last_nights().unwrap().is_empty());
     let mut last = None;
-    // Ten and more of one date: their names do not sort as they opened.
+    // With ten and more nights on one date, names no longer sort in the order of opening.
     for minute in 0..12 {
         let opens = later(minute);
         let night = fixture.store.open_night(&project, "2026-11-21", opens, later(500));
@@ -126,7 +126,7 @@ fn what_is_due_of_a_project_that_is_gone_is_one_missed_stretch() {
     assert_eq!((*first, *last, *count), (later(15), later(75), 5));
     assert_eq!(why, "it is away");
     assert!(fixture.store.runs(&RunFilter::default()).unwrap().is_empty());
-    // It is back: what comes now is run, and the stretch is over.
+    // The project is back: the next scheduled time runs, and the missed stretch has ended.
     let jobs = [job("dream", Schedule::manual()), job("tidy", every(15))];
     fixture.store.project_jobs(&project, "stamp", "", &jobs, later(76)).unwrap();
     record_due(&mut fixture.store, None, later(90), &mut troubles).unwrap();
@@ -176,7 +176,7 @@ fn a_project_is_bound_to_another_folder_only_where_none_is() {
     let row = fixture.store.project_at(Path::new("/r")).unwrap().unwrap();
     assert_eq!((row.id, row.node), (project.clone(), Node::new(3, 4)));
     assert_eq!(fixture.store.project_at(Path::new("/p")).unwrap(), None);
-    // One that takes the place of another displaces it, and both are listed.
+    // A project registered at the path of another project displaces it, and both are listed.
     let third = Project { id: ProjectId::new(later(2)), path: "/r".into(), ..other };
     fixture.store.register(&third, now()).unwrap();
     let displaced = fixture.store.project(&project).unwrap().unwrap();

@@ -1,4 +1,4 @@
-//! Pauses of a job and of everything.
+//! Tests of pauses of one job and of all jobs.
 
 use super::*;
 use crate::recover::{Driver, Host};
@@ -26,7 +26,7 @@ fn missed(fixture: &Fixture) -> Vec<(Timestamp, Timestamp, u64, String)> {
         .collect()
 }
 
-/// Runs `test` with both pauses: of the one job, and of everything.
+/// Runs `test` with both pauses: of all jobs and of one job.
 fn both(test: impl Fn(Fixture, Option<JobId>)) {
     test(quick_house(), None);
     let of_one = quick_house();
@@ -55,7 +55,8 @@ fn its_moments_are_one_missed_row_and_not_caught_up() {
 fn what_is_due_after_it_is_run_by_the_same_tick() {
     both(|mut fixture, job| {
         fixture.store.pause(job, later(20)).unwrap();
-        // Nothing was there from its end to now: that is another stretch, with a catch-up.
+        // No tick ran between the end of the pause and now, which is a separate stretch with a
+        // catch-up.
         let started = ticked(&mut fixture, later(61)).start;
         assert_eq!(started.len(), 1);
         assert_eq!(fixture.row(&started[0]).due, later(60));

@@ -134,7 +134,7 @@ fn a_frozen_database_prunes_and_stays_in_order() {
         std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/format-1.db");
     std::fs::copy(fixture, &path).unwrap();
     let mut store = Store::open(&path).unwrap();
-    // The frozen rows have fences that their job never gave; the check sees that.
+    // The saved rows have fences that their job never issued, and the check finds them.
     assert_eq!(store.examine().unwrap().findings.len(), 2);
     store.db.execute_batch("UPDATE jobs SET fence = 9").unwrap();
     assert_eq!(store.examine().unwrap().findings, []);
@@ -154,7 +154,7 @@ fn an_acknowledgement_outlives_pruning() {
     for key in ["c", "d", "e"] {
         over(&mut fixture, key, &failed(Class::Crash));
     }
-    // the breaker's skip is the last run when somebody acknowledges
+    // The last run before the reset is one that the breaker skipped.
     let skip = fixture.requested("dream", "f");
     fixture
         .store
@@ -203,7 +203,7 @@ fn an_acknowledged_run_stays_whatever_it_came_to() {
     let mut fixture = fixture();
     let job = fixture.store.job(&fixture.project, "dream").unwrap().id;
     over(&mut fixture, "a", &failed(Class::Crash));
-    // Once, the last run was named whatever it was.
+    // Earlier versions recorded the last run in a reset, whatever its outcome.
     let skip = fixture.requested("dream", "b");
     let skipped = |why: &str| Outcome::Skipped { why: why.into() };
     let settle = |fixture: &mut Fixture, run: &RunId, why: &str| {
@@ -253,7 +253,8 @@ fn what_was_granted_to_a_forgotten_project_is_granted_to_no_other() {
         let left: i64 = fixture.store.db.query_row(&sql, [], |row| row.get(0)).unwrap();
         assert_eq!(left, 0, "{table}");
     }
-    // One that an earlier program left is not taken over with the number either.
+    // A grant that an earlier version left behind must not apply to a new night with the same
+    // number.
     let sql =
         "INSERT INTO grants (level, key, made, calls, tokens, micros, seconds, ideas, reason, who)
                VALUES ('night', ?1, 0, 9, 0, 0, 0, 0, 'r', 'w')";
@@ -300,10 +301,10 @@ fn accounts_of_pools_and_unused_grants_go_with_their_time_and_what_is_drawn_on_s
         )
         .unwrap();
     }
-    // Only granted to, never drawn on.
+    // This level has only grants and was never used.
     db.execute("DELETE FROM budget_usage WHERE level = 'pool-day' AND key = 'max 2026-11-21'", [])
         .unwrap();
-    // The window that was open last may be asked about.
+    // The window that was opened last may still be needed.
     db.execute("INSERT INTO windows VALUES ('max', ?1, ?1)", [millis(now())]).unwrap();
     let left = |fixture: &Fixture, table: &str| -> i64 {
         let sql = format!("SELECT count(*) FROM {table} WHERE key NOT LIKE '%x'");
@@ -313,7 +314,7 @@ fn accounts_of_pools_and_unused_grants_go_with_their_time_and_what_is_drawn_on_s
     let facts = fixture.store.old_rows(&retention(), days(120)).unwrap();
     let plan = retention().plan(facts, days(120));
     assert_eq!(plan.rows.budget_usage.len(), 4, "{:?}", plan.rows.budget_usage);
-    // Somebody draws on one of them between the plan and its doing.
+    // A run reserves an amount at one of these levels after the plan was made.
     let run = fixture.requested("dream", "late");
     let sql =
         "INSERT INTO reservations (run, level, key, calls, tokens, micros, seconds, ideas, open)

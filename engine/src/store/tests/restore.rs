@@ -1,4 +1,4 @@
-//! Copies and what a restored database knows.
+//! Tests of backup copies and of restored databases.
 
 use super::*;
 use crate::store::crash_points::CrashPoints;
@@ -65,7 +65,7 @@ fn a_copy_is_of_one_moment_while_others_write() {
         move || {
             let mut store = Store::open(&path).unwrap();
             for round in 0..60 {
-                // Two rows of one transaction: a copy has both or none.
+                // One transaction writes two rows. A copy must contain both or neither.
                 store
                     .write(|tx| {
                         for half in ["left", "right"] {
@@ -118,7 +118,7 @@ fn what_was_decided_since_a_copy_is_counted_and_pauses_are_carried_over() {
     let plan = plan_restore(&path, &copy, later(120)).unwrap();
     assert_eq!(counts(plan.since.as_ref().unwrap()), (1, 0, 0, 0, 2));
     drop(fixture.store);
-    // Another file may have taken the planned name by then, and must not be overwritten.
+    // Another file may exist at the planned path by then, and must not be overwritten.
     let planned = plan.keep.clone().unwrap();
     std::fs::write(&planned, "kept").unwrap();
     let reported = plan.carry_out(later(120), dying).unwrap();
@@ -130,7 +130,7 @@ fn what_was_decided_since_a_copy_is_counted_and_pauses_are_carried_over() {
     let own: Vec<_> = own.iter().map(|it| (it.job.as_str(), it.until)).collect();
     assert_eq!(own, [("dream", later(900))], "and the one that ended has ended");
     drop(store);
-    // The loss of an unreadable database is unknown.
+    // If the database cannot be read, the loss is unknown.
     std::fs::write(&path, "damaged").unwrap();
     assert_eq!(plan_restore(&path, &copy, later(130)).unwrap().since, None);
 }

@@ -1,8 +1,8 @@
-//! Attempts after the first: by themselves, and because somebody asks for one.
+//! Tests of further attempts, automatic and requested.
 
 use super::*;
 
-/// Fails each attempt until nothing is tried any more; how often, and the waits.
+/// Fails each attempt until there is no further attempt, and returns the waits between them.
 fn attempts(fixture: &mut Fixture, first: RunId, outcome: &Outcome) -> Vec<SignedDuration> {
     let mut waits = Vec::new();
     let (mut run, mut at) = (first, now());
@@ -89,7 +89,7 @@ fn a_deferral_comes_back_once_at_its_time() {
     assert_eq!(again.len(), 1);
     assert_eq!(fixture.row(&again[0]).attempt, 2);
     assert!(fixture.start(later(500)).is_empty());
-    // A deferral is no failure: all attempts are left.
+    // A deferral is not a failure, so all attempts remain.
     assert_eq!(attempts(&mut fixture, again[0].clone(), &failed(Class::Crash)).len(), 2);
 }
 
@@ -107,8 +107,8 @@ fn a_wish_reopens_what_is_over_once() {
     let row = fixture.row(&again);
     assert_eq!((row.attempt, row.state.name()), (2, "queued"));
     assert_eq!(fixture.stands(&run), None);
-    // Nobody waits for it: it is the queue's, comes back when it is put off, and needs no starter
-    // that lives on.
+    // The attempt belongs to the queue, because no person waits for it: it returns after a
+    // deferral, and its starter need not stay alive.
     assert_eq!((row.origin, row.manual()), (Origin::Queue, false));
     assert_eq!(fixture.start(later(1)), std::slice::from_ref(&again));
     let put_off = Outcome::Deferred { until: later(9), why: "dirty".to_owned() };
@@ -116,7 +116,7 @@ fn a_wish_reopens_what_is_over_once() {
     let third = fixture.start(later(9)).remove(0);
     fixture.end(&third, &Outcome::Succeeded, later(10));
     assert_eq!(fixture.stands(&run), Some(Outcome::Succeeded));
-    // A successful occurrence can be retried too, by naming any of its attempts.
+    // An occurrence that succeeded can be retried too, by naming any of its attempts.
     let fourth = fixture.store.retry(&again, later(11)).unwrap();
     assert_eq!(fixture.row(&fourth).attempt, 4);
     fixture.check();

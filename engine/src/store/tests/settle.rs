@@ -1,4 +1,4 @@
-//! How runs end.
+//! Tests of how runs end.
 
 use super::*;
 
@@ -16,7 +16,7 @@ fn a_stale_fence_is_refused_everywhere() {
     let mut log = fixture.store.publish_log(None, later(1));
     let refused = log.commit_manifest(old.run(), old.fence(), &manifest).unwrap_err();
     assert!(matches!(refused, LogError::StaleFence { .. }), "{refused}");
-    // The one who took it over may still finish it.
+    // The process that took over the run may still finish it.
     log.commit_manifest(old.run(), fence, &manifest).unwrap();
     log.commit_outcome(old.run(), fence).unwrap();
     assert!(matches!(log.commit_outcome(old.run(), fence), Err(LogError::Settled { .. })));
