@@ -198,7 +198,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_kind_has_a_word_of_its_own() {
+    fn kind_names_are_unique() {
         for kind in AlertKind::ALL {
             assert_eq!(AlertKind::read(kind.as_str()), Some(kind));
         }

@@ -61,13 +61,13 @@ mod tests {
     struct OuterError(#[source] std::io::Error);
 
     #[test]
-    fn causes_are_told_once() {
+    fn causes_are_not_repeated() {
         let error = OuterError(std::io::Error::other("wet paper"));
         assert_eq!(whole(&error), "cannot read the map: wet paper");
     }
 
     #[test]
-    fn a_reason_is_words_and_no_number() {
+    fn error_numbers_are_removed() {
         for (said, reported) in [
             ("a: No such file (os error 2)", "a: No such file"),
             ("No (os error 2); yes (os error 13)!", "No; yes!"),

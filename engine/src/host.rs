@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn no_folder_no_battery() {
+    fn a_missing_folder_has_no_battery() {
         assert_eq!(battery(Path::new("/no/such/folder")), None);
     }
 

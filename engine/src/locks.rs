@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn the_second_taker_hears_who_holds_it() {
+    fn a_held_lock_names_its_holder() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("p/dream.lock");
         let mut first = JobLock::try_take(&path).unwrap();
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn a_contract_lock_of_ours_never_blocks_and_a_young_foreign_one_does() {
+    fn only_recent_foreign_contract_locks_block() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("dreams/.lock");
         let now = crate::time::Clock::Host.read().unwrap().wall;

@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_recorded_is_answered_in_order_and_the_last_again_and_again() {
+    fn answers_are_in_order_and_repeat() {
         let recording = InputRecording::recording(1000);
         recording.note("file", "a", Value::Null, Some(b"one"));
         recording.note("file", "a", Value::Null, Some(b"two"));
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_through_is_asked_once_and_never_again() {
+    fn a_replay_never_asks_again() {
         let recording = InputRecording::recording(1000);
         let asked = |recording: &InputRecording, answer: Result<Option<u8>, &str>| {
             recording.through("dice", "x", || answer.map_err(str::to_owned))
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tape_that_grows_too_long_keeps_only_its_length() {
+    fn a_recording_over_its_cap_is_dropped() {
         let recording = InputRecording::recording(100);
         recording.note("file", "a", Value::Null, Some(&[b'x'; 60]));
         recording.note("file", "b", Value::Null, Some(&[b'x'; 60]));
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn no_tape_does_nothing() {
+    fn without_a_recording_nothing_is_recorded() {
         let recording = InputRecording::off();
         recording.note("file", "a", Value::Null, Some(b"one"));
         recording.made("a", None);

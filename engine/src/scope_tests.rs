@@ -74,7 +74,7 @@ fn run() -> RunId {
 }
 
 #[test]
-fn no_escape_is_let_through_and_none_leaves_a_trace() {
+fn escapes_are_refused_without_a_trace() {
     let yard = Yard::new();
     let root = yard.root();
     let inside = |name: &str| root.join("dreams").join(name);
@@ -193,7 +193,7 @@ fn reads_do_not_follow_either_and_are_bounded() {
 }
 
 #[test]
-fn what_is_staged_is_placed_with_its_mode() {
+fn staged_files_keep_their_mode() {
     let yard = Yard::new();
     let root = yard.root();
     let (old, script) = (root.join("dreams/old.md"), root.join("dreams/run.sh"));
@@ -221,7 +221,7 @@ fn what_is_staged_is_placed_with_its_mode() {
 }
 
 #[test]
-fn expectations_hold_and_a_target_is_named_once() {
+fn expectations_are_checked() {
     let yard = Yard::new();
     let mut scope = yard.scope();
     let wrong = scope.stage("dreams/old.md", b"x", Expect::Absent).unwrap_err();

@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn two_readings_tell_of_sleep_and_of_a_clock_that_was_set() {
+    fn readings_show_sleep_and_set_clocks() {
         let slept = |gap| ClockChange::Slept { gap: Duration::from_secs(gap) };
         let set = |by| ClockChange::ClockSet { by: SignedDuration::from_secs(by) };
         let from = at(1_000_000, 500);

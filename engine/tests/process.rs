@@ -70,7 +70,7 @@ fn check(spec: &ChildSpec, ended: &Ended) {
 }
 
 #[test]
-fn exit_0_with_nothing_said() {
+fn exit_0_without_output() {
     let ended = finish(&spec("empty", "exit 0"));
     assert_eq!((ended.status, ended.reason), (ExitStatus::Exit(0), Reason::Exited));
     assert!(ended.stdout.is_empty() && ended.stderr.is_empty() && ended.killed == 0);
@@ -142,7 +142,7 @@ fn a_large_output_just_before_the_exit_is_whole() {
 }
 
 #[test]
-fn what_lies_in_a_large_pipe_at_the_exit_is_whole() {
+fn a_large_pipe_is_read_completely() {
     let _together = TOGETHER.read().unwrap_or_else(PoisonError::into_inner);
     let place = tempfile::tempdir().unwrap();
     let script = "echo $$; until [ -e go ]; do sleep 0.01; done; exec head -c 900000 /dev/zero";
@@ -216,7 +216,7 @@ fn orphans_that_end_by_themselves_are_reaped() {
 }
 
 #[test]
-fn who_ignores_term_is_killed_with_its_children() {
+fn a_child_ignoring_term_is_killed() {
     let script = "trap '' TERM; sleep 1000 & echo begun; while :; do sleep 1; done";
     let mut spec = spec("stubborn", script);
     spec.limits.idle = Some(SHORT);
@@ -228,7 +228,7 @@ fn who_ignores_term_is_killed_with_its_children() {
 }
 
 #[test]
-fn who_ends_in_order_on_term_says_so() {
+fn a_child_can_end_on_term() {
     let script = "trap 'echo bye; exit 9' TERM; echo begun; while :; do sleep 0.01; done";
     let mut spec = spec("order", script);
     spec.limits.idle = Some(SHORT);
@@ -238,7 +238,7 @@ fn who_ends_in_order_on_term_says_so() {
 }
 
 #[test]
-fn a_pulled_token_ends_it_and_an_earlier_one_keeps_it_from_starting() {
+fn a_cancelled_token_ends_the_child() {
     let _together = TOGETHER.read().unwrap_or_else(PoisonError::into_inner);
     let cancel = Cancel::new().unwrap();
     let spec = spec("cancel", "echo begun; exec sleep 1000");
@@ -276,7 +276,7 @@ fn after_its_result_it_may_linger_for_its_grace_only() {
 }
 
 #[test]
-fn much_input_to_a_child_that_never_reads_blocks_nobody() {
+fn unread_input_does_not_block() {
     let mut deaf = spec("deaf", "exec sleep 1000");
     deaf.stdin = Stdin::Bytes(vec![b'x'; 8 << 20]);
     deaf.limits.first_byte = Some(SHORT);
@@ -304,7 +304,7 @@ fn an_empty_input_is_the_end_of_the_file() {
 }
 
 #[test]
-fn bytes_that_are_no_text_come_through() {
+fn binary_output_is_passed_on() {
     let ended = finish(&spec("bytes", r"printf '\377\000\376'"));
     assert_eq!(ended.stdout, [0xff, 0, 0xfe]);
 }
@@ -333,7 +333,7 @@ fn it_starts_in_its_folder_in_a_group_of_its_own() {
 }
 
 #[test]
-fn what_cannot_start_says_what_and_where() {
+fn spawn_errors_name_program_and_path() {
     let place = tempfile::tempdir().unwrap();
     let start = |spec: &ChildSpec| {
         let mut none = |_: Stream, _: &[u8]| OutputVerdict::Continue;
@@ -378,7 +378,7 @@ fn left_behind(marker: &str, script: &str) -> (Child, u32, u64) {
 }
 
 #[test]
-fn recovery_kills_the_marked_and_nobody_else() {
+fn recovery_kills_only_marked_processes() {
     let marker = format!("test-recovery-{}", std::process::id());
     let other_marker = format!("{marker}0");
     let (mut ours, pid, start) = left_behind(&marker, "trap '' TERM; sleep 1000; :");

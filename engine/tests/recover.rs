@@ -141,7 +141,7 @@ impl World {
 }
 
 #[test]
-fn a_recorded_placement_is_rolled_forward_to_its_own_outcome() {
+fn a_recorded_publication_is_rolled_forward() {
     let mut world = world();
     fs::write(world.root().join("out/a.txt"), "old a").unwrap();
     let (admitted, ready) = world.staged("tidy");
@@ -162,7 +162,7 @@ fn a_recorded_placement_is_rolled_forward_to_its_own_outcome() {
 }
 
 #[test]
-fn what_was_only_staged_is_discarded_and_the_run_is_lost() {
+fn staged_files_of_lost_runs_are_discarded() {
     let mut world = world();
     let (admitted, _ready) = world.staged("tidy");
     let reported = world.tick(boot_time());
@@ -190,7 +190,7 @@ fn a_lost_dream_is_tried_once_more_and_not_twice() {
 }
 
 #[test]
-fn a_target_that_somebody_changed_is_never_overwritten() {
+fn a_changed_target_is_never_overwritten() {
     let mut world = world();
     let (admitted, ready) = world.staged("dream");
     world
@@ -213,7 +213,7 @@ fn a_target_that_somebody_changed_is_never_overwritten() {
 }
 
 #[test]
-fn a_project_that_is_gone_is_said_and_does_not_stop_the_others() {
+fn a_missing_project_is_reported() {
     let mut world = world();
     let (admitted, ready) = world.staged("tidy");
     world
@@ -227,7 +227,7 @@ fn a_project_that_is_gone_is_said_and_does_not_stop_the_others() {
 }
 
 #[test]
-fn a_run_that_never_began_is_started_for_a_clock_and_lost_for_a_person() {
+fn only_scheduled_runs_are_started_again() {
     let mut world = world();
     let clock = world.request("dream", &nobody(), false);
     let person = world.request("tidy", &nobody(), true);
@@ -241,7 +241,7 @@ fn a_run_that_never_began_is_started_for_a_clock_and_lost_for_a_person() {
 }
 
 #[test]
-fn a_run_whose_lock_is_held_is_left_alone_within_its_time() {
+fn a_locked_run_keeps_its_time() {
     let mut world = world();
     let (admitted, _ready) = world.staged("dream");
     let path = job_lock_path(&world.folder.path().join("state"), &world.project, "dream");
@@ -375,7 +375,7 @@ impl recover::World for Overtaken {
 }
 
 #[test]
-fn a_run_killed_past_its_deadline_is_timed_out_whoever_meets_it_dead() {
+fn a_killed_run_is_timed_out() {
     let mut world = world();
     let run = world.request("dream", &nobody(), false);
     world.admit(&run, &nobody(), boot_time());
@@ -392,7 +392,7 @@ fn a_run_killed_past_its_deadline_is_timed_out_whoever_meets_it_dead() {
 }
 
 #[test]
-fn a_dead_run_that_was_asked_to_end_is_cancelled_and_not_tried_again() {
+fn a_dead_cancelled_run_is_final() {
     let mut world = world();
     let (admitted, _ready) = world.staged("dream");
     world.store.cancel(admitted.run(), "manually", now()).unwrap();
@@ -405,7 +405,7 @@ fn a_dead_run_that_was_asked_to_end_is_cancelled_and_not_tried_again() {
 }
 
 #[test]
-fn what_is_stuck_half_placed_may_be_given_up_and_keeps_its_staging() {
+fn a_stuck_publication_can_be_cancelled() {
     let mut world = world();
     let (admitted, ready) = world.staged("dream");
     world

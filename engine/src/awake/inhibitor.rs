@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn denied_it_asks_for_less_and_says_so() {
+    fn a_denied_request_falls_back() {
         let folder = tempfile::tempdir().unwrap();
         let script = format!(
             "cd '{}'; case \"$1\" in *sleep*) echo 'Failed to inhibit: Access denied' >&2; exit 1;; esac; {INHIBITS}",
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_there_is_said_in_their_words() {
+    fn errors_quote_the_program() {
         let folder = tempfile::tempdir().unwrap();
         let mut asked = asked(
             folder.path(),
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_that_goes_before_the_run_is_told_of() {
+    fn a_lost_lock_is_reported() {
         let folder = tempfile::tempdir().unwrap();
         let script = "echo held; exec 1>&-; read -r _ < gate";
         let gate = folder.path().join("gate");
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_lives_holds_while_it_lives() {
+    fn caffeinate_holds_while_it_runs() {
         let folder = tempfile::tempdir().unwrap();
         // Like caffeinate, the program ignores its input.
         let script = "[ \"$1 $2 $3\" = '-i -s -w' ] && exec tail -f /dev/null --pid=\"$4\"";

@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn logind_is_asked_for_sleep_and_idling_and_never_for_a_screen() {
+    fn logind_arguments_never_include_the_screen() {
         let words = InhibitorCommand::Logind.arguments(InhibitScope::Sleep, "dream of a\nb", 7);
         assert_eq!(words[0], "--what=sleep:idle");
         assert!(words.contains(&"--mode=block".to_owned()));
@@ -124,14 +124,14 @@ mod tests {
     }
 
     #[test]
-    fn caffeinate_waits_for_our_end_and_leaves_the_screen_alone() {
+    fn caffeinate_arguments_wait_for_the_process() {
         let words = InhibitorCommand::Caffeinate.arguments(InhibitScope::Sleep, "dream", 4711);
         assert_eq!(words, ["-i", "-s", "-w", "4711"]);
         assert_eq!(InhibitorCommand::Caffeinate.less(InhibitScope::Sleep), None);
     }
 
     #[test]
-    fn a_refusal_is_told_from_silence() {
+    fn refusals_are_recognised() {
         assert!(is_denied("Failed to inhibit: Access denied"));
         assert!(is_denied("Failed to inhibit: Interactive authentication required."));
         assert!(!is_denied("Failed to connect to bus: No such file or directory"));

@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_reads_as_it_is_and_old_rows_load() {
+    fn inhibitions_display_and_load() {
         let row = r#"{"held":"nothing","by":"","why":"no logind answers"}"#;
         let awake: SleepInhibition = serde_json::from_str(row).unwrap();
         assert_eq!(awake.to_string(), "not kept awake: no logind answers");

@@ -125,7 +125,7 @@ fn text_is_utf_8() {
 }
 
 #[test]
-fn what_is_also_written_is_a_regular_file() {
+fn open_with_accepts_only_regular_files() {
     let (folder, _) = planted();
     let at = |name: &str| -> PathBuf { folder.path().join(name) };
     let append = |name: &str| open_with(File::options().append(true).create(true), at(name));

@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn late_ones_are_spread_and_each_keeps_its_place() {
+    fn stagger_is_spread_and_deterministic() {
         let catch_up = CatchUp::default();
         let mut places: Vec<i128> = (0..600)
             .map(|n| {
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_is_the_default() {
+    fn missing_settings_have_defaults() {
         let read: Policy = serde_json::from_str("{\"priority\": -3}").unwrap();
         let expected = Policy { priority: -3, ..Policy::default() };
         assert_eq!(read, expected);

@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn inside_until_the_end_outside_nothing() {
+    fn quiet_hours_end_at_their_end() {
         let office = |now| until((9, 0), (18, 0), now);
         assert_eq!(office("2026-11-20T07:59:59.999Z"), None);
         let end = Some("2026-11-20T17:00:00Z".to_owned());
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gap_ends_them_and_a_fold_may_repeat_them() {
+    fn quiet_hours_follow_gaps_and_folds() {
         // On 29 March 2026, 02:00 becomes 03:00 at 01:00Z: the clock never shows 02:30.
         let spring = |now| until((22, 0), (2, 30), now);
         assert_eq!(spring("2026-03-29T00:30:00Z").as_deref(), Some("2026-03-29T01:00:00Z"));
@@ -108,7 +108,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_end_is_the_first_later_moment_that_is_not_quiet(
+        fn the_end_is_the_first_unquiet_time(
             zone in prop::sample::select(vec![
                 "Europe/Berlin", "America/Havana", "Australia/Lord_Howe", "Africa/Casablanca",
                 "Asia/Beirut", "America/Santiago", "UTC",

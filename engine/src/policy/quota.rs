@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_ahead_is_taken_and_others_are_not_believed() {
+    fn only_plausible_reset_times_are_used() {
         assert_eq!(wake(at(5), 1, now()), Wake { until: at(5).unwrap(), remark: None });
         let far = wake(at(24 * 9), 1, now());
         assert_eq!(far.until, at(24 * 8).unwrap());
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn those_who_wait_for_one_reset_come_back_apart() {
+    fn waiting_jobs_return_at_different_times() {
         let mut back: Vec<i128> = (0..10)
             .map(|n| {
                 let until = spread(now(), &format!("run {n}"));

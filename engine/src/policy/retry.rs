@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_may_mend_itself_is_tried_again() {
+    fn only_transient_failures_are_retried() {
         let failed = |class| Outcome::Failed { class, why: String::new() };
         for class in [
             Class::Environment,
@@ -131,7 +131,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_wait_keeps_its_bounds_and_repeats(failures in 1_u32..9, seed: u64, millis in 0_i64..i64::MAX) {
+        fn waits_stay_in_range_and_repeat(failures in 1_u32..9, seed: u64, millis in 0_i64..i64::MAX) {
             let retry = Retry { count: 8, backoff: vec![SignedDuration::from_millis(millis)] };
             let wait = retry.wait(failures, seed).unwrap();
             prop_assert!(wait >= SignedDuration::ZERO && wait <= retry.backoff[0]);

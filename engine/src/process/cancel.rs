@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_is_pulled_with_its_parent_and_not_the_other_way() {
+    fn cancelling_a_parent_cancels_its_child() {
         let parent = Cancel::new().unwrap();
         let (first, second) = (parent.child().unwrap(), parent.child().unwrap());
         first.cancel_at_once("over budget");

@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_beneath_counts_and_links_do_not() {
+    fn files_count_and_links_do_not() {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join("a")).unwrap();
         fs::write(folder.path().join("a/b"), vec![1; 100_000]).unwrap();

@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn we_are_alive_and_nobody_else_is_us() {
+    fn this_process_is_alive() {
         let me = std::process::id();
         let start = start_time(me).unwrap();
         assert!(is_alive(me, start));
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn an_environment_is_told_from_none_yet() {
+    fn a_missing_environment_is_recognised() {
         let me = fs::read("/proc/self/stat").unwrap();
         assert!(environment_end(&me).unwrap() > 0);
         let me = std::process::id();
@@ -373,7 +373,7 @@ mod tests {
 
     /// Reads the marker of each process as soon as its program runs.
     #[test]
-    fn a_process_is_known_by_its_marker_from_its_first_moment() {
+    fn a_new_process_has_its_marker() {
         for number in 0..300 {
             let marker = format!("test-first-moment-{}-{number}", std::process::id());
             let mut child = std::process::Command::new("/bin/sh");
@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_marker_names_nobody() {
+    fn an_empty_marker_matches_no_process() {
         assert!(belongs(b"run", "run") && belongs(b"run/1", "run") && belongs(b"run/1/2", "run"));
         assert!(!belongs(b"run2", "run") && !belongs(b"run", "run/1") && !belongs(b"/1", ""));
         assert_eq!(kill_marked(""), Killed::default());

@@ -71,7 +71,7 @@ fn found(text: &str) -> PathState {
 }
 
 #[test]
-fn puts_and_removals_end_as_the_manifest_says() {
+fn puts_and_removals_are_published() {
     let mut disk = Disk::new(&[("d/old", "1"), ("d/gone", "g"), ("keep", "k")]);
     let changes =
         [("d/old", Some("2")), ("d/new", Some("n")), ("e/f/deep", Some("x")), ("d/gone", None)];
@@ -122,7 +122,7 @@ fn recovery_rolls_forward_with_the_new_fence_only() {
 }
 
 #[test]
-fn a_stale_run_places_nothing_and_leaves_no_staging() {
+fn a_stale_run_publishes_nothing() {
     let mut disk = Disk::new(&[("d/old", "1")]);
     let manifest = disk.draft(&[("d/old", Some("2"))]);
     disk.log.fence = Fence(2);
@@ -133,7 +133,7 @@ fn a_stale_run_places_nothing_and_leaves_no_staging() {
 }
 
 #[test]
-fn a_conflict_stands_until_it_is_mended() {
+fn a_conflict_lasts_until_it_is_fixed() {
     let mut disk = Disk::new(&[("d/a", "1"), ("d/b", "1")]);
     let manifest = disk.draft(&[("d/a", Some("2")), ("d/b", Some("2"))]);
     disk.log.commit_manifest(&run(), Fence(1), &manifest).unwrap();
@@ -150,7 +150,7 @@ fn a_conflict_stands_until_it_is_mended() {
 }
 
 #[test]
-fn what_an_exchange_displaced_goes_back() {
+fn displaced_content_is_restored() {
     let mut disk = Disk::new(&[("d/a", "1"), ("d/gone", "g")]);
     let manifest = disk.draft(&[("d/a", Some("2")), ("d/gone", None)]);
     disk.log.commit_manifest(&run(), Fence(1), &manifest).unwrap();
@@ -212,7 +212,7 @@ fn a_removal_ends_although_its_folder_is_gone() {
 }
 
 #[test]
-fn errors_name_the_target_and_what_it_holds() {
+fn errors_name_the_target_and_content() {
     let mut disk = Disk::new(&[("d/a", "1")]);
     let manifest = disk.draft(&[("d/a", Some("2"))]);
     fs::remove_file(disk.at("d/a")).unwrap();
@@ -224,7 +224,7 @@ fn errors_name_the_target_and_what_it_holds() {
 }
 
 #[test]
-fn damaged_staging_is_never_placed() {
+fn damaged_staging_is_never_published() {
     let mut disk = Disk::new(&[("d/a", "1")]);
     let manifest = disk.draft(&[("d/a", Some("2")), ("d/b", Some("2"))]);
     disk.log.commit_manifest(&run(), Fence(1), &manifest).unwrap();
@@ -240,7 +240,7 @@ fn damaged_staging_is_never_placed() {
 }
 
 #[test]
-fn the_real_disk_keeps_the_traits_word() {
+fn the_real_disk_fulfils_the_trait() {
     let disk = Disk::new(&[("d/a", "1"), ("d/b", "2")]);
     let fs = &disk.fs;
     let is = |done: Result<(), FsError>, wanted: fn(&FsFailure) -> bool| {

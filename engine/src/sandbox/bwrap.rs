@@ -146,7 +146,7 @@ mod tests {
     use crate::sandbox::resolve::ResolvedPath;
 
     #[test]
-    fn what_is_kept_lies_over_what_may_be_written() {
+    fn protected_paths_are_mounted_last() {
         let place =
             |path: &str| ResolvedPath { path: path.into(), folder: true, device: 0, inode: 0 };
         let real = ResolvedSandbox {

@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_run_and_nothing_else_does() {
+    fn an_inert_program_can_only_read() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("file");
         fs::write(&file, "content").unwrap();

@@ -185,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_holder_removes_and_recovery_removes_what_nobody_holds() {
+    fn the_last_holder_or_recovery_removes() {
         let folder = tempfile::tempdir().unwrap();
         let root = fs::canonicalize(folder.path()).unwrap();
         fs::create_dir(root.join("work")).unwrap();

@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_lies_there_and_does_not_work_is_told_in_its_own_words() {
+    fn a_broken_bubblewrap_is_reported() {
         let folder = tempfile::tempdir().unwrap();
         let fake = |name: &str, text: &str| {
             let path = folder.path().join(name);

@@ -156,7 +156,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     #[test]
-    fn links_are_refused_and_the_missing_is_found() {
+    fn links_are_refused() {
         let folder = tempfile::tempdir().unwrap();
         let root = fs::canonicalize(folder.path()).unwrap();
         fs::create_dir_all(root.join("work/.git")).unwrap();

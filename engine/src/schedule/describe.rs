@@ -221,7 +221,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_expression_is_told_as_it_is_evaluated() {
+    fn descriptions_match_the_evaluation() {
         let cases = [
             ("* * * * *", "every minute"),
             ("*/15 * * * *", "every 15 minutes"),
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_zone_whose_clock_changes_says_what_becomes_of_it() {
+    fn descriptions_mention_clock_changes() {
         let words = |trigger, zone: &str| {
             let night = None;
             let zone = zone.to_owned();

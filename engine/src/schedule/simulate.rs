@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_weekend_asleep_is_caught_up_with_as_each_job_wants() {
+    fn a_weekend_asleep_is_caught_up() {
         let nightly = || Trigger::Cron("40 2 * * *".parse().unwrap());
         let jobs = [
             job("all", nightly(), CatchUpScope::All),
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_another_job_runs_when_it_does() {
+    fn followers_run_after_their_job() {
         let after = |job: &str| Trigger::After(After { job: job.into(), on: On::Success });
         let jobs = [
             job("third", after("second"), CatchUpScope::Last),

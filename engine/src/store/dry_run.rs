@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_leaves_no_trace_and_knows_all() {
+    fn a_copy_is_complete_without_a_trace() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("odd ?#%40 name/database.sqlite");
         let now = Timestamp::UNIX_EPOCH;
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_database_is_said() {
+    fn other_files_are_refused() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("database.sqlite");
         for bad in ["", "not a database, but long enough to be looked at as one"] {

@@ -270,7 +270,7 @@ fn a_marker_that_names_other_files_is_left_alone() {
 }
 
 #[test]
-fn a_commit_by_marker_is_whole_for_every_reader_that_honours_it() {
+fn marker_commits_are_atomic_for_readers() {
     let began = boot_time();
     let scale: f64 = super::setting("RUNNER_TEST_SCALE", 1.0);
     let mut counts = Counts::default();

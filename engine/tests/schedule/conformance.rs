@@ -34,7 +34,7 @@ fn every_row_of_cronsim_is_met() {
 }
 
 #[test]
-fn what_means_nothing_is_refused_with_its_reason() {
+fn invalid_expressions_are_refused() {
     let cases = [
         ("", "0 of the five fields"),
         ("* * * *", "4 of the five fields"),
@@ -71,7 +71,7 @@ fn what_means_nothing_is_refused_with_its_reason() {
 }
 
 #[test]
-fn it_is_kept_as_it_was_written() {
+fn expressions_keep_their_text() {
     let cron: Cron = "  @Daily".parse().unwrap();
     assert_eq!(cron.to_string(), "  @Daily");
     assert_ne!(cron, "0 0 * * *".parse().unwrap());

@@ -39,7 +39,7 @@ fn walked(schedule: &Schedule, watermark: Timestamp, now: Timestamp, catch_up: &
 }
 
 #[test]
-fn what_is_due_is_what_walking_finds() {
+fn due_matches_a_full_walk() {
     let mut dice = Random(11);
     let start: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
     let zones =

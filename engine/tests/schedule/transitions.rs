@@ -182,7 +182,7 @@ fn every_transition_of_every_zone_is_met() {
 }
 
 #[test]
-fn each_wrong_rule_is_told_apart() {
+fn each_wrong_rule_is_detected() {
     let (_, cases) = cases();
     for rules in [Rules::GapSkips, Rules::FoldTwice, Rules::ElapsedAsFixed, Rules::BareStarOnly] {
         let (_, failure) = examine(&cases, 20_000.0, rules, SEED);

@@ -193,7 +193,7 @@ impl Fixture {
 
 #[test]
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "numbers of cases")]
-fn alerts_are_raised_told_and_ended_as_the_model_says() {
+fn alerts_match_the_model() {
     let seed = number("RUNNER_TEST_SEED", f64::from(std::process::id())) as u64;
     let cases = (60.0 * number("RUNNER_TEST_SCALE", 1.0)).ceil() as u64;
     let began = crate::time::boot_time();
@@ -326,7 +326,7 @@ fn messages_are_in_order(fixture: &Fixture, alert: &AlertRow, recovery: bool) {
 }
 
 #[test]
-fn a_recovery_is_told_once_and_of_all_that_is_over() {
+fn one_message_reports_all_recoveries() {
     let mut fixture = quick_house();
     let rules = AlertRules {
         on: AlertKind::ALL.into_iter().collect(),
@@ -363,7 +363,7 @@ fn a_recovery_is_told_once_and_of_all_that_is_over() {
 }
 
 #[test]
-fn a_message_is_tried_so_often_and_then_given_up() {
+fn a_message_is_eventually_given_up() {
     let mut fixture = quick_house();
     let rules = AlertRules {
         on: AlertKind::ALL.into_iter().collect(),
@@ -400,7 +400,7 @@ fn a_message_is_tried_so_often_and_then_given_up() {
 }
 
 #[test]
-fn what_was_off_or_paused_is_not_stale_when_it_is_on_again() {
+fn a_resumed_job_is_not_stale() {
     let mut fixture = quick_house();
     let rules = AlertRules {
         on: AlertKind::ALL.into_iter().collect(),

@@ -7,7 +7,7 @@ fn cancel(fixture: &mut Fixture, run: &RunId) -> Cancelled {
 }
 
 #[test]
-fn what_has_not_begun_is_settled_at_once() {
+fn a_waiting_run_is_settled_at_once() {
     for started in [false, true] {
         let mut fixture = fixture();
         let run = fixture.enqueue("dream");
@@ -28,7 +28,7 @@ fn what_has_not_begun_is_settled_at_once() {
 }
 
 #[test]
-fn what_waits_for_another_is_settled_alone() {
+fn a_follower_is_cancelled_alone() {
     let mut fixture = fixture();
     let run = fixture.enqueue("dream");
     let behind = fixture.enqueue_after("tidy", Some(&run));
@@ -41,7 +41,7 @@ fn what_waits_for_another_is_settled_alone() {
 }
 
 #[test]
-fn what_runs_is_asked_and_keeps_the_first_reason() {
+fn the_first_cancellation_reason_is_kept() {
     let mut fixture = fixture();
     let run = fixture.admitted("k").run().clone();
     let Cancelled::Asked(row) = cancel(&mut fixture, &run) else { panic!() };
@@ -53,7 +53,7 @@ fn what_runs_is_asked_and_keeps_the_first_reason() {
 }
 
 #[test]
-fn what_succeeded_meanwhile_has_succeeded() {
+fn a_late_cancellation_keeps_the_success() {
     let mut fixture = fixture();
     let run = fixture.admitted("k").run().clone();
     cancel(&mut fixture, &run);
@@ -62,7 +62,7 @@ fn what_succeeded_meanwhile_has_succeeded() {
 }
 
 #[test]
-fn what_is_over_is_left_alone() {
+fn a_settled_run_is_not_changed() {
     let mut fixture = fixture();
     let run = fixture.requested("dream", "k");
     fixture.end(&run, &Outcome::Succeeded, now());
@@ -74,7 +74,7 @@ fn what_is_over_is_left_alone() {
 }
 
 #[test]
-fn an_earlier_attempt_names_the_one_that_is_to_come() {
+fn an_earlier_attempt_cancels_the_next() {
     let mut fixture = fixture();
     let run = fixture.enqueue("dream");
     fixture.start(now());
@@ -86,7 +86,7 @@ fn an_earlier_attempt_names_the_one_that_is_to_come() {
 }
 
 #[test]
-fn its_deadline_is_brought_forward_once() {
+fn the_deadline_is_shortened_once() {
     let mut fixture = fixture();
     let run = fixture.admitted("k").run().clone();
     cancel(&mut fixture, &run);

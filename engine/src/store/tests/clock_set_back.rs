@@ -9,7 +9,7 @@ fn years() -> Timestamp {
 }
 
 #[test]
-fn what_waits_in_a_false_future_begins_again_from_now() {
+fn future_waits_restart_now() {
     let mut fixture = quick_house();
     let first = fixture.due("tidy", years()).pop().unwrap();
     fixture.start(years());
@@ -31,7 +31,7 @@ fn what_waits_in_a_false_future_begins_again_from_now() {
 }
 
 #[test]
-fn failures_in_a_false_future_are_made_good_by_a_success_now() {
+fn a_success_ends_future_failures() {
     let mut fixture = quick_house();
     for at in [years(), years(), years()] {
         let new = NewOccurrence::manual(fixture.id("tidy"), OccurrenceId::new(at).to_string(), at);
@@ -49,7 +49,7 @@ fn failures_in_a_false_future_are_made_good_by_a_success_now() {
 }
 
 #[test]
-fn what_waits_for_a_job_that_clocks_may_not_start_any_more_is_skipped() {
+fn runs_of_disabled_jobs_are_skipped() {
     let mut fixture = quick_house();
     let run = fixture.due("tidy", later(15)).remove(0);
     let wished = fixture.enqueue("tidy");
@@ -63,7 +63,7 @@ fn what_waits_for_a_job_that_clocks_may_not_start_any_more_is_skipped() {
 }
 
 #[test]
-fn moments_that_are_caught_up_keep_their_order_when_one_is_tried_again() {
+fn caught_up_times_keep_their_order() {
     let mut fixture = quick_house();
     let mut policy = Policy {
         catch_up: CatchUp {

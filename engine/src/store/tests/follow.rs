@@ -57,7 +57,7 @@ fn each_end_of_the_first_has_its_followers() {
 }
 
 #[test]
-fn attempts_that_are_not_the_last_have_none() {
+fn earlier_attempts_have_no_followers() {
     let mut fixture = chained();
     let run = fixture.enqueue("fetch");
     fixture.start(now());
@@ -97,7 +97,7 @@ fn a_follower_belongs_to_the_night_while_it_is_open() {
 }
 
 #[test]
-fn a_job_that_clocks_may_not_start_follows_nothing() {
+fn a_disabled_job_follows_nothing() {
     let mut fixture = chained();
     let mut tell = after("tell", "fetch", On::End);
     tell.enabled = false;

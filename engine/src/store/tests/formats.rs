@@ -81,7 +81,7 @@ fn the_steps_still_make_what_was_frozen() {
 }
 
 #[test]
-fn every_frozen_format_opens_and_all_of_it_can_be_read() {
+fn every_released_format_opens() {
     for format in 1..=PRESENT {
         let (_folder, path) = frozen(format);
         let store = Store::open(&path).unwrap();
@@ -159,7 +159,7 @@ fn a_migration_that_fails_half_way_changes_nothing() {
 }
 
 #[test]
-fn a_database_of_a_build_between_releases_is_named_as_what_it_is() {
+fn a_development_database_is_reported() {
     let (_folder, path) = frozen(PRESENT);
     for spoil in [
         "UPDATE maintenance SET detail = 'other' WHERE task = 'schema'",

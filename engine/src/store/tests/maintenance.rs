@@ -17,7 +17,7 @@ fn events(store: &mut Store, count: usize, bytes: usize) {
 }
 
 #[test]
-fn a_log_that_a_reader_kept_growing_is_cut_as_soon_as_the_reader_is_gone() {
+fn the_log_is_truncated_after_readers() {
     let mut fixture = fixture();
     let path = fixture.store.path().to_owned();
     let reader = Connection::open(&path).unwrap();
@@ -49,7 +49,7 @@ fn a_long_series_of_writes_keeps_the_log_short() {
 }
 
 #[test]
-fn the_daily_care_is_one_callers_and_comes_again_when_it_was_not_finished() {
+fn daily_maintenance_has_one_claimant() {
     let mut fixture = fixture();
     let path = fixture.store.path().to_owned();
     let mut other = Store::open(&path).unwrap();

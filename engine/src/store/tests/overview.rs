@@ -11,7 +11,7 @@ fn failed() -> Outcome {
 }
 
 #[test]
-fn what_is_next_and_what_fails_is_found_by_set() {
+fn next_and_failing_jobs_are_found() {
     let mut fixture = fixture();
     let project = fixture.project.clone();
     let next = fixture.store.next_due(now()).unwrap();
@@ -31,7 +31,7 @@ fn what_is_next_and_what_fails_is_found_by_set() {
 }
 
 #[test]
-fn the_first_by_name_is_next_where_several_are_due_at_once() {
+fn ties_are_ordered_by_name() {
     let mut fixture = fixture();
     let project = fixture.project.clone();
     let jobs = [job("b", every(15)), job("a", every(15)), job("c", every(5))];
@@ -49,7 +49,7 @@ fn the_first_by_name_is_next_where_several_are_due_at_once() {
 }
 
 #[test]
-fn a_job_fails_as_long_as_its_last_attempt_that_tried_came_to_nothing() {
+fn skips_do_not_end_a_failure() {
     let mut fixture = fixture();
     let project = fixture.project.clone();
     let id = |fixture: &Fixture, job| fixture.store.job(&project, job).unwrap().id;
@@ -110,7 +110,7 @@ fn the_last_night_is_the_one_that_opened_last() {
 }
 
 #[test]
-fn what_is_due_of_a_project_that_is_gone_is_one_missed_stretch() {
+fn missing_projects_have_one_stretch() {
     let mut fixture = fixture();
     let project = fixture.project.clone();
     fixture.store.mark_gone(&project, &gone("it is away")).unwrap();
@@ -139,7 +139,7 @@ fn what_is_due_of_a_project_that_is_gone_is_one_missed_stretch() {
 }
 
 #[test]
-fn forgetting_does_what_was_planned_or_nothing() {
+fn deletion_follows_the_plan() {
     let mut fixture = fixture();
     let project = fixture.project.clone();
     let run = fixture.requested("dream", "one");
@@ -157,7 +157,7 @@ fn forgetting_does_what_was_planned_or_nothing() {
 }
 
 #[test]
-fn a_project_is_bound_to_another_folder_only_where_none_is() {
+fn a_project_moves_only_to_free_paths() {
     let mut fixture = fixture();
     let project = fixture.project.clone();
     let other = Project {

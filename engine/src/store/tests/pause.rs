@@ -35,7 +35,7 @@ fn both(test: impl Fn(Fixture, Option<JobId>)) {
 }
 
 #[test]
-fn its_moments_are_one_missed_row_and_not_caught_up() {
+fn paused_times_are_one_missed_row() {
     both(|mut fixture, job| {
         fixture.store.pause(job, later(100)).unwrap();
         for minute in [15, 31, 99] {
@@ -52,7 +52,7 @@ fn its_moments_are_one_missed_row_and_not_caught_up() {
 }
 
 #[test]
-fn what_is_due_after_it_is_run_by_the_same_tick() {
+fn later_times_run_in_the_same_tick() {
     both(|mut fixture, job| {
         fixture.store.pause(job, later(20)).unwrap();
         // No tick ran between the end of the pause and now, which is a separate stretch with a
@@ -71,7 +71,7 @@ fn what_is_due_after_it_is_run_by_the_same_tick() {
 }
 
 #[test]
-fn what_waits_is_held_and_goes_on() {
+fn waiting_runs_are_held() {
     both(|mut fixture, job| {
         let run = fixture.enqueue("tidy");
         let other = fixture.enqueue("dream");
@@ -84,7 +84,7 @@ fn what_waits_is_held_and_goes_on() {
 }
 
 #[test]
-fn a_pause_may_be_given_anew_and_ended_early() {
+fn a_pause_can_change_and_end() {
     both(|mut fixture, job| {
         assert!(!fixture.store.resume(job, now()).unwrap(), "there is none");
         fixture.store.pause(job, later(500)).unwrap();
@@ -118,7 +118,7 @@ fn one_pause_may_outlast_the_other() {
 }
 
 #[test]
-fn a_night_by_hand_goes_on() {
+fn a_manual_night_continues() {
     let mut fixture = fixture();
     fixture.store.pause(None, FOREVER).unwrap();
     let night = fixture.store.open_night(&fixture.project, "2026-11-21", now(), later(60)).unwrap();

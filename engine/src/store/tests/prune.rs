@@ -51,7 +51,7 @@ fn old_runs_go_and_the_newest_and_the_open_stay() {
 }
 
 #[test]
-fn what_the_breaker_counts_stays_however_old() {
+fn runs_that_the_breaker_counts_stay() {
     let mut fixture = fixture();
     over(&mut fixture, "a", &Outcome::Succeeded);
     let good = over(&mut fixture, "b", &Outcome::Succeeded);
@@ -199,7 +199,7 @@ fn an_acknowledgement_does_not_cover_a_run_that_goes_on() {
 }
 
 #[test]
-fn an_acknowledged_run_stays_whatever_it_came_to() {
+fn an_acknowledged_run_stays() {
     let mut fixture = fixture();
     let job = fixture.store.job(&fixture.project, "dream").unwrap().id;
     over(&mut fixture, "a", &failed(Class::Crash));
@@ -222,7 +222,7 @@ fn an_acknowledged_run_stays_whatever_it_came_to() {
 }
 
 #[test]
-fn what_was_granted_to_a_forgotten_project_is_granted_to_no_other() {
+fn grants_of_deleted_projects_are_deleted() {
     let mut fixture = fixture();
     let project = fixture.project.clone();
     let night = fixture.store.open_night(&project, "2026-11-21", now(), days(1)).unwrap();
@@ -275,7 +275,7 @@ fn what_was_granted_to_a_forgotten_project_is_granted_to_no_other() {
 }
 
 #[test]
-fn accounts_of_pools_and_unused_grants_go_with_their_time_and_what_is_drawn_on_stays() {
+fn only_unused_old_usage_is_deleted() {
     let mut fixture = fixture();
     let opened = super::super::reserve::window_key("max", now());
     let old = [

@@ -4,7 +4,7 @@ use super::*;
 use crate::store::crash_points::CrashPoints;
 
 #[test]
-fn what_lived_in_a_backup_is_ended_and_never_tried_again() {
+fn live_runs_in_backups_are_ended() {
     let mut fixture = fixture();
     let path = fixture.store.path().to_owned();
     let running = fixture.admitted("a").run().clone();
@@ -43,7 +43,7 @@ fn what_lived_in_a_backup_is_ended_and_never_tried_again() {
 }
 
 #[test]
-fn what_is_no_backup_is_refused_before_anything_moves() {
+fn invalid_backups_are_refused_first() {
     let fixture = fixture();
     let path = fixture.store.path().to_owned();
     let bad = path.with_file_name("bad");
@@ -56,7 +56,7 @@ fn what_is_no_backup_is_refused_before_anything_moves() {
 }
 
 #[test]
-fn a_copy_is_of_one_moment_while_others_write() {
+fn a_copy_is_consistent_during_writes() {
     let mut fixture = fixture();
     let path = fixture.store.path().to_owned();
     let (begun, wait) = std::sync::mpsc::channel();
@@ -99,7 +99,7 @@ fn a_copy_is_of_one_moment_while_others_write() {
 }
 
 #[test]
-fn what_was_decided_since_a_copy_is_counted_and_pauses_are_carried_over() {
+fn losses_are_counted_and_pauses_kept() {
     let mut fixture = fixture();
     let path = fixture.store.path().to_owned();
     let job = |name: &str| fixture.store.job(&fixture.project, name).unwrap().id;

@@ -23,7 +23,7 @@ fn attempts(fixture: &mut Fixture, first: RunId, outcome: &Outcome) -> Vec<Signe
 }
 
 #[test]
-fn a_failure_is_tried_again_as_often_as_the_job_says_within_its_backoff() {
+fn failures_are_retried_within_the_backoff() {
     let crash = failed(Class::Crash);
     let late = Outcome::TimedOut { why: "x".to_owned() };
     for outcome in [crash, late] {
@@ -45,7 +45,7 @@ fn a_failure_is_tried_again_as_often_as_the_job_says_within_its_backoff() {
 }
 
 #[test]
-fn nothing_is_tried_again_for_a_person_or_where_somebody_must_act() {
+fn manual_and_permanent_failures_are_final() {
     let mut fixture = quick_house();
     let manual = fixture.requested("dream", "k");
     assert!(attempts(&mut fixture, manual, &failed(Class::Crash)).is_empty());
@@ -57,7 +57,7 @@ fn nothing_is_tried_again_for_a_person_or_where_somebody_must_act() {
 }
 
 #[test]
-fn a_run_that_was_asked_to_end_is_not_tried_again_however_it_ends() {
+fn cancelled_runs_are_not_retried() {
     for outcome in [
         failed(Class::Crash),
         Outcome::TimedOut { why: "x".to_owned() },
@@ -94,7 +94,7 @@ fn a_deferral_comes_back_once_at_its_time() {
 }
 
 #[test]
-fn a_wish_reopens_what_is_over_once() {
+fn a_requested_retry_reopens_once() {
     let mut fixture = fixture();
     let run = fixture.requested("dream", "k");
     assert!(fixture.store.retry(&run, now()).is_err(), "it is open");
@@ -125,7 +125,7 @@ fn a_wish_reopens_what_is_over_once() {
 }
 
 #[test]
-fn a_wish_overrules_the_start_deadline() {
+fn a_requested_retry_overrules_the_deadline() {
     let mut fixture = fixture();
     let policy = Policy { start_within: Some(SignedDuration::from_mins(10)), ..Policy::default() };
     fixture.jobs(&[with("tidy", every(15), policy)]);

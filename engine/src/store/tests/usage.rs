@@ -55,7 +55,7 @@ impl Fixture {
 }
 
 #[test]
-fn a_grant_adds_to_one_account_from_the_next_reservation_on_and_ends() {
+fn a_grant_raises_one_level() {
     let mut fixture = fixture();
     let levels = [pool_day(calls(2))];
     let first = fixture.enters("dream", calls(2), &levels).unwrap();
@@ -154,7 +154,7 @@ fn a_child_that_outlives_its_parent_keeps_what_it_holds() {
 }
 
 #[test]
-fn usage_beyond_all_measure_is_charged_as_it_was_reserved() {
+fn implausible_usage_is_charged_as_reserved() {
     let mut fixture = fixture();
     let day = pool_day(Budget::default());
     for (n, spent) in [
@@ -183,7 +183,7 @@ fn usage_beyond_all_measure_is_charged_as_it_was_reserved() {
 }
 
 #[test]
-fn what_is_told_after_a_run_was_settled_changes_nothing() {
+fn late_usage_reports_change_nothing() {
     let mut fixture = fixture();
     let day = pool_day(calls(5));
     let run = fixture.enters("dream", calls(2), std::slice::from_ref(&day)).unwrap();
@@ -196,7 +196,7 @@ fn what_is_told_after_a_run_was_settled_changes_nothing() {
 }
 
 #[test]
-fn time_that_is_not_paid_for_ends_the_run() {
+fn the_reserved_time_limits_the_run() {
     let mut fixture = fixture();
     let run = fixture.requested("dream", "a");
     let want = Budget { seconds: Some(20), ..Budget::default() };
@@ -323,7 +323,7 @@ fn a_database_of_format_1_goes_on_with_its_live_reservations() {
 }
 
 #[test]
-fn a_fallbacks_accounts_are_held_with_the_run_or_it_is_left_out() {
+fn fallbacks_are_reserved_or_left_out() {
     let mut fixture = fixture();
     let day = BudgetLevel::new(DAY, "p".to_owned(), "day".to_owned(), Budget::default());
     let pool = pool_day(calls(5));
