@@ -27,12 +27,12 @@ pub fn stopped(streak: Streak) -> bool {
 pub const HEADROOM: u64 = 8 * 1024 * 1024;
 /// Maximum time that a run waits during a pause before the queue checks the pause again.
 pub const PAUSE_WAIT: SignedDuration = SignedDuration::from_secs(60);
-/// Time before a run is tried again that found a dirty work tree.
+/// Time after which a run that found a dirty work tree is tried again.
 pub const DIRTY_WAIT: SignedDuration = SignedDuration::from_mins(15);
-/// Time before a run is tried again that waits for the battery.
+/// Time after which a run that waits for the battery is tried again.
 pub const BATTERY_WAIT: SignedDuration = SignedDuration::from_mins(15);
-/// Time before a run is tried again that found the host busy. After this time, the one-minute load
-/// no longer includes the earlier load.
+/// Time after which a run that found the host busy is tried again. By then, the one-minute load no
+/// longer includes the earlier load.
 pub const LOAD_WAIT: SignedDuration = SignedDuration::from_mins(5);
 
 /// The start of the deferral reason for a run that waits because a person is working in the

@@ -75,7 +75,7 @@ fn spaced(began: Option<Timestamp>) -> AdmissionFacts {
     }
 }
 
-/// Returns facts for each gate that a job's owner can set, closed, with the expected message.
+/// Returns, for each gate that a job's owner can set, facts that close it and the expected message.
 fn closed() -> Vec<(AdmissionFacts, &'static str)> {
     vec![
         (

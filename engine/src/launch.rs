@@ -9,8 +9,8 @@
 //!                                                                  └─ a restricted thread starts it
 //! ```
 //!
-//! The launcher receives all input through the socket that is its standard input, so nothing is in
-//! an argument or environment variable that others can read or set. It remains the program's
+//! The launcher receives all input through the socket that is its standard input, so that no data
+//! is in an argument or environment variable that others can read or set. It remains the program's
 //! parent, adopts processes that lose their parent, and kills the whole tree when the program ends
 //! or the socket is closed. No process is left behind, even if runner itself is killed. The
 //! program's standard input, output and error are passed on directly, so the launcher copies no

@@ -29,7 +29,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Interval between two attempts during this wait.
 const TURN: Timespec = Timespec { tv_sec: 0, tv_nsec: 2_000_000 };
 
-/// The holder of a lock, which the holder writes into the lock file for diagnosis.
+/// The holder of a lock. The holder writes this record into the lock file for diagnosis.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LockHolder {
     /// The process that holds the lock.

@@ -1,8 +1,8 @@
 //! Identifies a process that holds or started something, and distinguishes it from a later process
 //! with the same number.
 //!
-//! The identity is for people and for finding dead processes. It is never a lock: only the kernel's
-//! locks are.
+//! The identity is for people and for finding dead processes. It must never be used as a lock,
+//! because only the kernel provides reliable locks.
 
 use std::fmt;
 use std::os::fd::OwnedFd;

@@ -52,8 +52,8 @@ pub struct FileLook {
     pub modified: i64,
 }
 
-/// A path or target that the scope refuses. All variants except `Fs` and `Recorded` are refusals of
-/// the guard.
+/// A path or target that the scope refuses. All variants except `Fs` are treated as refusals of the
+/// guard.
 #[derive(Debug, thiserror::Error)]
 pub enum ScopeError {
     /// The text is not a path relative to a root.
@@ -229,7 +229,7 @@ impl Scope {
         done
     }
 
-    /// Returns the content and metadata that the recorded run read, during a replay.
+    /// During a replay, returns the content and metadata that the recorded run read.
     fn looked(&self, path: &RelPath) -> Result<Option<(Vec<u8>, FileLook)>, ScopeError> {
         let recorded = |why: String| ScopeError::Recorded { why };
         let answer = self.recording.recall(LOOK, path.as_str());

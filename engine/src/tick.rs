@@ -9,8 +9,8 @@
 //! ```
 //!
 //! The daemon, host timers and people all call this one function. An occurrence is recorded once,
-//! however often the function is called. Its cost is proportional to the number of due and
-//! unsettled items. This module must never start a process itself.
+//! however often the function is called. The cost of a call is proportional to the number of due
+//! and unsettled items. This module must never start a process itself.
 
 use std::collections::BTreeMap;
 

@@ -45,7 +45,7 @@ pub struct Inhibitor {
 }
 
 impl Inhibitor {
-    /// Requests the inhibition, and returns when it is known whether it is held.
+    /// Requests the inhibition, and waits until it is granted or refused.
     pub fn take(asked: &InhibitRequest) -> Self {
         let Some(means) = asked.means else {
             return Self::without("", "this system has no sleep inhibitor that runner supports");

@@ -9,12 +9,13 @@
 //! ```
 //!
 //! A host program holds the lock, so runner needs neither a bus client nor a library. The program
-//! ends when a pipe from this process is closed (`caffeinate` ends with the process id instead), so
+//! ends when a pipe from this process is closed (`caffeinate` watches the process id instead), so
 //! even `kill -9` releases the lock. The program is a plain child in runner's own process group, so
 //! the code that kills the process trees of runs does not affect it.
 //!
 //! This module must never delay a run or make it fail, never keep the screen on, and never report
-//! more than was granted: closing the lid or an empty battery still puts the machine to sleep.
+//! more than was granted: the machine still goes to sleep when the lid is closed or the battery is
+//! empty.
 
 mod inhibitor;
 mod inhibitor_command;

@@ -2,9 +2,9 @@
 //!
 //! The group is created beneath the launcher's own group in the version 2 tree, wherever that tree
 //! is mounted (also beside a version 1 tree). It is named `runner-<marker>`, so that recovery can
-//! find it by run. It uses no controllers and only holds processes together. If no group can be
-//! created, the launcher is only a subreaper for the child's processes, and the applied sandbox
-//! reports that.
+//! find it by run. It only groups processes and uses no controllers. If no group can be created,
+//! the launcher is only a subreaper for the child's processes, and the applied sandbox reports
+//! that.
 //!
 //! This module must never kill a group whose name it did not assign.
 
@@ -36,8 +36,8 @@ impl ControlGroup {
     pub fn make(marker: &str) -> Option<Self> {
         let (mount, above) = mine()?;
         let above = mount.join(above.trim_start_matches('/'));
-        // The name includes the process id: a group that an earlier launcher with the same marker
-        // left is empty or contains processes of this run.
+        // The process id makes the name unique, because an earlier launcher with the same marker
+        // may have left a group that is empty or contains processes of this run.
         let own = above.join(name(marker)).with_extension(std::process::id().to_string());
         fs::DirBuilder::new().mode(0o700).create(&own).ok()?;
         let group = Self { own, above };

@@ -63,8 +63,8 @@ pub fn wake(said: Option<Timestamp>, streak: u32, now: Timestamp) -> Wake {
     }
 }
 
-/// Returns the time at which to return after a reset, spread over [`SPREAD`]. The same `salt`
-/// always gives the same delay.
+/// Returns the time at which a job asks the provider again after a reset, spread over [`SPREAD`].
+/// The same `salt` always gives the same delay.
 pub fn spread(until: Timestamp, salt: &str) -> Timestamp {
     let digest = Digest::of(salt.as_bytes()).short();
     let dice = u64::from_str_radix(&digest, 16).expect("a short digest is 16 hex digits");

@@ -1,8 +1,8 @@
 //! The specification of a child, and the checks before it is spawned.
 //!
-//! A child gets exactly the environment in its specification. The program is searched in the `PATH`
-//! of that environment, so that an error names the folders that were searched. This module must
-//! never read runner's own environment, and never search the current folder.
+//! A child gets exactly the environment in its specification. The program is looked up in the
+//! `PATH` of that environment, so that an error names the folders that were searched. This module
+//! must never read runner's own environment, and never search the current folder.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -100,8 +100,8 @@ pub struct Limits {
     /// Time during which output is still read after the child has ended, if another process holds
     /// the pipe open. Default: 200 ms.
     pub drain: Duration,
-    /// Maximum time for KILL to take effect. After it, the child is recorded as a survivor.
-    /// Default: 10 s.
+    /// Maximum time for KILL to take effect. A child that is still alive afterwards is recorded as
+    /// a survivor. Default: 10 s.
     pub kill_wait: Duration,
     /// Maximum number of bytes that are kept from each stream. A child that writes more is ended.
     /// Default: 64 MiB.

@@ -142,8 +142,8 @@ pub(super) fn snapshot() -> Snapshot {
     pids.filter_map(stat).map(|stat| (stat.pid, stat)).collect()
 }
 
-/// Returns whether process `pid` was started for `marker`. A process with an unreadable environment
-/// was not.
+/// Returns whether process `pid` was started for `marker`. If its environment cannot be read, the
+/// answer is false.
 pub(super) fn carries(pid: u32, marker: &str) -> bool {
     marker_of(pid).is_some_and(|found| belongs(&found, marker))
 }

@@ -2,8 +2,8 @@
 //!
 //! A [`RelPath`] has no `..`, is not absolute and has only one spelling. Two different paths
 //! therefore name different entries (except on file systems that fold case), and a prefix of
-//! components is always a folder above the path. The type gives no guarantee about links. Only path
-//! resolution in the kernel does, and [`super::RealFs`] uses that.
+//! components is always a folder above the path. The type guarantees nothing about links. Only the
+//! kernel's path resolution does, and [`super::RealFs`] uses it.
 
 use std::fmt;
 
@@ -31,8 +31,8 @@ pub struct BadPath {
 }
 
 impl RelPath {
-    /// Validates `text` as a path. The text is never normalised: a spelling that is not the only
-    /// one of its path is refused.
+    /// Validates `text` as a path. The text is never normalised: any other spelling of a path, such
+    /// as `a//b` or `./a`, is refused.
     ///
     /// # Errors
     /// Returns an error if `text` is empty, absolute, too long, or has a component that is empty,

@@ -195,7 +195,7 @@ fn a_target_that_became_something_else_is_a_conflict() {
         make(&disk.at("d/a"));
         let Err(PublishError::Conflict(conflict)) = disk.recover() else { panic!("{what}") };
         assert!(matches!(conflict.found, PathState::NotAFile(_)), "{what}: {conflict}");
-        // The same holds between check and exchange: the entry is displaced and restored.
+        // If the change comes between check and exchange, it is displaced and restored.
         disk.fs.exchange(&manifest.staged_name(0), &rel("d/a")).unwrap();
         assert!(matches!(disk.recover(), Err(PublishError::Conflict(_))), "{what}");
         assert_eq!(disk.fs.inspect(&rel("d/a")).unwrap(), conflict.found, "{what}");

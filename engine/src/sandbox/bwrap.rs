@@ -36,8 +36,8 @@ pub fn find() -> Option<PathBuf> {
 #[derive(Clone, Copy, Debug)]
 pub struct MountView<'a> {
     pub real: &'a ResolvedSandbox,
-    /// The folder that becomes the child's `/tmp`. If there is none, an empty folder in memory
-    /// does.
+    /// The folder that becomes the child's `/tmp`. If there is none, an empty folder in memory is
+    /// used.
     pub temp: Option<&'a Path>,
     /// Paths that must be readable even if they are in a private folder: the program, its working
     /// directory and its home.

@@ -30,8 +30,8 @@ pub struct Inert {
 
 /// Starts `command` from a restricted thread. `program` is the absolute path of its program.
 ///
-/// A child inherits the restrictions of the thread that starts it. This thread ends right after the
-/// start.
+/// A child inherits the restrictions of the thread that starts it. This thread ends right after it
+/// has started the child.
 ///
 /// # Errors
 /// Returns an error if the kernel refuses the restriction or the start.

@@ -43,11 +43,10 @@ pub struct SandboxedStart {
     pub sandbox: Sandbox,
 }
 
-/// The permissions of a child. The child can read every path that is not named here, but not write
-/// it.
+/// The permissions of a child. Every path that is not named here is readable but not writable.
 ///
 /// Every path must be absolute and free of symbolic links. A link is refused because a process that
-/// could create it would choose the file that is opened to the next child.
+/// could create it would choose the file to which the next child gets access.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sandbox {
     /// `sandbox = "off"` is set in the configuration: there is no sandbox at all, and every report

@@ -94,7 +94,8 @@ impl CronPlan {
             .parse(&spelled)
             .map_err(|error| error.to_string())?
             .pattern;
-        // croner stores one byte for each year up to 5000. They are not used, so they are removed.
+        // croner stores one byte for each year up to 5000. These bytes are not needed, so they are
+        // dropped.
         pattern.years = CronComponent::new(0, 0, 0, 0);
         let bits = |component: &CronComponent| {
             component.values().iter().fold(0_u64, |bits, value| bits | 1 << value)

@@ -17,7 +17,7 @@ use crate::ids::RunId;
 use crate::outcome::Outcome;
 use crate::recover::OVERRUN_GRACE;
 
-/// Time that a run has to end after it was asked to, before it is killed.
+/// Time after which a run that was asked to end is killed.
 pub const CANCEL_GRACE: Duration = Duration::from_secs(20);
 
 /// The result of a request to end a run.

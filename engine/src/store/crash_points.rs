@@ -10,8 +10,8 @@ pub struct CrashPoints {
 }
 
 impl CrashPoints {
-    /// Kills the process before the step that follows `count` other steps, as `kill -9` or a power
-    /// cut would.
+    /// Creates crash points that kill the process before the step that follows `count` other steps,
+    /// as `kill -9` or a power cut would.
     pub fn dying_after(count: u32) -> Self {
         Self { left: Some(count) }
     }

@@ -94,7 +94,7 @@ impl Store {
     }
 }
 
-/// Stores the part of the report that an overview shows in the night's row: the headline, and the
+/// Stores in the night's row the part of its report that an overview shows: the headline, and the
 /// facts `worst` and `folder` of the run that created the report. Does nothing for any other run.
 pub(super) fn reported(
     tx: &Transaction<'_>,

@@ -159,12 +159,12 @@ impl Store {
         Ok(last.into_iter().map(|last| (last.night.project.clone(), last)).collect())
     }
 
-    /// Returns the jobs whose last attempt failed. These jobs may have a failure marker or an open
-    /// circuit breaker.
+    /// Returns the jobs whose last run that did work failed. These jobs may have a failure marker
+    /// or an open circuit breaker.
     pub fn failing_jobs(&self) -> Result<Vec<JobId>> {
         self.view(|db| {
             // The query steps from one job with failures to the next. For each job, two index
-            // lookups determine whether the last failed attempt is also the last attempt.
+            // lookups determine whether the last failed run is also the last run that did work.
             let sql = format!(
                 "WITH RECURSIVE failed (job) AS (
                    SELECT min(job) FROM runs INDEXED BY runs_failed WHERE {FAILED}

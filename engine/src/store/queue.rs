@@ -163,8 +163,8 @@ fn waiting(
     Ok(waiting)
 }
 
-/// Returns the live runs. If a job's policy cannot be read, its live run does not limit the number
-/// of slots.
+/// Returns the live runs. If a job's policy cannot be read, its live run takes a slot of its group
+/// but does not limit the number of slots.
 fn live(tx: &Transaction<'_>) -> Result<Vec<LiveRun>, Fault> {
     tx.all(
         "SELECT r.job, j.slot_group, j.policy -> '$.group' ->> 'slots' FROM runs r INDEXED BY runs_live

@@ -8,7 +8,8 @@
 //!                                        └─> jobs that follow its job: recorded
 //! ```
 //!
-//! Only [`settle_row`] decides the outcome of a run or an occurrence.
+//! All runs and occurrences are settled by [`settle_row`], except for dead runs that are retried at
+//! once and missed scheduled times.
 
 use runner_text::counted;
 use std::collections::VecDeque;
@@ -225,8 +226,8 @@ fn follow(
             origin: Origin::Event,
             ..NewOccurrence::manual(follower, format!("after {run}"), now)
         };
-        // A run that was skipped, or deferred until a person tries again, did no work, so it does
-        // not trigger followers.
+        // A run that was skipped, or deferred until a person tries again, did no work, so it is not
+        // treated as an end of the job.
         let ended = !matches!(outcome, Outcome::Skipped { .. } | Outcome::Deferred { .. });
         if outcome.published() || (after.on == On::End && ended) {
             await_turn(tx, &new, now, now)?;

@@ -247,7 +247,7 @@ fn a_limit_holds_for_its_pool_and_grows_only_after_its_wait() {
     store.clear_limit("max", later(92), at).unwrap();
     assert_eq!(store.limit("max", later(92)).unwrap(), None);
     assert_eq!(store.note_limit("max", None, "", at).unwrap().streak, 1);
-    // A limit that was recorded in the future by a wrong clock is not treated as newer.
+    // A limit that a wrong clock recorded with a time in the future is not treated as newer.
     store.clear_limit("max", now(), now()).unwrap();
     assert_eq!(store.note_limit("max", None, "", at).unwrap().streak, 1);
     // A limit does not last a year longer because the clock was set back by a year.
