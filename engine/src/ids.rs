@@ -142,7 +142,7 @@ mod tests {
             last = next;
         }
         let earlier = RunId::new_after(Some(&last), Timestamp::from_second(1_999).unwrap());
-        assert!(earlier < last, "a clock that was set back is believed");
+        assert!(earlier < last, "ids follow a clock that was set back");
         assert!("nonsense".parse::<RunId>().is_err());
     }
 }

@@ -335,7 +335,7 @@ mod tests {
         let error = JobLock::try_take(&path).unwrap_err().to_string();
         assert!(error.starts_with("lock held by PID 7 since 1970"), "{error}");
         let looked = JobLock::inspect(&path).unwrap_err().to_string();
-        assert_eq!(looked, error, "a look hears the same");
+        assert_eq!(looked, error, "`inspect` reports the same");
         drop(first);
         JobLock::inspect(&path).unwrap();
         JobLock::try_take(&path).unwrap();

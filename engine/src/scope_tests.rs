@@ -230,7 +230,7 @@ fn expectations_are_checked() {
     scope.stage("dreams/none.md", b"x", Expect::Digest(Digest::of(b"x"))).unwrap_err();
     scope.remove("dreams/old.md", Digest::of(b"else")).unwrap_err();
     scope.stage("dreams/old.md", b"old", Expect::Current).unwrap();
-    assert!(!yard.root().join(STAGING).exists(), "no change needs no entry");
+    assert!(!yard.root().join(STAGING).exists(), "no change creates no entry");
 
     scope.stage("dreams/a", b"x", Expect::Absent).unwrap();
     for twice in ["dreams/a", "dreams/a/b"] {

@@ -291,7 +291,7 @@ fn a_commit_holds_the_named_files() {
         assert_eq!(place.changes(), [("staged".to_owned(), Change::Added)]);
         place.agree("what somebody staged stays staged");
         let again = place.ask().commit_files(&files, "rem: again").unwrap();
-        assert_eq!(again, None, "nothing new is no commit");
+        assert_eq!(again, None, "no change creates no commit");
         // In a subfolder of the repository, paths are relative to that folder.
         let below = Git::new(&place.root().join("rem"), &place.env(), "test");
         place.write("rem/3.org", "three");
@@ -464,7 +464,7 @@ fn an_entry_without_stat_data_is_compared() {
         place.write("entry", "");
         // The index is now newer than the file.
         place.git(&["add", ".gitattributes"]);
-        assert_eq!(changed(&place).len(), 1, "emptied since");
+        assert_eq!(changed(&place).len(), 1, "it was emptied");
     }
 }
 

@@ -209,7 +209,7 @@ fn a_changed_target_is_never_overwritten() {
     assert_eq!(reported.settled.len(), 1);
     assert_eq!(world.read("out/a.txt").as_deref(), Some("a person's own words"));
     world.tick(boot_time());
-    assert!(world.root().join(STAGING).is_dir(), "ours is kept for a person");
+    assert!(world.root().join(STAGING).is_dir(), "staging is kept");
 }
 
 #[test]
@@ -385,7 +385,7 @@ fn a_killed_run_is_timed_out() {
         let reading = ClockReading { wall: now(), boot: late };
         assert_eq!(tick(&mut world.store, &driver, reading).unwrap(), Tick::default());
     }
-    assert_eq!(world.store.events_of(&run).unwrap().len(), 1, "said once");
+    assert_eq!(world.store.events_of(&run).unwrap().len(), 1, "reported once");
     let reported = world.tick(boot_time());
     assert_eq!(reported.settled, [(run.clone(), "timed-out".to_owned())]);
     assert!(matches!(world.outcome(&run), Outcome::TimedOut { .. }));
@@ -420,7 +420,7 @@ fn a_stuck_publication_can_be_cancelled() {
     for _ in 0..2 {
         assert!(world.tick(boot_time()).settled.is_empty());
     }
-    assert_eq!(world.store.events_of(admitted.run()).unwrap().len(), 1, "said once");
+    assert_eq!(world.store.events_of(admitted.run()).unwrap().len(), 1, "reported once");
     assert!(matches!(world.store.run(admitted.run()).unwrap().state, RunState::Running { .. }));
     world.store.cancel(admitted.run(), "manually", now()).unwrap();
     assert_eq!(world.tick(boot_time()).settled.len(), 1);
@@ -429,5 +429,5 @@ fn a_stuck_publication_can_be_cancelled() {
     let reported = outcome.to_string();
     assert!(reported.contains("given up (manually)") && reported.contains(STAGING), "{reported}");
     world.tick(boot_time());
-    assert!(world.root().join(STAGING).is_dir(), "it is a person's now");
+    assert!(world.root().join(STAGING).is_dir(), "it is left for a person");
 }

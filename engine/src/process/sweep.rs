@@ -251,8 +251,8 @@ mod tests {
         let stat = |pid, parent, group| Stat { pid, state: b'S', parent, group, start: 5 };
         assert!(here.is_adopted(&stat(30, 10, 30)));
         assert!(!here.is_adopted(&stat(20, 10, 20)), "another run's child");
-        assert!(!here.is_adopted(&stat(31, 10, 10)), "a plain child of ours");
-        assert!(!here.is_adopted(&stat(32, 11, 32)), "somebody else's child");
+        assert!(!here.is_adopted(&stat(31, 10, 10)), "a plain child");
+        assert!(!here.is_adopted(&stat(32, 11, 32)), "another process's child");
         assert!(!here.adopted_since(&stat(30, 10, 30), 5), "another run is still there");
         let alone = ProcessScope { others: BTreeMap::new(), ..here };
         assert!(alone.adopted_since(&stat(30, 10, 30), 5));

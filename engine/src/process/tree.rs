@@ -357,7 +357,7 @@ mod tests {
         assert!(environment_end(&me).unwrap() > 0);
         let me = std::process::id();
         assert!(has_program(me) && environment_ends(me) > Some(0));
-        assert_eq!(environment_end(line("a) b").as_bytes()), None, "cut short");
+        assert_eq!(environment_end(line("a) b").as_bytes()), None, "truncated");
         let zeros = format!("{}{}", line("a) b"), " 0".repeat(40));
         assert_eq!(environment_end(zeros.as_bytes()), Some(0));
     }

@@ -196,7 +196,7 @@ mod tests {
         drop(copy);
         assert!(beside(&path, "-wal").exists());
         assert_eq!(but_shared(), before);
-        assert_eq!(real.projects().unwrap().len(), 1, "the real one is as it was");
+        assert_eq!(real.projects().unwrap().len(), 1, "the original is unchanged");
         drop(real);
         // The database is closed, so only its file exists.
         let before = listing(path.parent().unwrap());
@@ -233,7 +233,7 @@ mod tests {
         for _ in 0..2 {
             let copy = Store::dry_run_copy(&path).unwrap();
             let known = copy.projects().unwrap();
-            assert_eq!(known.len(), 1, "what only the journal has is there");
+            assert_eq!(known.len(), 1, "the log's rows are read");
             assert_eq!(listing(&left), before);
         }
         // Other processes can still open the database, and nothing is lost.

@@ -294,7 +294,7 @@ impl History {
         }
         let holders: BTreeSet<RunId> = self.store.holders().unwrap().into_iter().collect();
         let runs: BTreeSet<RunId> = self.runs.iter().map(|run| run.id.clone()).collect();
-        assert_eq!(holders, runs, "a run that is over holds, or a live one holds nothing");
+        assert_eq!(holders, runs, "exactly the live runs hold reservations");
     }
 
     fn in_use(&self, level: &str, key: &str) -> Amounts {
@@ -323,6 +323,6 @@ impl History {
             let account = Amounts { seconds: 0, ..self.in_use(level, key) };
             assert_eq!(account, sum, "{level} {key}: its runs come to something else");
         }
-        assert!(self.store.holders().unwrap().is_empty(), "held at rest");
+        assert!(self.store.holders().unwrap().is_empty(), "reservations remain");
     }
 }

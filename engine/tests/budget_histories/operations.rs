@@ -402,7 +402,7 @@ impl History {
         if self.counts.runs > runs && self.bug.is_none() {
             let child = self.runs.last().unwrap().id.clone();
             let [left, given] = [&id, &child].map(|run| self.store.left_of(run).unwrap());
-            assert_eq!(left.plus(given), before, "out of the parent's remainder");
+            assert_eq!(left.plus(given), before, "taken from the parent");
         }
     }
 

@@ -196,7 +196,7 @@ fn crash_everywhere(modern: bool, scale: f64, counts: &mut Counts) {
         assert_eq!(reader(&end), Ok(wanted), "depth {depth}");
         assert!(end.disk.read(MARKER).is_none() && end.disk.list(PREV).is_none());
         let changes = world.changes();
-        assert!(next(&world).unwrap().is_empty() && world.changes() == changes, "a second is idle");
+        assert!(next(&world).unwrap().is_empty() && world.changes() == changes, "a repeat is idle");
         crash(world.take(), depth, &mut waiting, counts);
     }
 }

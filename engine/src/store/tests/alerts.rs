@@ -104,7 +104,7 @@ fn recorded(fixture: &Fixture) -> Vec<Episode> {
                     messages.iter().filter(|one| one.channel == channel && one.what != "recovered");
                 of_it.map(|one| minute(one.made)).collect()
             };
-            assert_eq!(reported("a"), reported("b"), "every channel is told the same");
+            assert_eq!(reported("a"), reported("b"), "all channels get the same");
             Episode {
                 kind: alert.kind,
                 raised: minute(alert.raised),
@@ -311,14 +311,14 @@ fn messages_are_in_order(fixture: &Fixture, alert: &AlertRow, recovery: bool) {
         let of_it: Vec<&MessageRow> =
             messages.iter().filter(|one| one.channel == channel).collect();
         let recovered: Vec<_> = of_it.iter().filter(|one| one.what == "recovered").collect();
-        assert!(recovered.len() <= 1, "a recovery is told once");
+        assert!(recovered.len() <= 1, "a recovery is reported once");
         if let Some(reported) = recovered.first() {
             assert!(recovery && alert.ended.is_some() && alert.silenced.is_none());
             let heard = of_it.iter().any(|one| one.tries > 0 && one.made <= reported.made);
-            assert!(heard, "to those who may have heard");
+            assert!(heard, "never reported before");
         }
         let open = of_it.iter().filter(|one| one.state == MessageState::Waiting);
-        assert!(open.count() <= 1, "what waits is the last word");
+        assert!(open.count() <= 1, "only the newest one waits");
         if alert.silenced.is_some() {
             assert!(of_it.iter().all(|one| one.state != MessageState::Waiting));
         }
@@ -413,7 +413,7 @@ fn a_resumed_job_is_not_stale() {
     assert!(!fixture.store.maintenance_due(Task::Watch, later(59)).unwrap());
     assert!(fixture.store.maintenance_due(Task::Watch, later(60)).unwrap());
     let stale = fixture.store.watch(&rules, later(day + 1)).unwrap();
-    assert_eq!(stale.len(), 1, "only the one with a clock");
+    assert_eq!(stale.len(), 1, "only the scheduled job");
     let off = NewJob { enabled: false, ..job("tidy", every(15)) };
     fixture.jobs(&[off]);
     assert!(fixture.store.watch(&rules, later(2 * day)).unwrap().is_empty());

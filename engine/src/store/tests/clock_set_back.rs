@@ -58,7 +58,7 @@ fn runs_of_disabled_jobs_are_skipped() {
     fixture.jobs(&[tidy, job("dream", Schedule::manual())]);
     let why = "skipped: its job was disabled or removed while it waited";
     assert_eq!(fixture.stands(&run).unwrap().to_string(), why);
-    assert_eq!(fixture.start(later(16)), [wished], "a person's wish stays");
+    assert_eq!(fixture.start(later(16)), [wished], "a person's run stays");
     fixture.check();
 }
 

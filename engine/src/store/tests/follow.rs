@@ -48,7 +48,7 @@ fn each_end_of_the_first_has_its_followers() {
     let mut fixture = chained();
     let idle = Outcome::Skipped { why: "idle".to_owned() };
     let found = ended(&mut fixture, &idle);
-    assert_eq!(found[1], skip("fetch", "skipped: idle"), "it was not at work");
+    assert_eq!(found[1], skip("fetch", "skipped: idle"), "it did no work");
     // The deferral means that a person must try again later.
     let mut fixture = chained();
     let put_off = Outcome::Deferred { until: later(15), why: "dirty".to_owned() };

@@ -37,7 +37,7 @@ fn waiting_retries_overlap() {
     let mut fixture = overlapping(Overlap::Skip);
     let wished = fixture.enqueue("tidy");
     let first = fixture.due("tidy", later(15)).remove(0);
-    assert_eq!(fixture.stands(&first), None, "the wish only waits");
+    assert_eq!(fixture.stands(&first), None, "a queued run does not overlap");
     fixture.store.cancel(&wished, "x", now()).unwrap();
     fixture.start(later(15));
     fixture.end(&first, &failed(Class::Crash), later(29));
@@ -71,7 +71,7 @@ fn replace_ends_the_earlier_ones_and_waits_for_those_that_run() {
     let first = fixture.due("tidy", later(15)).remove(0);
     let second = fixture.due("tidy", later(30)).remove(0);
     let replaced = |at| format!("cancelled: replaced by the one due {}", later(at));
-    assert_eq!(why(fixture.stands(&first)), replaced(30), "it had not begun");
+    assert_eq!(why(fixture.stands(&first)), replaced(30), "it had not started");
     fixture.start(later(30));
     fixture.admit(&second, Budget::default(), &[]).unwrap();
     let third = fixture.due("tidy", later(45)).remove(0);

@@ -134,7 +134,7 @@ fn missing_projects_have_one_stretch() {
     fixture.store.mark_gone(&project, &gone("it is away")).unwrap();
     record_due(&mut fixture.store, None, later(105), &mut troubles).unwrap();
     let missed = fixture.store.all_missed_since(now()).unwrap();
-    assert_eq!(missed.len(), 2, "a stretch does not reach over what was run");
+    assert_eq!(missed.len(), 2, "a run ends the stretch");
     assert_eq!(troubles, Vec::<String>::new());
 }
 
@@ -145,9 +145,9 @@ fn deletion_follows_the_plan() {
     let run = fixture.requested("dream", "one");
     let plan = fixture.store.forgetting(&project).unwrap();
     assert_eq!(plan.live, std::slice::from_ref(&run));
-    assert!(fixture.store.forget(&plan).is_err(), "it lives");
+    assert!(fixture.store.forget(&plan).is_err(), "it has live runs");
     fixture.store.settle(&run, None, &failed(), &RunSummary::default(), now()).unwrap();
-    assert!(fixture.store.forget(&plan).is_err(), "the plan is old");
+    assert!(fixture.store.forget(&plan).is_err(), "the plan is outdated");
     assert!(fixture.store.project(&project).unwrap().is_some());
     let plan = fixture.store.forgetting(&project).unwrap();
     fixture.store.forget(&plan).unwrap();

@@ -91,7 +91,7 @@ fn a_pause_can_change_and_end() {
         fixture.store.pause(job, later(20)).unwrap();
         let until =
             |fixture: &Fixture| fixture.store.job(&fixture.project, "tidy").unwrap().paused_until;
-        assert_eq!(until(&fixture), Some(later(20)), "the last word counts");
+        assert_eq!(until(&fixture), Some(later(20)), "the last pause applies");
         fixture.store.pause(job, FOREVER).unwrap();
         assert_eq!(until(&fixture), Some(FOREVER));
         assert_eq!(fixture.store.next_moment(later(1)).unwrap(), None, "no end to wait for");

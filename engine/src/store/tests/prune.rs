@@ -47,7 +47,7 @@ fn old_runs_go_and_the_newest_and_the_open_stay() {
     assert!(fixture.store.run(&first).is_err());
     fixture.store.run(&second).unwrap();
     fixture.store.run(&open).unwrap();
-    assert!(prune(&mut fixture, days(91)).is_empty(), "twice is once");
+    assert!(prune(&mut fixture, days(91)).is_empty(), "nothing is left");
 }
 
 #[test]
@@ -181,7 +181,7 @@ fn an_acknowledgement_outlives_pruning() {
         )
         .unwrap();
     prune(&mut fixture, days(91));
-    assert_eq!(fixture.store.streak(job).unwrap().failures, 0, "ack lost");
+    assert_eq!(fixture.store.streak(job).unwrap().failures, 0, "lost reset");
 }
 
 #[test]
@@ -269,7 +269,7 @@ fn grants_of_deleted_projects_are_deleted() {
     };
     fixture.store.register(&row, now()).unwrap();
     let next = fixture.store.open_night(&other, "2026-11-22", now(), days(1)).unwrap();
-    assert_eq!(night.id, next.id, "the number is given again");
+    assert_eq!(night.id, next.id, "the number is reused");
     let granted = fixture.store.grants("night", &keys[0].1).unwrap();
     assert!(granted.is_empty(), "{granted:?}");
 }

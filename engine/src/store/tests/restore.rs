@@ -36,7 +36,7 @@ fn live_runs_in_backups_are_ended() {
     let row = store.run(&requested).unwrap();
     assert!(why(row.outcome().cloned()).contains("whether it ran since is not known"));
     let row = store.run(&ahead).unwrap();
-    assert!(row.ready_at().is_some(), "its time lies ahead");
+    assert!(row.ready_at().is_some(), "it starts later");
     let tidy = store.job(&fixture.project, "tidy").unwrap();
     assert!(tidy.next_due.unwrap() > later(120));
     assert!(store.due_jobs(later(120)).unwrap().is_empty());
@@ -128,7 +128,7 @@ fn losses_are_counted_and_pauses_kept() {
     assert_eq!(store.paused_until(later(121)).unwrap(), Some(later(800)));
     let own = store.own_pauses(later(121)).unwrap();
     let own: Vec<_> = own.iter().map(|it| (it.job.as_str(), it.until)).collect();
-    assert_eq!(own, [("dream", later(900))], "and the one that ended has ended");
+    assert_eq!(own, [("dream", later(900))], "the ended pause stays ended");
     drop(store);
     // If the database cannot be read, the loss is unknown.
     std::fs::write(&path, "damaged").unwrap();
