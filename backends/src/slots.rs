@@ -151,7 +151,7 @@ mod tests {
         Request {
             id: "r/1".into(),
             purpose: "test".into(),
-            instructions: Redacted::default(),
+            instructions: "".into(),
             sources: Vec::new(),
             rule_answer: json!(null),
             offer: json!(null),

@@ -1,12 +1,12 @@
-//! Decides whether a run may start. A pure decision, made under the job's lock.
+//! Decides whether a run may start. The decision is pure and is made under the job's lock.
 //!
 //! ```text
 //! facts + policy + now ──> admit | deferred{until, why} | skipped{why} | refused{class, why}
 //! ```
 //!
-//! [`decide`] must never do IO, read a clock or change anything. Only the database turns its `Admit`
-//! into an `Admitted`, in the transaction that also makes the reservation, so a run that skipped a
-//! check cannot be written.
+//! [`decide`] must never do IO, read a clock or change anything. Only the database turns an `Admit`
+//! decision into an `Admitted`, in the transaction that also creates the reservation, so a run that
+//! skipped a check cannot be recorded.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -14,74 +14,76 @@ use crate::host::Battery;
 use crate::outcome::{Class, Outcome};
 use crate::store::{Amounts, Streak};
 
-/// Number of consecutive failures after which a job is no longer started on schedule.
+/// Number of consecutive failures after which the schedule no longer starts a job.
 pub const BREAKER: u32 = 3;
-/// Returns whether clocks no longer start a job. Credentials that were refused once are refused
-/// again: only a person can help, so the first such failure is enough.
+/// Returns whether the circuit breaker is open, so that the schedule no longer starts the job.
+/// Refused credentials will be refused again until a person fixes them, so a single such failure is
+/// enough.
 pub fn stopped(streak: Streak) -> bool {
     streak.failures >= BREAKER || (streak.failures > 0 && streak.last == Some(Class::Auth))
 }
 
-/// Free space in bytes below which no run is started, so that a report and a failmark still fit.
+/// Free space in bytes below which no run starts, so that a report and a failure marker still fit.
 pub const HEADROOM: u64 = 8 * 1024 * 1024;
-/// Maximum wait of a run in a pause before the queue checks the pause again.
+/// Maximum time that a run waits during a pause before the queue checks the pause again.
 pub const PAUSE_WAIT: SignedDuration = SignedDuration::from_secs(60);
-/// Wait before a run that found a dirty tree is tried again.
+/// Time after which a run that found a dirty work tree is tried again.
 pub const DIRTY_WAIT: SignedDuration = SignedDuration::from_mins(15);
-/// Wait before a run is tried again because of the battery.
+/// Time after which a run that waits for the battery is tried again.
 pub const BATTERY_WAIT: SignedDuration = SignedDuration::from_mins(15);
-/// Wait before a run is tried again because the host is busy. By then, the one-minute load no
-/// longer contains the earlier load.
+/// Time after which a run that found the host busy is tried again. By then, the one-minute load no
+/// longer includes the earlier load.
 pub const LOAD_WAIT: SignedDuration = SignedDuration::from_mins(5);
 
-/// Beginning of the deferral reason of a run that waits because someone is working in the project.
+/// The start of the deferral reason for a run that waits because a person is working in the
+/// project.
 pub const AT_WORK: &str = "work is in progress";
-/// Number of consecutive deferrals for that reason after which people are notified.
+/// Number of consecutive deferrals for this reason after which people are notified.
 pub const DEFERRALS: u32 = 3;
 
-/// The facts that are known at the time of the decision.
+/// The facts on which the decision depends.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct AdmissionFacts {
     /// Whether a person requested this run.
     pub manual: bool,
-    /// Time before which the job must not start.
+    /// The end of the job's pause, if it is paused.
     pub paused_until: Option<Timestamp>,
-    /// Paths that someone is currently changing.
+    /// Paths with changes that are not committed yet.
     pub dirty: Vec<String>,
-    /// Time by which the occurrence had to begin; absent if it has begun before, or may begin at
-    /// any time.
+    /// The time by which the occurrence must start. `None` if it has already started once or has no
+    /// start deadline.
     pub start_by: Option<Timestamp>,
-    /// The end of the job's current quiet hours.
+    /// The end of the current quiet hours, if `now` is in the job's quiet hours.
     pub quiet_until: Option<Timestamp>,
-    /// The start of the job's last run for another occurrence.
+    /// The start of the job's last run for a different occurrence.
     pub last_began: Option<Timestamp>,
-    /// Minimum time from `last_began` to the next run that a clock starts.
+    /// Minimum time from `last_began` to the next scheduled run.
     pub min_interval: Option<SignedDuration>,
-    /// The state of the host's battery; absent if there is no battery or it was not examined.
+    /// The state of the host's battery. `None` if there is no battery or its state was not needed.
     pub battery: Option<Battery>,
-    /// Minimum battery level in percent for a run on battery power; 0 allows any level.
+    /// Minimum battery level in percent for a run on battery power. 0 allows any level.
     pub min_battery: u8,
-    /// The load of the last minute per core, in thousandths; absent if no policy needs it.
+    /// The load average of the last minute per core, in thousandths. `None` if the policy does not
+    /// need it.
     pub load_per_core: Option<u32>,
-    /// Maximum `load_per_core` at which the job may be started.
+    /// Maximum `load_per_core` at which the job may start.
     pub max_load: Option<u32>,
-    /// Failed occurrences of this job since the last one that published something, or since a
-    /// person acknowledged them.
+    /// The job's consecutive failures since its last success or since a person reset the breaker.
     pub streak: Streak,
-    /// The time until which the job's provider pool must not be used, and the reason.
+    /// The time until which the job's provider pool must not be used, with the reason.
     pub limited: Option<(Timestamp, String)>,
-    /// Free bytes in the folder in which artifacts are staged.
+    /// Free space in bytes in the folder where artifacts are staged.
     pub free_bytes: u64,
-    /// The problem that the backend's check found, without a model call.
+    /// The problem that the backend's preflight check found without a model call.
     pub preflight: Option<(Class, String)>,
-    /// The reason why there is nothing to do, if that is so.
+    /// The reason why the job has nothing to do, if there is one.
     pub nothing_to_do: Option<String>,
 }
 
-/// A level of the budget that does not have enough left.
+/// The budget level that does not have enough left.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shortfall {
-    /// The budget level and its key: `day 2026-11-21`.
+    /// The budget level and its key, such as `day 2026-11-21`.
     pub level: String,
     /// The unit: `calls`, `tokens`, `micros`, `seconds` or `ideas`.
     pub unit: &'static str,
@@ -94,16 +96,16 @@ pub struct Shortfall {
 /// The result of [`decide`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// The run may start, with this amount reserved.
+    /// The run may start with this reservation.
     Admit(Amounts),
-    /// The run may not start, and this is the outcome of its occurrence.
+    /// The run may not start, and its occurrence gets this outcome.
     Decline(Outcome),
 }
 
-/// Decides whether a run may start. The order of the checks is the order in which a person would
-/// want to learn of them: explicit settings first (start deadline, pause, breaker, quiet hours,
-/// interval), then problems that a person must fix, then conditions that pass with time, then
-/// conditions that need no action.
+/// Decides whether a run may start. The checks are in the order in which a person would want to
+/// learn of them: explicit settings first (start deadline, pause, breaker, quiet hours, interval),
+/// then problems that a person must fix, then temporary conditions, then conditions that require no
+/// action.
 pub fn decide(
     facts: &AdmissionFacts,
     reservation: Result<Amounts, Shortfall>,
@@ -125,8 +127,8 @@ pub fn decide(
         });
     }
     if let Some((class, why)) = &facts.preflight {
-        // The problem was reported once, and checking again costs nothing: the job goes on by
-        // itself once the problem is fixed.
+        // The problem has already been reported, and checking again costs nothing. The job
+        // continues by itself once the problem is fixed.
         let reported = facts.streak.failures > 0 && facts.streak.last == Some(*class);
         if reported && facts.streak.refused && !facts.manual {
             return Decision::Decline(Outcome::Skipped {
@@ -135,7 +137,7 @@ pub fn decide(
         }
         return Decision::Decline(Outcome::Failed { class: *class, why: why.clone() });
     }
-    // A person may know better than the provider's last report; at worst the provider reports the
+    // A person may know better than the provider's last report. At worst, the provider reports the
     // limit again.
     if let Some((until, why)) = &facts.limited
         && *until > now
@@ -169,7 +171,7 @@ pub fn decide(
     }
 }
 
-/// Checks the limits that the job's owners set for the clocks that start it.
+/// Checks the gates that the job's owner configured for scheduled runs.
 fn held_back(facts: &AdmissionFacts, now: Timestamp) -> Option<Outcome> {
     if let Some(start_by) = facts.start_by.filter(|start_by| *start_by < now) {
         return Some(Outcome::Skipped {
@@ -180,7 +182,8 @@ fn held_back(facts: &AdmissionFacts, now: Timestamp) -> Option<Outcome> {
         });
     }
     if let Some(until) = facts.paused_until.filter(|until| *until > now) {
-        // The queue holds the run for as long as the pause lasts. The pause may be ended early.
+        // The queue holds the run while the pause lasts, and checks regularly because the pause may
+        // end early.
         let look = now.saturating_add(PAUSE_WAIT).unwrap_or(now);
         return Some(Outcome::Deferred {
             until: until.min(look),
@@ -203,7 +206,7 @@ fn held_back(facts: &AdmissionFacts, now: Timestamp) -> Option<Outcome> {
     }
     if let (Some(began), Some(interval)) = (facts.last_began, facts.min_interval) {
         let passed = now.duration_since(began);
-        // A start in the future was recorded before the clock was set back.
+        // A start time in the future was recorded before the clock was set back.
         if !passed.is_negative() && passed < interval {
             return Some(Outcome::Skipped {
                 why: format!(
@@ -217,7 +220,7 @@ fn held_back(facts: &AdmissionFacts, now: Timestamp) -> Option<Outcome> {
     None
 }
 
-/// Checks whether the host has too little of something for a job that can wait.
+/// Checks whether the host lacks a resource for a job that can wait.
 fn waits_for_host(facts: &AdmissionFacts, now: Timestamp) -> Option<Outcome> {
     let defer = |wait: SignedDuration, why: String| {
         let until = now.saturating_add(wait).unwrap_or(now);
@@ -250,18 +253,18 @@ fn waits_for_host(facts: &AdmissionFacts, now: Timestamp) -> Option<Outcome> {
     None
 }
 
-/// Formats a duration for people, in whole seconds.
+/// Formats a duration in whole seconds for people.
 fn rounded(stretch: SignedDuration) -> String {
     format!("{:#}", SignedDuration::from_secs(stretch.as_secs()))
 }
 
-/// Formats thousandths as a decimal number: 1500 as `1.5`.
+/// Formats thousandths as a decimal number: 1500 becomes `1.5`.
 fn thousandths(value: u32) -> String {
     let text = format!("{}.{:03}", value / 1000, value % 1000);
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// Lists the first few names, and how many more there are.
+/// Lists the first few names and the number of further names.
 fn listed(names: &[String]) -> String {
     const SHOWN: usize = 5;
     let mut text = names.iter().take(SHOWN).cloned().collect::<Vec<_>>().join(", ");

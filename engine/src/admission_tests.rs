@@ -1,4 +1,4 @@
-//! Each fact alone, and what a person overrules.
+//! Tests of each fact alone, and of the checks that a person overrules.
 
 use super::*;
 
@@ -75,7 +75,7 @@ fn spaced(began: Option<Timestamp>) -> AdmissionFacts {
     }
 }
 
-/// Returns each gate that a job's owner sets, closed, with its message.
+/// Returns, for each gate that a job's owner can set, facts that close it and the expected message.
 fn closed() -> Vec<(AdmissionFacts, &'static str)> {
     vec![
         (
@@ -100,7 +100,7 @@ fn closed() -> Vec<(AdmissionFacts, &'static str)> {
 }
 
 #[test]
-fn each_gate_holds_a_clock_back_and_not_a_person() {
+fn gates_stop_schedules_but_not_people() {
     for (facts, expected) in closed() {
         let found = word(&facts);
         assert!(found.starts_with(expected), "{facts:?} gave {found}");
@@ -110,7 +110,7 @@ fn each_gate_holds_a_clock_back_and_not_a_person() {
 }
 
 #[test]
-fn open_gates_are_no_reason() {
+fn open_gates_admit() {
     let mains = AdmissionFacts {
         battery: Some(Battery { percent: 3, discharging: false }),
         min_battery: 100,
@@ -121,7 +121,7 @@ fn open_gates_are_no_reason() {
         AdmissionFacts { quiet_until: ago(0), ..healthy() },
         spaced(None),
         spaced(ago(360)),
-        // The clock was set back since.
+        // The clock has been set back since the last run.
         spaced(ago(-30)),
         on_battery(20, 20),
         on_battery(0, 0),
@@ -134,7 +134,7 @@ fn open_gates_are_no_reason() {
 }
 
 #[test]
-fn a_deadline_that_passed_is_said_before_a_pause_and_mending_before_waiting() {
+fn checks_are_in_the_documented_order() {
     let late = AdmissionFacts { start_by: ago(1), paused_until: ago(-60), ..healthy() };
     assert!(word(&late).starts_with("skipped: its start deadline"));
     let broken =
@@ -143,7 +143,7 @@ fn a_deadline_that_passed_is_said_before_a_pause_and_mending_before_waiting() {
 }
 
 #[test]
-fn a_person_overrules_gates_and_nothing_that_could_do_harm() {
+fn a_person_overrules_only_gates() {
     let mut facts = AdmissionFacts {
         manual: true,
         paused_until: ago(-60),
@@ -160,7 +160,7 @@ fn a_person_overrules_gates_and_nothing_that_could_do_harm() {
 }
 
 #[test]
-fn no_budget_no_run() {
+fn a_shortfall_declines_the_run() {
     let short = Shortfall { level: "day 2026-11-21".into(), unit: "calls", wanted: 5, left: 2 };
     let Decision::Decline(outcome) = decide(&healthy(), Err(short), now()) else {
         panic!("admitted without budget");

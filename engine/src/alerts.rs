@@ -1,24 +1,24 @@
-//! Alerts: the problems that people are notified of without asking, and the times at which they are
+//! Alerts: the problems that people are notified of automatically, and the times at which they are
 //! notified again.
 //!
 //! ```text
 //! news of a job ──decide──> Raise ──> open{count} ──Published────────────> ended (recovered: reported once)
 //!                           Count ──>   │    ^ │ again                    ^
 //!                                       │    └─┘ reported at most every `repeat`
-//!                                       ├─silenced──> open, reported no more ─┤
+//!                                       ├─silenced──> open, not reported ─────┤
 //!                                       └─acknowledged (`jobs reset JOB`)────────┴> ended (reported to nobody)
 //!
-//! message, one a channel: waiting{tries, next} ──sent──> delivered
-//!                            │   ^  │ not sent
-//!                            │   └──┘ tried again after a backoff
-//!                            ├─after the last try──> given up
-//!                            └─its alert ended, or somebody silenced it──> withdrawn
+//! message per channel: waiting{tries, next} ──sent──> delivered
+//!                         │   ^  │ not sent
+//!                         │   └──┘ retried after a backoff
+//!                         ├─after the last attempt──> given up
+//!                         └─the alert ended or was silenced──> withdrawn
 //! ```
 //!
-//! The code that settles a run only writes one row of news in the same transaction. A tick decides
-//! what the news means ([`decide`], pure) and writes alerts and messages in one transaction; a
-//! separate process delivers them. At most one alert of a kind is open for a job. [`decide`] must
-//! never do IO, read a clock or depend on a channel.
+//! The code that settles a run adds one row to the `news` table in the same transaction. A tick
+//! decides how the news affects the alerts ([`decide`], pure) and writes alerts and messages in one
+//! transaction. A separate process delivers the messages. A job has at most one open alert of each
+//! kind. [`decide`] must never do IO, read a clock or depend on a channel.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -45,7 +45,7 @@ pub enum AlertKind {
 impl AlertKind {
     pub const ALL: [Self; 4] = [Self::Failure, Self::Breaker, Self::Missed, Self::Stale];
 
-    /// Returns the name that settings, tables and messages use.
+    /// Returns the kind's name in settings, tables and messages.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Failure => "failure",
@@ -55,51 +55,53 @@ impl AlertKind {
         }
     }
 
-    /// Returns the kind with this name.
+    /// Returns the kind named `word`, if there is one.
     pub fn read(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.as_str() == word)
     }
 }
 
-/// The alert settings of a project's configuration, as far as they affect decisions.
+/// The alert settings of a project that affect decisions.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AlertRules {
-    /// The kinds that people are notified of.
+    /// The kinds of problems that people are notified of.
     pub on: BTreeSet<AlertKind>,
     /// Whether people are notified of a recovery.
     pub recovery: bool,
-    /// Minimum time between two messages of the same open alert, in seconds.
+    /// Minimum time in seconds between two messages of the same open alert.
     pub repeat: i64,
-    /// Number of seconds without a success after which a job with a clock is stale; absent for
+    /// Number of seconds without a success after which a job with a schedule is stale. `None` means
     /// never.
     pub success_within: Option<i64>,
-    /// The value of `success_within` for single jobs, by name.
+    /// Values of `success_within` for individual jobs, by name.
     pub jobs: BTreeMap<String, Option<i64>>,
-    /// Names of the channels that receive the messages.
+    /// The names of the channels that receive messages.
     pub channels: Vec<String>,
 }
 
 impl AlertRules {
-    /// Returns the time without a success after which this job is stale, if there is one.
+    /// Returns the time without a success after which this job is stale, or `None` if it never
+    /// becomes stale.
     pub fn stale_after(&self, job: &str) -> Option<SignedDuration> {
         let own = self.jobs.get(job).copied().unwrap_or(self.success_within);
         own.filter(|_| self.on.contains(&AlertKind::Stale)).map(SignedDuration::from_secs)
     }
 }
 
-/// An event in the life of a job.
+/// A reported event of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum News {
     /// An occurrence failed.
     Failed {
-        /// Whether a person started the run and sees its result.
+        /// Whether a person started the run and therefore sees its result.
         manual: bool,
-        /// Whether clocks no longer start the job.
+        /// Whether the failure opened the circuit breaker, so that the schedule no longer starts
+        /// the job.
         stopped: bool,
     },
-    /// An occurrence published something.
+    /// An occurrence succeeded.
     Placed,
-    /// Scheduled times passed and nothing ran.
+    /// Scheduled times passed without a run.
     Missed,
     /// The job has not succeeded for too long.
     Stale,
@@ -108,11 +110,11 @@ pub enum News {
 /// The facts of an open alert that affect decisions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpenAlert {
-    /// The kind of trouble.
+    /// The kind of problem.
     pub kind: AlertKind,
-    /// The time at which its last messages were created.
+    /// The time at which the alert's last messages were created.
     pub reported: Timestamp,
-    /// People are no longer notified of the alert.
+    /// Whether a person has silenced the alert.
     pub silenced: bool,
 }
 
@@ -124,18 +126,18 @@ pub enum AlertAction {
     /// The problem occurred once more.
     Count {
         kind: AlertKind,
-        /// People are notified of it again.
+        /// Whether people are notified of the problem again.
         tell: bool,
     },
-    /// The alert is over.
+    /// The alert ends.
     End {
         kind: AlertKind,
-        /// People are notified of the end.
+        /// Whether people are notified of the end.
         tell: bool,
     },
 }
 
-/// Decides how news of a job affects its alerts, given the open ones.
+/// Decides how news of a job affects its alerts. `open` lists the job's open alerts.
 pub fn decide(
     open: &[OpenAlert],
     news: News,
@@ -166,10 +168,10 @@ pub fn decide(
             None if wanted => acts.push(AlertAction::Raise(kind)),
             None => {}
             Some(one) => {
-                // A time in the future was written by a clock that was wrong.
+                // A wrong clock may have written a time in the future.
                 let long_ago = now.duration_since(one.reported).abs().as_secs() >= rules.repeat;
-                // The check for a missing success runs every hour, so a repeated result is not a
-                // new event.
+                // The check for stale jobs runs every hour, so a repeated result is not a new
+                // event.
                 if kind != AlertKind::Stale || long_ago {
                     let tell = wanted && long_ago && !one.silenced;
                     acts.push(AlertAction::Count { kind, tell });
@@ -180,12 +182,12 @@ pub fn decide(
     acts
 }
 
-/// Wait in seconds before each further try of a message. After the last one, the message is not
-/// tried again.
+/// Wait in seconds before each further attempt to deliver a message. After the last wait, there is
+/// no further attempt.
 const BACKOFF: [i64; 7] = [60, 300, 900, 3600, 7200, 14_400, 28_800];
 
-/// Returns the time of the next try for a message that was tried `tries` times, the last time at
-/// `now`; `None` means never.
+/// Returns the time of the next attempt for a message after `tries` attempts, the last of them at
+/// `now`. Returns `None` if there is no further attempt.
 pub fn next_try(tries: u32, now: Timestamp) -> Option<Timestamp> {
     let wait = BACKOFF.get(usize::try_from(tries).ok()?.checked_sub(1)?)?;
     Some(now.saturating_add(SignedDuration::from_secs(*wait)).unwrap_or(now))
@@ -196,7 +198,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_kind_has_a_word_of_its_own() {
+    fn kind_names_are_unique() {
         for kind in AlertKind::ALL {
             assert_eq!(AlertKind::read(kind.as_str()), Some(kind));
         }

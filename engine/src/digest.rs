@@ -1,7 +1,7 @@
-//! Content digests: one hash for everything that is compared, stored or cited.
+//! Content digests: one hash for all content that is compared, stored or cited.
 //!
-//! The hash is SHA-256, because the dream contract stores it. A digest must never be used as a
-//! secret or as a checksum of partial reads: it always covers a whole content.
+//! The hash is SHA-256, because the dream contract stores SHA-256. A digest must never be used as a
+//! secret or as a checksum of a partial read: it always covers complete content.
 
 use std::fmt;
 use std::io::{self, Read};
@@ -9,7 +9,7 @@ use std::io::{self, Read};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha2::{Digest as _, Sha256};
 
-/// The SHA-256 of a whole content; shown and stored as 64 lower-case hex digits.
+/// The SHA-256 digest of complete content, displayed and stored as 64 lower-case hex digits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Digest([u8; 32]);
 
@@ -19,7 +19,7 @@ impl Digest {
         Self(Sha256::digest(bytes).into())
     }
 
-    /// Returns the digest of everything that `reader` yields, and the number of bytes.
+    /// Returns the digest of all bytes that `reader` yields, and their number.
     pub fn of_reader(reader: &mut impl Read) -> io::Result<(Self, u64)> {
         let mut hasher = Sha256::new();
         let mut buffer = vec![0_u8; 64 * 1024];
@@ -37,7 +37,7 @@ impl Digest {
         }
     }
 
-    /// Parses 64 hex digits; `None` for anything else.
+    /// Parses 64 hex digits. Returns `None` for any other input.
     pub fn parse(hex: &str) -> Option<Self> {
         let mut bytes = [0_u8; 32];
         let digits = hex.as_bytes();
@@ -52,7 +52,7 @@ impl Digest {
         Some(Self(bytes))
     }
 
-    /// Returns the first 16 hex digits: the form of ids derived from content.
+    /// Returns the first 16 hex digits, which are used as ids derived from content.
     pub fn short(&self) -> String {
         self.to_string()[..16].to_owned()
     }

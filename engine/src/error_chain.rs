@@ -1,9 +1,9 @@
-//! An error with all its causes in one line, as used for reasons in the database or on a terminal.
+//! Formats an error with all its causes in one line, for reasons in the database and on a terminal.
 
 use std::error::Error;
 use std::io;
 
-/// Joins the error and each cause that adds something with colons.
+/// Joins the error and its causes with colons. A cause whose text is already included is left out.
 pub fn whole(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -17,7 +17,8 @@ pub fn whole(error: &dyn Error) -> String {
     text
 }
 
-/// Removes the error numbers that the system's messages end with: they add nothing to the text.
+/// Removes the error numbers at the end of the operating system's messages, because they do not
+/// help the reader.
 pub fn plain(text: &str) -> String {
     const NUMBER: &str = " (os error ";
     let mut plain = String::with_capacity(text.len());
@@ -37,7 +38,8 @@ pub fn plain(text: &str) -> String {
     plain
 }
 
-/// Describes why a file or folder could not be used, as text that follows its name and a colon.
+/// Describes why a file or folder could not be used. The text is meant to follow the path and a
+/// colon.
 pub fn error_chain(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::NotFound => "it is not there".to_owned(),
@@ -59,13 +61,13 @@ mod tests {
     struct OuterError(#[source] std::io::Error);
 
     #[test]
-    fn causes_are_told_once() {
+    fn causes_are_not_repeated() {
         let error = OuterError(std::io::Error::other("wet paper"));
         assert_eq!(whole(&error), "cannot read the map: wet paper");
     }
 
     #[test]
-    fn a_reason_is_words_and_no_number() {
+    fn error_numbers_are_removed() {
         for (said, reported) in [
             ("a: No such file (os error 2)", "a: No such file"),
             ("No (os error 2); yes (os error 13)!", "No; yes!"),

@@ -1,8 +1,8 @@
-//! Kills the process at a chosen step, so that tests use real kills to prove that recovery works.
+//! Kills the process at a chosen step, so that tests can verify recovery with real kills.
 //!
-//! Every step that changes the disk under a publication or an atomic write calls [`reach`] first.
-//! It does nothing until a test of the whole program arms it; then the process kills itself, with
-//! nothing caught and nothing flushed, like a power cut of one process. Only the code that reads
+//! Every step of a publication or an atomic write that changes the disk calls [`reach`] first. The
+//! call does nothing until a test of the whole program arms it. An armed call kills the process
+//! without unwinding or flushing, as if only this process lost power. Only the code that reads
 //! `RUNNER_TEST_KILL` may arm it.
 
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -11,16 +11,17 @@ use rustix::process::{Signal, getpid, kill_process};
 
 static LEFT: AtomicI64 = AtomicI64::new(-1);
 
-/// Makes the process kill itself at the step that follows `acts` more steps.
+/// Arms the failpoint: the process survives `acts` calls of [`reach`] and kills itself at the next
+/// call.
 pub fn arm(acts: u32) {
     LEFT.store(i64::from(acts), Ordering::SeqCst);
 }
 
-/// Marks a step that is about to be made.
+/// Marks a step that is about to start.
 #[inline]
 pub fn reach() {
     if LEFT.load(Ordering::Relaxed) >= 0 && LEFT.fetch_sub(1, Ordering::SeqCst) == 0 {
-        // The process cannot handle a failure here, and killing itself does not fail.
+        // A process can always kill itself, and a failure could not be handled here.
         let _dead = kill_process(getpid(), Signal::KILL);
     }
 }

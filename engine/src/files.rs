@@ -1,9 +1,9 @@
-//! The only atomic writer for state files that are not part of a publication (failmarks, markers,
-//! reports, caches), and the only reader ([`read_in`], [`read_host`]).
+//! The only atomic writer for state files that are not part of a publication (failure markers,
+//! commit markers, reports, caches), and the only reader ([`read_in`], [`read_host`]).
 //!
-//! A reader sees the old file or the new one, and once the call has returned, the same holds for a
-//! reader after a power cut. The writer must never be used for a project's live artifacts, which
-//! are published, and never writes into a file that exists.
+//! A reader sees either the old file or the new one. Once the call has returned, the new file also
+//! survives a power cut. The writer must never be used for a project's live artifacts, which are
+//! published, and never writes into an existing file.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -21,23 +21,23 @@ pub use reader::{
 };
 pub(crate) use reader::{NotOpened, irregular, read_bounded, regular_at, walk_to};
 
-/// The error for a state file that could not be written; the existing file is unchanged.
+/// The error for a state file that could not be written. The existing file is unchanged.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot write {}: {source}", .path.display())]
 pub struct WriteError {
     pub path: PathBuf,
-    /// The error from the system.
+    /// The operating system's error.
     pub source: io::Error,
 }
 
-/// Writes `bytes` to `path` with exactly these permission bits: a temporary file in the same
-/// folder, sync, rename, sync of the folder. The folder must exist. A symbolic link at `path` is
-/// replaced, not followed.
+/// Writes `bytes` to `path` with exactly these permission bits. It writes and syncs a temporary
+/// file in the same folder, renames it, and syncs the folder. The folder must exist. A symbolic
+/// link at `path` is replaced, not followed.
 ///
 /// # Errors
-/// Returns an error if the temporary file could not be created, written or synced; nothing is
-/// changed then. Also returns an error if the folder could not be synced after the rename; the new
-/// content is in place then, but may not survive a power cut.
+/// Returns an error if the temporary file could not be created, written or synced. The existing
+/// file is unchanged then. Also returns an error if the folder could not be synced after the
+/// rename. The new content is in place then, but may not survive a power cut.
 pub fn write_atomic(path: &Path, bytes: &[u8], mode: u32) -> Result<(), WriteError> {
     write(path, bytes, mode).map_err(|source| WriteError { path: path.to_owned(), source })
 }
@@ -66,8 +66,8 @@ fn write(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
     sync_folder(folder)
 }
 
-/// Creates a new file beside the target. Its name belongs to this process and this call; a file
-/// that a dead process left under the same name is skipped, never reused.
+/// Creates a temporary file beside the target. The name contains this process's id and a call
+/// number. A file that a dead process left under the same name is skipped, never reused.
 fn make_temp(folder: &Path, name: &str) -> io::Result<(PathBuf, File)> {
     static CALLS: AtomicU64 = AtomicU64::new(0);
     let stem: String = name.chars().take(40).collect();
@@ -82,11 +82,11 @@ fn make_temp(folder: &Path, name: &str) -> io::Result<(PathBuf, File)> {
     }
 }
 
-/// Returns the path of `below` under `root` if none of its existing components is a symbolic link:
-/// the contents of a repository must not redirect our own files.
+/// Returns the path of `below` under `root` if none of its existing components is a symbolic link,
+/// because a repository's contents must not redirect runner's files.
 ///
 /// # Errors
-/// Returns an error that names the link, or that reports that `below` is not a path beneath a root.
+/// Returns an error that names the link, or an error if `below` is not a path beneath a root.
 pub fn beneath(root: &Path, below: &Path) -> io::Result<PathBuf> {
     let mut path = root.to_owned();
     for component in below.components() {

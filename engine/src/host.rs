@@ -1,7 +1,7 @@
-//! How the host fares: its load and its battery, read only where a job's policy asks.
+//! The host's load and battery state, read only if a job's policy requires it.
 //!
-//! It must never walk the processes of the host, and never decide anything: the admission
-//! does that.
+//! This module must never list the host's processes, and never decide whether a run starts;
+//! admission does that.
 
 use std::fs;
 use std::path::Path;
@@ -9,21 +9,21 @@ use std::path::Path;
 use crate::files::read_text_proc;
 use sysinfo::{CpuRefreshKind, RefreshKind, System};
 
-/// The folder in which Linux shows its batteries. On other systems the folder does not exist, so no
-/// battery is found.
+/// The folder in which Linux lists batteries. It does not exist on other systems, so no battery is
+/// found there.
 pub const POWER: &str = "/sys/class/power_supply";
 
 /// The state of the host's battery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Battery {
-    /// The charge level, 0 to 100; the mean if there are several batteries.
+    /// The charge level from 0 to 100, or the mean if there are several batteries.
     pub percent: u8,
     /// Whether the host currently runs on battery power.
     pub discharging: bool,
 }
 
-/// Returns the load of the last minute per core, in thousandths; `None` if the system does not
-/// report it.
+/// Returns the load average of the last minute per core, in thousandths. Returns `None` if the
+/// system does not report it.
 pub fn load_per_core() -> Option<u32> {
     let one = System::load_average().ok()?.one;
     let asked = RefreshKind::nothing().with_cpu(CpuRefreshKind::nothing());
@@ -42,9 +42,9 @@ fn per_core(load: f64, cores: usize) -> Option<u32> {
     thousandths.is_finite().then(|| thousandths.clamp(0.0, f64::from(u32::MAX)).round() as u32)
 }
 
-/// Returns the combined state of the batteries below `folder` (see [`POWER`]); `None` if there are
-/// none or none can be read. A host without a battery is therefore never held back by it. Batteries
-/// of devices such as mice are not counted.
+/// Returns the combined state of the batteries below `folder` (see [`POWER`]). Returns `None` if
+/// there are none or none can be read, so a host without a battery never defers a run because of
+/// it. Batteries of devices such as mice are ignored.
 pub fn battery(folder: &Path) -> Option<Battery> {
     let mut levels: Vec<u32> = Vec::new();
     let mut discharging = false;
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn no_folder_no_battery() {
+    fn a_missing_folder_has_no_battery() {
         assert_eq!(battery(Path::new("/no/such/folder")), None);
     }
 

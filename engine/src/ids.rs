@@ -1,7 +1,8 @@
-//! Names of projects, occurrences and runs.
+//! Ids of projects, occurrences, runs, alerts and messages.
 //!
-//! Each is a ULID: it sorts by the time at which it was made, and is unique without a counter. A
-//! fence is not an id: it only grows, per job, and distinguishes an old run from the current one.
+//! Each id is a ULID, which sorts by creation time and is unique without a counter. A fence is not
+//! an id: it is a number that increases for each job and distinguishes an old run from the current
+//! run.
 
 use std::cell::Cell;
 use std::fmt;
@@ -12,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::digest::Digest;
 
-/// The error for a text that should be an id but is not a ULID.
+/// The error for a text that is not a ULID.
 #[derive(Debug, thiserror::Error)]
 #[error("{text:?} is not an id (26 letters and digits, as `runner runs` prints them)")]
 pub struct BadId {
@@ -23,8 +24,9 @@ thread_local! {
     static DRAWN: Cell<Option<u64>> = const { Cell::new(None) };
 }
 
-/// Makes this thread draw the random part of further ids from `seed`, so that a simulation repeats
-/// exactly. Never use it for real ids: two processes with the same seed would create the same ids.
+/// Makes this thread derive the random part of further ids from `seed`, so that a simulation is
+/// reproducible. Never use a seed for real ids: two processes with the same seed would create the
+/// same ids.
 pub fn draw_from(seed: Option<u64>) {
     DRAWN.set(seed);
 }
@@ -46,14 +48,14 @@ macro_rules! ulid_id {
         pub struct $name(String);
 
         impl $name {
-            /// Creates a fresh id whose order follows `now`.
+            /// Creates a new id that sorts by `now`.
             pub fn new(now: Timestamp) -> Self {
                 let millis = u64::try_from(now.as_millisecond()).unwrap_or(0);
                 Self(ulid::Ulid::from_parts(millis, random()).to_string())
             }
 
-            /// Creates a fresh id that comes after `last` when both are of the same millisecond, so
-            /// that ids made one after the other in one place keep their order.
+            /// Creates a new id that sorts after `last` if both are created in the same
+            /// millisecond, so that ids created in sequence keep their order.
             pub fn new_after(last: Option<&Self>, now: Timestamp) -> Self {
                 let fresh = Self::new(now);
                 let Some(last) = last.filter(|last| last.0[..10] == fresh.0[..10] && **last > fresh)
@@ -69,7 +71,7 @@ macro_rules! ulid_id {
                 &self.0
             }
 
-            /// Returns the time at which the id was made, by the clock of that time.
+            /// Returns the time at which the id was created, according to the clock at that time.
             pub fn at(&self) -> Option<Timestamp> {
                 let id = ulid::Ulid::from_string(self.as_str()).ok()?;
                 Timestamp::from_millisecond(i64::try_from(id.timestamp_ms()).ok()?).ok()
@@ -95,7 +97,7 @@ macro_rules! ulid_id {
 }
 
 ulid_id!(
-    /// The id of a repository that runner manages; assigned by `runner init`.
+    /// The id of a repository that runner manages. `runner init` assigns it.
     ProjectId
 );
 ulid_id!(
@@ -107,16 +109,16 @@ ulid_id!(
     RunId
 );
 ulid_id!(
-    /// The id of a job's trouble that people are notified of.
+    /// The id of an alert about a job.
     AlertId
 );
 ulid_id!(
-    /// The id of one message to one channel; the same for every attempt to send it.
+    /// The id of one message to one channel. All attempts to deliver the message have the same id.
     MessageId
 );
 
-/// A number that grows with each admitted run of a job. A commit with an older number is refused,
-/// because its run was taken over.
+/// A number that increases with each admitted run of a job. A commit with an older number is
+/// refused, because its run has been taken over.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
 )]
@@ -140,7 +142,7 @@ mod tests {
             last = next;
         }
         let earlier = RunId::new_after(Some(&last), Timestamp::from_second(1_999).unwrap());
-        assert!(earlier < last, "a clock that was set back is believed");
+        assert!(earlier < last, "ids follow a clock that was set back");
         assert!("nonsense".parse::<RunId>().is_err());
     }
 }

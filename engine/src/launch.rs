@@ -9,14 +9,15 @@
 //!                                                                  └─ a restricted thread starts it
 //! ```
 //!
-//! The launcher receives everything through the socket that is its standard input, so nothing is in
-//! an argument or an environment that others can read or set. It stays the program's parent, adopts
-//! processes that lose their own parent, and kills the whole tree when the program ends or when the
-//! socket is closed: even if runner dies by KILL, no process is left behind. It passes on the
-//! program's standard input, output and error unchanged and copies nothing.
+//! The launcher receives all input through the socket that is its standard input, so that no data
+//! is in an argument or environment variable that others can read or set. It remains the program's
+//! parent, adopts processes that lose their parent, and kills the whole tree when the program ends
+//! or the socket is closed. No process is left behind, even if runner itself is killed. The
+//! program's standard input, output and error are passed on directly, so the launcher copies no
+//! data.
 //!
-//! The launcher must never read a configuration, a home or a database, never print, and never start
-//! the program with a weaker sandbox than the plan requires.
+//! The launcher must never read a configuration, a home folder or a database, never print, and
+//! never start the program with a weaker sandbox than the plan requires.
 
 mod cgroup;
 mod channel;
@@ -32,10 +33,10 @@ pub use cgroup::clear_marked;
 pub(crate) use channel::Channel;
 pub(crate) use plan::{LaunchPlan, LaunchRefusal, LaunchReport};
 
-/// Carries out the plan from standard input; returns the exit code of the program, or 128 and its
-/// signal.
+/// Carries out the plan from the socket. Returns the program's exit code, or 128 plus the number of
+/// the signal that ended the program.
 pub fn launch(socket: impl AsFd) -> i32 {
-    // The program must not get any inherited descriptor besides the three standard streams.
+    // The program must not inherit any descriptors except the three standard streams.
     close_fds::set_fds_cloexec(3, &[]);
     let Ok(channel) = socket.as_fd().try_clone_to_owned() else {
         return BROKEN;
@@ -51,5 +52,5 @@ pub fn launch(socket: impl AsFd) -> i32 {
     }
 }
 
-/// Exit code of the launcher if nothing was started.
+/// The launcher's exit code if no program was started.
 const BROKEN: i32 = 70;

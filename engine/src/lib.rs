@@ -1,8 +1,8 @@
-//! The layer that every job runs on: time, database, admission, locks, budget usage, processes,
-//! publication.
+//! The layer on which every job runs: time, database, admission, locks, budget usage, processes and
+//! publishing.
 //!
-//! This crate must never run a job itself, name a higher crate, read the environment or print: it
-//! returns what to start, and the program starts it.
+//! This crate must never run a job itself, depend on a higher crate, read the environment or print.
+//! It returns what to start, and the program starts it.
 
 #![cfg_attr(
     test,

@@ -1,10 +1,11 @@
 //! The two locks of a run.
 //!
-//! The *deciding* lock is an `flock` on a file in the state folder that is never deleted: the
-//! kernel releases it with the process, so the lock is held exactly while its process is alive. The
-//! *contract's* lock file lies in the project for other programs to see; its mere presence never
-//! blocks us. The order is contract lock, deciding lock, database. Code must never wait for a lock
-//! inside a transaction. Neither lock is ever taken over because of its age.
+//! The *deciding* lock is an `flock` on a file in the state folder that is never deleted. The
+//! kernel releases the lock with its process, so the lock is held exactly while the process is
+//! alive. The *contract's* lock file is in the project, where other programs can see it; the mere
+//! existence of a lock file from runner never blocks a run. The locking order is contract lock,
+//! deciding lock, database. Code must never wait for a lock inside a transaction. Neither lock is
+//! taken over because of its age.
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Read as _, Seek as _, Write as _};
@@ -20,23 +21,23 @@ use crate::ids::{ProjectId, RunId};
 use crate::process_id::ProcessIdentity;
 use crate::time::boot_time;
 
-/// Time for which the lock file of another program is respected.
+/// Time for which another program's lock file is respected.
 const FOREIGN: SignedDuration = SignedDuration::from_hours(1);
 
-/// Maximum wait of a run for a lock that no active run holds.
+/// Maximum time that a run waits for a lock that no active run holds.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Interval between two attempts during that wait.
+/// Interval between two attempts during this wait.
 const TURN: Timespec = Timespec { tv_sec: 0, tv_nsec: 2_000_000 };
 
-/// The holder of a lock, for diagnosis; the holder writes it into the file.
+/// The holder of a lock. The holder writes this record into the lock file for diagnosis.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LockHolder {
     /// The process that holds the lock.
     #[serde(flatten)]
     pub owner: ProcessIdentity,
-    /// The run of that process.
+    /// The run that this process executes.
     pub run: RunId,
-    /// The time since which the lock is held.
+    /// The time at which the lock was taken.
     pub since: Timestamp,
 }
 
@@ -46,11 +47,11 @@ pub enum LockError {
     /// Another process holds the lock.
     #[error("{}", held(.holder.as_deref(), .path))]
     Held {
-        /// The holder, if the file names it already.
+        /// The holder, if the lock file already names it.
         holder: Option<Box<LockHolder>>,
         path: PathBuf,
     },
-    /// A recent lock file of another program exists.
+    /// Another program's recent lock file exists.
     #[error("lock held by another program: {path} ({content}), younger than an hour")]
     Foreign {
         path: PathBuf,
@@ -74,7 +75,7 @@ fn held(holder: Option<&LockHolder>, path: &Path) -> String {
     }
 }
 
-/// The deciding lock of one job of one project, held until dropped.
+/// The deciding lock for one job of a project. Dropping it releases the lock.
 #[derive(Debug)]
 pub struct JobLock {
     file: File,
@@ -90,7 +91,8 @@ pub fn job_lock_path(state: &Path, project: &ProjectId, job: &str) -> PathBuf {
 }
 
 impl JobLock {
-    /// Takes the lock if it is free. The file is opened close-on-exec, so no child inherits it.
+    /// Takes the lock if it is free. The file is opened close-on-exec, so no child inherits the
+    /// lock.
     ///
     /// # Errors
     /// Returns [`LockError::Held`] with the holder if another process holds the lock.
@@ -115,8 +117,8 @@ impl JobLock {
         }
     }
 
-    /// Checks whether the lock could be taken now; makes and changes nothing. The check itself
-    /// holds the lock, shared, for a short time: processes that want it for a run wait that long.
+    /// Checks whether the lock could be taken now, without creating or changing a file. The check
+    /// briefly holds a shared lock, which may delay a process that takes the lock for a run.
     ///
     /// # Errors
     /// Returns the errors of [`JobLock::try_take`].
@@ -141,14 +143,14 @@ impl JobLock {
         }
     }
 
-    /// Takes the lock for a run. A process that looks for dead runs holds the lock for a short time
-    /// without being a run, and a run that has just taken it has not signed it yet. The lock
-    /// therefore counts as held only if `at_work` confirms it for the holder that signed it;
-    /// otherwise it is tried again for a short while.
+    /// Takes the lock for a run. Recovery briefly holds the lock without being a run, and a run
+    /// that has just taken the lock has not signed it yet. The lock is therefore treated as held
+    /// only if `at_work` confirms the holder that signed it. Otherwise, this function retries for a
+    /// few seconds.
     ///
     /// # Errors
-    /// Returns [`LockError::Held`], which names the holder; also if no holder could be named within
-    /// five seconds.
+    /// Returns [`LockError::Held`] if an active run holds the lock, or if the lock could not be
+    /// taken within five seconds.
     pub fn take_for_run(
         path: &Path,
         at_work: impl Fn(&LockHolder) -> bool,
@@ -161,8 +163,8 @@ impl JobLock {
                     if named || boot_time() >= until {
                         return Err(LockError::Held { holder, path });
                     }
-                    // `flock` has no wait with a limit. An interval is far shorter than a check by
-                    // another process.
+                    // `flock` has no timeout, so this loop polls. The interval is short because
+                    // other processes hold the lock only briefly.
                     let _turn = poll(&mut [], Some(&TURN));
                 }
                 taken => return taken,
@@ -173,7 +175,7 @@ impl JobLock {
     /// Writes the holder into the file, for processes that find the lock held.
     ///
     /// # Errors
-    /// Returns an [`io::Error`] if the file cannot be written; the lock is held all the same.
+    /// Returns an [`io::Error`] if the file cannot be written. The lock is still held then.
     pub fn sign(&mut self, holder: &LockHolder) -> io::Result<()> {
         let text = serde_json::to_vec(holder).expect("a holder has string keys only");
         self.file.set_len(0)?;
@@ -184,14 +186,14 @@ impl JobLock {
 
 impl Drop for JobLock {
     fn drop(&mut self) {
-        // The unlock is explicit: a child between fork and exec may still have a copy of the
-        // descriptor, and closing only ours would then leave the lock held.
+        // The lock is released explicitly: a child between fork and exec may still have a copy of
+        // the descriptor, and closing only this copy would leave the lock held.
         let _already_gone = self.file.unlock();
     }
 }
 
-/// The lock file that a contract requires in the project. It is removed when dropped if it is still
-/// ours.
+/// The lock file that a contract requires in the project. Dropping it removes the file if it still
+/// has this lock's content.
 #[derive(Debug)]
 pub struct ContractLock {
     path: PathBuf,
@@ -199,10 +201,10 @@ pub struct ContractLock {
 }
 
 impl ContractLock {
-    /// Takes the lock for others to see; `path` must be [`beneath`](crate::files::beneath) the
-    /// project. A file that runner wrote is left until [`ContractLock::claim`]: the deciding lock
-    /// shows whether its writer lives. Another program's file is respected while it is younger than
-    /// an hour.
+    /// Creates the lock file, which other programs see. `path` must be
+    /// [`beneath`](crate::files::beneath) the project. A file that runner wrote stays until
+    /// [`ContractLock::claim`], because only the deciding lock shows whether its writer is alive.
+    /// Another program's file is respected until it is an hour old.
     ///
     /// # Errors
     /// Returns [`LockError::Foreign`] or [`LockError::Io`].
@@ -221,7 +223,7 @@ impl ContractLock {
         Ok(lock)
     }
 
-    /// Returns whether there is a lock file that need not be respected; leaves everything as it is.
+    /// Returns whether a lock file exists that need not be respected. No file is changed.
     ///
     /// # Errors
     /// Returns the errors of [`ContractLock::take`].
@@ -246,8 +248,9 @@ impl ContractLock {
         }
     }
 
-    /// Writes our name over the content that a dead run or another program left. The caller must
-    /// hold the deciding lock. Returns the previous content if it was another program's.
+    /// Writes this run's content over the content that a dead run or another program left. The
+    /// caller must hold the deciding lock. Returns the previous content if another program wrote
+    /// it.
     ///
     /// # Errors
     /// Returns [`LockError::Io`] if the file cannot be read or written.
@@ -267,12 +270,12 @@ impl ContractLock {
         Ok((!ours(&found)).then_some(found))
     }
 
-    /// Creates the file with its whole content or not at all: an empty file, left by a full disk or
-    /// a crash, could not be distinguished from another program's.
+    /// Creates the file atomically with its complete content. An empty file, left by a full disk or
+    /// a crash, could not be distinguished from another program's file.
     fn create(&self) -> Result<(), LockError> {
         let io = |source| LockError::Io { path: self.path.clone(), source };
-        // The name is unpredictable, so no other program can have put a link there; `create_new`
-        // follows none.
+        // The name is unpredictable, so no other program can have created a link there, and
+        // `create_new` does not follow links.
         let mut name = self.path.file_name().unwrap_or_default().to_owned();
         name.push(format!(".{}", ulid::Ulid::new()));
         let draft = self.path.with_file_name(name);
@@ -281,7 +284,7 @@ impl ContractLock {
             .and_then(|()| fs::hard_link(&draft, &self.path));
         let _draft_is_spent = fs::remove_file(&draft);
         match made {
-            // Another process of runner was faster; the deciding lock is taken next.
+            // Another runner process was faster. The deciding lock, which is taken next, decides.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
             done => done.map_err(io),
         }
@@ -292,7 +295,7 @@ fn ours(content: &str) -> bool {
     content.lines().nth(1).is_some_and(|line| line.starts_with(MARK))
 }
 
-/// Text that identifies our own lock files. The first line stays a bare PID for other programs.
+/// Text that identifies runner's lock files. The first line remains a bare PID for other programs.
 const MARK: &str = "runner";
 
 fn head(path: &Path) -> io::Result<String> {
@@ -323,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn the_second_taker_hears_who_holds_it() {
+    fn a_held_lock_names_its_holder() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("p/dream.lock");
         let mut first = JobLock::try_take(&path).unwrap();
@@ -332,7 +335,7 @@ mod tests {
         let error = JobLock::try_take(&path).unwrap_err().to_string();
         assert!(error.starts_with("lock held by PID 7 since 1970"), "{error}");
         let looked = JobLock::inspect(&path).unwrap_err().to_string();
-        assert_eq!(looked, error, "a look hears the same");
+        assert_eq!(looked, error, "`inspect` reports the same");
         drop(first);
         JobLock::inspect(&path).unwrap();
         JobLock::try_take(&path).unwrap();
@@ -347,7 +350,7 @@ mod tests {
         looker.sign(&holder()).unwrap();
         let held = JobLock::take_for_run(&path, |_| true).unwrap_err();
         assert!(matches!(held, LockError::Held { .. }));
-        // The looker lets go at the second look.
+        // The process that holds the lock releases it at the second check.
         let looker = std::cell::RefCell::new(Some(looker));
         let looks = std::cell::Cell::new(0);
         let taken = JobLock::take_for_run(&path, |_| {
@@ -361,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn a_contract_lock_of_ours_never_blocks_and_a_young_foreign_one_does() {
+    fn only_recent_foreign_contract_locks_block() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("dreams/.lock");
         let now = crate::time::Clock::Host.read().unwrap().wall;

@@ -4,11 +4,11 @@
 //! run:        requested ──admit──> running ──settle──> succeeded | degraded | failed
 //!                 │                   │                | timed-out | cancelled | lost
 //!                 └──not admitted──> skipped | deferred | failed (a refusal)
-//! occurrence: open ──> any of the above but deferred, which keeps it open; or missed
+//! occurrence: open ──> any outcome above except deferred, which keeps it open; or missed
 //! ```
 //!
-//! A state holds exactly its own fields, so a failure without a class or a deferral without a time
-//! cannot be written.
+//! Each state has exactly the fields that it needs, so that a failure without a class or a deferral
+//! without a time cannot be expressed.
 
 use std::fmt;
 
@@ -21,23 +21,23 @@ use serde::{Deserialize, Serialize};
 pub enum Class {
     /// Credentials were missing or refused.
     Auth,
-    /// A program or model is missing.
+    /// A program or model is not installed.
     NotInstalled,
     /// The environment is wrong: path, home, permissions, disk or configuration.
     Environment,
-    /// The provider asked to wait, and there was no time left to wait.
+    /// The provider asked runner to wait, and no time was left to wait.
     RateLimited,
     /// A budget was exceeded or would be exceeded.
     OverBudget,
-    /// No answer came in time.
+    /// No answer arrived in time.
     Silent,
     /// The answer could not be used.
     Malformed,
-    /// The run ended without the artifacts it declared.
+    /// The run ended without its declared artifacts.
     ArtifactMissing,
     /// A guard refused a write or an action.
     Guard,
-    /// A program failed by itself.
+    /// A program crashed or failed.
     Crash,
     /// An internal error of runner.
     Internal,
@@ -49,21 +49,21 @@ pub enum Class {
 pub enum Outcome {
     /// The declared artifacts exist and parse.
     Succeeded,
-    /// Useful artifacts are in place, but not everything that was requested.
+    /// Useful artifacts are in place, but not all that were requested.
     Degraded {
-        /// The missing part and the reason.
+        /// The missing part, and the reason.
         why: String,
     },
     /// The run published nothing.
     Failed {
         /// The class of the failure, which determines who must act.
         class: Class,
-        /// The failure, where it happened and the reason.
+        /// The failure, its location and the reason.
         why: String,
     },
-    /// The total deadline passed.
+    /// The total deadline has passed.
     TimedOut {
-        /// The deadline that passed, and the pending operation.
+        /// The deadline that passed, and the operation that was in progress.
         why: String,
     },
     /// A person or a shutdown ended the run.
@@ -73,23 +73,22 @@ pub enum Outcome {
     },
     /// The run's process died before it could settle the run.
     Lost {
-        /// The known facts about the death.
+        /// The known facts about the process's death.
         why: String,
     },
-    /// The occurrence was due and there was a reason not to run.
+    /// The occurrence was due, but there was a reason not to run.
     Skipped {
         /// The reason.
         why: String,
     },
-    /// The occurrence runs later; it stays open.
+    /// The occurrence runs later and stays open until then.
     Deferred {
-        /// Time before which the occurrence does not run.
+        /// The earliest time of the next attempt.
         until: Timestamp,
         /// The reason.
         why: String,
     },
-    /// Scheduled times passed while no process was there to run them. One row covers a whole
-    /// period.
+    /// Scheduled times passed while no process could run them. One row covers a whole period.
     Missed {
         /// The first missed scheduled time.
         first: Timestamp,
@@ -103,7 +102,7 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// Returns the name that the database, listings and reports use.
+    /// Returns the outcome's name in the database, listings and reports.
     pub fn as_str(&self) -> &'static str {
         match self {
             Self::Succeeded => "succeeded",
@@ -133,7 +132,7 @@ impl Outcome {
         }
     }
 
-    /// Returns the class of a failure.
+    /// Returns the failure class of a failed outcome.
     pub fn class(&self) -> Option<Class> {
         match self {
             Self::Failed { class, .. } => Some(*class),
@@ -141,7 +140,7 @@ impl Outcome {
         }
     }
 
-    /// Returns whether the artifacts of the run are in place.
+    /// Returns whether the run's artifacts are in place.
     pub fn published(&self) -> bool {
         matches!(self, Self::Succeeded | Self::Degraded { .. })
     }
@@ -151,8 +150,8 @@ impl Outcome {
         matches!(self, Self::Deferred { .. })
     }
 
-    /// Returns the exit code of a command that ends this way. For `dream run`, `night` and `tick` a
-    /// deferral is a normal end; other commands return 75, "try again later".
+    /// Returns the exit code of a command with this outcome. For `dream run`, `night` and `tick`, a
+    /// deferral is a normal result. Other commands return 75, "try again later".
     pub fn exit(&self, deferral_is_normal: bool) -> Exit {
         match self {
             Self::Succeeded | Self::Skipped { .. } => Exit::Done,
@@ -168,7 +167,7 @@ impl Outcome {
 }
 
 impl Class {
-    /// Returns the name that the database, listings and reports use.
+    /// Returns the class's name in the database, listings and reports.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Auth => "auth",
@@ -223,11 +222,11 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// The program's exit codes. Numbers from 65 on are those of `sysexits.h`.
+/// The program's exit codes. Codes from 65 to 78 are those of `sysexits.h`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Exit {
-    /// Done, or skipped with a reason.
+    /// The command succeeded, or the run was skipped for a stated reason.
     Done = 0,
     /// A run failed, a guard refused, or a check found something.
     Failed = 1,

@@ -1,8 +1,8 @@
-//! The process that holds or started something, distinguished from a later one with the same
-//! number.
+//! Identifies a process that holds or started something, and distinguishes it from a later process
+//! with the same number.
 //!
-//! It is for people and for finding dead processes, never a lock by itself. A lock is a lock
-//! because the kernel holds it.
+//! The identity is for people and for finding dead processes. It must never be used as a lock,
+//! because only the kernel provides reliable locks.
 
 use std::fmt;
 use std::os::fd::OwnedFd;
@@ -28,8 +28,8 @@ impl ProcessIdentity {
         Self::of(std::process::id())
     }
 
-    /// Returns the process that has this number now: this process, or a child that is not reaped
-    /// yet.
+    /// Returns the identity of the process that currently has the number `pid`. This must be the
+    /// current process or a child that has not been reaped.
     pub fn of(pid: u32) -> Self {
         Self {
             pid,
@@ -38,14 +38,14 @@ impl ProcessIdentity {
         }
     }
 
-    /// Returns whether the same process is still there.
+    /// Returns whether this process is still alive.
     pub fn is_alive(&self) -> bool {
         Some(&self.boot) == tree::boot_id().as_ref() && tree::is_alive(self.pid, self.start)
     }
 
     /// Sends a signal to exactly this process, and returns a descriptor that becomes readable when
-    /// the process ends. Returns `None` if the process is gone. The descriptor is opened before the
-    /// check, so that the process id cannot be reused in between.
+    /// the process ends. Returns `None` if the process no longer exists. The descriptor is opened
+    /// before the check, so that the process id cannot be reused in between.
     pub fn signal(&self, signal: Signal) -> Option<OwnedFd> {
         let pid = i32::try_from(self.pid).ok().and_then(Pid::from_raw)?;
         let handle = rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok()?;

@@ -1,12 +1,13 @@
-//! Decides which waiting runs may begin: a pure choice over what is ready and what is live.
+//! Decides which waiting runs may start. The decision is pure and depends only on the waiting and
+//! live runs.
 //!
 //! ```text
-//! queued, ready ──its job live, its group full, all paused──> goes on waiting
-//!       │      └──its start deadline passed──> expired
+//! queued, ready ──job live, group full, or paused──> continues to wait
+//!       │      └──start deadline passed──> expired
 //!       └──> start
 //! ```
 //!
-//! This module must never do IO, read a clock or start anything.
+//! This module must never do IO, read a clock or start a process.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +16,7 @@ use jiff::Timestamp;
 use crate::ids::RunId;
 use crate::store::JobId;
 
-/// A queued run whose time has come.
+/// A queued run whose start time has come.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueuedRun {
     pub run: RunId,
@@ -27,14 +28,14 @@ pub struct QueuedRun {
     pub slots: u32,
     /// The priority; runs with a higher value start first.
     pub priority: i32,
-    /// The scheduled time of the run's occurrence. Among runs of equal priority, the older one
-    /// starts first.
+    /// The scheduled time of the run's occurrence. Among runs of equal priority, the oldest starts
+    /// first.
     pub due: Timestamp,
-    /// The start deadline; `None` without one.
+    /// The start deadline, if there is one.
     pub start_by: Option<Timestamp>,
 }
 
-/// A run that was requested and has not ended.
+/// A run that has been requested and has not ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LiveRun {
     pub job: JobId,
@@ -43,7 +44,7 @@ pub struct LiveRun {
     pub slots: u32,
 }
 
-/// The runs that need not wait any longer.
+/// The runs that no longer have to wait.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Choice {
     /// The runs to start now, in order.
@@ -63,12 +64,12 @@ impl Default for QueueGroup {
     }
 }
 
-/// Chooses among `waiting` in order of priority, then age, then input order.
+/// Chooses among `waiting` by priority, then by age, then by input order.
 pub fn choose(mut waiting: Vec<QueuedRun>, live: &[LiveRun], now: Timestamp) -> Choice {
     waiting.sort_by(|a, b| b.priority.cmp(&a.priority).then(a.due.cmp(&b.due)));
     let mut jobs: BTreeSet<JobId> = live.iter().map(|live| live.job).collect();
-    // Projects may configure different sizes for one group. The smallest applies, so that no
-    // project exceeds another project's limit.
+    // Projects may configure different slot numbers for the same group. The smallest applies, so
+    // that no project exceeds another project's limit.
     let mut groups: BTreeMap<String, QueueGroup> = BTreeMap::new();
     let asked = waiting.iter().map(|one| (&one.group, one.slots, 0));
     for (name, slots, busy) in asked.chain(live.iter().map(|one| (&one.group, one.slots, 1))) {

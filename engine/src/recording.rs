@@ -1,17 +1,17 @@
-//! Records the inputs and the artifacts of a run, so that the run can be replayed without access to
-//! the world.
+//! Records the inputs and artifacts of a run, so that the run can be replayed without access to its
+//! environment.
 //!
 //! ```text
-//! off        input ──────────> world ──answer──> job
-//! recording  input ──────────> world ──answer──> job      the answer is noted, and what was made
-//! replaying  input ──────────> recording  ──answer──> job      the world is not asked; what the recording lacks
-//!                                                        is an error, and remembered
+//! off        input ──> environment ──answer──> job
+//! recording  input ──> environment ──answer──> job      answers and artifacts are recorded
+//! replaying  input ──> recording ────answer──> job      a missing answer is an error and is
+//!                                                       added to the list of missing answers
 //! ```
 //!
-//! An answer consists of a few facts and possibly a content. Each content is kept once, by its
-//! digest. A recording that would exceed its cap keeps only its size, because a part of a run's
-//! inputs is of no use. A recording must never ask the world during a replay, and never cause an
-//! error while it records.
+//! An answer consists of a few facts and, optionally, a content. Each content is stored once, by
+//! its digest. A recording that would exceed its cap keeps only its size, because part of a run's
+//! inputs would be useless. A recording must never read real inputs during a replay, and never
+//! cause an error while it records.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs;
@@ -24,10 +24,10 @@ use serde_json::Value;
 
 use crate::digest::Digest;
 
-/// One recorded answer of the world.
+/// One recorded answer of an input.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RecordedRead {
-    /// The input that was asked: `git`, `file`, `look`, `idea` …
+    /// The input that was queried: `git`, `file`, `look`, `idea` …
     pub input: String,
     /// The question to the input.
     pub question: String,
@@ -44,7 +44,7 @@ pub struct RecordedRead {
 pub struct RecordedArtifact {
     /// The path of the artifact, relative to the project.
     pub target: String,
-    /// Digest of its content; none when it is removed.
+    /// Digest of the artifact's content. `None` if the artifact is removed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content: Option<Digest>,
 }
@@ -54,22 +54,22 @@ pub struct RecordedArtifact {
 pub struct RecordingData {
     /// The reads, in order.
     pub reads: Vec<RecordedRead>,
-    /// The artifacts that were made, in order.
+    /// The staged artifacts, in order.
     pub made: Vec<RecordedArtifact>,
     /// The contents of all reads and artifacts, by digest.
     pub contents: BTreeMap<Digest, Vec<u8>>,
     /// The total size in bytes, including contents that were not kept.
     pub bytes: u64,
-    /// Whether the recording exceeded its cap, so that none of the reads is kept.
+    /// Whether the recording exceeded its cap, so that no read is kept.
     pub over: bool,
 }
 
-/// The error for a question that the recording cannot answer, because the recorded run did not ask
+/// The error for a question that the recording cannot answer because the recorded run did not ask
 /// it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the recording has no answer from {input} to {question:?}")]
 pub struct UnrecordedInput {
-    /// The input that is asked.
+    /// The input that was queried.
     pub input: String,
     /// The question to the input.
     pub question: String,
@@ -80,12 +80,12 @@ pub struct UnrecordedInput {
 pub struct RecordedAnswer {
     /// The short part of the answer.
     pub facts: Value,
-    /// The long part of the answer, and its digest when it was read: content that was redacted
-    /// since has another.
+    /// The long part of the answer, with its digest at the time of the read. Content that has been
+    /// redacted since then has a different digest.
     pub content: Option<(Digest, Vec<u8>)>,
 }
 
-/// A handle to a recording, or to none. Clones share the recording.
+/// A handle to a recording, which may be off. Clones share the recording.
 #[derive(Clone, Debug, Default)]
 pub struct InputRecording(Option<Arc<Shared>>);
 
@@ -93,8 +93,8 @@ pub struct InputRecording(Option<Arc<Shared>>);
 struct Shared {
     mode: RecordingMode,
     data: Mutex<RecordingData>,
-    /// While replaying: the answers that are left, by input and question, and the questions that
-    /// had no answer.
+    /// The remaining answers of a replay by input and question, and the questions that had no
+    /// answer.
     left: Mutex<(RecordedAnswers, Vec<UnrecordedInput>)>,
 }
 
@@ -107,7 +107,7 @@ enum RecordingMode {
 }
 
 impl InputRecording {
-    /// Creates no recording: all inputs ask the world directly.
+    /// Creates a handle without a recording, so that all inputs are read directly.
     pub fn off() -> Self {
         Self(None)
     }
@@ -121,8 +121,8 @@ impl InputRecording {
         )
     }
 
-    /// Creates a recording that answers from existing data. Files of the project that were read are
-    /// also written below `mirror`, so that they can be replaced there.
+    /// Creates a recording that answers from existing data. Project files that the recorded run
+    /// read are also written below `mirror`, so that they can be replaced there.
     pub fn replaying(data: &RecordingData, mirror: &Path) -> Self {
         let mut answers = RecordedAnswers::new();
         for read in &data.reads {
@@ -152,7 +152,7 @@ impl InputRecording {
         matches!(&self.0, Some(shared) if matches!(shared.mode, RecordingMode::Replaying { .. }))
     }
 
-    /// Adds an answer to the recording; does nothing in the other modes.
+    /// Adds an answer to the recording. Does nothing in the other modes.
     pub fn note(&self, input: &str, question: &str, facts: Value, content: Option<&[u8]>) {
         let Some(shared) = self.0.as_ref().filter(|_| self.records()) else {
             return;
@@ -170,7 +170,7 @@ impl InputRecording {
         }
     }
 
-    /// Adds an artifact that was staged, or removed, also during a replay.
+    /// Adds an artifact that was staged or removed. This also works during a replay.
     pub fn made(&self, target: &str, content: Option<&[u8]>) {
         let Some(shared) = &self.0 else { return };
         let mut data = shared.data();
@@ -178,11 +178,11 @@ impl InputRecording {
         data.made.push(RecordedArtifact { target: target.to_owned(), content });
     }
 
-    /// Returns the next answer to a question, while replaying. The last answer is given again and
-    /// again: a run that looks once more at something unchanged has not drifted.
+    /// Returns the next answer to a question during a replay. The last answer is returned
+    /// repeatedly, because reading an unchanged input again is not a difference.
     ///
     /// # Errors
-    /// Returns an error if the question was never asked.
+    /// Returns an error if the recorded run never asked the question.
     pub fn recall(&self, input: &str, question: &str) -> Result<RecordedAnswer, UnrecordedInput> {
         let missing = || UnrecordedInput { input: input.to_owned(), question: question.to_owned() };
         let shared = self.0.as_ref().ok_or_else(missing)?;
@@ -205,12 +205,13 @@ impl InputRecording {
         Ok(RecordedAnswer { facts: read.facts, content })
     }
 
-    /// Asks the world and records the answer; while replaying, returns the recorded answer and does
-    /// not ask the world. An error is not recorded: a run that cannot go on without the answer has
-    /// none to repeat.
+    /// Calls `ask` and records the answer. During a replay, returns the recorded answer without
+    /// calling `ask`. Errors are not recorded: a run that cannot continue without the answer has
+    /// nothing to replay.
     ///
     /// # Errors
-    /// Returns the errors of `ask`; while replaying, an error if there is no such answer.
+    /// Returns the errors of `ask`. During a replay, returns an error if there is no recorded
+    /// answer.
     pub fn through<T, E>(
         &self,
         input: &str,
@@ -234,7 +235,7 @@ impl InputRecording {
         Ok(answer)
     }
 
-    /// Adds a question to the list of unanswered ones.
+    /// Adds a question to the list of unanswered questions.
     fn lacks(&self, input: &str, question: &str) -> UnrecordedInput {
         let lacking = UnrecordedInput { input: input.to_owned(), question: question.to_owned() };
         if let Some(shared) = &self.0 {
@@ -244,8 +245,8 @@ impl InputRecording {
         lacking
     }
 
-    /// Writes a file of the recording into the replay's mirror folder, with its recorded content.
-    /// Does nothing outside of a replay.
+    /// Writes a file into the replay's mirror folder with its recorded content. Does nothing
+    /// outside a replay.
     ///
     /// # Errors
     /// Returns an error if the file cannot be written.
@@ -261,12 +262,12 @@ impl InputRecording {
         fs::write(path, bytes)
     }
 
-    /// Returns the contents of the recording so far.
+    /// Returns the data recorded so far.
     pub fn data(&self) -> RecordingData {
         self.0.as_ref().map(|shared| shared.data().clone()).unwrap_or_default()
     }
 
-    /// Returns the questions that had no answer, while replaying.
+    /// Returns the questions that had no answer during a replay.
     pub fn missing(&self) -> Vec<UnrecordedInput> {
         let Some(shared) = &self.0 else {
             return Vec::new();
@@ -281,7 +282,7 @@ impl Shared {
         self.data.lock().expect("no thread panics while it holds the data")
     }
 
-    /// Adds to the size of the recording, and keeps `content` unless the recording is over its cap.
+    /// Adds to the recording's size, and stores `content` unless the recording exceeds its cap.
     fn keep(
         &self,
         data: &mut RecordingData,
@@ -316,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_recorded_is_answered_in_order_and_the_last_again_and_again() {
+    fn answers_are_in_order_and_repeat() {
         let recording = InputRecording::recording(1000);
         recording.note("file", "a", Value::Null, Some(b"one"));
         recording.note("file", "a", Value::Null, Some(b"two"));
@@ -346,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_through_is_asked_once_and_never_again() {
+    fn a_replay_never_asks_again() {
         let recording = InputRecording::recording(1000);
         let asked = |recording: &InputRecording, answer: Result<Option<u8>, &str>| {
             recording.through("dice", "x", || answer.map_err(str::to_owned))
@@ -367,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tape_that_grows_too_long_keeps_only_its_length() {
+    fn a_recording_over_its_cap_is_dropped() {
         let recording = InputRecording::recording(100);
         recording.note("file", "a", Value::Null, Some(&[b'x'; 60]));
         recording.note("file", "b", Value::Null, Some(&[b'x'; 60]));
@@ -380,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn no_tape_does_nothing() {
+    fn without_a_recording_nothing_is_recorded() {
         let recording = InputRecording::off();
         recording.note("file", "a", Value::Null, Some(b"one"));
         recording.made("a", None);

@@ -1,21 +1,21 @@
-//! Recovers runs whose process is gone or does not end.
+//! Recovers runs whose process has died or does not end.
 //!
 //! ```text
-//! queued: nobody answers for it, nothing to fix
-//! requested, lock free, starter and process dead ──by a clock──> start it again
-//!                                                └─manually────> lost
+//! queued: no process is responsible for it, nothing to recover
+//! requested, lock free, starter and process dead ──scheduled───> start it again
+//!                                                └─manual──────> lost
 //! requested, its process past its deadline and grace ──> kill it ──> timed-out
-//! running, lock free ──> kill what is left of it ──> take over ──> publication: roll forward ──> its outcome
-//!                                                              │             conflict ──> failed (guard)
-//!                                                              │             disk refuses ──> next tick
-//!                                                              └ none: discard staging ──> lost (one retry
-//!                                                                        where its kind allows it)
+//! running, lock free ──> kill its processes ──> take over ──> publication: roll forward ──> its outcome
+//!                                                         │             conflict ──> failed (guard)
+//!                                                         │             disk error ──> next tick
+//!                                                         └ none: discard staging ──> lost (one retry
+//!                                                                   if the kind allows it)
 //! running, lock held, past its deadline and grace ──> kill it, wait for the lock ──> as above, timed-out,
-//!                                                     or cancelled where that was asked for
+//!                                                     or cancelled if that was requested
 //! ```
 //!
-//! Recovery acts under the deciding lock of the run's job and examines the run again once it holds
-//! that lock. Recovery must never touch a run whose lock is held and whose time is not over.
+//! Recovery holds the deciding lock of the run's job and reads the run again under that lock. It
+//! must never change a run whose lock is held, unless the run's deadline has passed.
 
 use std::any::Any;
 use std::path::Path;
@@ -37,32 +37,32 @@ use crate::sandbox::placeholders::{FOLDER, clear_abandoned};
 use crate::store::{Event, RunRow, RunState, Spawned, Store, StoreError};
 use crate::time::ClockReading;
 
-/// Time that a run has to end by itself after its total deadline.
+/// Time after a run's total deadline in which the run can still end by itself.
 pub const OVERRUN_GRACE: Duration = Duration::from_secs(30);
-/// Maximum time from the spawn of a run's process until the run is admitted. It covers reading the
-/// configuration, taking the locks and checking the backends.
+/// Maximum time from the spawn of a run's process until the run is admitted. The time covers
+/// reading the configuration, taking the locks and checking the backends.
 pub const BEGIN_LIMIT: Duration = Duration::from_mins(5);
-/// Maximum wait for the end of a killed process, in seconds.
+/// Maximum wait in seconds for a killed process to end.
 const KILL_WAIT: i64 = 3;
-/// Event that records that a run is about to be killed for its deadline.
+/// The event recorded before a run is killed because of its deadline.
 const OVERRAN: &str = "overran";
-/// Maximum number of lost runs of one occurrence that are replaced by another attempt.
+/// Maximum number of lost runs per occurrence that are replaced with another attempt.
 const LOSSES_MADE_GOOD: u32 = 1;
 
-/// The services that recovery needs from the host: locks and processes. The second user is a
-/// simulated host, which lives through years of suspends and crashes in a test.
+/// The host services that recovery needs: locks and processes. A simulated host also implements
+/// this trait, for a test that simulates years of suspends and crashes.
 pub trait World {
-    /// Takes the deciding lock of a job, if it is free; it is freed when the guard is dropped.
+    /// Takes a job's deciding lock if it is free. Dropping the guard releases the lock.
     ///
     /// # Errors
     /// Returns an error if the lock could not be examined, so that it is not known whether it is
     /// held.
     fn try_lock(&self, project: &ProjectId, job: &str) -> Result<Option<Box<dyn Any>>, LockError>;
-    /// Returns whether this very process is there.
+    /// Returns whether exactly this process is alive.
     fn is_alive(&self, owner: &ProcessIdentity) -> bool;
-    /// Kills exactly this process and waits for its end, for a limited time.
+    /// Kills exactly this process and waits a limited time for its end.
     fn kill(&self, owner: &ProcessIdentity);
-    /// Kills all processes that carry the marker of a run.
+    /// Kills all processes that carry the run's marker.
     fn kill_marked(&self, run: &RunId) -> Killed;
 }
 
@@ -90,8 +90,8 @@ impl World for Host<'_> {
     }
 
     fn kill_marked(&self, run: &RunId) -> Killed {
-        // The groups are killed first: a process that forks faster than the listing is in one of
-        // them.
+        // The groups are killed first, because they also contain a process that forks faster than
+        // `/proc` can be listed.
         clear_marked(run.as_str());
         let killed = tree::kill_marked(run.as_str());
         clear_abandoned(&self.state.join(FOLDER));
@@ -117,7 +117,7 @@ impl<W: World + ?Sized> World for &W {
     }
 }
 
-/// The host and the settings that a driver of ticks provides.
+/// The host and the settings with which a tick runs.
 pub struct Driver<'a> {
     pub world: Box<dyn World + 'a>,
     pub me: &'a ProcessIdentity,
@@ -125,12 +125,12 @@ pub struct Driver<'a> {
     pub retries_lost: &'a dyn Fn(&str) -> bool,
 }
 
-/// The action that was taken for one run.
+/// The action that recovery took for one run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Recovered {
-    /// The run was left alone: a live process runs it or will start it.
+    /// The run was not changed: a live process runs it or will start it.
     Alone,
-    /// The run never began, and the caller must start it now.
+    /// The run has not started, and the caller must start it now.
     Start(RunId),
     /// The run was settled. Another attempt may have to be started.
     Settled {
@@ -140,18 +140,18 @@ pub enum Recovered {
     },
 }
 
-/// Examines one unsettled run and takes the action that is due.
+/// Inspects one unsettled run and takes the required action.
 ///
 /// # Errors
-/// Returns a [`StoreError`]. Other problems of the run become its outcome.
+/// Returns a [`StoreError`]. Other problems become the outcome of the run.
 pub fn recover(
     store: &mut Store,
     driver: &Driver<'_>,
     run: &RunRow,
     now: ClockReading,
 ) -> Result<Recovered, StoreError> {
-    // The lock is not even tried while a responsible process lives: holding it briefly would
-    // obstruct the run that is about to begin.
+    // The lock is not even tried while a responsible process is alive, because holding it briefly
+    // would obstruct a run that is about to start.
     let starter = match &run.state {
         RunState::Requested { starter, .. } => Some(starter),
         RunState::Running { .. } => None,
@@ -170,13 +170,13 @@ pub fn recover(
         (Some(lock), _) => (lock, OwnerEnd::Died),
         (None, None) => return Ok(Recovered::Alone),
         (None, Some(owner)) => {
-            // The overrun is recorded before the kill: the first process that notices the death
-            // settles the run and must know its cause.
+            // The overrun is recorded before the kill, because the first process that notices the
+            // death settles the run and must know its cause.
             note_overrun(store, run, now.wall)?;
             world.kill(owner);
             world.kill_marked(&run.id);
-            // Another run of the job may have taken the lock first; this run is then examined at
-            // the next tick.
+            // Another run of the job may take the lock first. In that case, the next tick handles
+            // this run.
             match lock_of(world, run)? {
                 Some(lock) => (lock, OwnerEnd::Overran),
                 None => return Ok(Recovered::Alone),
@@ -194,17 +194,17 @@ fn lock_of(world: &dyn World, run: &RunRow) -> Result<Option<Box<dyn Any>>, Stor
     lock.map_err(|error| StoreError::Lock { why: whole(&error) })
 }
 
-/// How the owner of a run ended, as far as it is known before its events are read.
+/// How a run's owner ended, as far as this is known without the run's events.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum OwnerEnd {
-    /// It died by itself.
+    /// The owner died by itself.
     Died,
-    /// It was killed for its deadline.
+    /// The owner was killed because of its deadline.
     Overran,
 }
 
-/// Takes the action that is due for one run, with the deciding lock of its job held by the caller:
-/// only now is the run's row final.
+/// Takes the required action for one run. The caller must hold the job's deciding lock, because the
+/// run's row is final only then.
 ///
 /// # Errors
 /// Returns a [`StoreError`].
@@ -232,7 +232,8 @@ fn recover_ended(
     }
 }
 
-/// Ends a run that was spawned and never admitted. It has published nothing, so no lock is needed.
+/// Ends a run that was spawned but not admitted in time. The run has published nothing, so no lock
+/// is needed.
 fn end_before_admission(
     store: &mut Store,
     world: &dyn World,
@@ -240,7 +241,7 @@ fn end_before_admission(
     owner: &ProcessIdentity,
     now: Timestamp,
 ) -> Result<Recovered, StoreError> {
-    // The run may have been admitted since it was listed; it then has another deadline.
+    // The run may have been admitted since it was listed, and then has a different deadline.
     if !matches!(store.run(&run.id)?.state, RunState::Requested { .. }) {
         return Ok(Recovered::Alone);
     }
@@ -260,7 +261,7 @@ fn end_before_admission(
     Ok(Recovered::Settled { outcome, retry: None })
 }
 
-/// Returns the owner of a run that is past its deadline and grace in this boot.
+/// Returns the owner of a run if it is still alive after the run's deadline and grace.
 fn overrun<'r>(
     world: &dyn World,
     run: &'r RunRow,
@@ -275,8 +276,8 @@ fn overrun<'r>(
     (now.boot > over && world.is_alive(owner)).then_some(owner)
 }
 
-/// Kills exactly the process that `owner` identifies, and waits for its end for at most `KILL_WAIT`
-/// seconds.
+/// Kills exactly the process that `owner` identifies, and waits at most `KILL_WAIT` seconds for its
+/// end.
 fn kill(owner: &ProcessIdentity) {
     if let Some(handle) = owner.signal(Signal::KILL) {
         let limit = Timespec { tv_sec: KILL_WAIT, tv_nsec: 0 };
@@ -285,7 +286,7 @@ fn kill(owner: &ProcessIdentity) {
     }
 }
 
-/// Records, once, that a run is killed because of its deadline.
+/// Records once that a run is killed because of its deadline.
 fn note_overrun(store: &mut Store, run: &RunRow, now: Timestamp) -> Result<(), StoreError> {
     if overran_before(store, &run.id)? {
         return Ok(());
@@ -363,7 +364,7 @@ fn dead(
         kind: if replayed.is_ok() { "recovered" } else { "stuck" }.to_owned(),
         detail,
     };
-    // A run that stays stuck is reported once, however often it is examined.
+    // A run that stays stuck is reported once, however often it is inspected.
     let said = store.events_of(&run.id)?;
     if !said.last().is_some_and(|last| last.kind == event.kind && last.detail == event.detail) {
         store.event(&event)?;
@@ -380,7 +381,7 @@ fn dead(
             return Ok(Recovered::Settled { outcome, retry: None });
         }
         // The artifacts may be partly published. Only a publication that can continue may settle
-        // the run, or a person who gives it up.
+        // the run, unless a person gives it up.
         Err(why) => {
             let Some(given_up) = run.cancel() else {
                 return Ok(Recovered::Alone);
@@ -405,13 +406,13 @@ fn dead(
 }
 
 enum Replay {
-    /// The publication is complete, and the run is settled with this outcome.
+    /// The publication has been completed, and the run is settled with this outcome.
     RolledForward(Outcome),
     /// The run had recorded no publication.
     Nothing,
-    /// The project is gone, and the artifacts with it.
+    /// The project no longer exists, and neither do the artifacts.
     Gone(Outcome),
-    /// The publication can never complete: the staged files are left to a person.
+    /// The publication can never be completed, and the staged files are left for a person.
     Conflict(Outcome),
 }
 
@@ -452,8 +453,8 @@ fn replay(
                 .map(Replay::RolledForward)
                 .ok_or_else(|| "settled without an outcome".to_owned())
         }
-        // Another program's content is in the way, or a staged file no longer exists: no later try
-        // can fix that, a person must look.
+        // Another program's content is at a target, or a staged file no longer exists. Another
+        // attempt cannot fix that, so a person must.
         Err(error @ (PublishError::Conflict(_) | PublishError::Staged { .. })) => {
             let why = format!(
                 "{}; the artifacts that remain to be published are kept in {staging}",
@@ -465,10 +466,10 @@ fn replay(
     }
 }
 
-/// Removes the files that a settled run left in staging. The caller must hold the deciding lock.
+/// Removes the staged files of a settled run. The caller must hold the deciding lock.
 ///
 /// # Errors
-/// Returns a [`StoreError`]. Files that cannot be removed now are tried again at the next tick.
+/// Returns a [`StoreError`]. The next tick retries files that cannot be removed now.
 pub fn sweep(store: &mut Store, run: &RunRow, now: Timestamp) -> Result<(), StoreError> {
     let RunState::Settled { staging: Some(staging), execution: Some(execution), .. } = &run.state
     else {
@@ -478,13 +479,13 @@ pub fn sweep(store: &mut Store, run: &RunRow, now: Timestamp) -> Result<(), Stor
         return store.swept(&run.id);
     };
     let (Ok(fs), Ok(staging)) = (RealFs::open(&project.path), RelPath::new(staging)) else {
-        // If the project is gone, so are its staging folders.
+        // If the project no longer exists, neither do its staging folders.
         return if project.path.is_dir() { Ok(()) } else { store.swept(&run.id) };
     };
     let mut log = store.publish_log(None, now);
     let gone = match log.manifest(&run.id) {
-        // The run was settled without its publication because of a conflict. Its staging folder is
-        // left to a person.
+        // The run was settled without its publication because of a conflict, and its staging folder
+        // is left for a person.
         Ok(Some(recorded)) if !recorded.settled => return store.swept(&run.id),
         Ok(_) => publish::recover(&fs, &mut log, &run.id, execution.fence, &staging).is_ok(),
         Err(_) => false,
@@ -492,7 +493,7 @@ pub fn sweep(store: &mut Store, run: &RunRow, now: Timestamp) -> Result<(), Stor
     if gone { store.swept(&run.id) } else { Ok(()) }
 }
 
-/// Sweeps all settled runs that were not swept yet, and returns their ids.
+/// Sweeps all settled runs that have not been swept, and returns their ids.
 ///
 /// # Errors
 /// Returns a [`StoreError`].
@@ -503,7 +504,7 @@ pub fn sweep_all(
 ) -> Result<Vec<RunId>, StoreError> {
     let mut swept = Vec::new();
     for run in store.unswept()? {
-        // A lock that cannot be examined is reported with the next run of its job.
+        // A lock that cannot be taken because of an error is reported with the next run of its job.
         if let Ok(Some(lock)) = lock_of(driver.world.as_ref(), &run) {
             let run = store.run(&run.id)?;
             sweep(store, &run, now)?;

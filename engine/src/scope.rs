@@ -1,14 +1,14 @@
 //! The only way for a job to write files.
 //!
 //! ```text
-//! open ──stage / remove, any number──> drafting ──finish──> Ready (placed by the caller)
-//!   └────────────── dropped ───────────────┴──> staging, which recovery discards
+//! open ──stage / remove, any number──> drafting ──finish──> FinishedScope (the caller publishes it)
+//!   └────────────── dropped ───────────────┴──> staging folder remains; recovery discards it
 //! ```
 //!
-//! A job names paths beneath a root. The scope accepts those that lie under an allowed prefix,
-//! resolves them in the kernel (no links, no mounts, never above the root), and writes them to
-//! staging. It must never write to a target, never follow a link that a model or a repository put
-//! in its way, and never take a prefix from either.
+//! A job names paths beneath a root. The scope accepts paths under an allowed prefix, resolves them
+//! in the kernel (without links and mounts, and never above the root), and writes them to staging.
+//! It must never write to a target, never follow a link that a model or a repository created, and
+//! never take a prefix from a model or a repository.
 
 use std::io;
 use std::path::Path;
@@ -26,20 +26,20 @@ use crate::publish::{
 };
 use crate::recording::InputRecording;
 
-/// The names of the scope's inputs in a recording: files that are read, files whose metadata is
-/// read, and checks for existence.
+/// The scope's inputs in a recording: files that are read, files whose metadata is read, and
+/// existence checks.
 const INPUT: &str = "file";
 const LOOK: &str = "look";
 const THERE: &str = "there";
 
-/// The content that a job expects at a target.
+/// The content that a job expects at its target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expect {
     /// The target does not exist.
     Absent,
-    /// A file with this content, which the job read when it decided.
+    /// A file with this content, which is the content that the job read when it made its decision.
     Digest(Digest),
-    /// The current content, whatever it is; only a later change is a conflict.
+    /// The current content. Only a later change is a conflict.
     Current,
 }
 
@@ -52,26 +52,27 @@ pub struct FileLook {
     pub modified: i64,
 }
 
-/// A path or target that the scope refuses. All variants except `Fs` are refusals of the guard.
+/// A path or target that the scope refuses. All variants except `Fs` are treated as refusals of the
+/// guard.
 #[derive(Debug, thiserror::Error)]
 pub enum ScopeError {
     /// The text is not a path relative to a root.
     #[error(transparent)]
     Path(#[from] BadPath),
-    /// The path does not lie under an allowed prefix.
+    /// The path is not under an allowed prefix.
     #[error("{path} is outside the paths that this job may write ({allowed})")]
     Outside { path: RelPath, allowed: String },
-    /// The path lies in a folder for staged files.
+    /// The path is in a folder for staged files.
     #[error("{path} is in a staging folder, which is reserved for runner")]
     Staging { path: RelPath },
-    /// The path is not a plain file. The scope never reads, replaces or removes it.
+    /// The path is not a regular file. The scope never reads, replaces or removes it.
     #[error("{path} is {what}, not a plain file")]
     NotAFile {
         path: RelPath,
-        /// The kind of file that was found.
+        /// The type of the entry that was found.
         what: &'static str,
     },
-    /// The file has other hard links, which would keep the old content.
+    /// The file has other hard links, which would keep the old content after a replacement.
     #[error("{path} has {links} hard links; replacing it would separate them")]
     Linked { path: RelPath, links: u64 },
     /// The target's folder is on a different device than the staging folder.
@@ -81,10 +82,10 @@ pub enum ScopeError {
     #[error("{path} contains {found}, not the content that the job decided on")]
     Unexpected {
         path: RelPath,
-        /// The content that was found.
+        /// The state that was found.
         found: PathState,
     },
-    /// The run already has an entry for this target, or for a folder of this name.
+    /// The run already has an entry for this target, or for a path above or beneath it.
     #[error("{path} collides with {other}, which this run already writes or removes")]
     Twice {
         path: RelPath,
@@ -97,19 +98,18 @@ pub enum ScopeError {
         /// Maximum length in bytes.
         limit: u64,
     },
-    /// The run is a replay, and the recorded run could not read this file either, or did not read
-    /// it.
+    /// The run is a replay, and the recorded run did not read this file or could not read it.
     #[error("{why}")]
     Recorded {
         /// The recorded reason.
         why: String,
     },
-    /// The disk refused an operation.
+    /// A disk operation failed.
     #[error(transparent)]
     Fs(#[from] FsError),
 }
 
-/// A root, the prefixes beneath it that a job may write, and the changes that the job has made so
+/// A root, the prefixes beneath it that a job may write, and the changes that the job has staged so
 /// far.
 #[derive(Debug)]
 pub struct Scope {
@@ -120,18 +120,19 @@ pub struct Scope {
     recording: InputRecording,
 }
 
-/// A finished scope: the manifest to publish and the disk to publish it on.
+/// A finished scope: the manifest to publish and the disk on which to publish it.
 #[derive(Debug)]
 pub struct FinishedScope {
     /// The handle of the root.
     pub fs: RealFs,
-    /// The changes to make.
+    /// The changes to publish.
     pub manifest: Manifest,
 }
 
 impl Scope {
-    /// Opens `root`. `allowed` lists prefixes that match whole path components; `staging` is the
-    /// run's own staging folder. Nothing is written to the disk before the first [`Scope::stage`].
+    /// Opens `root`. `allowed` lists prefixes that match whole path components. `staging` is the
+    /// run's staging folder. Nothing is written to the disk before the first call of
+    /// [`Scope::stage`].
     ///
     /// # Errors
     /// Returns an error if the root cannot be opened, or if a prefix or the staging path is not a
@@ -150,16 +151,16 @@ impl Scope {
         })
     }
 
-    /// Records everything that is read and staged from now on.
+    /// Attaches a recording, to which all further reads and staged files are added.
     pub fn start_recording(&mut self, recording: InputRecording) {
         self.recording = recording;
     }
 
-    /// Writes `bytes` to staging as the new content of `target`. No entry is made if the content
-    /// does not change. A replaced file keeps its permission bits.
+    /// Writes `bytes` to staging as the new content of `target`. If the content does not change, no
+    /// entry is created. A replaced file keeps its permission bits.
     ///
     /// # Errors
-    /// Returns any variant but `TooLong`.
+    /// Returns any variant except `TooLong`.
     pub fn stage(
         &mut self,
         target: &str,
@@ -169,9 +170,8 @@ impl Scope {
         self.stage_as(target, bytes, expect, None)
     }
 
-    /// Stages a file as [`Scope::stage`] does and gives it the attributes `looks`, so that a file
-    /// that is moved or restored does not appear to be new. The attributes are part of the
-    /// publication.
+    /// Stages a file like [`Scope::stage`] and gives it the metadata `looks`, so that a moved or
+    /// restored file does not appear to be new. The metadata is published with the file.
     ///
     /// # Errors
     /// Returns the errors of [`Scope::stage`].
@@ -196,7 +196,7 @@ impl Scope {
         let before = self.draft.entries().len();
         let mode = looks.map_or(mode, |looks| looks.mode);
         let digest = self.draft.put(&self.fs, target, found, bytes, mode)?;
-        // A target that already has this content makes no entry.
+        // A target that already has this content gets no entry.
         if let (Some(looks), Some(entry)) = (looks, self.draft.entries().get(before))
             && let Some(staged) = &entry.staged
         {
@@ -206,8 +206,8 @@ impl Scope {
         Ok(digest)
     }
 
-    /// Reads a file of at most `limit` bytes with its attributes; returns `None` when there is no
-    /// such file.
+    /// Reads a file of at most `limit` bytes with its metadata. Returns `None` if the file does not
+    /// exist.
     ///
     /// # Errors
     /// Returns `Path`, `NotAFile`, `TooLong` or `Fs`.
@@ -229,7 +229,7 @@ impl Scope {
         done
     }
 
-    /// Returns the content and attributes that the recorded run read, when a run is replayed.
+    /// During a replay, returns the content and metadata that the recorded run read.
     fn looked(&self, path: &RelPath) -> Result<Option<(Vec<u8>, FileLook)>, ScopeError> {
         let recorded = |why: String| ScopeError::Recorded { why };
         let answer = self.recording.recall(LOOK, path.as_str());
@@ -255,12 +255,12 @@ impl Scope {
         })
     }
 
-    /// Returns whether anything exists at the path, including a link.
+    /// Returns whether an entry exists at the path. A link is an entry.
     pub fn is_there(&self, path: &str) -> bool {
         self.is(path, "something", |found| !matches!(found, Ok(None)))
     }
 
-    /// Returns whether a plain file exists at the path.
+    /// Returns whether a regular file exists at the path.
     pub fn is_file(&self, path: &str) -> bool {
         self.is(path, "a file", |found| matches!(found, Ok(Some(_))))
     }
@@ -301,7 +301,7 @@ impl Scope {
     /// Adds the removal of `target`, whose content must have the digest `digest`.
     ///
     /// # Errors
-    /// Returns any variant but `TooLong`.
+    /// Returns any variant except `TooLong`.
     pub fn remove(&mut self, target: &str, digest: Digest) -> Result<(), ScopeError> {
         let name = target;
         let target = self.admit(target)?;
@@ -363,7 +363,8 @@ impl Scope {
         bytes.ok_or(ScopeError::TooLong { path, limit })
     }
 
-    /// Makes the staged files durable and closes the scope with a manifest that lists them.
+    /// Makes the staged files durable and closes the scope. The manifest of the result lists the
+    /// files.
     ///
     /// # Errors
     /// Returns `Fs` if the staging folder could not be synced.
@@ -384,7 +385,7 @@ impl Scope {
             let allowed = self.allowed.iter().map(RelPath::as_str).collect::<Vec<_>>().join(", ");
             return Err(ScopeError::Outside { path, allowed });
         }
-        // The staging folders of other runs are in the same parent folder.
+        // The staging folders of other runs have the same parent folder.
         let kept = self.staging.parent();
         if path.is_within(kept.as_ref().unwrap_or(&self.staging)) || self.staging.is_within(&path) {
             return Err(ScopeError::Staging { path });
@@ -397,7 +398,7 @@ impl Scope {
         Ok(path)
     }
 
-    /// Returns the digest of the target's content and the permission bits for its successor.
+    /// Returns the digest of the target's content and the permission bits for its new version.
     fn examine(&self, path: &RelPath) -> Result<(Option<Digest>, u32), ScopeError> {
         let regular = self.regular(path)?;
         if self.fs.device(path)? != self.fs.device(&self.staging)? {
@@ -426,7 +427,7 @@ impl Scope {
 }
 
 impl FinishedScope {
-    /// Publishes the staged changes; see [`publish`].
+    /// Publishes the staged changes (see [`publish`]).
     ///
     /// # Errors
     /// Returns the errors of [`publish`].

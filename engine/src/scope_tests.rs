@@ -1,4 +1,4 @@
-//! Escapes from a scope, by what a model or a repository could put in its way.
+//! Tests of escapes from a scope through entries that a model or a repository could create.
 
 use std::fs;
 use std::hint;
@@ -22,8 +22,8 @@ struct Yard {
 }
 
 impl Yard {
-    /// Creates a project with a secret next to it, and with links and other files that a scope must
-    /// not follow.
+    /// Creates a project with a secret beside it, and with links and other entries that a scope
+    /// must not follow.
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let yard = Self { folder };
@@ -49,7 +49,7 @@ impl Yard {
         Scope::open(&self.root(), &ALLOWED, STAGING).unwrap()
     }
 
-    /// Lists every name under the folder with its kind and content.
+    /// Lists every name beneath the folder with its type and content.
     fn all(&self) -> Vec<String> {
         let mut all = Vec::new();
         let mut folders = vec![self.folder.path().to_owned()];
@@ -74,7 +74,7 @@ fn run() -> RunId {
 }
 
 #[test]
-fn no_escape_is_let_through_and_none_leaves_a_trace() {
+fn escapes_are_refused_without_a_trace() {
     let yard = Yard::new();
     let root = yard.root();
     let inside = |name: &str| root.join("dreams").join(name);
@@ -95,7 +95,7 @@ fn no_escape_is_let_through_and_none_leaves_a_trace() {
     let before = yard.all();
 
     let mut escapes: Vec<String> = [
-        // Spelling.
+        // Invalid spellings.
         "",
         "/",
         ".",
@@ -115,7 +115,7 @@ fn no_escape_is_let_through_and_none_leaves_a_trace() {
         "./dreams/x",
         "dreams/..",
         "dreams/nested/..",
-        // Prefixes.
+        // Paths outside the prefix.
         "other/file",
         "dreams-evil/x",
         "dreamsx",
@@ -130,7 +130,7 @@ fn no_escape_is_let_through_and_none_leaves_a_trace() {
         "~/x",
         "~root/x",
         "$HOME/x",
-        // Links on the way, links as the target.
+        // Links in the path or as the target.
         "dreams/up/secret",
         "dreams/near/other/x",
         "dreams/near/../secret",
@@ -145,7 +145,7 @@ fn no_escape_is_let_through_and_none_leaves_a_trace() {
         "/proc/self/root/etc/passwd",
         "proc/self/root/etc/passwd",
         "dreams/magic",
-        // These are not plain files with a single name.
+        // Entries that are not regular files with a single name.
         "dreams/hard.md",
         "dreams/fifo",
         "dreams/socket",
@@ -153,7 +153,7 @@ fn no_escape_is_let_through_and_none_leaves_a_trace() {
         "dreams",
         "dreams/old.md/x",
         "dreams/fifo/x",
-        // Staging, ours and others'.
+        // Staging folders of this run and of others.
         STAGING,
         "dreams/.staging/RUN/0",
         "dreams/.staging/OTHER/0",
@@ -193,7 +193,7 @@ fn reads_do_not_follow_either_and_are_bounded() {
 }
 
 #[test]
-fn what_is_staged_is_placed_with_its_mode() {
+fn staged_files_keep_their_mode() {
     let yard = Yard::new();
     let root = yard.root();
     let (old, script) = (root.join("dreams/old.md"), root.join("dreams/run.sh"));
@@ -221,7 +221,7 @@ fn what_is_staged_is_placed_with_its_mode() {
 }
 
 #[test]
-fn expectations_hold_and_a_target_is_named_once() {
+fn expectations_are_checked() {
     let yard = Yard::new();
     let mut scope = yard.scope();
     let wrong = scope.stage("dreams/old.md", b"x", Expect::Absent).unwrap_err();
@@ -230,7 +230,7 @@ fn expectations_hold_and_a_target_is_named_once() {
     scope.stage("dreams/none.md", b"x", Expect::Digest(Digest::of(b"x"))).unwrap_err();
     scope.remove("dreams/old.md", Digest::of(b"else")).unwrap_err();
     scope.stage("dreams/old.md", b"old", Expect::Current).unwrap();
-    assert!(!yard.root().join(STAGING).exists(), "no change needs no entry");
+    assert!(!yard.root().join(STAGING).exists(), "no change creates no entry");
 
     scope.stage("dreams/a", b"x", Expect::Absent).unwrap();
     for twice in ["dreams/a", "dreams/a/b"] {
@@ -275,7 +275,8 @@ fn a_folder_swapped_for_a_link_in_a_race_never_leads_outside() {
                 if done.load(Ordering::Relaxed) {
                     return;
                 }
-                // Mostly a folder, at times a link; how long varies from turn to turn.
+                // The name is usually a folder and sometimes a link. The duration differs in each
+                // turn.
                 for _ in 0..2 {
                     renameat_with(CWD, &nested, CWD, &link, RenameFlags::EXCHANGE).unwrap();
                 }
@@ -284,7 +285,8 @@ fn a_folder_swapped_for_a_link_in_a_race_never_leads_outside() {
                 }
             }
         });
-        // Both answers, some times; a busy machine may give only one of them.
+        // The test needs both results several times, but a busy machine may produce only one of
+        // them.
         let mut attempts = 0..2_000;
         while (published < 20 || refused < 20)
             && let Some(number) = attempts.next()

@@ -1,16 +1,16 @@
-//! One tick: recovers runs, records what is due and returns the runs to start.
+//! One tick: recovers runs, records due occurrences and returns the runs to start.
 //!
 //! ```text
-//! live runs ──recover──> settled, or to be started, or to be signalled (asked to end)
+//! live runs ──recover──> settled, to be started, or to be signalled (asked to end)
 //! jobs with next_due <= now ──schedule::due──> occurrences queued, missed ones recorded, watermark moved
 //! queued runs that are ready ──queue::choose──> requested
 //! nights whose work is settled ──> report occurrence + run requested
 //!                                        └──> Tick { start, end }
 //! ```
 //!
-//! The daemon, host timers and people all call this one function; however often it is called, an
-//! occurrence is recorded once. Its cost is proportional to what is due or unsettled. It must never
-//! start anything itself.
+//! The daemon, host timers and people all call this one function. An occurrence is recorded once,
+//! however often the function is called. The cost of a call is proportional to the number of due
+//! and unsettled items. This module must never start a process itself.
 
 use std::collections::BTreeMap;
 
@@ -24,26 +24,26 @@ use crate::schedule::{Due, Missed, Schedule, UnknownZone};
 use crate::store::{DueJob, JobId, NewJob, RunRow, Store, StoreError};
 use crate::time::ClockReading;
 
-/// The job that every project has for its nights' reports.
+/// The name of the report job, which every project has.
 pub const REPORT_JOB: &str = "report";
 
 /// The result of a tick and the runs that the caller must start now.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tick {
-    /// Runs to spawn, oldest first. The caller is responsible for them until they are settled.
+    /// Runs to start, oldest first. The caller is responsible for them until they are settled.
     pub start: Vec<RunId>,
-    /// Live runs that were asked to end. The caller must send TERM to their owners.
+    /// Live runs whose cancellation was requested. The caller must send TERM to their owners.
     pub end: Vec<RunId>,
-    /// Settled runs that had not been swept: their process died before it could update the job's
-    /// failmark.
+    /// Settled runs that had not been swept, because their process died before it could update the
+    /// job's failure marker.
     pub swept: Vec<RunId>,
-    /// Problems that concerned one run or one job while the rest of the tick succeeded.
+    /// Problems that concerned a single run or job while the rest of the tick succeeded.
     pub troubles: Vec<String>,
-    /// Runs that were settled for their dead owners, each with the name of its outcome.
+    /// Runs that were settled on behalf of their dead owners, each with the name of its outcome.
     pub settled: Vec<(RunId, String)>,
 }
 
-/// Returns the job row that every project has for its nights' reports.
+/// Returns the row of the report job, which every project has.
 pub fn report_job() -> NewJob {
     NewJob {
         name: REPORT_JOB.to_owned(),
@@ -89,7 +89,7 @@ pub fn tick(store: &mut Store, driver: &Driver<'_>, now: ClockReading) -> Result
         tick.troubles.push(why);
     }
     if record_due(store, None, now.wall, &mut tick.troubles)? {
-        // A run that a later scheduled time replaces is asked to end in this tick already.
+        // A run that a later scheduled time replaces is already asked to end in this tick.
         let live = store.live()?;
         ask_to_end(store, &live, now, &mut tick.end)?;
     }
@@ -98,11 +98,11 @@ pub fn tick(store: &mut Store, driver: &Driver<'_>, now: ClockReading) -> Result
     Ok(tick)
 }
 
-/// Records the scheduled times that clocks have made due, of all jobs or of one; returns false when
-/// there were none. Problems of a single job are added to `troubles`.
+/// Records the scheduled times that are due, for all jobs or only for one. Returns false if there
+/// were none. Problems of a single job are added to `troubles`.
 ///
 /// # Errors
-/// Returns [`StoreError`].
+/// Returns a [`StoreError`].
 pub fn record_due(
     store: &mut Store,
     only: Option<JobId>,
@@ -160,8 +160,8 @@ fn ask_to_end(
     Ok(())
 }
 
-/// Returns the scheduled times that a job's clock made due: first those of a pause that is over,
-/// which are never run, then the others by the job's own rule.
+/// Returns a job's due scheduled times: first those during a pause that is over, which are never
+/// run, then the others according to the job's catch-up policy.
 fn due_of(due_job: &DueJob, now: Timestamp) -> Result<(Option<Missed>, Due), UnknownZone> {
     let job = &due_job.job;
     let mut watermark = due_job.watermark;
@@ -175,15 +175,15 @@ fn due_of(due_job: &DueJob, now: Timestamp) -> Result<(Option<Missed>, Due), Unk
     Ok((paused, due))
 }
 
-/// Returns all of a job's scheduled times up to now as one missed stretch, because nothing can run
-/// them.
+/// Returns all of a job's scheduled times up to `now` as one missed stretch, because they can no
+/// longer run.
 fn all_missed(due_job: &DueJob, now: Timestamp) -> Result<(Due, Option<Missed>), UnknownZone> {
     let (missed, due) = passed_over(&due_job.job.schedule, due_job.watermark, now)?;
     Ok((due, missed))
 }
 
-/// Returns all scheduled times of a schedule up to `until` as one stretch that is not run, and the
-/// next due time after it.
+/// Returns all scheduled times up to `until` as one stretch that is not run, and the next due time
+/// after it.
 pub(crate) fn passed_over(
     schedule: &Schedule,
     watermark: Timestamp,
@@ -203,7 +203,7 @@ pub(crate) fn passed_over(
     Ok((passed, due))
 }
 
-/// Requests the reports of nights that are over, for all projects or only for one.
+/// Requests the reports of nights that have ended, for all projects or only for one.
 ///
 /// # Errors
 /// Returns a [`StoreError`].

@@ -1,7 +1,7 @@
-//! The clock: the only module that reads one.
+//! The clocks. No other module reads a clock.
 //!
-//! Schedules use wall time; deadlines use boot time, which counts suspend and never jumps. Every
-//! function that decides something takes the time as an argument; only the program creates a
+//! Schedules use wall time. Deadlines use boot time, which includes suspend and never jumps. Every
+//! function that makes a decision takes the time as an argument, and only the program creates a
 //! [`Clock`].
 
 use std::fmt;
@@ -24,9 +24,8 @@ pub struct ClockReading {
 #[derive(Clone, Debug)]
 pub enum Clock {
     Host,
-    /// A file that several processes share in tests. Its first line is the wall-clock time (RFC
-    /// 3339). An optional second line contains a number of seconds that is added to the host's boot
-    /// time.
+    /// A file that several processes share in tests. The first line is the wall-clock time in RFC
+    /// 3339 format. An optional second line is a number of seconds to add to the host's boot time.
     File(PathBuf),
 }
 
@@ -42,7 +41,7 @@ impl Clock {
     /// Reads both clocks.
     ///
     /// # Errors
-    /// Returns an error only for a [`Clock::File`] whose file is missing or contains no time.
+    /// Returns an error only for a [`Clock::File`] whose file is missing or contains no valid time.
     #[allow(clippy::disallowed_methods, reason = "the only place that reads the wall clock")]
     pub fn read(&self) -> Result<ClockReading, ClockError> {
         let boot = boot_time();
@@ -66,37 +65,37 @@ impl Clock {
     }
 }
 
-/// Returns the time since boot, including suspend. Every deadline is measured with it.
+/// Returns the time since boot, including suspend. Every deadline uses this time.
 pub fn boot_time() -> Duration {
     let spec = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     let seconds = u64::try_from(spec.tv_sec).unwrap_or(0);
     Duration::new(seconds, u32::try_from(spec.tv_nsec).unwrap_or(0))
 }
 
-/// Minimum distance between two readings that indicates that the host slept or the process was
+/// Minimum gap between two readings that indicates that the host slept or the process was
 /// suspended.
 const SLEPT: Duration = Duration::from_secs(30);
-/// Minimum divergence of the clocks that indicates that the wall clock was set; slewing is far
+/// Minimum divergence of the clocks that indicates that the wall clock was set. Slewing is far
 /// slower.
 const SET: SignedDuration = SignedDuration::from_secs(2);
 
-/// The change between two readings of the clocks by one process.
+/// A change between two clock readings in one process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClockChange {
-    /// The host slept, or this process did not run. Nothing was checked during this time.
+    /// The host slept, or this process did not run. No schedule was checked during this time.
     Slept {
         /// The length of the gap on the boot clock.
         gap: Duration,
     },
     /// The wall clock was set forward or back.
     ClockSet {
-        /// The size of the change; negative if the clock was set back.
+        /// The size of the change, which is negative if the clock was set back.
         by: SignedDuration,
     },
 }
 
 impl ClockChange {
-    /// Returns the name used in the database's events.
+    /// Returns the name of the change in the database's events.
     pub fn as_str(&self) -> &'static str {
         match self {
             Self::Slept { .. } => "slept",
@@ -124,8 +123,8 @@ impl fmt::Display for ClockChange {
     }
 }
 
-/// Compares an earlier and a later reading. Both changes can be reported: a host often sets its
-/// wall clock right after it wakes up.
+/// Compares an earlier reading with a later one. Both changes can be reported, because a host often
+/// sets its wall clock right after it wakes up.
 pub fn compare(before: ClockReading, after: ClockReading) -> Vec<ClockChange> {
     let mut notices = Vec::new();
     let gap = after.boot.saturating_sub(before.boot);
@@ -153,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn two_readings_tell_of_sleep_and_of_a_clock_that_was_set() {
+    fn readings_show_sleep_and_set_clocks() {
         let slept = |gap| ClockChange::Slept { gap: Duration::from_secs(gap) };
         let set = |by| ClockChange::ClockSet { by: SignedDuration::from_secs(by) };
         let from = at(1_000_000, 500);
@@ -161,15 +160,15 @@ mod tests {
         assert_eq!(compare(from, at(1_000_001, 501)), []);
         assert_eq!(compare(from, at(1_000_030, 530)), []);
         assert_eq!(compare(from, at(1_000_031, 531)), [slept(31)]);
-        // A weekend.
+        // The host slept for a weekend.
         assert_eq!(compare(from, at(1_200_000, 200_500)), [slept(200_000)]);
         assert_eq!(compare(from, at(1_000_002, 501)), []);
         assert_eq!(compare(from, at(1_000_003, 501)), [set(2)]);
         assert_eq!(compare(from, at(999_999, 501)), [set(-2)]);
         assert_eq!(compare(from, at(996_401, 501)), [set(-3_600)]);
-        // Asleep for a minute, and set forward by an hour on waking.
+        // The host slept for a minute, and its clock was set forward by an hour on waking.
         assert_eq!(compare(from, at(1_003_660, 560)), [slept(60), set(3_600)]);
-        // A boot clock cannot go back; if it seems to, only the wall clock is judged.
+        // A boot clock cannot go back. If it seems to, only the wall clock is compared.
         assert_eq!(compare(from, at(1_000_001, 400)), []);
         let text = set(-3_600).to_string();
         assert_eq!(text, "the wall clock was set back by 1h");

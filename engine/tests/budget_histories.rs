@@ -1,18 +1,19 @@
 //! Random histories of two runners and two projects that spend from one pool.
 //!
-//! Runs are admitted, ask, answer, escalate, die at any point, are recovered, extras are granted, days
-//! and windows pass, databases are closed and opened again. After each step a model that knows what was
-//! truly spent is held against the database. `RUNNER_TEST_SCALE` multiplies the histories (1: a
-//! thousand), `RUNNER_TEST_SEED` repeats a run and `RUNNER_TEST_HISTORY` one history of it.
+//! Runs are admitted, make requests, receive answers, escalate, die at any point and are recovered.
+//! Grants are added, days and windows pass, and databases are closed and reopened. After each step,
+//! the database is compared with a model of the actual spending. `RUNNER_TEST_SCALE` multiplies the
+//! number of histories (1 is a thousand), `RUNNER_TEST_SEED` repeats a test run, and
+//! `RUNNER_TEST_HISTORY` repeats one history of it.
 
-// A test: it may stop at what it did not expect, and its figures are its result.
+// A test may panic on unexpected results, and prints figures.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, missing_docs)]
 
 #[path = "budget_histories/history.rs"]
 mod history;
 #[path = "budget_histories/operations.rs"]
 mod operations;
-// Shared with another suite, which uses more of it.
+// Another test suite uses more of this shared module.
 #[path = "simulated_years/random.rs"]
 #[allow(unused)]
 mod random;
@@ -25,9 +26,9 @@ use runner_engine::time::boot_time;
 use history::{Bug, Counts, History};
 use random::Random;
 
-/// The seed of an ordinary run.
+/// The default seed.
 const SEED: u64 = 0x62_7564_6765_7473;
-/// How many histories there are at scale 1.
+/// The number of histories at scale 1.
 const HISTORIES: f64 = 1_000.0;
 /// Maximum number of histories in which an injected bug must be found.
 const PLANTED: u64 = 100;
@@ -87,7 +88,8 @@ fn no_history_overspends_or_forgets_what_was_spent() {
             Err(why) => failures.push(format!("RUNNER_TEST_HISTORY={number}: {why}")),
         }
     }
-    // Not captured: the figures belong in every log.
+    // The figures are written directly to stderr, because captured output is not shown for a
+    // passing test.
     writeln!(
         std::io::stderr(),
         "budget histories: {} histories, {} steps, {} runs ({} escalations), {} refused, {} requests \

@@ -1,9 +1,10 @@
-//! The crash simulation of publications: every operation, every damage, every crash of a recovery.
+//! The crash simulation of publications: it crashes at every operation, with every kind of damage,
+//! and in every recovery.
 //!
-//! `RUNNER_TEST_SCALE` multiplies the drawn samples, `RUNNER_TEST_SEED` repeats a run.
-//! `docs/RELIABILITY.md` describes the model.
+//! `RUNNER_TEST_SCALE` multiplies the number of random samples, and `RUNNER_TEST_SEED` repeats a
+//! test run. `docs/RELIABILITY.md` describes the model.
 
-// A test: it may stop at what it did not expect, and its figures are its result.
+// A test may panic on unexpected results, and prints figures.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::print_stdout)]
 
 #[path = "crash_simulation/crashes.rs"]
@@ -42,10 +43,10 @@ use damage::Random;
 use scenarios::{ALL, Prepared};
 use trial::{Counts, SUITES, Trial};
 
-/// The seed of an ordinary run: failures should be found by enumeration, not by luck.
+/// The default seed, which is fixed because failures should be found by enumeration, not by luck.
 const SEED: u64 = 0x6e69_6768_7473;
 
-/// Reads a number from the environment, because a test has no other input.
+/// Reads a number from an environment variable, because a test has no other input.
 #[allow(clippy::disallowed_methods)]
 fn setting<T: std::str::FromStr>(name: &str, default: T) -> T {
     match std::env::var(name) {
@@ -67,7 +68,7 @@ fn examine(
     let faults = OneFault(plant);
     let mut trial = Trial { prepared: &prepared, faults, seed, scale, counts: Counts::default() };
     for (name, suite) in SUITES {
-        // A panic (an endless recovery, a taker that fails) is a failure like any other.
+        // A panic, such as in an endless recovery, is a failure like any other.
         let verdict = catch_unwind(AssertUnwindSafe(|| suite(&mut trial)))
             .unwrap_or_else(|_| Err("panicked".to_owned()));
         if let Err(why) = verdict {
@@ -77,7 +78,7 @@ fn examine(
     (trial.counts, None)
 }
 
-/// Runs `work` for 0..count on two threads.
+/// Runs `work` for each number in `0..count` on two threads.
 fn share(count: usize, work: impl Fn(usize) + Sync) {
     let next = AtomicUsize::new(0);
     thread::scope(|scope| {
@@ -149,6 +150,7 @@ fn placements_survive_every_crash_and_every_planted_bug_is_caught() {
         (boot_time() - began).as_secs_f64(),
     );
     println!("{line}");
-    // Not captured: the figures belong in every log.
+    // The figures are written directly to stderr, because captured output is not shown for a
+    // passing test.
     writeln!(std::io::stderr(), "{line}").unwrap();
 }

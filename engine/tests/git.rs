@@ -1,5 +1,5 @@
-//! Tests of git queries on real repositories: changes, commits of named files and pushes, with
-//! every git on this host. The hostile suite tests programs that a project names for git to run.
+//! Tests of git queries on real repositories (changes, commits of named files and pushes) with
+//! every git on this host. `planted.rs` tests programs that a project names for git to run.
 
 #![allow(clippy::unwrap_used, clippy::disallowed_methods)]
 
@@ -14,7 +14,7 @@ use runner_engine::git::{Git, GitError, Read};
 use runner_engine::process::Cancel;
 use tempfile::TempDir;
 
-/// Returns the folder of each git on this host, without repeats.
+/// Returns the path of each git on this host, without duplicates.
 fn gits() -> Vec<PathBuf> {
     let folders = ["/usr/local/bin", "/usr/bin", "/opt/git/bin"].map(PathBuf::from);
     let mut seen = Vec::new();
@@ -55,7 +55,7 @@ impl Place {
         [("PATH".to_owned(), format!("{path}:/usr/bin:/bin")), ("HOME".to_owned(), home)].into()
     }
 
-    /// Runs git as a person would: with an identity, and without this host's configuration.
+    /// Runs git as a person would, with an identity and without this host's configuration.
     fn git(&self, args: &[&str]) -> String {
         let done = Command::new(&self.git)
             .args(["-c", "user.name=a", "-c", "user.email=a@b"])
@@ -87,7 +87,8 @@ impl Place {
         changes.into_iter().collect()
     }
 
-    /// Returns the paths of `git status`, which must be the ones that we find.
+    /// Returns the paths that `git status` prints, which must be the same as the paths that runner
+    /// finds.
     fn status(&self) -> Vec<String> {
         let out = self.git(&["status", "--porcelain", "-z", "--no-renames"]);
         let mut paths: Vec<String> = out
@@ -96,7 +97,7 @@ impl Place {
             .map(str::to_owned)
             .collect();
         paths.sort();
-        // One that is staged as deleted and still there has two lines.
+        // A file that is staged as deleted but still exists has two lines.
         paths.dedup();
         paths
     }
@@ -183,7 +184,7 @@ fn conflicts_and_subfolders_are_seen() {
     }
 }
 
-/// Checks that a filter never runs, and that a tree that needs one does not stay dirty.
+/// Checks that filters never run, and that a work tree that needs one does not stay dirty.
 #[test]
 fn converted_files_are_compared_by_stat_data() {
     for git in gits() {
@@ -222,7 +223,7 @@ fn line_ends_alone_are_no_change() {
     }
 }
 
-/// Checks that every form of the index can be read.
+/// Checks that every index format can be read.
 #[test]
 fn forms_of_the_index_are_read() {
     for git in gits() {
@@ -290,8 +291,8 @@ fn a_commit_holds_the_named_files() {
         assert_eq!(place.changes(), [("staged".to_owned(), Change::Added)]);
         place.agree("what somebody staged stays staged");
         let again = place.ask().commit_files(&files, "rem: again").unwrap();
-        assert_eq!(again, None, "nothing new is no commit");
-        // In a folder of the repository, paths are relative to that folder.
+        assert_eq!(again, None, "no change creates no commit");
+        // In a subfolder of the repository, paths are relative to that folder.
         let below = Git::new(&place.root().join("rem"), &place.env(), "test");
         place.write("rem/3.org", "three");
         below.commit_files(&[file("3.org", "three")], "rem: third").unwrap();
@@ -323,7 +324,7 @@ fn a_push_goes_where_the_branch_goes() {
         let head = place.git(&["rev-parse", "HEAD"]);
         assert_eq!(place.git(&["--git-dir", there, "rev-parse", "main"]), head);
         assert_eq!(place.git(&["rev-parse", "origin/main"]), head);
-        // Addresses that an agent can have made, in the forms that git reads.
+        // These are addresses that an agent may have created, in the forms that git accepts.
         place.git(&["init", "-q", "--bare", "inside.git"]);
         let inside = place.root().join("inside.git").display().to_string();
         let other = place.folder.path().join("other");
@@ -405,8 +406,8 @@ fn history_has_one_line_a_commit() {
     }
 }
 
-/// Checks that a linked log stops a commit: git follows a link when it appends to a log, and would
-/// write into a hook.
+/// Checks that a linked log prevents a commit: git follows a link when it appends to a log, and
+/// could write into a hook.
 #[test]
 fn a_linked_log_stops_a_commit() {
     for git in gits() {
@@ -447,7 +448,7 @@ fn a_linked_log_stops_a_commit() {
     }
 }
 
-/// Checks the index entries that runner's own commit leaves without stat data.
+/// Checks the index entries without stat data that runner's own commit creates.
 #[test]
 fn an_entry_without_stat_data_is_compared() {
     for git in gits() {
@@ -461,9 +462,9 @@ fn an_entry_without_stat_data_is_compared() {
         let changed = |place: &Place| place.ask().changes(&["entry"], Untracked::No).unwrap();
         assert_eq!(changed(&place).len(), 0, "right after the commit");
         place.write("entry", "");
-        // The index is newer than the file now.
+        // The index is now newer than the file.
         place.git(&["add", ".gitattributes"]);
-        assert_eq!(changed(&place).len(), 1, "emptied since");
+        assert_eq!(changed(&place).len(), 1, "it was emptied");
     }
 }
 

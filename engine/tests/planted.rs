@@ -1,10 +1,10 @@
-//! Programs that a project names in git's configuration, attributes, hooks and links, and the
-//! guarantee that none of them starts when runner queries git or commits.
+//! Tests that no program that a project names in git's configuration, attributes, hooks or links
+//! starts when runner queries git or commits.
 //!
-//! Each `Door` is a way in which git can start a program, prepared as an agent could prepare it. A
-//! canary is watched for being opened: the kernel opens a program to start it, so even a program
-//! that could not write anything is noticed. A control runs git with the same setup as people call
-//! it, which shows that the canaries work.
+//! Each `Door` is a way in which git can start a program, set up as an agent could do it. A canary
+//! is a program that is watched for being opened: the kernel must open a program to start it, so
+//! even a start without any effect is detected. A control test runs git with the same setup as
+//! people call it, which shows that the canaries work.
 
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::print_stdout)]
 
@@ -23,8 +23,8 @@ use runner_engine::process::{Cancel, Stdin};
 use rustix::fs::inotify;
 use tempfile::TempDir;
 
-/// A way to start a program: its name, the lines of `.git/config` and a function for the rest of
-/// the setup. `{}` becomes the canary's path.
+/// A way to make git start a program: its name, the lines for `.git/config` and a function for the
+/// rest of the setup. `{}` is replaced with the canary's path.
 struct Door {
     name: &'static str,
     config: &'static str,
@@ -41,7 +41,7 @@ fn attributes(place: &Place, line: &str) {
 
 fn promisor(place: &Place, canary: &str) {
     let _ = canary;
-    // A commit whose tree is nowhere: reading it would be a download.
+    // The commit's tree does not exist, so reading it would require a download.
     let missing = "tree 1111111111111111111111111111111111111111\n\
                    author a <a@b> 1700000000 +0000\ncommitter a <a@b> 1700000000 +0000\n\nx\n";
     let hash =
@@ -261,7 +261,8 @@ const DOORS: &[Door] = &[
         name: "external-command",
         config: "",
         plant: |place, canary| {
-            // A command of git's own name beside the project's other tools.
+            // The project contains programs with the names of git and its commands beside its other
+            // tools.
             for name in ["git", "git-rev-list", "git-ls-files", "git-remote-planted"] {
                 fs::create_dir_all(place.root().join("bin")).unwrap();
                 fs::copy(canary, place.root().join("bin").join(name)).unwrap();
@@ -270,8 +271,8 @@ const DOORS: &[Door] = &[
     },
 ];
 
-/// Creates a repository in the project's work tree whose files have a filter and were changed after
-/// they were added.
+/// Creates a nested repository in the project's work tree, whose files have a filter and were
+/// changed after they were added.
 fn submodule(place: &Place, canary: &str, at: &str) {
     let folder = place.root().join(at);
     fs::create_dir_all(&folder).unwrap();
@@ -323,7 +324,7 @@ fn copy(from: &Path, to: &Path) {
         let target = to.join(entry.file_name());
         match entry.file_type().unwrap().is_dir() {
             true => copy(&entry.path(), &target),
-            // The samples of hooks are of no use here.
+            // The sample hooks are not needed.
             false if entry.path().extension().is_some_and(|it| it == "sample") => {}
             false => drop(fs::copy(entry.path(), target).unwrap()),
         }
@@ -373,7 +374,7 @@ impl Place {
     fn env(&self) -> BTreeMap<String, String> {
         let root = self.root();
         let git = self.git.parent().unwrap();
-        // The project's own tools come first, as a person's direnv might have it.
+        // The project's tools come first in `PATH`, as direnv might set it up.
         let path = format!("{}/bin:{}:/usr/bin:/bin", root.display(), git.display());
         let home = self.folder.path().join("home").display().to_string();
         [("PATH".to_owned(), path), ("HOME".to_owned(), home)].into()
@@ -408,18 +409,18 @@ impl Place {
         String::from_utf8(child.wait_with_output().unwrap().stdout).unwrap()
     }
 
-    /// Sets up these entries and begins to watch their canaries.
+    /// Sets up these ways and starts to watch their canaries.
     fn plant(&self, doors: &[&Door]) {
         let folder = self.folder.path().join("canary");
         for door in doors {
             let canary = folder.join(door.name);
-            // The canary succeeds whatever it is asked.
+            // The canary succeeds with any arguments.
             fs::write(&canary, "#!/bin/sh\nexit 0\n").unwrap();
             fs::set_permissions(&canary, fs::Permissions::from_mode(0o755)).unwrap();
             let canary = canary.to_str().unwrap();
             (door.plant)(self, canary);
         }
-        // Last, because planting uses git. An edited file makes git compare it.
+        // The file is edited last, because the setup uses git. An edited file makes git compare it.
         fs::write(self.root().join("a.rs"), "texs\n").unwrap();
         let config = fs::read_dir(self.root())
             .unwrap()
@@ -447,7 +448,7 @@ impl Place {
         found
     }
 
-    /// Runs every git query of runner, and its commit.
+    /// Runs every git query of runner, and a commit.
     fn ask_everything(&self) {
         for root in [self.root(), self.root().join("tree")] {
             if !root.exists() {
@@ -508,7 +509,7 @@ fn as_people_do(place: &Place) {
 }
 
 #[test]
-fn no_door_opens_for_runner() {
+fn runner_starts_no_canary() {
     let mut chains = 0;
     let mut open = BTreeSet::new();
     for git in gits() {
@@ -527,7 +528,7 @@ fn no_door_opens_for_runner() {
     assert!(open.len() >= 20, "the canaries do not work: {open:?}");
 }
 
-/// Checks that a push runs the user's programs, and none that the project names.
+/// Checks that a push runs the user's programs, and no program that the project names.
 #[test]
 fn a_push_runs_nothing_of_the_project() {
     for git in gits() {
@@ -547,7 +548,7 @@ fn a_push_runs_nothing_of_the_project() {
     }
 }
 
-/// Checks any number of entries at once, with settings that change git's own behaviour.
+/// Checks random combinations of these ways, with settings that change git's behaviour.
 #[test]
 fn generated_projects_start_nothing() {
     const SETTINGS: [&str; 14] = [
@@ -580,7 +581,7 @@ fn generated_projects_start_nothing() {
             (state % most as u64) as usize
         };
         let place = Place::new(&gits[draw(gits.len())]);
-        // These entries move or break the repository and are tested alone, above.
+        // These ways move or break the repository, so they are only tested alone, above.
         let usable: Vec<&Door> = DOORS
             .iter()
             .filter(|door| !matches!(door.name, "git-file" | "common-folder" | "linked-worktree"))
@@ -592,7 +593,7 @@ fn generated_projects_start_nothing() {
                 doors.push(door);
             }
         }
-        // A missing commit comes last: planting the others needs the history.
+        // A missing commit comes last, because the setup of the others needs the history.
         doors.sort_by_key(|door| (door.name.starts_with("lazy"), door.name.starts_with("show")));
         let names: Vec<&str> = doors.iter().map(|door| door.name).collect();
         place.plant(&doors);

@@ -1,8 +1,9 @@
-//! Child supervision against real processes: the behaviours that hung, flooded or outlived other
-//! runners, each as a shell script.
+//! Tests of child supervision with real processes. Each behaviour that made other runners hang,
+//! flood their memory or leave processes behind is a shell script.
 //!
-//! No test sleeps: scripts do, and are ended. Long sleeps there stand for "for ever".
-#![allow(clippy::unwrap_used, clippy::disallowed_methods)] // a test's own set-up may fail loudly
+//! No test sleeps. The scripts sleep and are ended; a long sleep in a script stands for an endless
+//! one.
+#![allow(clippy::unwrap_used, clippy::disallowed_methods)] // a test may panic if its set-up fails
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -20,10 +21,11 @@ use runner_engine::process::{
 use runner_engine::time::boot_time;
 
 const SHORT: Duration = Duration::from_millis(150);
-/// Far beyond any deadline here, far below what the scripts would take: a loaded machine passes.
+/// A limit far beyond any deadline here and far below the duration of the scripts, so that tests
+/// pass on a loaded machine.
 const SOON: Duration = Duration::from_secs(8);
 
-/// Held shared by tests that have a child, alone by those that need to be the only one.
+/// A lock that tests with a child hold shared, and tests that must be alone hold exclusively.
 static TOGETHER: RwLock<()> = RwLock::new(());
 
 fn spec(test: &str, script: &str) -> ChildSpec {
@@ -39,8 +41,8 @@ fn spec(test: &str, script: &str) -> ChildSpec {
     }
 }
 
-/// Builds the same spec in a folder of its own, whose file `pid` names a process that the script
-/// started.
+/// Builds the same spec with the folder `place`, in which the file `pid` names a process that the
+/// script started.
 fn spec_in(place: &Path, test: &str, script: &str) -> ChildSpec {
     ChildSpec { cwd: place.into(), ..spec(test, script) }
 }
@@ -49,7 +51,7 @@ fn pid_in(place: &Path) -> u32 {
     fs::read_to_string(place.join("pid")).unwrap().trim().parse().unwrap()
 }
 
-/// Runs it and checks what must hold after every run.
+/// Runs the child and checks the invariants of every run.
 fn finish(spec: &ChildSpec) -> Ended {
     let _together = TOGETHER.read().unwrap_or_else(PoisonError::into_inner);
     finish_alone(spec)
@@ -68,7 +70,7 @@ fn check(spec: &ChildSpec, ended: &Ended) {
 }
 
 #[test]
-fn exit_0_with_nothing_said() {
+fn exit_0_without_output() {
     let ended = finish(&spec("empty", "exit 0"));
     assert_eq!((ended.status, ended.reason), (ExitStatus::Exit(0), Reason::Exited));
     assert!(ended.stdout.is_empty() && ended.stderr.is_empty() && ended.killed == 0);
@@ -140,7 +142,7 @@ fn a_large_output_just_before_the_exit_is_whole() {
 }
 
 #[test]
-fn what_lies_in_a_large_pipe_at_the_exit_is_whole() {
+fn a_large_pipe_is_read_completely() {
     let _together = TOGETHER.read().unwrap_or_else(PoisonError::into_inner);
     let place = tempfile::tempdir().unwrap();
     let script = "echo $$; until [ -e go ]; do sleep 0.01; done; exec head -c 900000 /dev/zero";
@@ -148,7 +150,8 @@ fn what_lies_in_a_large_pipe_at_the_exit_is_whole() {
     spec.limits.drain = Duration::ZERO;
     let ended = run(&spec, &Cancel::new().unwrap(), &mut |_, bytes| {
         if let Ok(pid) = String::from_utf8_lossy(bytes).trim().parse::<i32>() {
-            // As some programs do themselves. Then wait here until it has said all and is gone.
+            // Some programs enlarge their pipe like this. The observer then waits until the program
+            // has written everything and has ended.
             let pipe = fs::File::open(format!("/proc/{pid}/fd/1")).unwrap();
             rustix::pipe::fcntl_setpipe_size(&pipe, 1 << 20).unwrap();
             drop(pipe);
@@ -198,7 +201,7 @@ fn an_orphan_without_group_session_or_marker_is_swept() {
                   until [ -s pid ]; do :; done";
     let ended = finish_alone(&spec_in(place.path(), "orphan", script));
     assert_eq!(ended.status, ExitStatus::Exit(0));
-    // The shell, and its sleep unless that was not yet born.
+    // These are the shell and its sleep, unless the sleep had not started yet.
     assert!((1..=2).contains(&ended.killed), "{}", ended.killed);
     assert_eq!(start_time(pid_in(place.path())), None);
 }
@@ -213,7 +216,7 @@ fn orphans_that_end_by_themselves_are_reaped() {
 }
 
 #[test]
-fn who_ignores_term_is_killed_with_its_children() {
+fn a_child_ignoring_term_is_killed() {
     let script = "trap '' TERM; sleep 1000 & echo begun; while :; do sleep 1; done";
     let mut spec = spec("stubborn", script);
     spec.limits.idle = Some(SHORT);
@@ -225,7 +228,7 @@ fn who_ignores_term_is_killed_with_its_children() {
 }
 
 #[test]
-fn who_ends_in_order_on_term_says_so() {
+fn a_child_can_end_on_term() {
     let script = "trap 'echo bye; exit 9' TERM; echo begun; while :; do sleep 0.01; done";
     let mut spec = spec("order", script);
     spec.limits.idle = Some(SHORT);
@@ -235,7 +238,7 @@ fn who_ends_in_order_on_term_says_so() {
 }
 
 #[test]
-fn a_pulled_token_ends_it_and_an_earlier_one_keeps_it_from_starting() {
+fn a_cancelled_token_ends_the_child() {
     let _together = TOGETHER.read().unwrap_or_else(PoisonError::into_inner);
     let cancel = Cancel::new().unwrap();
     let spec = spec("cancel", "echo begun; exec sleep 1000");
@@ -273,7 +276,7 @@ fn after_its_result_it_may_linger_for_its_grace_only() {
 }
 
 #[test]
-fn much_input_to_a_child_that_never_reads_blocks_nobody() {
+fn unread_input_does_not_block() {
     let mut deaf = spec("deaf", "exec sleep 1000");
     deaf.stdin = Stdin::Bytes(vec![b'x'; 8 << 20]);
     deaf.limits.first_byte = Some(SHORT);
@@ -301,7 +304,7 @@ fn an_empty_input_is_the_end_of_the_file() {
 }
 
 #[test]
-fn bytes_that_are_no_text_come_through() {
+fn binary_output_is_passed_on() {
     let ended = finish(&spec("bytes", r"printf '\377\000\376'"));
     assert_eq!(ended.stdout, [0xff, 0, 0xfe]);
 }
@@ -330,7 +333,7 @@ fn it_starts_in_its_folder_in_a_group_of_its_own() {
 }
 
 #[test]
-fn what_cannot_start_says_what_and_where() {
+fn spawn_errors_name_program_and_path() {
     let place = tempfile::tempdir().unwrap();
     let start = |spec: &ChildSpec| {
         let mut none = |_: Stream, _: &[u8]| OutputVerdict::Continue;
@@ -360,13 +363,13 @@ fn what_cannot_start_says_what_and_where() {
     assert!(text.contains("interpreter or loader"), "{text}");
 }
 
-/// Starts a process whose launcher is dead, as recovery finds it.
+/// Starts a process without a launcher, as recovery finds it after the launcher has died.
 fn left_behind(marker: &str, script: &str) -> (Child, u32, u64) {
     let mut child = Command::new("/bin/sh");
     child.args(["-c", script]).env(MARKER_VARIABLE, marker);
     let child = child.stdin(std::process::Stdio::piped()).spawn().unwrap();
     let pid = child.id();
-    // The spawn may return shortly before the process has left the image of its parent.
+    // The spawn may return shortly before the new process has replaced its parent's program.
     let ours = fs::read_link("/proc/self/exe").unwrap();
     while fs::read_link(format!("/proc/{pid}/exe")).unwrap() == ours {
         std::thread::yield_now();
@@ -375,7 +378,7 @@ fn left_behind(marker: &str, script: &str) -> (Child, u32, u64) {
 }
 
 #[test]
-fn recovery_kills_the_marked_and_nobody_else() {
+fn recovery_kills_only_marked_processes() {
     let marker = format!("test-recovery-{}", std::process::id());
     let other_marker = format!("{marker}0");
     let (mut ours, pid, start) = left_behind(&marker, "trap '' TERM; sleep 1000; :");
@@ -422,7 +425,7 @@ fn children_of_one_run_do_not_end_each_other() {
         let short = ChildSpec { marker: format!("{marker}{short}"), ..spec("", "sleep 1000 &") };
         let ended = run(&long, &cancel, &mut |_, bytes| {
             if bytes == b"begun\n" {
-                // While this one still runs, another begins, ends and is swept.
+                // While this child still runs, another child starts, ends and is swept.
                 let ended = run(&short, &cancel, &mut |_, _| OutputVerdict::Continue).unwrap();
                 assert_eq!((ended.status, ended.killed), (ExitStatus::Exit(0), 1));
                 fs::write(place.path().join("go"), "").unwrap();

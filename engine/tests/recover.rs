@@ -1,4 +1,4 @@
-//! Runs whose process is gone: what the next tick makes of them, with the real database and disk.
+//! Tests of recovering runs whose process is gone, with the real database and disk.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, missing_docs)]
 
 use std::fs;
@@ -109,7 +109,7 @@ impl World {
         }
     }
 
-    /// Creates a run that died with its artifacts staged.
+    /// Creates a run that died after its artifacts were staged.
     fn staged(&mut self, job: &str) -> (Admitted, FinishedScope) {
         let run = self.request(job, &nobody(), false);
         let admitted = self.admit(&run, &nobody(), boot_time());
@@ -141,7 +141,7 @@ impl World {
 }
 
 #[test]
-fn a_recorded_placement_is_rolled_forward_to_its_own_outcome() {
+fn a_recorded_publication_is_rolled_forward() {
     let mut world = world();
     fs::write(world.root().join("out/a.txt"), "old a").unwrap();
     let (admitted, ready) = world.staged("tidy");
@@ -162,7 +162,7 @@ fn a_recorded_placement_is_rolled_forward_to_its_own_outcome() {
 }
 
 #[test]
-fn what_was_only_staged_is_discarded_and_the_run_is_lost() {
+fn staged_files_of_lost_runs_are_discarded() {
     let mut world = world();
     let (admitted, _ready) = world.staged("tidy");
     let reported = world.tick(boot_time());
@@ -190,7 +190,7 @@ fn a_lost_dream_is_tried_once_more_and_not_twice() {
 }
 
 #[test]
-fn a_target_that_somebody_changed_is_never_overwritten() {
+fn a_changed_target_is_never_overwritten() {
     let mut world = world();
     let (admitted, ready) = world.staged("dream");
     world
@@ -209,11 +209,11 @@ fn a_target_that_somebody_changed_is_never_overwritten() {
     assert_eq!(reported.settled.len(), 1);
     assert_eq!(world.read("out/a.txt").as_deref(), Some("a person's own words"));
     world.tick(boot_time());
-    assert!(world.root().join(STAGING).is_dir(), "ours is kept for a person");
+    assert!(world.root().join(STAGING).is_dir(), "staging is kept");
 }
 
 #[test]
-fn a_project_that_is_gone_is_said_and_does_not_stop_the_others() {
+fn a_missing_project_is_reported() {
     let mut world = world();
     let (admitted, ready) = world.staged("tidy");
     world
@@ -227,20 +227,21 @@ fn a_project_that_is_gone_is_said_and_does_not_stop_the_others() {
 }
 
 #[test]
-fn a_run_that_never_began_is_started_for_a_clock_and_lost_for_a_person() {
+fn only_scheduled_runs_are_started_again() {
     let mut world = world();
     let clock = world.request("dream", &nobody(), false);
     let person = world.request("tidy", &nobody(), true);
     let reported = world.tick(boot_time());
     assert_eq!(reported.start, std::slice::from_ref(&clock));
     assert!(matches!(world.outcome(&person), Outcome::Lost { .. }));
-    // It is ours to start now: another look leaves it to us.
+    // This process is now responsible for starting the run, so the next tick does not return it
+    // again.
     assert!(world.tick(boot_time()).start.is_empty());
     assert!(matches!(world.store.run(&clock).unwrap().state, RunState::Requested { .. }));
 }
 
 #[test]
-fn a_run_whose_lock_is_held_is_left_alone_within_its_time() {
+fn a_locked_run_keeps_its_time() {
     let mut world = world();
     let (admitted, _ready) = world.staged("dream");
     let path = job_lock_path(&world.folder.path().join("state"), &world.project, "dream");
@@ -251,8 +252,8 @@ fn a_run_whose_lock_is_held_is_left_alone_within_its_time() {
     assert!(matches!(world.outcome(admitted.run()), Outcome::Lost { .. }));
 }
 
-/// Checks that a stopped process that holds the lock past its deadline is killed, and no other
-/// process.
+/// Checks that a stopped process that holds the lock past its deadline is killed, and that no other
+/// process is.
 #[test]
 fn a_stopped_run_past_its_deadline_is_killed_and_timed_out() {
     let mut world = world();
@@ -298,7 +299,7 @@ fn a_run_that_hangs_before_admission_is_ended() {
     let over = deadline + OVERRUN_GRACE;
     let second = Duration::from_secs(1);
     assert_eq!(world.tick(over - second), Tick::default());
-    // Its starter lives and waits for it: that alone does not keep it.
+    // The starter is alive and waits for the run, but that does not extend the deadline.
     let reported = world.tick(over + second);
     assert_eq!(reported.settled, [(run.clone(), "timed-out".to_owned())]);
     let status = hung.wait().unwrap();
@@ -330,7 +331,8 @@ fn a_spawned_run_outlives_its_starter() {
         let deadline = boot_time() + BEGIN_LIMIT;
         assert!(world.store.spawned(&run, &me, deadline).unwrap());
         assert_eq!(world.tick(boot_time()), Tick::default());
-        // Once it is dead as well, the run is another starter's, or lost.
+        // Once the run's process is dead as well, another process starts the run, or the run is
+        // lost.
         world.store.spawned(&run, &nobody(), deadline).unwrap();
         let reported = world.tick(boot_time());
         assert_eq!(
@@ -349,7 +351,7 @@ fn a_spawned_run_outlives_its_starter() {
     }
 }
 
-/// A host on which somebody else is faster: whatever was killed is met by another first.
+/// A host on which another process always finds a killed run first.
 struct Overtaken;
 
 impl recover::World for Overtaken {
@@ -373,7 +375,7 @@ impl recover::World for Overtaken {
 }
 
 #[test]
-fn a_run_killed_past_its_deadline_is_timed_out_whoever_meets_it_dead() {
+fn a_killed_run_is_timed_out() {
     let mut world = world();
     let run = world.request("dream", &nobody(), false);
     world.admit(&run, &nobody(), boot_time());
@@ -383,14 +385,14 @@ fn a_run_killed_past_its_deadline_is_timed_out_whoever_meets_it_dead() {
         let reading = ClockReading { wall: now(), boot: late };
         assert_eq!(tick(&mut world.store, &driver, reading).unwrap(), Tick::default());
     }
-    assert_eq!(world.store.events_of(&run).unwrap().len(), 1, "said once");
+    assert_eq!(world.store.events_of(&run).unwrap().len(), 1, "reported once");
     let reported = world.tick(boot_time());
     assert_eq!(reported.settled, [(run.clone(), "timed-out".to_owned())]);
     assert!(matches!(world.outcome(&run), Outcome::TimedOut { .. }));
 }
 
 #[test]
-fn a_dead_run_that_was_asked_to_end_is_cancelled_and_not_tried_again() {
+fn a_dead_cancelled_run_is_final() {
     let mut world = world();
     let (admitted, _ready) = world.staged("dream");
     world.store.cancel(admitted.run(), "manually", now()).unwrap();
@@ -403,7 +405,7 @@ fn a_dead_run_that_was_asked_to_end_is_cancelled_and_not_tried_again() {
 }
 
 #[test]
-fn what_is_stuck_half_placed_may_be_given_up_and_keeps_its_staging() {
+fn a_stuck_publication_can_be_cancelled() {
     let mut world = world();
     let (admitted, ready) = world.staged("dream");
     world
@@ -411,13 +413,14 @@ fn what_is_stuck_half_placed_may_be_given_up_and_keeps_its_staging() {
         .publish_log(None, now())
         .commit_manifest(admitted.run(), admitted.fence(), &ready.manifest)
         .unwrap();
-    // Neither a conflict nor a success: what was recorded cannot be read now.
+    // The result is neither a conflict nor a success, because the recorded manifest can no longer
+    // be read.
     let db = rusqlite::Connection::open(world.store.path()).unwrap();
     db.execute("UPDATE publications SET manifest = 'torn'", ()).unwrap();
     for _ in 0..2 {
         assert!(world.tick(boot_time()).settled.is_empty());
     }
-    assert_eq!(world.store.events_of(admitted.run()).unwrap().len(), 1, "said once");
+    assert_eq!(world.store.events_of(admitted.run()).unwrap().len(), 1, "reported once");
     assert!(matches!(world.store.run(admitted.run()).unwrap().state, RunState::Running { .. }));
     world.store.cancel(admitted.run(), "manually", now()).unwrap();
     assert_eq!(world.tick(boot_time()).settled.len(), 1);
@@ -426,5 +429,5 @@ fn what_is_stuck_half_placed_may_be_given_up_and_keeps_its_staging() {
     let reported = outcome.to_string();
     assert!(reported.contains("given up (manually)") && reported.contains(STAGING), "{reported}");
     world.tick(boot_time());
-    assert!(world.root().join(STAGING).is_dir(), "it is a person's now");
+    assert!(world.root().join(STAGING).is_dir(), "it is left for a person");
 }

@@ -1,8 +1,8 @@
-//! Schedules against others' answers and against an oracle of our own.
+//! Compares schedules with the results of other programs and with an independent oracle.
 //!
-//! `RUNNER_TEST_SCALE` multiplies the triples, `RUNNER_TEST_SEED` repeats a run.
+//! `RUNNER_TEST_SCALE` multiplies the number of triples, and `RUNNER_TEST_SEED` repeats a test run.
 
-// A test: it may stop at what it did not expect, and its figures are its result.
+// A test may panic on unexpected results, and prints figures.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods)]
 
 #[path = "schedule/conformance.rs"]
@@ -18,7 +18,7 @@ mod transitions;
 
 use std::io::Write as _;
 
-/// Reads a number from the environment, because a test has no other input.
+/// Reads a number from an environment variable, because a test has no other input.
 #[allow(clippy::disallowed_methods)]
 fn setting<T: std::str::FromStr>(name: &str, default: T) -> T {
     match std::env::var(name) {
@@ -27,13 +27,13 @@ fn setting<T: std::str::FromStr>(name: &str, default: T) -> T {
     }
 }
 
-/// Prints a line that the test harness does not capture, because the figures belong in every log.
+/// Prints a line directly to stderr, because captured output is not shown for a passing test.
 fn print_line(line: &str) {
     let mut stderr = std::io::stderr().lock();
     writeln!(stderr, "{line}").unwrap();
 }
 
-/// SplitMix64.
+/// The random generator SplitMix64.
 struct Random(u64);
 
 impl Random {
@@ -45,7 +45,7 @@ impl Random {
         (z ^ (z >> 31)) % below
     }
 
-    /// Returns a number from `low` to `high`, both included.
+    /// Returns a number from `low` to `high`, inclusive.
     fn between(&mut self, low: u64, high: u64) -> u64 {
         low + self.roll(high - low + 1)
     }

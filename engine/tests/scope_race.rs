@@ -1,7 +1,7 @@
-//! A thread swaps a folder with a link that leads out, again and again, while a scope stages, reads
-//! and looks: nothing is ever written or read outside.
+//! A thread repeatedly swaps a folder with a link that leads outside, while a scope stages, reads
+//! and inspects files. Nothing may be written or read outside.
 //!
-//! `RUNNER_TEST_SCALE` multiplies the swaps (1: a million).
+//! `RUNNER_TEST_SCALE` multiplies the number of swaps (1 is a million).
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::disallowed_methods, missing_docs)]
 
 use std::fs;
@@ -13,7 +13,7 @@ use runner_engine::scope::{Expect, Scope};
 use runner_engine::time::boot_time;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
-/// How many swaps at scale 1, and what an ordinary run makes of them.
+/// The number of swaps at scale 1, and the default scale.
 const SWAPS: f64 = 1_000_000.0;
 const SCALE: f64 = 0.05;
 
@@ -33,7 +33,7 @@ fn swapped_folders_never_lead_out() {
     fs::write(root.join("dreams/nested/file"), "ours").unwrap();
     let link = root.join("dreams/swap");
     symlink(&outside, &link).unwrap();
-    // The staging folder is swapped too: it is where bytes are really written.
+    // The staging folder is swapped too, because files are actually written there.
     let stage_link = root.join("stage-swap");
     symlink(&outside, &stage_link).unwrap();
     let (done, swaps) = (AtomicBool::new(false), AtomicU64::new(0));

@@ -1,9 +1,10 @@
 //! Simulated years of the real engine on a simulated host.
 //!
-//! `RUNNER_TEST_SCALE` multiplies the years (1: a thousand), `RUNNER_TEST_SEED` repeats a run and
-//! `RUNNER_TEST_YEAR` one year of it. `docs/RELIABILITY.md` describes the model.
+//! `RUNNER_TEST_SCALE` multiplies the number of years (1 is a thousand), `RUNNER_TEST_SEED` repeats
+//! a test run, and `RUNNER_TEST_YEAR` repeats one year of it. `docs/RELIABILITY.md` describes the
+//! model.
 
-// A test: it may stop at what it did not expect, and its figures are its result.
+// A test may panic on unexpected results, and prints figures.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::print_stdout, missing_docs)]
 
 #[path = "simulated_years/audit.rs"]
@@ -39,14 +40,14 @@ use random::Random;
 use shares::{Counts, ProcessReport};
 use year::Year;
 
-/// The seed of an ordinary run.
+/// The default seed.
 const SEED: u64 = 0x0079_6561_7273;
-/// How many years there are at scale 1.
+/// The number of years at scale 1.
 const YEARS: f64 = 1_000.0;
-/// The scale of an ordinary run, which must stay short.
+/// The default scale, which keeps the test short.
 const SCALE: f64 = 0.03;
 
-/// Reads a number from the environment, because a test has no other input.
+/// Reads a number from an environment variable, because a test has no other input.
 #[allow(clippy::disallowed_methods)]
 fn setting<T: std::str::FromStr>(name: &str) -> Option<T> {
     let text = std::env::var(name).ok()?;
@@ -111,7 +112,8 @@ fn years_of_suspends_jumps_and_crashes_account_for_every_moment() {
             shares::by_processes("years_of_suspends_jumps_and_crashes_account_for_every_moment")
         }
     };
-    // Not captured: the figures belong in every log.
+    // The figures are written directly to stderr, because captured output is not shown for a
+    // passing test.
     writeln!(
         std::io::stderr(),
         "simulated years: {} years, {} occurrences ({} stretches of missed scheduled times), {} scheduled times \

@@ -270,7 +270,7 @@ pub(super) mod tests {
         let sum = Digest::of(b"x").to_string();
         let mut request = request(1);
         request.offer = json!({ "canary-123456": "canary-123456", "sum": sum });
-        request.instructions.push_str(" canary-123456");
+        request.instructions = format!("{} canary-123456", request.instructions).into();
         let question = ReplayQuestion::of(&request, &Redactor::new(vec!["canary-123456".into()]));
         let text = serde_json::to_string(&question).unwrap();
         assert!(!text.contains("canary-123456"), "{text}");

@@ -1,4 +1,4 @@
-//! The program that holds the lock, from its start to its end.
+//! The process that holds the inhibition lock, from its start to its end.
 
 use std::collections::BTreeMap;
 use std::io::Read as _;
@@ -16,24 +16,24 @@ use crate::process::wait::poll_within;
 use crate::time::boot_time;
 
 /// Maximum wait for the lock. A lock is granted at once or not at all, and a bus that hangs must
-/// not delay a run any longer.
+/// not delay a run for longer.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Maximum wait for the end of a program that was released.
+/// Maximum wait for a released process to end.
 const GRACE: Duration = Duration::from_secs(2);
-/// Maximum number of bytes that are read of the program's last output.
+/// Maximum number of bytes that are read from the program's error output.
 const WORDS: u64 = 4_096;
 
 /// A request to keep the machine awake.
 #[derive(Clone, Debug)]
 pub struct InhibitRequest {
-    /// The command to use; `None` if this system has none.
+    /// The command to use. `None` if this system has none.
     pub means: Option<InhibitorCommand>,
-    /// The path of that command; `None` if it is not installed.
+    /// The command's path. `None` if the command is not installed.
     pub program: Option<PathBuf>,
-    /// The whole environment of the program, including the address of the system's bus if that is
-    /// not the usual one.
+    /// The program's complete environment, including the address of the system bus if it is not the
+    /// usual address.
     pub env: BTreeMap<String, String>,
-    /// The reason for keeping the machine awake, as a line that `systemd-inhibit --list` shows.
+    /// The reason for keeping the machine awake, as one line for `systemd-inhibit --list`.
     pub what: String,
 }
 
@@ -45,7 +45,7 @@ pub struct Inhibitor {
 }
 
 impl Inhibitor {
-    /// Requests the inhibition; returns when it is held, or when it is known that it is not.
+    /// Requests the inhibition, and waits until it is granted or refused.
     pub fn take(asked: &InhibitRequest) -> Self {
         let Some(means) = asked.means else {
             return Self::without("", "this system has no sleep inhibitor that runner supports");
@@ -100,18 +100,18 @@ impl Inhibitor {
     }
 }
 
-/// The program's process; it is ended when dropped.
+/// The process that holds the lock. Dropping it ends the process.
 #[derive(Debug)]
 struct InhibitorProcess {
     means: InhibitorCommand,
     child: Child,
-    /// The program's standard input. The program ends when it is closed.
+    /// The program's standard input. Closing it ends the program.
     reins: Option<ChildStdin>,
 }
 
 impl InhibitorProcess {
-    /// Starts the process and waits until it holds the lock; otherwise returns the reason in the
-    /// program's own text.
+    /// Starts the process and waits until it holds the lock. If it does not get the lock, the error
+    /// is the program's error output.
     fn start(
         means: InhibitorCommand,
         scope: InhibitScope,
@@ -139,7 +139,8 @@ impl InhibitorProcess {
         }
     }
 
-    /// Returns whether the process reports that it holds the lock; if not, it has ended.
+    /// Returns whether the process reports that it holds the lock. Otherwise, the process has
+    /// ended.
     fn confirms_hold(&mut self) -> Result<bool, String> {
         let Some(mut stdout) = self.child.stdout.take() else {
             return Ok(false);
@@ -167,7 +168,7 @@ impl InhibitorProcess {
         }
     }
 
-    /// Returns the reason why the process ended, on one line.
+    /// Ends the process and returns the reason for its failure as one line.
     fn last_words(&mut self) -> String {
         self.end();
         let mut said = String::new();
@@ -197,7 +198,7 @@ impl InhibitorProcess {
     fn end(&mut self) {
         self.reins = None;
         let pid = Pid::from_child(&self.child);
-        // A program that ignores its input is not waited for.
+        // A program that ignores its input would not end, so it is killed at once.
         let ended = self.means.reports_hold()
             && pidfd_open(pid, PidfdFlags::empty()).is_ok_and(|pidfd| {
                 let mut fds = [PollFd::from_borrowed_fd(pidfd.as_fd(), PollFlags::IN)];
@@ -236,8 +237,8 @@ mod tests {
         }
     }
 
-    /// Script that runs the command after the options, as `systemd-inhibit` does, and records its
-    /// end.
+    /// A script that skips the options and runs the command, as `systemd-inhibit` does, and creates
+    /// a file at its end.
     const INHIBITS: &str =
         "while [ \"${1#--}\" != \"$1\" ]; do shift; done; \"$@\"; echo over > over";
 
@@ -254,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn denied_it_asks_for_less_and_says_so() {
+    fn a_denied_request_falls_back() {
         let folder = tempfile::tempdir().unwrap();
         let script = format!(
             "cd '{}'; case \"$1\" in *sleep*) echo 'Failed to inhibit: Access denied' >&2; exit 1;; esac; {INHIBITS}",
@@ -267,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_there_is_said_in_their_words() {
+    fn errors_quote_the_program() {
         let folder = tempfile::tempdir().unwrap();
         let mut asked = asked(
             folder.path(),
@@ -287,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_that_goes_before_the_run_is_told_of() {
+    fn a_lost_lock_is_reported() {
         let folder = tempfile::tempdir().unwrap();
         let script = "echo held; exec 1>&-; read -r _ < gate";
         let gate = folder.path().join("gate");
@@ -311,9 +312,9 @@ mod tests {
     }
 
     #[test]
-    fn what_only_lives_holds_while_it_lives() {
+    fn caffeinate_holds_while_it_runs() {
         let folder = tempfile::tempdir().unwrap();
-        // As caffeinate, it takes no notice of its input.
+        // Like caffeinate, the program ignores its input.
         let script = "[ \"$1 $2 $3\" = '-i -s -w' ] && exec tail -f /dev/null --pid=\"$4\"";
         let mut keeper =
             Inhibitor::take(&asked(folder.path(), InhibitorCommand::Caffeinate, script));

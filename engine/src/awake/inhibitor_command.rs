@@ -1,15 +1,15 @@
-//! The programs that hold back sleep on this host, and the arguments that they take. Pure.
+//! The programs that inhibit sleep on this host, and their arguments. This module is pure.
 
-/// The kind of sleep to hold back.
+/// The kind of sleep to inhibit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InhibitScope {
-    /// Sleep of any cause: when idle, and when requested.
+    /// Sleep for any reason: when idle and on request.
     Sleep,
-    /// Sleep when idle only, which a user without a session may still ask logind to inhibit.
+    /// Only sleep when idle, which logind allows even users without a session to inhibit.
     Idle,
 }
 
-/// A program of the host that holds a lock on sleep for as long as it runs.
+/// A host program that holds an inhibition lock while it runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InhibitorCommand {
     /// `systemd-inhibit`, which asks logind.
@@ -18,14 +18,14 @@ pub enum InhibitorCommand {
     Caffeinate,
 }
 
-/// Output that shows that the lock is held: a program runs only once it is.
+/// Output that shows that the lock is held, because the inhibitor starts the script only then.
 pub(super) const SAYS: &str = "held";
-/// Script that prints this output and ends at the end of its input: when we let go of it, or no
-/// longer exist.
+/// A script that prints this output and ends when its input ends: when runner closes the pipe or
+/// dies.
 const HOLDS: &str = "echo held; while read -r _; do :; done";
 
 impl InhibitorCommand {
-    /// Returns the command of this system; not every system has one.
+    /// Returns this system's command. Some systems have none.
     pub fn here() -> Option<Self> {
         if cfg!(target_os = "linux") {
             Some(Self::Logind)
@@ -36,7 +36,7 @@ impl InhibitorCommand {
         }
     }
 
-    /// Returns the name that reports use.
+    /// Returns the command's name in reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::Logind => "logind",
@@ -44,7 +44,7 @@ impl InhibitorCommand {
         }
     }
 
-    /// Returns the name of the program.
+    /// Returns the program's file name.
     pub fn program(self) -> &'static str {
         match self {
             Self::Logind => "systemd-inhibit",
@@ -52,8 +52,8 @@ impl InhibitorCommand {
         }
     }
 
-    /// Returns the arguments for the process `pid` that works on `what`. They never keep the screen
-    /// on, because the screen may be dark at night.
+    /// Returns the arguments for the process `pid` that works on `what`. The screen is never kept
+    /// on, because it may be dark at night.
     pub fn arguments(self, scope: InhibitScope, what: &str, pid: u32) -> Vec<String> {
         let words = match self {
             Self::Logind => vec![
@@ -64,7 +64,7 @@ impl InhibitorCommand {
                 "--mode=block".to_owned(),
                 "--who=runner".to_owned(),
                 format!("--why={what}"),
-                // The path is absolute, because the rest of `PATH` is under the user's control.
+                // The path is absolute, because the user controls `PATH`.
                 "/bin/sh".to_owned(),
                 "-c".to_owned(),
                 HOLDS.to_owned(),
@@ -81,13 +81,13 @@ impl InhibitorCommand {
         words.into_iter().map(|word| word.replace(char::is_control, " ")).collect()
     }
 
-    /// Returns whether the program reports that the lock is held. `caffeinate` reports nothing: it
-    /// holds the lock as long as it lives.
+    /// Returns whether the program reports that the lock is held. `caffeinate` reports nothing and
+    /// holds the lock while it runs.
     pub(super) fn reports_hold(self) -> bool {
         self == Self::Logind
     }
 
-    /// Returns the scope to request next when this one was denied.
+    /// Returns the scope to request next if this scope was denied.
     pub(super) fn less(self, scope: InhibitScope) -> Option<InhibitScope> {
         match (self, scope) {
             (Self::Logind, InhibitScope::Sleep) => Some(InhibitScope::Idle),
@@ -96,8 +96,8 @@ impl InhibitorCommand {
     }
 }
 
-/// Returns whether the program's final message is a refusal: the host supports it, but this user is
-/// not allowed.
+/// Returns whether the program's error output is a refusal: the host supports inhibition, but does
+/// not permit it for this user.
 pub(super) fn is_denied(said: &str) -> bool {
     let said = said.to_ascii_lowercase();
     ["denied", "authentication", "not authorized", "not permitted"]
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn logind_is_asked_for_sleep_and_idling_and_never_for_a_screen() {
+    fn logind_arguments_never_include_the_screen() {
         let words = InhibitorCommand::Logind.arguments(InhibitScope::Sleep, "dream of a\nb", 7);
         assert_eq!(words[0], "--what=sleep:idle");
         assert!(words.contains(&"--mode=block".to_owned()));
@@ -124,14 +124,14 @@ mod tests {
     }
 
     #[test]
-    fn caffeinate_waits_for_our_end_and_leaves_the_screen_alone() {
+    fn caffeinate_arguments_wait_for_the_process() {
         let words = InhibitorCommand::Caffeinate.arguments(InhibitScope::Sleep, "dream", 4711);
         assert_eq!(words, ["-i", "-s", "-w", "4711"]);
         assert_eq!(InhibitorCommand::Caffeinate.less(InhibitScope::Sleep), None);
     }
 
     #[test]
-    fn a_refusal_is_told_from_silence() {
+    fn refusals_are_recognised() {
         assert!(is_denied("Failed to inhibit: Access denied"));
         assert!(is_denied("Failed to inhibit: Interactive authentication required."));
         assert!(!is_denied("Failed to connect to bus: No such file or directory"));

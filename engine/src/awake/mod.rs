@@ -1,20 +1,21 @@
 //! Keeps the machine awake while a run works.
 //!
 //! ```text
-//! Means (pure: which words) ──start──> a program of the host holds a lock on sleep
-//!                                           │ says that it has it, or why not
+//! InhibitorCommand (pure) ──start──> a host program holds an inhibition lock
+//!                                           │ reports that it holds the lock, or an error
 //!                                           v
-//!    Keeper ──standing──> Awake ──> the run's summary, its report
-//!       └── dropped, or this process dies in any way ──> the program ends, and its lock with it
+//!    Inhibitor ──standing──> SleepInhibition ──> the run's summary, its report
+//!       └── dropped, or this process dies in any way ──> the program ends and releases the lock
 //! ```
 //!
-//! The lock is held by a program of the host and not by this process, so runner needs no bus client
-//! and no library. The program's life depends on a pipe from this process (or on its process id,
-//! for `caffeinate`), so `kill -9` releases the lock as well. The program is a plain child in our
-//! own process group, so the code that kills the trees of runs leaves it alone.
+//! A host program holds the lock, so runner needs neither a bus client nor a library. The program
+//! ends when a pipe from this process is closed (`caffeinate` watches the process id instead), so
+//! even `kill -9` releases the lock. The program is a plain child in runner's own process group, so
+//! the code that kills the process trees of runs does not affect it.
 //!
 //! This module must never delay a run or make it fail, never keep the screen on, and never report
-//! more than was granted: a closed lid and an empty battery take precedence.
+//! more than was granted: the machine still goes to sleep when the lid is closed or the battery is
+//! empty.
 
 mod inhibitor;
 mod inhibitor_command;
@@ -26,27 +27,28 @@ use serde::{Deserialize, Serialize};
 pub use inhibitor::{InhibitRequest, Inhibitor};
 pub use inhibitor_command::{InhibitScope, InhibitorCommand};
 
-/// The degree of sleep inhibition that was achieved.
+/// The extent of the sleep inhibition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum InhibitLevel {
-    /// The machine neither fell asleep by itself nor was put to sleep by a program that asks first.
+    /// The machine could neither fall asleep by itself nor be put to sleep by a program that
+    /// respects inhibitions.
     Sleep,
-    /// The machine did not fall asleep by itself; a request for sleep still takes effect.
+    /// The machine could not fall asleep by itself, but a request for sleep still took effect.
     Idle,
-    /// The inhibition was held, and released before the run was over.
+    /// The inhibition was held, but ended before the run did.
     ForAWhile,
     /// Sleep was not inhibited.
     Nothing,
 }
 
-/// The result of the request to stay awake, for people and scripts.
+/// The result of a request to keep the machine awake, for people and scripts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SleepInhibition {
     pub held: InhibitLevel,
-    /// The service that was asked: `logind`, `caffeinate`; empty if there is none.
+    /// The service that was asked, `logind` or `caffeinate`. Empty if there is none.
     pub by: String,
-    /// The reason why the inhibition is incomplete; empty if it is complete.
+    /// The reason why the inhibition is incomplete. Empty if it is complete.
     #[serde(default)]
     pub why: String,
 }
@@ -73,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_reads_as_it_is_and_old_rows_load() {
+    fn inhibitions_display_and_load() {
         let row = r#"{"held":"nothing","by":"","why":"no logind answers"}"#;
         let awake: SleepInhibition = serde_json::from_str(row).unwrap();
         assert_eq!(awake.to_string(), "not kept awake: no logind answers");

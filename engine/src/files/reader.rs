@@ -1,18 +1,18 @@
-//! The only way to open files for reading.
+//! The only functions that open files for reading.
 //!
-//! Everyone who may write a repository controls its contents, an agent included. An entry in it can
-//! be a FIFO that never answers, a device that never ends, a link to either, or a file of any size.
-//! Every file is therefore opened here: only regular files, without waiting, and read up to a
+//! Anyone who can write to a repository controls its contents, including an agent. An entry can be
+//! a FIFO that blocks forever, a device that never ends, a link to either, or a file of any size.
+//! All files are therefore opened here: only regular files, without blocking, and with a size
 //! limit.
 //!
 //! - [`open_in`], [`read_in`] and [`read_text_in`] are for files beneath a project's root. The
-//!   kernel walks the path from the handle of the root and follows no symbolic link.
+//!   kernel resolves the path from the root's handle and follows no symbolic link.
 //! - [`open_host`], [`read_host`] and [`read_text_host`] are for files that the user or the system
-//!   owns: settings, the state folder. Links are followed.
+//!   owns, such as settings and the state folder. They follow links.
 //! - [`open_with`] and [`open_with_no_link`] are for files that are also written, such as locks.
-//! - [`read_proc`] is for files of the kernel's own, whose length is unknown before they are read.
+//! - [`read_proc`] is for the kernel's files, whose length is unknown until they are read.
 //!
-//! Needs Linux 5.6, for `openat2`.
+//! This module requires Linux 5.6 for `openat2`.
 
 #![allow(clippy::disallowed_methods, reason = "clippy directs the other modules to this one")]
 
@@ -25,33 +25,33 @@ use std::path::Path;
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, openat, openat2};
 use rustix::io::Errno;
 
-/// Size limit for files of a few lines: ids, stamps, notes of a process, in bytes.
+/// Size limit in bytes for short files, such as ids, stamps and process records.
 pub const SMALL: u64 = 1 << 20;
-/// Size limit for documents that people or models write, and for records of one run, in bytes.
+/// Size limit in bytes for documents that people or models write, and for the records of one run.
 pub const DOCUMENT: u64 = 64 << 20;
-/// Size limit for files that grow over years: histories and caches, in bytes.
+/// Size limit in bytes for files that grow over years, such as histories and caches.
 pub const RECORD: u64 = 1 << 30;
 
-/// Flags for resolving a path of a project: beneath its root and through no link.
+/// Restrictions on the resolution of a path in a project: beneath the root and through no link.
 const WALK: ResolveFlags =
     ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS).union(ResolveFlags::NO_MAGICLINKS);
-/// Flags for opening every file: a FIFO must not block, and a terminal must not become the
+/// Flags for opening any file: a FIFO must not block, and a terminal must not become the
 /// controlling terminal.
 const READ: OFlags =
     OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
-/// Number of retries of a path resolution that raced with a rename.
+/// Maximum number of attempts to resolve a path that races with renames.
 const TRIES: usize = 16;
 
-/// The reason why an existing file is not read. It is the inner error of the [`io::Error`].
+/// The reason why an existing file was not read. It is the inner error of the [`io::Error`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
     /// The entry is not a regular file.
     #[error("it is {0}, not a regular file")]
     NotRegular(&'static str),
-    /// A folder of the path is a symbolic link.
+    /// A folder in the path is a symbolic link.
     #[error("it is behind a symbolic link, and symbolic links in a project are not followed")]
     BehindLink,
-    /// The path leads out of the folder in which the file must be.
+    /// The path leads outside the folder that must contain the file.
     #[error("it is outside its project")]
     Outside,
     /// The file is larger than the caller's limit.
@@ -82,10 +82,10 @@ fn size(bytes: u64) -> String {
 }
 
 /// Opens the regular file at `path` beneath the folder `root`. `path` is relative to `root` or
-/// begins with it. Links in `root` itself are followed, because the caller chose it.
+/// begins with `root`. Links in `root` itself are followed, because the caller chose it.
 ///
 /// # Errors
-/// Returns the system's error, or an error that holds a [`Refused`].
+/// Returns the operating system's error, or an error that contains a [`Refused`].
 pub fn open_in(root: &Path, path: impl AsRef<Path>) -> io::Result<File> {
     let folder = openat(
         CWD,
@@ -104,7 +104,7 @@ pub fn open_in(root: &Path, path: impl AsRef<Path>) -> io::Result<File> {
     }
 }
 
-/// Reads a file of at most `limit` bytes beneath `root`; see [`open_in`].
+/// Reads a file of at most `limit` bytes beneath `root` (see [`open_in`]).
 ///
 /// # Errors
 /// Returns the errors of [`open_in`], and [`Refused::TooLarge`].
@@ -112,7 +112,7 @@ pub fn read_in(root: &Path, path: impl AsRef<Path>, limit: u64) -> io::Result<Ve
     read_all(open_in(root, path)?, limit)
 }
 
-/// Reads a text of at most `limit` bytes beneath `root`; see [`open_in`].
+/// Reads a text file of at most `limit` bytes beneath `root` (see [`open_in`]).
 ///
 /// # Errors
 /// Returns the errors of [`read_in`], and [`ErrorKind::InvalidData`] if the text is not UTF-8.
@@ -120,8 +120,8 @@ pub fn read_text_in(root: &Path, path: impl AsRef<Path>, limit: u64) -> io::Resu
     text(read_in(root, path, limit)?)
 }
 
-/// Opens the regular file at `path`, for files of a folder whose own path was checked. A link at
-/// `path` is refused; links in the folders above it are followed.
+/// Opens the regular file at `path` in a folder whose path has already been checked. A link at
+/// `path` is refused. Links in the folders above it are followed.
 ///
 /// # Errors
 /// Returns the errors of [`open_in`].
@@ -133,7 +133,7 @@ pub fn open_no_link(path: impl AsRef<Path>) -> io::Result<File> {
     open_in(folder, name)
 }
 
-/// Reads a file of at most `limit` bytes; see [`open_no_link`].
+/// Reads a file of at most `limit` bytes (see [`open_no_link`]).
 ///
 /// # Errors
 /// Returns the errors of [`read_in`].
@@ -141,8 +141,8 @@ pub fn read_no_link(path: impl AsRef<Path>, limit: u64) -> io::Result<Vec<u8>> {
     read_all(open_no_link(path)?, limit)
 }
 
-/// Opens the file that a setting names, relative to `root` or as an absolute path. Beneath `root`
-/// this is [`open_in`], elsewhere [`open_host`].
+/// Opens the file that a setting names, either relative to `root` or as an absolute path. A path
+/// beneath `root` is opened with [`open_in`], any other path with [`open_host`].
 ///
 /// # Errors
 /// Returns the errors of [`open_in`] or [`open_host`].
@@ -154,7 +154,7 @@ pub fn open_named(root: &Path, named: impl AsRef<Path>) -> io::Result<File> {
     }
 }
 
-/// Reads the text of at most `limit` bytes that a setting names; see [`open_named`].
+/// Reads a text file of at most `limit` bytes that a setting names (see [`open_named`]).
 ///
 /// # Errors
 /// Returns the errors of [`read_text_in`].
@@ -162,13 +162,13 @@ pub fn read_text_named(root: &Path, named: impl AsRef<Path>, limit: u64) -> io::
     text(read_all(open_named(root, named)?, limit)?)
 }
 
-/// Opens the regular file at `path`. Links are followed.
+/// Opens the regular file at `path` and follows links.
 ///
 /// # Errors
-/// Returns the system's error, or an error that holds a [`Refused`].
+/// Returns the operating system's error, or an error that contains a [`Refused`].
 pub fn open_host(path: impl AsRef<Path>) -> io::Result<File> {
     let path = path.as_ref();
-    // The handle is taken without opening the file, because opening a device may have side effects.
+    // `O_PATH` does not open the file itself, because opening a device may have side effects.
     let peek = openat(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
     only_regular(&peek)?;
     let file = openat(CWD, path, READ, Mode::empty())?;
@@ -176,7 +176,7 @@ pub fn open_host(path: impl AsRef<Path>) -> io::Result<File> {
     Ok(file.into())
 }
 
-/// Reads a file of at most `limit` bytes; see [`open_host`].
+/// Reads a file of at most `limit` bytes (see [`open_host`]).
 ///
 /// # Errors
 /// Returns the errors of [`open_host`], and [`Refused::TooLarge`].
@@ -184,7 +184,7 @@ pub fn read_host(path: impl AsRef<Path>, limit: u64) -> io::Result<Vec<u8>> {
     read_all(open_host(path)?, limit)
 }
 
-/// Reads a text of at most `limit` bytes; see [`open_host`].
+/// Reads a text file of at most `limit` bytes (see [`open_host`]).
 ///
 /// # Errors
 /// Returns the errors of [`read_host`], and [`ErrorKind::InvalidData`] if the text is not UTF-8.
@@ -192,16 +192,16 @@ pub fn read_text_host(path: impl AsRef<Path>, limit: u64) -> io::Result<String> 
     text(read_host(path, limit)?)
 }
 
-/// Reads a file below `/proc`, `/sys` or a control group tree.
+/// Reads a file below `/proc` or `/sys` or in a control group tree.
 ///
 /// # Errors
-/// Returns the system's error, or [`Refused::TooLarge`] beyond 64 MiB.
+/// Returns the operating system's error, or [`Refused::TooLarge`] for more than 64 MiB.
 pub fn read_proc(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
     let mut file = File::from(openat(CWD, path.as_ref(), READ, Mode::empty())?);
     read_bounded(&mut file, DOCUMENT)?.ok_or_else(|| Refused::TooLarge { limit: DOCUMENT }.into())
 }
 
-/// Reads a text below `/proc`, `/sys` or a control group tree.
+/// Reads a text file below `/proc` or `/sys` or in a control group tree.
 ///
 /// # Errors
 /// Returns the errors of [`read_proc`], and [`ErrorKind::InvalidData`] if the text is not UTF-8.
@@ -212,23 +212,23 @@ pub fn read_text_proc(path: impl AsRef<Path>) -> io::Result<String> {
 /// Opens `/dev/null` for reading.
 ///
 /// # Errors
-/// Returns the system's error.
+/// Returns the operating system's error.
 pub fn open_null() -> io::Result<OwnedFd> {
     Ok(openat(CWD, "/dev/null", READ, Mode::empty())?)
 }
 
 /// Opens a regular file with `options`, for files that are also written. Links are followed. Flags
-/// that were set with `custom_flags` are replaced.
+/// set with `custom_flags` are replaced.
 ///
 /// # Errors
-/// Returns the system's error, or an error that holds a [`Refused`].
+/// Returns the operating system's error, or an error that contains a [`Refused`].
 pub fn open_with(options: &mut OpenOptions, path: impl AsRef<Path>) -> io::Result<File> {
     let path = path.as_ref();
     open_either(options, path, path.metadata(), OFlags::empty())
 }
 
 /// Opens a file like [`open_with`], but refuses a symbolic link at `path`. Links in the folders
-/// above it are followed: if the path is in a project, [`super::beneath`] checks them first.
+/// above it are followed. If the path is in a project, call [`super::beneath`] first.
 ///
 /// # Errors
 /// Returns the errors of [`open_with`].
@@ -244,7 +244,7 @@ fn open_either(
     follow: OFlags,
 ) -> io::Result<File> {
     use std::os::unix::fs::MetadataExt as _;
-    // Opening a device may have side effects, and opening a FIFO fails without a reason.
+    // Opening a device may have side effects, and the error for a FIFO does not state the reason.
     if let Some(what) = found.ok().and_then(|data| irregular(data.mode())) {
         return Err(Refused::NotRegular(what).into());
     }
@@ -254,25 +254,26 @@ fn open_either(
     Ok(file)
 }
 
-/// Creates a new file for writing, with these permission bits as far as the process's umask allows.
+/// Creates a new file for writing. Its permission bits are `mode` without the bits in the process's
+/// umask.
 ///
 /// # Errors
-/// Returns the system's error, such as [`ErrorKind::AlreadyExists`] if anything exists at `path`,
-/// even a link.
+/// Returns the operating system's error, such as [`ErrorKind::AlreadyExists`] if any entry exists
+/// at `path`, even a link.
 pub fn create_new(path: &Path, mode: u32) -> io::Result<File> {
     let mut new = OpenOptions::new();
     new.write(true).create_new(true).mode(mode).open(path)
 }
 
-/// Copies the content and the permissions of a regular file; see [`open_host`]. An existing file at
-/// `to` is replaced.
+/// Copies the content and the permissions of a regular file (see [`open_host`]). An existing file
+/// at `to` is replaced.
 ///
 /// # Errors
 /// Returns the errors of [`open_host`] and [`open_with`].
 pub fn copy_host(from: &Path, to: &Path) -> io::Result<()> {
     let mut source = open_host(from)?;
     let mut options = OpenOptions::new();
-    // Other users must not read the file before it has the permissions of its source.
+    // Other users must not be able to read the copy before it has the permissions of its source.
     options.write(true).create(true).truncate(true).mode(0o600);
     let mut target = open_with(&mut options, to)?;
     io::copy(&mut source, &mut target)?;
@@ -282,26 +283,26 @@ pub fn copy_host(from: &Path, to: &Path) -> io::Result<()> {
 /// Makes the names in the folder `path` durable.
 ///
 /// # Errors
-/// Returns the system's error.
+/// Returns the operating system's error.
 pub fn sync_folder(path: &Path) -> io::Result<()> {
     let folder = openat(CWD, dot_if_empty(path), READ | OFlags::DIRECTORY, Mode::empty())?;
     Ok(rustix::fs::fsync(folder)?)
 }
 
-/// Reads at most `limit` bytes; `None` if the file has more.
+/// Reads at most `limit` bytes. Returns `None` if the file is longer.
 pub(crate) fn read_bounded(file: &mut File, limit: u64) -> io::Result<Option<Vec<u8>>> {
     let mut bytes = Vec::new();
     file.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
     Ok((bytes.len() as u64 <= limit).then_some(bytes))
 }
 
-/// The reason why [`regular_at`] opened no file.
+/// The reason why [`regular_at`] could not open a file.
 #[derive(Debug)]
 pub(crate) enum NotOpened {
-    /// The system's error. `LOOP`: a folder of the path is a link. `XDEV`: the path leads out of
-    /// the root.
+    /// The operating system's error. `LOOP` means that a folder in the path is a link, `XDEV` that
+    /// the path leads outside the root.
     Errno(Errno),
-    /// The type of the entry, which is not a regular file.
+    /// The type of an entry that is not a regular file.
     NotRegular(&'static str),
 }
 
@@ -311,7 +312,7 @@ impl From<Errno> for NotOpened {
     }
 }
 
-/// Opens a regular file for reading, resolved from the handle of a folder.
+/// Opens a regular file for reading. The path is resolved from the handle of `folder`.
 pub(crate) fn regular_at(
     folder: impl AsFd,
     path: &Path,
@@ -324,7 +325,7 @@ pub(crate) fn regular_at(
             Some(what) => Err(NotOpened::NotRegular(what)),
         }
     };
-    // The handle is taken without opening the file, because opening a device may have side effects.
+    // `O_PATH` does not open the file itself, because opening a device may have side effects.
     let none = Mode::empty();
     let peek = OFlags::PATH | OFlags::NOFOLLOW;
     check(&walk_to(&folder, path, peek, none, walk)?)?;
@@ -333,7 +334,7 @@ pub(crate) fn regular_at(
     Ok((handle.into(), stat))
 }
 
-/// Calls `openat2`, and tries again if it raced with a rename.
+/// Calls `openat2`, and repeats the call if it raced with a rename.
 pub(crate) fn walk_to(
     folder: impl AsFd,
     path: &Path,
@@ -350,7 +351,7 @@ pub(crate) fn walk_to(
     }
 }
 
-/// Returns the name of the file type for this mode; `None` for a regular file.
+/// Returns the name of the file type in `mode`, or `None` for a regular file.
 pub(crate) fn irregular(mode: u32) -> Option<&'static str> {
     match FileType::from_raw_mode(mode) {
         FileType::RegularFile => None,

@@ -7,8 +7,8 @@ use rustix::fs::{CWD, mknodat};
 
 use super::*;
 
-/// Creates a folder with one of every entry that an attacker can leave, and lists what each is
-/// called.
+/// Creates a folder with every kind of entry that an attacker can create, and returns each entry's
+/// name and description.
 fn planted() -> (tempfile::TempDir, Vec<(&'static str, &'static str)>) {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
@@ -109,7 +109,7 @@ fn a_long_file_is_refused_unread() {
     assert_eq!(read_in(folder.path(), "huge", 5).unwrap(), b"12345");
     let error = read_in(folder.path(), "huge", 4).unwrap_err();
     assert_eq!(error.to_string(), "it is larger than 4 bytes");
-    // The file's stated length means nothing: the file is read, but no further than the limit.
+    // The reported length is 0, so the file is read, but no further than the limit.
     assert!(!read_proc("/proc/self/stat").unwrap().is_empty());
     assert!(read_host("/proc/self/stat", 3).is_err());
 }
@@ -125,7 +125,7 @@ fn text_is_utf_8() {
 }
 
 #[test]
-fn what_is_also_written_is_a_regular_file() {
+fn open_with_accepts_only_regular_files() {
     let (folder, _) = planted();
     let at = |name: &str| -> PathBuf { folder.path().join(name) };
     let append = |name: &str| open_with(File::options().append(true).create(true), at(name));

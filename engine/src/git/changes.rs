@@ -1,17 +1,19 @@
-//! Compares the work tree with the index, and the index with `HEAD`, without git's own comparison.
+//! Compares the work tree with the index, and the index with `HEAD`, without git's comparison
+//! commands.
 //!
-//! `git status` and `git diff` run a file's filter to compare it, and a filter is a program that
-//! the project names. Here git only lists the content of the index; each file is compared by its
-//! stat data and, if that differs or cannot be trusted, by the hash of its unfiltered bytes.
+//! To compare a file, `git status` and `git diff` run the file's filter, which is a program that
+//! the project names. Here, git only lists the content of the index. Each file is then compared by
+//! its stat data and, if the stat data differs or cannot be trusted, by the hash of its unfiltered
+//! bytes.
 //!
 //! ```text
-//! stat data as in the index, and older than the index ──────> unchanged
-//! a filter or an encoding applies: stat data as in the index ─> unchanged, else changed
-//! the hash of its bytes as in the index ─────────────────────> unchanged
-//! the same without carriage returns before line feeds ───────> unchanged, else changed
+//! same stat data as the index, and older than the index ──────> unchanged
+//! filter or encoding applies: same stat data as the index ────> unchanged, otherwise changed
+//! same hash of the bytes as the index ────────────────────────> unchanged
+//! same hash without carriage returns before line feeds ───────> unchanged, otherwise changed
 //! ```
 //!
-//! The last line is for `text` attributes, and for trees whose owner set `core.autocrlf`. This
+//! The last line is for files with a `text` attribute, and for users who set `core.autocrlf`. This
 //! module must never open anything but regular files, never follow a link, and never write.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -29,10 +31,10 @@ use super::{Git, GitError, INPUT, Read};
 use crate::files::open_in;
 use crate::process::ExitStatus;
 
-/// Maximum size of a file whose line ends are normalised for a comparison, in bytes.
+/// Maximum size in bytes of a file whose line endings are normalised for a comparison.
 const LARGEST_TEXT: u64 = 64 * 1024 * 1024;
 
-/// The kind of difference of a path.
+/// How a path differs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Change {
@@ -40,21 +42,21 @@ pub enum Change {
     Unmerged,
     /// The path is in the index, but not in `HEAD`.
     Added,
-    /// The index has a different version than `HEAD`, or no longer has the path.
+    /// The index has a different version of the path than `HEAD`, or no longer contains it.
     Staged,
-    /// The work tree has a different version than the index, or no longer has the path.
+    /// The work tree has a different version of the path than the index, or no longer contains it.
     Edited,
-    /// The path is not in the index and is not ignored.
+    /// The path is neither in the index nor ignored.
     Untracked,
 }
 
-/// The untracked paths that are reported.
+/// Which untracked paths are reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Untracked {
     No,
     /// Every file.
     Files,
-    /// Every file, but a folder with only untracked files is reported as one path.
+    /// Every file, except that a folder with only untracked files is reported as one path.
     Folders,
 }
 
@@ -62,18 +64,18 @@ pub enum Untracked {
 pub type Changes = BTreeMap<String, Change>;
 
 impl Git {
-    /// Returns the differences at or beneath `within` (literal paths relative to the project), or
-    /// all of them if it is empty.
+    /// Returns the differences at or beneath the paths in `within`, which are literal and relative
+    /// to the project. If `within` is empty, all differences are returned.
     ///
     /// # Errors
-    /// Returns a [`GitError`] if git gave no answer.
+    /// Returns a [`GitError`] if a git command fails.
     pub fn changes(&self, within: &[&str], untracked: Untracked) -> Result<Changes, GitError> {
         let question = format!("changes {untracked:?} -- {}", within.join(" "));
         if self.recording.replays() {
             let answer = self.recalled(&question)?;
             return Ok(serde_json::from_slice(&answer.stdout).unwrap_or_default());
         }
-        // A recording holds the comparison as one answer, because the stat data of a work tree
+        // A recording stores the comparison as one answer, because the stat data of a work tree
         // cannot be replayed.
         let quiet = Self { recording: crate::recording::InputRecording::off(), ..self.clone() };
         let changes = quiet.compared(within, untracked)?;
@@ -92,7 +94,7 @@ impl Git {
             args.chain(paths.iter().map(String::as_str)).collect()
         };
         let mut changes = Changes::new();
-        // The change that is found first is the most informative one.
+        // The change found first is the most informative.
         let mut note = |path: &Path, change| {
             let path = path.to_string_lossy().into_owned();
             changes.entry(path).or_insert(change);
@@ -131,7 +133,7 @@ impl Git {
         Ok(changes)
     }
 
-    /// Returns the mode and object of every path of `HEAD` at or beneath `paths`; the map is empty
+    /// Returns the mode and object of every path in `HEAD` at or beneath `paths`. The map is empty
     /// before the first commit.
     fn committed(&self, paths: &[String]) -> Result<HashMap<PathBuf, (u32, String)>, GitError> {
         let Some(head) = self.head()? else {
@@ -172,12 +174,12 @@ impl Git {
             match stat.filter(|stat| entry.is_of_type(stat)) {
                 None => edited.push(entry.path.clone()),
                 Some(stat) => {
-                    // Git also records a size of zero if it wants the bytes to be compared.
+                    // Git also records a size of zero to force a comparison of the bytes.
                     let whole = |known: &Stat| known.size != 0 || entry.is_empty_blob();
                     let known = entry.stat.as_ref().filter(|known| whole(known));
                     let same = known.is_some_and(|known| known.fits(&stat));
-                    // A file that was written at the same time as the index may have changed again
-                    // within that time.
+                    // A file that was modified at the same time as the index may have changed again
+                    // within the timestamp's resolution.
                     if !same || modified(&stat) >= written {
                         unsure.push((entry, stat, same));
                     }
@@ -202,8 +204,8 @@ impl Git {
         Ok(edited)
     }
 
-    /// Returns the paths whose attributes convert more than the line ends on the way into the
-    /// index.
+    /// Returns the paths whose attributes convert more than line endings when the file is added to
+    /// the index.
     fn converted(&self) -> Result<BTreeSet<PathBuf>, GitError> {
         let none = ":(exclude,attr:!filter !ident !working-tree-encoding).";
         let out = self.ask(Read::LsFiles, &["-z", "--", ".", none])?;
@@ -215,7 +217,7 @@ const SUBMODULE: u32 = 0o160_000;
 const LINK: u32 = 0o120_000;
 const EXECUTABLE: u32 = 0o100;
 
-/// One entry of the index.
+/// An entry in the index.
 #[derive(Debug, PartialEq, Eq)]
 struct Entry {
     path: PathBuf,
@@ -226,8 +228,7 @@ struct Entry {
     flags: u32,
 }
 
-/// The stat data of a file when it was last found equal, as far as the writer of the index recorded
-/// it.
+/// The stat data of a file when it last matched the index, as far as it was recorded.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Stat {
     ctime: (i64, i64),
@@ -237,8 +238,8 @@ struct Stat {
 }
 
 impl Stat {
-    /// Returns whether a file still has the recorded values. A zero was not recorded: some programs
-    /// write no inode, no time of change and no fraction of a second.
+    /// Returns whether a file still has the recorded values. A value of zero means that it was not
+    /// recorded: some programs write no inode, no change time and no fractions of seconds.
     fn fits(&self, stat: &Metadata) -> bool {
         let time = |known: (i64, i64), now: (i64, i64)| {
             known.0 == now.0 && (known.1 == 0 || known.1 == now.1)
@@ -252,8 +253,8 @@ impl Stat {
 }
 
 impl Entry {
-    /// Returns whether the owner instructed git not to look at the file: `assume-unchanged` and
-    /// `skip-worktree`.
+    /// Returns whether the user configured git to ignore changes of the file (`assume-unchanged` or
+    /// `skip-worktree`).
     fn is_unwatched(&self) -> bool {
         self.flags & (0x8000 | 0x4000_0000) != 0
     }
@@ -269,7 +270,7 @@ impl Entry {
         }
     }
 
-    /// Returns whether the file has the bytes and the permission to execute that the index has.
+    /// Returns whether the file has the same bytes and executable permission as the index entry.
     fn holds(&self, root: &Path, stat: &Metadata) -> io::Result<bool> {
         if self.mode == LINK {
             let target = fs::read_link(root.join(&self.path))?;
@@ -282,7 +283,7 @@ impl Entry {
         let file = open_in(root, &self.path)?;
         let now = file.metadata()?;
         let digits = self.object.len();
-        // Git records a size of zero if it wants the bytes to be compared.
+        // Git records a size of zero to force a comparison of the bytes.
         let other = |known: &Stat| known.size != 0 && known.size != now.size();
         if !self.stat.as_ref().is_some_and(other)
             && hash_sized(digits, now.size(), &mut (&file).take(now.size()))? == self.object
@@ -317,7 +318,7 @@ fn hash(length: usize, bytes: &mut &[u8]) -> io::Result<String> {
     hash_sized(length, bytes.len() as u64, bytes)
 }
 
-/// Returns the object name of a blob of `size` bytes, as `length` hexadecimal digits.
+/// Returns the object name of a blob of `size` bytes as `length` hexadecimal digits.
 fn hash_sized(length: usize, size: u64, bytes: &mut impl io::Read) -> io::Result<String> {
     fn all<H: sha1::Digest>(size: u64, bytes: &mut impl io::Read) -> io::Result<String> {
         let mut hash = H::new();
@@ -344,9 +345,10 @@ fn modified(stat: &Metadata) -> (i64, i64) {
     (stat.mtime(), stat.mtime_nsec())
 }
 
-/// Parses the output of `ls-files --stage --debug -z`: `MODE OBJECT STAGE`, a tab, the path and a
-/// NUL, then five lines of stat data. Git does not guarantee the format of those lines; if it is
-/// different, the stat data is unknown and the file is compared by its bytes.
+/// Parses the output of `ls-files --stage --debug -z`. Each entry is `MODE OBJECT STAGE`, a tab,
+/// the path and a NUL, followed by five lines of stat data. Git does not guarantee the format of
+/// these lines. If they have another format, the stat data is unknown, and the file is compared by
+/// its bytes.
 fn entries(listing: &[u8]) -> Vec<Entry> {
     let mut all = Vec::new();
     let mut rest = listing;
@@ -408,7 +410,7 @@ fn debug(lines: &[&[u8]]) -> Option<(Stat, u32)> {
     Some((stat, flags))
 }
 
-/// Returns a pathspec that git takes literally, whatever characters it holds.
+/// Returns a pathspec that git interprets literally, whatever characters it contains.
 pub fn literal(path: &str) -> String {
     format!(":(literal){path}")
 }

@@ -1,15 +1,15 @@
-//! Commits named files for runner, without the work tree's filters and hooks and without a commit
-//! of the index.
+//! Commits named files on behalf of runner, without filters or hooks and without committing the
+//! index.
 //!
 //! ```text
-//! bytes ──hash-object──> blobs ──hash-object──> trees, from HEAD's ──commit-tree──> commit
+//! bytes ──hash-object──> blobs ──hash-object──> trees, based on HEAD ──commit-tree──> commit
 //!                                  index ──update-index, these paths──> blobs
-//!                                  HEAD ──update-ref, only from what it was──> commit
+//!                                  HEAD ──update-ref, only if unchanged──> commit
 //! ```
 //!
-//! The commit includes nothing else that is staged or changed. The sandbox lets git write only in
-//! its own folders and start no program. This module must never read the work tree, sign, or move a
-//! branch that another program moved in the meantime.
+//! The commit contains no other staged or changed files. The sandbox restricts git's writes to
+//! git's own folders and lets git start no program. This module must never read the work tree,
+//! sign, or move a branch that another program has moved in the meantime.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -18,21 +18,21 @@ use std::path::{Path, PathBuf};
 use super::{Git, GitError, Read, Stdin};
 use crate::sandbox::inert::Inert;
 
-/// One file of a commit.
+/// A file to commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewFile {
-    /// The path, relative to the project.
+    /// The file's path, relative to the project.
     pub path: String,
     pub bytes: Vec<u8>,
 }
 
 impl Git {
     /// Commits `files` on top of `HEAD` and updates their entries in the index. Returns the new
-    /// commit; `None` if `HEAD` has the files already.
+    /// commit, or `None` if `HEAD` already contains the files.
     ///
     /// # Errors
-    /// Returns a [`GitError`] if there is no identity for the commit, or if another program holds
-    /// the index; nothing is changed then, except for unreferenced objects. Also returns a
+    /// Returns a [`GitError`] if there is no identity for the commit, or if another program has
+    /// locked the index. Only unreferenced objects may have been written then. Also returns a
     /// [`GitError`] if `HEAD` moved in the meantime; the files are staged then.
     pub fn commit_files(
         &self,
@@ -40,7 +40,7 @@ impl Git {
         message: &str,
     ) -> Result<Option<String>, GitError> {
         let head = self.head()?;
-        // A project can be a subfolder of its repository.
+        // The project may be a subfolder of its repository.
         let prefix = self.ask(Read::RevParse, &["--show-prefix"])?;
         let prefix = String::from_utf8_lossy(&prefix).trim_end().to_owned();
         let mut blobs = Vec::new();
@@ -61,12 +61,13 @@ impl Git {
                 args.extend(["-p", head]);
             }
             let commit = self.change(Writes::Objects, &args, message.as_bytes().to_vec())?;
-            // The index is updated first: if another program holds it, no branch has moved yet.
+            // The index is updated first, so that no branch has moved yet if another program has
+            // locked the index.
             self.index(&blobs)?;
-            // An old value of zeros means that there was none.
+            // An old value of zeros means that the branch must not exist yet.
             let zeros = "0".repeat(commit.len());
             let old = head.as_deref().unwrap_or(&zeros);
-            // The reason is fixed, so that no text of a model gets into a file that git appends to.
+            // The reflog message is fixed, so that no text from a model is appended to git's files.
             let update = ["update-ref", "-m", "commit: runner", "HEAD", &commit, old];
             self.change(Writes::Everything, &update, vec![])?;
             return Ok(Some(commit));
@@ -86,7 +87,8 @@ impl Git {
         Ok(())
     }
 
-    /// Stores the tree `base` with these paths added or replaced, and returns its object name.
+    /// Stores the tree `base` with these paths added or replaced, and returns the new tree's object
+    /// name.
     fn tree(&self, base: Option<&str>, paths: &[(&str, &str)]) -> Result<String, GitError> {
         let mut entries = match base {
             Some(base) => {
@@ -143,17 +145,17 @@ impl Git {
         self.change(Writes::Objects, &args, bytes)
     }
 
-    /// Returns the first line of git's answer.
+    /// Returns git's output as text, without trailing white space.
     pub(super) fn one_line(&self, read: Read, args: &[&str]) -> Result<String, GitError> {
         let out = self.ask(read, args)?;
         Ok(String::from_utf8_lossy(&out).trim_end().to_owned())
     }
 
-    /// Runs a command that may write in git's own folders and returns its output without the last
+    /// Runs a command that may write in git's own folders, and returns its output without the final
     /// line feed.
     ///
-    /// Git follows links when it writes there, and an agent may have left a link that leads from a
-    /// log to a hook, so such links are refused first.
+    /// Git follows links when it writes in these folders, and an agent may have created a link that
+    /// leads from a log to a hook. Such links are refused before the command starts.
     pub(super) fn change(
         &self,
         writes: Writes,
@@ -177,16 +179,16 @@ impl Git {
     }
 }
 
-/// The places in which a command may write.
+/// The folders in which a command may write.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Writes {
     /// The object store only.
     Objects,
-    /// All of git's folders: refs, logs and the index.
+    /// All of git's folders, including refs, logs and the index.
     Everything,
 }
 
-/// Refuses links among the files in one of git's folders that git writes when a ref or the index
+/// Refuses links among the files that git writes in one of its folders when a ref or the index
 /// changes.
 fn refuse_links(folder: &Path) -> Result<(), GitError> {
     let mut left: Vec<PathBuf> =
@@ -215,7 +217,8 @@ struct TreeEntry {
 }
 
 impl TreeEntry {
-    /// Returns the key by which git sorts: a folder sorts as if its name ended in a slash.
+    /// Returns the key for git's sort order, in which a folder sorts as if its name ended with a
+    /// slash.
     fn order(&self) -> Vec<u8> {
         let mut name = self.name.clone();
         if self.mode == FOLDER {
@@ -225,8 +228,8 @@ impl TreeEntry {
     }
 }
 
-/// Parses a tree object, which repeats `MODE NAME`, a NUL and the object's `length` bytes; `None`
-/// if it does not have this format up to its end.
+/// Parses a tree object, which repeats `MODE NAME`, a NUL and the `length` bytes of the object
+/// name. Returns `None` if any part has another format.
 fn tree_entries(mut tree: &[u8], length: usize) -> Option<Vec<TreeEntry>> {
     let mut all = Vec::new();
     while let Some(end) = tree.iter().position(|byte| *byte == 0) {

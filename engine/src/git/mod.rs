@@ -1,19 +1,21 @@
-//! Asks git about a project, and commits for runner, without running anything that a project names.
+//! Queries git about a project and commits for runner, without running any program that a project
+//! names.
 //!
-//! The user's own `git` gives the answers on which the user's own `git` will act; a library would
-//! sometimes give others (it does for tracked files under an ignore rule). Git itself reads
-//! configuration and attributes that an agent may have written, and many of them name programs.
-//! Therefore:
+//! Queries go to the user's own `git`, because the user will later work with the same program. A
+//! library sometimes gives other answers, for example for tracked files that match an ignore rule.
+//! Git reads configuration and attributes that an agent may have written, and many of them name
+//! programs. This leads to the following rules:
 //!
-//! - Only the commands in [`Read`] and the five that [`commit`] needs are ever called. None of them
-//!   converts, compares or shows the content of a work tree, fetches, signs or asks for a password.
-//! - Git is started by an absolute path from a `PATH` entry that lies outside the project.
-//! - The kernel refuses git every other program, the network and all writes
+//! - Only the commands in [`Read`] and the five commands that [`commit`] needs are ever called.
+//!   None of them converts, compares or prints the content of a work tree, fetches, signs or asks
+//!   for a password.
+//! - Git is started by an absolute path, which is found in a `PATH` entry outside the project.
+//! - The kernel prevents git from starting other programs, using the network and writing
 //!   ([`crate::sandbox::inert`]).
 //!
-//! This module itself compares the work tree for changes ([`changes`]), because git would apply
-//! filters. A push is the only call with a network and with programs of the user's ([`push`]): it
-//! sees none of the project's configuration. This module must never call git in another way.
+//! This module compares the work tree itself ([`changes`]), because git would apply filters. Only a
+//! push may use the network and the user's programs ([`push`]), and it ignores the project's
+//! configuration. This module must never call git in any other way.
 
 pub mod changes;
 pub mod commit;
@@ -38,14 +40,14 @@ use crate::sandbox::inert::Inert;
 
 /// Time limit of a git command.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Time limit of a git command that reads the history.
+/// Time limit of a git command that reads history.
 const HISTORY: Duration = Duration::from_secs(120);
-/// Maximum size of an answer in bytes: the subjects and paths of a very long history.
+/// Maximum size of git's output in bytes, enough for the subjects and paths of a very long history.
 const LONGEST: usize = 256 * 1024 * 1024;
 
-/// Arguments before every command. The sandbox refuses what these options disable; the options keep
-/// git from trying. The commit graph is disabled because it is a file that could state different
-/// parents than the commits do.
+/// Arguments that precede every command. The sandbox enforces most of these restrictions anyway;
+/// the options keep git from trying. The commit graph is disabled because it is a separate file,
+/// which could state different parents than the commits do.
 const PINNED: [&str; 16] = [
     "--no-optional-locks",
     "--no-pager",
@@ -65,14 +67,14 @@ const PINNED: [&str; 16] = [
     "color.ui=false",
 ];
 
-/// Name of git's answers in a recording.
+/// The name of git's answers in a recording.
 const INPUT: &str = "git";
 
-/// The recorded command that asks for the commit of the run.
+/// The recorded command that asks for the current commit.
 pub const HEAD: &str = "rev-parse HEAD";
 
-/// The git commands that read. Each of them is a plumbing command that neither runs a program nor
-/// reads the content of a work tree.
+/// The git commands that only read. All of them are plumbing commands that neither run another
+/// program nor read the content of a work tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Read {
     /// Prints the names of objects and git's own paths.
@@ -81,15 +83,15 @@ pub enum Read {
     RevList,
     /// Prints the bytes of an object.
     CatFile,
-    /// Lists the index, and the files that are neither in it nor ignored.
+    /// Lists the files in the index, and the untracked files that are not ignored.
     LsFiles,
-    /// The differences between two trees, or between commits and their parents.
+    /// Prints the differences between two trees, or between commits and their parents.
     DiffTree,
-    /// Lists branches and the targets to which they are pushed.
+    /// Lists branches and their push targets.
     ForEachRef,
     /// Prints which paths are ignored.
     CheckIgnore,
-    /// Prints one value of the configuration, such as the address of a remote.
+    /// Prints one configuration value, such as the address of a remote.
     ConfigValue,
 }
 
@@ -112,7 +114,7 @@ impl Read {
     }
 }
 
-/// The error for a git command that gave no answer.
+/// The error for a git command that did not succeed.
 #[derive(Debug, thiserror::Error)]
 pub enum GitError {
     /// The folder is not inside a work tree.
@@ -126,42 +128,42 @@ pub enum GitError {
     /// Git could not be started.
     #[error("cannot run git")]
     Spawn(#[source] SpawnError),
-    /// A replayed run asked a question that is not in the recording.
+    /// A replayed run asked a question for which the recording has no answer.
     #[error(transparent)]
     Unrecorded(#[from] UnrecordedInput),
-    /// Git would write through a link, or into a file that has several names.
+    /// Git would write through a symbolic link, or to a file with several hard links.
     #[error("{} is a symbolic link or has several hard links, so git would write to another file; remove it", path.display())]
     Linked {
-        /// The path of git's file.
+        /// The path of the linked file.
         path: PathBuf,
     },
-    /// An object does not have the format of its kind.
+    /// An object does not have the format of its type.
     #[error("the tree {object} is damaged")]
     Damaged {
         /// The object's name.
         object: String,
     },
-    /// A file of the work tree that must be compared cannot be read.
+    /// A file in the work tree that must be compared cannot be read.
     #[error("{path}: {why}")]
     Unreadable {
-        /// The file, relative to the project.
+        /// The path of the file, relative to the project.
         path: String,
         /// The reason why it cannot be read.
         why: String,
     },
-    /// Git failed.
+    /// Git exited with an error.
     #[error("git {args} ended with {status}: {stderr}")]
     Failed {
-        /// The arguments after the pinned ones.
+        /// The arguments that follow the pinned arguments.
         args: String,
         /// Git's exit code or signal.
         status: ExitStatus,
-        /// The first lines of git's stderr output.
+        /// The first lines of git's standard error.
         stderr: String,
     },
 }
 
-/// The git commands of a work tree.
+/// Runs git commands in one work tree.
 #[derive(Clone, Debug)]
 pub struct Git {
     root: PathBuf,
@@ -171,8 +173,8 @@ pub struct Git {
 }
 
 impl Git {
-    /// Creates the git commands for the work tree at `root`. `env` is the environment that a child
-    /// may have (`PATH`, `HOME`), and `marker` is the marker of the run.
+    /// Creates an instance for the work tree at `root`. Git's environment gets `PATH`, `HOME` and
+    /// the user's name from `env`. `marker` is the run's marker.
     pub fn new(root: &Path, env: &BTreeMap<String, String>, marker: &str) -> Self {
         let mut env: BTreeMap<String, String> = env
             .iter()
@@ -181,7 +183,7 @@ impl Git {
             .collect();
         env.insert("LC_ALL".to_owned(), "C".to_owned());
         env.insert("GIT_TERMINAL_PROMPT".to_owned(), "0".to_owned());
-        // In a partial clone, a query must not become a download. Replaced objects would show a
+        // In a partial clone, a query must not start a download. Replaced objects would show a
         // different history than the one that is pushed.
         env.insert("GIT_NO_LAZY_FETCH".to_owned(), "1".to_owned());
         env.insert("GIT_NO_REPLACE_OBJECTS".to_owned(), "1".to_owned());
@@ -193,7 +195,7 @@ impl Git {
         }
     }
 
-    /// Returns the same instance with a recording attached.
+    /// Returns this instance with `recording` attached.
     #[must_use]
     pub fn with_recording(mut self, recording: InputRecording) -> Self {
         self.recording = recording;
@@ -208,7 +210,7 @@ impl Git {
     /// Returns the output of a git command.
     ///
     /// # Errors
-    /// Returns [`GitError::Failed`] for any exit code but 0.
+    /// Returns [`GitError::Failed`] for any exit code except 0.
     pub fn ask(&self, read: Read, args: &[&str]) -> Result<Vec<u8>, GitError> {
         self.ask_with(read, args, Stdin::Null)
     }
@@ -216,7 +218,7 @@ impl Git {
     /// Returns the output of a git command that reads `stdin`.
     ///
     /// # Errors
-    /// Returns [`GitError::Failed`] for any exit code but 0.
+    /// Returns [`GitError::Failed`] for any exit code except 0.
     pub fn ask_with(&self, read: Read, args: &[&str], stdin: Stdin) -> Result<Vec<u8>, GitError> {
         let args = read.with(args);
         let answer = self.call(&args, stdin)?;
@@ -237,11 +239,11 @@ impl Git {
         Err(GitError::Failed { args: args.join(" "), status: answer.status, stderr })
     }
 
-    /// Returns git's output when it reads `stdin`; `None` for exit code 1, which means that there
-    /// is nothing to print.
+    /// Returns the output of a git command that reads `stdin`. Returns `None` for exit code 1,
+    /// which means that there is no output.
     ///
     /// # Errors
-    /// Returns [`GitError::Failed`] for any exit code but 0 and 1.
+    /// Returns [`GitError::Failed`] for any exit code except 0 and 1.
     pub fn ask_if_any(
         &self,
         read: Read,
@@ -256,8 +258,8 @@ impl Git {
         }
     }
 
-    /// Returns one line for each commit that `args` select, the newest first, in the format
-    /// `format` (git's placeholders, without a line feed).
+    /// Returns one line for each commit that `args` select, newest first. `format` uses git's
+    /// placeholders and contains no line feed.
     ///
     /// # Errors
     /// Returns a [`GitError`] if git fails.
@@ -266,13 +268,13 @@ impl Git {
         let mut all = vec![format.as_str(), "--encoding=UTF-8"];
         all.extend(args);
         let out = self.ask(Read::RevList, &all)?;
-        // Git prints a line with the commit's name before each line.
+        // Git prints a line with the commit's name before each formatted line.
         let lines = out.split(|byte| *byte == b'\n').skip(1).step_by(2);
         Ok(lines.map(|line| String::from_utf8_lossy(line).into_owned()).collect())
     }
 
-    /// Returns the diffs of `commits` (hashes, one a line, as `rev-list` prints them) against their
-    /// parents, in the format that `args` select.
+    /// Returns the differences between `commits` and their parents, in the format that `args`
+    /// select. `commits` has one hash per line, as `rev-list` prints them.
     ///
     /// # Errors
     /// Returns a [`GitError`] if git fails.
@@ -282,7 +284,7 @@ impl Git {
             "--root",
             "-r",
             "--no-renames",
-            // The user's configured file order does not apply.
+            // The option overrides the file order in the user's configuration.
             "-O/dev/null",
             "--encoding=UTF-8",
         ];
@@ -290,7 +292,7 @@ impl Git {
         self.ask_with(Read::DiffTree, &all, Stdin::Bytes(commits))
     }
 
-    /// Returns whether the commit `ancestor` leads to `descendant`.
+    /// Returns whether `ancestor` is an ancestor of `descendant`.
     ///
     /// # Errors
     /// Returns a [`GitError`], for example if one of the commits does not exist.
@@ -300,7 +302,7 @@ impl Git {
         Ok(missing.is_empty())
     }
 
-    /// Returns the top of the work tree.
+    /// Returns the top-level folder of the work tree.
     ///
     /// # Errors
     /// Returns [`GitError::NotARepository`].
@@ -308,7 +310,7 @@ impl Git {
         self.path(&["--show-toplevel"])
     }
 
-    /// Returns the one path that `rev-parse` prints for `args`, as an absolute path.
+    /// Returns the absolute path that `rev-parse` prints for `args`.
     ///
     /// # Errors
     /// Returns a [`GitError`] if git fails.
@@ -320,7 +322,7 @@ impl Git {
         Ok(PathBuf::from(OsStr::from_bytes(path)))
     }
 
-    /// Returns the commit that is checked out; `None` in a repository without commits.
+    /// Returns the commit that is checked out, or `None` in a repository without commits.
     ///
     /// # Errors
     /// Returns a [`GitError`].
@@ -330,7 +332,8 @@ impl Git {
         Ok(out.map(|out| String::from_utf8_lossy(&out).trim().to_owned()))
     }
 
-    /// Returns the full hash of a commit that exists here.
+    /// Returns the full hash of a commit, or `None` if the commit does not exist in this
+    /// repository.
     ///
     /// # Errors
     /// Returns a [`GitError`].
@@ -393,25 +396,25 @@ impl Git {
         start(&spec, &Cancel::new().map_err(no_token)?)
     }
 
-    /// Returns git's absolute path, from the first entry of `PATH` that lies outside the project.
+    /// Returns the absolute path of git in the first `PATH` entry that is outside every project.
     ///
     /// # Errors
-    /// Returns an error if there is no such program.
+    /// Returns an error if git is not found.
     pub fn program(&self) -> Result<PathBuf, SpawnError> {
         let path = self.env.get("PATH").map_or("", String::as_str);
         find_program(Path::new("git"), &self.root, &outside(path, &self.root))
     }
 }
 
-/// Returns the entries of a `PATH` that lie outside `project` and every other project, and whose
-/// `git` does too, because an agent can have written a program in a project.
+/// Returns the `PATH` entries that are outside every project and whose `git` is too, because an
+/// agent may have written a program into a project.
 pub fn outside(path: &str, project: &Path) -> String {
     let entries = path.split(':').filter(|entry| !is_inside(entry, project));
     entries.collect::<Vec<_>>().join(":")
 }
 
-/// Returns whether a `PATH` entry, or the `git` in it, leads into `project` or another project. A
-/// relative entry does, because it leads to the folder in which a program happens to be.
+/// Returns whether a `PATH` entry, or the `git` in it, is in `project` or in another project. A
+/// relative entry is treated as inside, because it depends on the current folder.
 pub fn is_inside(entry: &str, project: &Path) -> bool {
     let project = fs::canonicalize(project).ok();
     let leads = |path: &Path| {
@@ -423,8 +426,8 @@ pub fn is_inside(entry: &str, project: &Path) -> bool {
     !entry.is_absolute() || leads(entry) || leads(&entry.join("git"))
 }
 
-/// Returns whether a real path (see [`fs::canonicalize`]) is in one of runner's projects: a folder
-/// with a `runner.toml`.
+/// Returns whether a real path (see [`fs::canonicalize`]) is in a project, which is a folder with a
+/// `runner.toml`.
 pub fn is_in_a_project(real: &Path) -> bool {
     real.ancestors().any(|folder| folder.join("runner.toml").symlink_metadata().is_ok())
 }
@@ -461,7 +464,7 @@ fn start(spec: &ChildSpec, cancel: &Cancel) -> Result<Answer, GitError> {
     Ok(Answer { status: ended.status, stdout: ended.stdout, stderr: ended.stderr })
 }
 
-/// Formats a question as a recording keeps it.
+/// Formats a question in the form in which recordings store it.
 fn question(args: &[&str], stdin: &Stdin) -> String {
     let words = args.join(" ");
     match stdin {

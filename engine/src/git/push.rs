@@ -1,10 +1,10 @@
-//! Pushes the branch that is checked out to its configured remote.
+//! Pushes the checked-out branch to its configured remote.
 //!
-//! This is the only call of git that uses a network and runs other programs: ssh, a credential
-//! helper, a transport. Only the user's own configuration can name these programs. Git runs in an
-//! empty repository that shares only the objects with the project, so the project's configuration,
-//! hooks and attributes do not apply. This module must never push to an address inside the project,
-//! and never by a protocol that runs a command (`ext::`).
+//! This is the only git call that uses the network and runs other programs, such as ssh, a
+//! credential helper or a transport. Only the user's configuration can name these programs. Git
+//! runs in an empty repository that shares only its objects with the project, so the project's
+//! configuration, hooks and attributes do not apply. This module must never push to an address
+//! inside a project, and never use a protocol that runs a command (`ext::`).
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -18,7 +18,7 @@ use super::{Git, GitError, Read, is_in_a_project, outside, start};
 use crate::files::{DOCUMENT, read_no_link};
 use crate::process::{Cancel, ChildSandbox, ChildSpec, Limits, Stdin};
 
-/// The protocols that an address may use.
+/// The protocols that are allowed in an address.
 const PROTOCOLS: &str = "https:http:ssh:git:file";
 /// Time limit of a push.
 const LONGEST: Duration = Duration::from_secs(120);
@@ -35,19 +35,19 @@ pub enum PushError {
         /// The branch's short name.
         branch: String,
     },
-    /// The address of the remote is a path that does not exist, or that lies in a project, where an
-    /// agent can have created it.
+    /// The address of the remote is a path that does not exist, or a path in a project, where an
+    /// agent may have created it.
     #[error("the address of {remote} does not exist or is inside a project: {address}")]
     Inside {
         remote: String,
         /// The remote's address.
         address: String,
     },
-    /// The empty folder could not be created.
+    /// The temporary repository could not be created.
     #[error("{path}: {source}")]
     Folder {
         path: PathBuf,
-        /// The error from the system.
+        /// The operating system's error.
         source: std::io::Error,
     },
     /// Git failed, or the remote refused the push.
@@ -55,19 +55,19 @@ pub enum PushError {
     Git(#[from] GitError),
 }
 
-/// The target to which the branch is pushed.
+/// The push target of a branch.
 struct Target {
     /// The name of the branch on the remote.
     branch: String,
-    /// The tracking reference to update here when the push has arrived.
+    /// The remote-tracking branch to update after the push.
     tracking: String,
     address: String,
 }
 
 impl Git {
-    /// Pushes the commit `HEAD` to the remote of its branch. `folder` must lie outside the project;
-    /// it is created for git to run in, and removed again. `env` is the environment that the user's
-    /// own programs may see.
+    /// Pushes the commit `HEAD` to the remote of its branch. `folder` must be outside the project;
+    /// git runs in this folder, which is created and removed again. `env` is the environment for
+    /// the user's programs.
     ///
     /// # Errors
     /// Returns a [`PushError`] if the branch was not pushed.
@@ -82,7 +82,7 @@ impl Git {
         let objects = self.path(&["--git-path", "objects"])?;
         let at = |source| PushError::Folder { path: folder.to_owned(), source };
         empty_repository(folder, commit.len(), &objects).map_err(at)?;
-        // The `shallow` file of a shallow clone lists the commits whose parents are missing.
+        // In a shallow clone, the `shallow` file lists the commits whose parents are missing.
         let shallow = self.path(&["--git-path", "shallow"])?;
         if let Ok(text) = read_no_link(shallow, DOCUMENT) {
             fs::write(folder.join("shallow"), text).map_err(at)?;
@@ -148,7 +148,7 @@ impl Git {
         self.successful(&["push"], answer).map(drop)
     }
 
-    /// Returns where `HEAD`'s branch is pushed to.
+    /// Returns the push target of the checked-out branch.
     fn target(&self) -> Result<Target, PushError> {
         let args = ["--verify", "--quiet", "--symbolic-full-name", "HEAD"];
         let name = self.one_line(Read::RevParse, &args)?;
@@ -178,8 +178,7 @@ impl Git {
         let address = match local(&address) {
             None => address,
             Some(path) => match path.map(|path| fs::canonicalize(self.root.join(path))) {
-                // Git runs in another folder, where a relative path would lead to a different
-                // place.
+                // Git runs in another folder, where a relative path would lead to another place.
                 Some(Ok(real)) if !leads_inside(&real, &self.root) => real.display().to_string(),
                 _ => return Err(PushError::Inside { remote, address }),
             },
@@ -188,9 +187,9 @@ impl Git {
     }
 }
 
-/// Returns the path if git takes an address for a path of this host: `None` for another host;
-/// `Some(None)` for a path in a form that git reads in its own way (a host, percent signs), and
-/// which is refused.
+/// Returns the path if git interprets an address as a path on this host. Returns `None` for an
+/// address on another host, and `Some(None)` for a path in a form that git interprets differently
+/// (with a host or percent signs), which is refused.
 fn local(address: &str) -> Option<Option<&str>> {
     if let Some(path) = address.strip_prefix("file:") {
         let path = path.strip_prefix("//").filter(|path| path.starts_with('/'));
@@ -204,13 +203,13 @@ fn local(address: &str) -> Option<Option<&str>> {
     (!host).then_some(Some(address))
 }
 
-/// Returns whether a path lies in this project or another one, where an agent may have created it.
+/// Returns whether a path is in this or another project, where an agent may have created it.
 fn leads_inside(real: &Path, project: &Path) -> bool {
     is_in_a_project(real)
         || fs::canonicalize(project).is_ok_and(|project| real.starts_with(project))
 }
 
-/// Creates a repository that shares only the objects with the project.
+/// Creates a repository that shares only its objects with the project.
 fn empty_repository(folder: &Path, hash: usize, objects: &Path) -> std::io::Result<()> {
     match fs::remove_dir_all(folder) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),

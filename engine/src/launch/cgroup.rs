@@ -1,11 +1,12 @@
-//! A control group of the child's own: it is killed as one, and no process leaves it.
+//! A control group for the child's processes. It is killed as a whole, and no process can leave it.
 //!
-//! It is made beneath the launcher's own group, in the version 2 tree wherever that is mounted
-//! (also beside a version 1 tree), and is called `runner-<marker>`, so that recovery finds it by
-//! the run. It uses no controller: it only holds processes together. If no group can be made, only
-//! the launcher's subreaper holds the child, and its sandbox reports that.
+//! The group is created beneath the launcher's own group in the version 2 tree, wherever that tree
+//! is mounted (also beside a version 1 tree). It is named `runner-<marker>`, so that recovery can
+//! find it by run. It only groups processes and uses no controllers. If no group can be created,
+//! the launcher is only a subreaper for the child's processes, and the applied sandbox reports
+//! that.
 //!
-//! This module must never kill a group that it did not name.
+//! This module must never kill a group whose name it did not assign.
 
 use std::fs;
 use std::io;
@@ -17,9 +18,9 @@ use crate::files::read_text_proc;
 use crate::process::tree;
 
 const PREFIX: &str = "runner-";
-/// Maximum depth at which a group is searched; systemd's groups are six levels deep.
+/// Maximum search depth for groups. systemd's groups are six levels deep.
 const DEEPEST: usize = 12;
-/// Maximum wait until a killed group is empty.
+/// Time limit for a killed group to become empty.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A control group that this launcher created.
@@ -30,13 +31,13 @@ pub(super) struct ControlGroup {
 }
 
 impl ControlGroup {
-    /// Creates the control group of a run; `None` if that is not allowed or the group cannot be
-    /// killed as a whole.
+    /// Creates a run's control group. Returns `None` if that is not permitted or the group cannot
+    /// be killed as a whole.
     pub fn make(marker: &str) -> Option<Self> {
         let (mount, above) = mine()?;
         let above = mount.join(above.trim_start_matches('/'));
-        // A group that an earlier launcher with the same marker left is empty, or contains
-        // processes of this run.
+        // The process id makes the name unique, because an earlier launcher with the same marker
+        // may have left a group that is empty or contains processes of this run.
         let own = above.join(name(marker)).with_extension(std::process::id().to_string());
         fs::DirBuilder::new().mode(0o700).create(&own).ok()?;
         let group = Self { own, above };
@@ -51,13 +52,13 @@ impl ControlGroup {
         None
     }
 
-    /// Calls `start` from inside the group, so that every process that it starts is inside from the
-    /// beginning.
+    /// Calls `start` from inside the group, so that every process that it starts is in the group
+    /// from the beginning.
     pub fn within<T>(&self, start: impl FnOnce() -> T) -> io::Result<T> {
         self.enter()?;
         let started = start();
-        // Inside the group, this process would be killed together with the tree. If it cannot
-        // leave, runner kills the tree.
+        // Inside the group, this process would be killed with the tree. If it cannot leave the
+        // group, runner kills the tree.
         let _ = self.leave();
         Ok(started)
     }
@@ -81,7 +82,7 @@ impl ControlGroup {
     }
 }
 
-/// Kills and removes every remaining group of a run and returns their number.
+/// Kills and removes all remaining groups of a run, and returns their number.
 pub fn clear_marked(marker: &str) -> usize {
     if marker.is_empty() {
         return 0;
@@ -106,8 +107,8 @@ fn find(folder: &Path, wanted: &str, depth: usize, found: &mut Vec<PathBuf>) {
         }
         let name = entry.file_name();
         let name = name.to_string_lossy();
-        // The group of the run itself, and the groups of its children, whose names have `:` in
-        // place of `/`.
+        // This matches the run's own group and the groups of its children, whose names contain `:`
+        // instead of `/`.
         let rest = name.strip_prefix(wanted);
         if rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', ':'])) {
             found.push(entry.path());
@@ -119,7 +120,7 @@ fn find(folder: &Path, wanted: &str, depth: usize, found: &mut Vec<PathBuf>) {
 
 fn remove(group: &Path) {
     let end = crate::time::boot_time() + PATIENCE;
-    // Only a child that could write in this group can have created groups beneath it.
+    // Groups beneath this group exist only if a child was able to write in it.
     for entry in fs::read_dir(group).into_iter().flatten().flatten() {
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
             remove(&entry.path());
@@ -142,7 +143,7 @@ fn name(marker: &str) -> String {
     format!("{PREFIX}{}", plain.collect::<String>())
 }
 
-/// Returns the mount point of the version 2 tree, and the path of this process's group in it.
+/// Returns the mount point of the version 2 tree and the path of this process's group in it.
 fn mine() -> Option<(PathBuf, String)> {
     let own = read_text_proc("/proc/self/cgroup").ok()?;
     let own = own.lines().find_map(|line| line.strip_prefix("0::"))?;
@@ -153,7 +154,8 @@ fn mine() -> Option<(PathBuf, String)> {
     Some((mount, beneath.to_owned()))
 }
 
-/// Parses the root and the mount point of a line of `mountinfo`, if it is a version 2 tree.
+/// Parses the root and mount point from a line of `mountinfo` if the line describes a version 2
+/// tree.
 fn cgroup2(line: &str) -> Option<(String, PathBuf)> {
     let (before, after) = line.split_once(" - ")?;
     (after.split(' ').next()? == "cgroup2").then_some(())?;

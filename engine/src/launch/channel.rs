@@ -1,7 +1,7 @@
-//! A socket for messages. Each message is a length followed by JSON; the first message may carry
+//! A socket for messages. Each message is a length followed by JSON. The first message may carry
 //! descriptors.
 //!
-//! The channel must never wait without a limit for the other side to read.
+//! The channel must never wait indefinitely for the other side to read.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -18,11 +18,12 @@ use rustix::net::{
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// Maximum time for the other side to read or to finish a message.
+/// Time limit for the other side to read or to finish a message.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Maximum size of a message in bytes. An argument list and an environment together are smaller.
+/// Maximum size of a message in bytes. An argument list and an environment together are always
+/// smaller.
 const LARGEST: usize = 16 * 1024 * 1024;
-/// Number of descriptors: standard input, output and error.
+/// Maximum number of descriptors: standard input, output and error.
 const DESCRIPTORS: usize = 3;
 
 /// One end of the socket.
@@ -33,25 +34,25 @@ pub(crate) struct Channel {
 
 impl Channel {
     pub fn new(socket: OwnedFd) -> Self {
-        // A socket without the timeout waits for ever, which only matters if the other side is
-        // broken too.
+        // Without the timeout, a send could wait forever, but only if the other side is also
+        // broken.
         let _ = set_socket_timeout(&socket, Timeout::Send, Some(PATIENCE));
         Self { socket }
     }
 
-    /// Creates both ends; neither is inherited.
+    /// Creates both ends. Neither is inherited by children.
     pub fn pair() -> io::Result<(Self, OwnedFd)> {
         let (ours, theirs) =
             socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
         Ok((Self::new(ours), theirs))
     }
 
-    /// Ends the sending side; the other side may go on sending.
+    /// Shuts down the sending side. The other side may continue to send.
     pub fn hang_up(&self) {
         let _ = shutdown(&self.socket, Shutdown::Write);
     }
 
-    /// Sends one message together with these descriptors.
+    /// Sends one message together with the descriptors `with`.
     pub fn send(&self, message: &impl Serialize, with: &[BorrowedFd<'_>]) -> io::Result<()> {
         let body = serde_json::to_vec(message)?;
         let length = u32::try_from(body.len()).map_err(|_| Errno::MSGSIZE)?;
@@ -76,7 +77,7 @@ impl Channel {
         Ok(())
     }
 
-    /// Waits for one message; returns `None` if the other side closed the socket.
+    /// Waits for one message. Returns `None` if the other side has closed the socket.
     pub fn receive<T: DeserializeOwned>(&self) -> io::Result<Option<(T, Vec<OwnedFd>)>> {
         let mut fds = Vec::new();
         let mut length = [0; 4];
@@ -94,7 +95,7 @@ impl Channel {
         Ok(Some((serde_json::from_slice(&body)?, fds)))
     }
 
-    /// Fills `buffer`; returns `false` if the stream ends before the first byte.
+    /// Fills `buffer`. Returns `false` if the stream ends before the first byte.
     fn fill(&self, buffer: &mut [u8], fds: &mut Vec<OwnedFd>) -> io::Result<bool> {
         let mut at = 0;
         while at < buffer.len() {

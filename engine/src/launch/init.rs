@@ -1,11 +1,11 @@
-//! The last step before the program, and the first process inside a mount view.
+//! The last step before the program starts, and the first process inside a mount view.
 //!
-//! A thread gives up every capability, enters Landlock and the system call filter, and starts the
-//! program. Its children inherit the restrictions of the thread, and the rest of this process stays
-//! unrestricted to wait for them. The thread ends at once.
+//! A thread drops all capabilities, applies Landlock and the system call filter, starts the program
+//! and ends. The program inherits the thread's restrictions. The rest of this process stays
+//! unrestricted so that it can wait for the program.
 //!
 //! ```text
-//! plan ──look again──> thread: capabilities, Landlock, seccomp, spawn ──> started
+//! plan ──check paths──> thread: capabilities, Landlock, seccomp, spawn ──> started
 //!                                         orders: signal   CHLD: reap  ──> ended
 //! ```
 
@@ -31,11 +31,11 @@ use crate::sandbox::{
     AppliedSandbox, SandboxError, SandboxLevel, SandboxMechanism, TreeControl, landlock, syscalls,
 };
 
-/// The standard input, output and error with which a program is started.
+/// The standard input, output and error of the program.
 pub(super) type Streams = [OwnedFd; 3];
 
-/// Starts the program behind the remaining parts of the sandbox, waits for it, and ends. The end of
-/// this process ends all processes in its process namespace.
+/// Starts the program with the remaining parts of the sandbox, waits for it, and ends. When this
+/// process ends, the kernel kills all other processes in its process namespace.
 pub(super) fn attend(channel: &Channel, plan: &LaunchPlan, streams: Vec<OwnedFd>) -> i32 {
     let (Some(inside), Ok(streams)) = (&plan.inside, Streams::try_from(streams)) else {
         return super::BROKEN;
@@ -47,8 +47,8 @@ pub(super) fn attend(channel: &Channel, plan: &LaunchPlan, streams: Vec<OwnedFd>
     let Ok(signals) = Signals::catch(&[SIGCHLD]) else {
         return refuse(LaunchRefusal::Other("cannot catch signals".to_owned()));
     };
-    // The program runs as the same user, so it must not read or write this process's memory and
-    // descriptors.
+    // The program runs as the same user, so it must be kept from accessing this process's memory
+    // and descriptors.
     if let Err(error) = set_dumpable_behavior(DumpableBehavior::NotDumpable) {
         return refuse(LaunchRefusal::at("protect this process from other processes", error));
     }
@@ -88,16 +88,16 @@ pub(super) fn attend(channel: &Channel, plan: &LaunchPlan, streams: Vec<OwnedFd>
         if reported {
             match channel.receive::<LaunchOrder>() {
                 Ok(Some((LaunchOrder::Signal(signal), _))) => signal_group(main, signal),
-                // The supervisor is gone. The end of this process kills all processes in the
-                // namespace.
+                // The supervisor has ended. When this process ends too, all processes in the
+                // namespace are killed.
                 _ => return super::BROKEN,
             }
         }
     }
 }
 
-/// Starts the program behind Landlock and seccomp, and returns the child and the parts of the
-/// sandbox.
+/// Starts the program under Landlock and seccomp. Returns the child and the names of the sandbox
+/// mechanisms.
 pub(super) fn start(
     plan: &LaunchPlan,
     real: &ResolvedSandbox,
@@ -199,7 +199,7 @@ pub(super) fn signal_group(main: u32, signal: i32) {
     }
 }
 
-/// Converts an exit status to an exit code that expresses the same, as far as one can.
+/// Converts an exit status to an exit code that expresses the same result as closely as possible.
 pub(super) fn code(status: ExitStatus) -> i32 {
     match status {
         ExitStatus::Exit(code) => code,

@@ -1,5 +1,5 @@
-//! The resource limits and the initial state of a program: they are set on the launcher itself, and
-//! inherited.
+//! The resource limits and the initial state of a program. The launcher sets them on itself, and
+//! the program inherits them.
 
 use std::fs;
 use std::io;
@@ -9,8 +9,8 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit, umask};
 
 use crate::sandbox::ResourceLimits;
 
-/// The score for the OOM killer: when memory runs out, the program is more likely to be killed than
-/// runner and the user's own programs.
+/// The OOM score: if memory runs out, the kernel kills the program rather than runner and the
+/// user's other programs.
 const OOM_SCORE: &str = "500";
 
 /// Sets the umask, the resource limits and the OOM score of this process.
@@ -22,12 +22,12 @@ pub(super) fn set(caps: &ResourceLimits) -> io::Result<()> {
     if let Some(processes) = caps.processes {
         at_most(Resource::Nproc, processes)?;
     }
-    // If the write is not allowed, the score stays unchanged.
+    // If this write is not permitted, the score stays unchanged.
     let _ = fs::write("/proc/self/oom_score_adj", OOM_SCORE);
     Ok(())
 }
 
-/// Lowers both limits to `most`; a limit that is already lower stays.
+/// Lowers both limits to `most`. Limits that are already lower stay unchanged.
 fn at_most(resource: Resource, most: u64) -> io::Result<()> {
     let now = getrlimit(resource);
     let least = |limit: Option<u64>| Some(limit.map_or(most, |limit| limit.min(most)));

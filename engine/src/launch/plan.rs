@@ -11,23 +11,23 @@ use crate::process::ExitStatus;
 use crate::sandbox::resolve::ResolvedSandbox;
 use crate::sandbox::{AppliedSandbox, Sandbox, SandboxError};
 
-/// The program to start, and its sandbox. This is the first message, and it carries the program's
-/// standard input.
+/// The program to start and its sandbox. This is the first message, and it carries the program's
+/// standard streams.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct LaunchPlan {
     pub program: PathBuf,
     pub args: Vec<OsString>,
-    /// The folder in which the program starts.
+    /// The program's working folder.
     pub cwd: PathBuf,
-    /// The program's whole environment.
+    /// The program's complete environment.
     pub env: BTreeMap<String, String>,
     pub marker: String,
     pub sandbox: Sandbox,
-    /// The paths that the launch supervisor passes to the first process inside of a mount view.
+    /// The paths that the launch supervisor passes to the first process inside a mount view.
     pub inside: Option<ResolvedPaths>,
 }
 
-/// The paths that were examined outside, to be found again inside.
+/// The paths that were resolved outside the mount view. They must be the same inside it.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct ResolvedPaths {
     pub real: ResolvedSandbox,
@@ -43,9 +43,9 @@ pub(crate) enum LaunchReport {
     /// The program has ended and its process tree is gone.
     Ended {
         status: ExitStatus,
-        /// Number of other processes that had to be killed.
+        /// The number of other processes that had to be killed.
         killed: usize,
-        /// Number of processes that could not be killed.
+        /// The number of processes that could not be killed.
         survivors: usize,
     },
 }
@@ -57,7 +57,7 @@ pub(crate) enum LaunchRefusal {
     Sandbox(String),
     /// The system refused to start the program.
     Spawn(i32),
-    /// Another error.
+    /// Another step failed.
     Other(String),
 }
 
@@ -68,7 +68,7 @@ impl From<SandboxError> for LaunchRefusal {
 }
 
 impl LaunchRefusal {
-    /// Creates the refusal for a spawn that failed.
+    /// Creates the refusal for a failed spawn.
     pub fn of_spawn(error: &io::Error) -> Self {
         match error.raw_os_error() {
             Some(number) => Self::Spawn(number),
@@ -76,16 +76,16 @@ impl LaunchRefusal {
         }
     }
 
-    /// Creates the refusal for a step that failed.
+    /// Creates the refusal for a failed step.
     pub fn at(what: &str, error: impl std::fmt::Display) -> Self {
         Self::Other(format!("{what}: {error}"))
     }
 }
 
 /// An order from a run to its launcher after the plan, or from the launch supervisor to the first
-/// process inside.
+/// process inside the mount view.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum LaunchOrder {
-    /// Pass on this signal to the program's process group.
+    /// Send this signal to the program's process group.
     Signal(i32),
 }

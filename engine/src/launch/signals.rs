@@ -1,4 +1,4 @@
-//! Signals as a descriptor, so that a loop can wait for them together with other descriptors.
+//! Signals as a descriptor, so that a loop can wait for signals and other descriptors together.
 
 use std::io::{self, Read as _};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -26,7 +26,7 @@ impl Signals {
         Ok(Self { caught, any })
     }
 
-    /// Returns the signals that came since the last call.
+    /// Returns the signals that arrived since the last call.
     pub fn take(&self) -> Vec<i32> {
         let mut sink = [0; 64];
         while matches!((&self.any).read(&mut sink), Ok(n) if n > 0) {}

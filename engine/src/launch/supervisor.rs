@@ -1,4 +1,4 @@
-//! The launch supervisor: it stays outside the sandbox, unrestricted, and is responsible for the
+//! The launch supervisor, which stays unrestricted outside the sandbox and is responsible for the
 //! process tree.
 //!
 //! ```text
@@ -7,9 +7,9 @@
 //!   TERM, INT, HUP ──> to the program's group        main ended ──────────^
 //! ```
 //!
-//! Bubblewrap is tried first if it is installed. If it cannot create even the plainest namespaces
-//! on this host, it is treated as not installed; any other failure of bubblewrap is an error, so
-//! that an attacker cannot weaken the sandbox by making it fail.
+//! If bubblewrap is installed, it is tried first. If it cannot create even the simplest namespaces
+//! on this host, it is treated as not installed. Any other failure of bubblewrap is an error, so
+//! that an attacker cannot weaken the sandbox by making bubblewrap fail.
 
 use std::fs;
 use std::io::{self, Read as _};
@@ -37,10 +37,10 @@ use crate::sandbox::{
     AppliedSandbox, SandboxLevel, SandboxMechanism, TreeControl, bwrap, landlock, probe,
 };
 
-/// Maximum length of bubblewrap's output that is shown, in bytes.
+/// Maximum number of bytes of bubblewrap's output in an error message.
 const LONGEST: u64 = 1000;
 
-/// Starts the program, watches it, and kills the rest of its process tree.
+/// Starts and watches the program, and kills the rest of its process tree when it ends.
 pub(super) fn attend(channel: &Channel, plan: &LaunchPlan, streams: Vec<OwnedFd>) -> i32 {
     let mut supervisor = match LaunchSupervisor::prepare(channel, plan, streams) {
         Ok(supervisor) => supervisor,
@@ -76,9 +76,10 @@ struct LaunchSupervisor<'a> {
     group: Option<ControlGroup>,
     real: ResolvedSandbox,
     blockers: Option<Placeholders>,
-    /// The process id of the program or of bubblewrap.
+    /// The process id of the program, or of bubblewrap if it is used.
     main: u32,
-    /// The channel to the first process inside, and the pipe with bubblewrap's own messages.
+    /// The channel to the first process inside the mount view, and the pipe with bubblewrap's
+    /// messages.
     inner: Option<(Channel, io::PipeReader)>,
 }
 
@@ -122,7 +123,7 @@ impl<'a> LaunchSupervisor<'a> {
         })
     }
 
-    /// Starts the program, or bubblewrap with a launcher inside.
+    /// Starts the program, or bubblewrap with a second launcher inside.
     fn raise_and_start(&mut self) -> Result<(), LaunchRefusal> {
         let plan = self.plan;
         if !plan.sandbox.off
@@ -177,8 +178,8 @@ impl<'a> LaunchSupervisor<'a> {
         };
         let (ours, theirs) = Channel::pair().map_err(at("make a socket"))?;
         let (said, says) = io::pipe().map_err(at("make a pipe"))?;
-        // The descriptor is passed on, because the file may have been replaced by another version
-        // and may not be visible inside.
+        // The descriptor is passed on because the file may have been replaced by another version,
+        // and may not be visible inside the mount view.
         let exe = open_host("/proc/self/exe").map_err(at("open this program"))?;
         fcntl_setfd(&exe, FdFlags::empty()).map_err(|error| LaunchRefusal::at("hand on", error))?;
         let number = std::os::fd::AsRawFd::as_raw_fd(&exe);
@@ -195,7 +196,7 @@ impl<'a> LaunchSupervisor<'a> {
             .stdout(Stdio::null())
             .stderr(says)
             .process_group(0);
-        // Bubblewrap dies with the thread that starts it; this thread lives as long as the process.
+        // Bubblewrap dies with the thread that starts it. This thread lives as long as the process.
         let child = self.in_group(|| command.spawn())?.map_err(at("start bubblewrap"))?;
         drop(command);
         drop(exe);
@@ -212,8 +213,9 @@ impl<'a> LaunchSupervisor<'a> {
         let streams = self.streams.as_ref().expect("the streams are taken only once");
         let streams: Vec<_> = streams.iter().map(AsFd::as_fd).collect();
         let sent = ours.send(&inner_plan, &streams);
-        // The wait ends with a report, or with the end of bubblewrap without one. The end of the
-        // run also ends it: no other process kills bubblewrap, so both are watched.
+        // The wait ends when a report arrives or bubblewrap ends without a report. It also ends
+        // when the run ends, because no other process would then kill bubblewrap. Both channels are
+        // therefore watched.
         let report = match sent {
             Ok(()) => self.first_report(&ours)?,
             Err(_) => None,
@@ -229,7 +231,7 @@ impl<'a> LaunchSupervisor<'a> {
             }
             Some(LaunchReport::Refused(refusal)) => Err(refusal),
             Some(LaunchReport::Ended { .. }) | None => {
-                // The tree is killed first, so that its output comes to an end.
+                // The tree is killed first, so that bubblewrap's output ends.
                 tree::kill_descendants();
                 reap(self.main);
                 self.main = 0;
@@ -240,7 +242,8 @@ impl<'a> LaunchSupervisor<'a> {
         }
     }
 
-    /// Waits for the report of the first process inside, as long as the run lives.
+    /// Waits for the first report of the first process inside the mount view, while the run is
+    /// alive.
     fn first_report(&self, inner: &Channel) -> Result<Option<LaunchReport>, LaunchRefusal> {
         loop {
             let mut fds =
@@ -261,8 +264,8 @@ impl<'a> LaunchSupervisor<'a> {
         }
     }
 
-    /// Waits until the program has ended or is no longer wanted; returns how many processes of its
-    /// tree were alive.
+    /// Waits until the program has ended or must end. Returns its exit status and how many
+    /// processes of its tree were still alive.
     fn watch(&mut self) -> Result<(ExitStatus, usize), LaunchRefusal> {
         let mut inner_end = None;
         loop {
@@ -270,8 +273,8 @@ impl<'a> LaunchSupervisor<'a> {
                 let Some((inner, _)) = &self.inner else {
                     return Ok((status, 0));
                 };
-                // The last report of the first process inside is more precise than bubblewrap's
-                // exit code.
+                // The last report from inside the mount view is more precise than bubblewrap's exit
+                // code.
                 while let Ok(Some((report, _))) = inner.receive::<LaunchReport>() {
                     if let LaunchReport::Ended { status, killed, .. } = report {
                         inner_end = Some((status, killed));
@@ -319,7 +322,7 @@ impl<'a> LaunchSupervisor<'a> {
         if let Some(group) = self.group.take() {
             group.remove();
         }
-        // Bubblewrap and the launcher inside do not count as processes of the program.
+        // Bubblewrap and the launcher inside it are not processes of the program.
         let own = if self.inner.is_some() { before.len() } else { usize::from(main_lives) };
         tree::Killed {
             count: before.len().max(swept.count).saturating_sub(own),
@@ -341,11 +344,11 @@ impl<'a> LaunchSupervisor<'a> {
     }
 
     fn tell_started(&self, containment: AppliedSandbox) {
-        // If this fails, runner is gone, and the socket shows that too.
+        // If this fails, runner is gone, and the closed socket will show that.
         let _ = self.channel.send(&LaunchReport::Started(containment), &[]);
     }
 
-    /// Returns the paths that must be readable wherever they are.
+    /// Returns the paths that must be readable regardless of their location.
     fn visible(&self) -> Vec<PathBuf> {
         let plan = self.plan;
         let mut visible = vec![plan.cwd.clone(), plan.program.clone()];

@@ -1,7 +1,8 @@
-//! A job's settings for its clock and the queue: catch-up, overlap, gates, retries.
+//! A job's scheduling settings: catch-up, overlap, gates and retries.
 //!
-//! They are plain data with a default each, kept in the database beside the job, with the pure
-//! rules that need nothing else. This module must never read a clock or do IO.
+//! The settings are plain data with defaults, stored in the database beside the job. This module
+//! also contains the pure rules that depend on these settings alone. It must never read a clock or
+//! do IO.
 
 mod quiet;
 pub mod quota;
@@ -15,39 +16,39 @@ use serde::{Deserialize, Serialize};
 use crate::digest::Digest;
 pub use retry::retryable;
 
-/// Maximum number of waiting scheduled times of one job; further ones are skipped.
+/// Maximum number of waiting scheduled times of one job. Further scheduled times are skipped.
 pub const QUEUE: u32 = 100;
-/// Group of the jobs that name no group.
+/// The group of jobs that name no group.
 pub const DEFAULT_GROUP: &str = "default";
 
-/// The rules by which a job is started, held back and retried.
+/// The rules by which a job is started, delayed and retried.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Policy {
-    /// Handling of scheduled times that passed while nothing was there to run them.
+    /// The handling of scheduled times that passed while runner could not start the job.
     pub catch_up: CatchUp,
-    /// Handling of a scheduled time that comes while an earlier one is not over.
+    /// The handling of a scheduled time that comes before an earlier one has finished.
     pub overlap: Overlap,
-    /// Maximum lateness of a start: an occurrence that has not begun by then is skipped. `None`
-    /// lets it wait.
+    /// Maximum delay of a start: an occurrence that has not started by then is skipped. With
+    /// `None`, it waits without a limit.
     pub start_within: Option<SignedDuration>,
-    /// Hours of the day in which the job is not started.
+    /// Hours of the day in which the job does not start.
     pub quiet: Option<Quiet>,
-    /// Minimum time from the start of the job's last run to the next start by a clock.
+    /// Minimum time from the start of the job's last run to its next scheduled start.
     pub min_interval: Option<SignedDuration>,
-    /// Battery level in percent below which the job waits on battery power; 0 means never, 100
-    /// always.
+    /// Battery level in percent below which the job waits on battery power: 0 never waits, 100
+    /// always waits.
     pub min_battery: u8,
-    /// One-minute load per core, in thousandths, above which the job waits; `None` allows any load.
+    /// One-minute load per core, in thousandths, above which the job waits. `None` sets no limit.
     pub max_load: Option<u32>,
     /// The group whose slots the job shares.
     pub group: ConcurrencyGroup,
-    /// The priority among waiting jobs; a higher one goes first.
+    /// The job's priority among waiting jobs. Higher values start first.
     pub priority: i32,
     pub retry: Retry,
 }
 
-/// Handling of missed scheduled times.
+/// The handling of missed scheduled times.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CatchUp {
@@ -55,9 +56,9 @@ pub struct CatchUp {
     pub which: CatchUpScope,
     /// Maximum lateness at which a scheduled time is still run.
     pub window: SignedDuration,
-    /// Maximum number of scheduled times that `all` runs; older ones are missed.
+    /// Maximum number of scheduled times that `all` runs. Older ones are recorded as missed.
     pub cap: u32,
-    /// Time over which late scheduled times are spread, so that not all jobs start at once.
+    /// Time over which late scheduled times are spread, so that jobs do not all start at once.
     pub stagger: SignedDuration,
 }
 
@@ -85,7 +86,7 @@ pub enum Overlap {
     Replace,
 }
 
-/// Quiet hours of the day, in the job's zone. They span midnight if `from` is later than `to`.
+/// Daily quiet hours in the job's zone. They span midnight if `from` is later than `to`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Quiet {
     /// The first quiet time of day.
@@ -98,7 +99,7 @@ pub struct Quiet {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConcurrencyGroup {
     pub name: String,
-    /// Maximum number of jobs of the group that run at once; never 0.
+    /// Maximum number of jobs of the group that run at the same time. It is never 0.
     pub slots: u32,
 }
 
@@ -107,7 +108,7 @@ pub struct ConcurrencyGroup {
 pub struct Retry {
     /// Number of attempts after the first one.
     pub count: u32,
-    /// Maximum wait before each further attempt; the last value applies to all later attempts.
+    /// Maximum wait before each further attempt. The last value applies to all later attempts.
     pub backoff: Vec<SignedDuration>,
 }
 
@@ -140,8 +141,8 @@ impl Default for CatchUp {
 }
 
 impl CatchUp {
-    /// Returns how long late scheduled times wait for this `salt`: the same each time for the same
-    /// salt, spread evenly from zero to `stagger` over different salts, in whole milliseconds.
+    /// Returns the delay of a late scheduled time, in whole milliseconds. The same `salt` always
+    /// gives the same delay, and different salts are spread evenly from zero to `stagger`.
     pub fn stagger_of(&self, salt: &str) -> SignedDuration {
         let digest = Digest::of(salt.as_bytes()).short();
         let dice = u64::from_str_radix(&digest, 16).expect("a short digest is 16 hex digits");
@@ -149,8 +150,8 @@ impl CatchUp {
     }
 }
 
-/// Returns the share of `whole` that `dice` has among all its values: evenly in `[0, whole]`, in
-/// whole milliseconds; zero if `whole` is negative.
+/// Maps `dice` evenly onto `[0, whole]`, in whole milliseconds. Returns zero if `whole` is
+/// negative.
 fn share(whole: SignedDuration, dice: u64) -> SignedDuration {
     let steps = u128::try_from(whole.as_millis()).map_or(1, |millis| millis + 1);
     let millis = (u128::from(dice) * steps) >> 64;
@@ -162,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn late_ones_are_spread_and_each_keeps_its_place() {
+    fn stagger_is_spread_and_deterministic() {
         let catch_up = CatchUp::default();
         let mut places: Vec<i128> = (0..600)
             .map(|n| {
@@ -181,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_is_the_default() {
+    fn missing_settings_have_defaults() {
         let read: Policy = serde_json::from_str("{\"priority\": -3}").unwrap();
         let expected = Policy { priority: -3, ..Policy::default() };
         assert_eq!(read, expected);

@@ -1,4 +1,4 @@
-//! Quiet hours on the calendar of a zone.
+//! Quiet hours on a zone's calendar.
 
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
@@ -6,16 +6,16 @@ use jiff::{SignedDuration, Timestamp};
 use super::Quiet;
 
 const DAY: SignedDuration = SignedDuration::from_hours(24);
-/// Maximum number of transitions that are examined: quiet hours end within a day, and no zone has
-/// that many transitions in the surrounding days.
+/// Maximum number of transitions to examine. Quiet hours end within a day, and no zone has that
+/// many transitions in so short a time.
 const TRANSITIONS: usize = 16;
 
 impl Quiet {
-    /// Returns the end of the quiet hours that `now` lies in: the first later instant at which the
-    /// wall clock of `zone` shows a time that is not quiet. Returns `None` if `now` is not quiet.
+    /// Returns the end of the current quiet hours: the first later time at which the wall clock of
+    /// `zone` shows a time that is not quiet. Returns `None` if `now` is not quiet.
     ///
-    /// If a gap skips the end, the quiet hours end at the end of the gap. Hours that autumn repeats
-    /// are quiet each time they pass. Equal ends are no quiet hours at all.
+    /// If a gap skips the end, the quiet hours end with the gap. An hour that is repeated in autumn
+    /// is quiet both times. If `from` and `to` are equal, there are no quiet hours.
     pub fn until(&self, now: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
         let mut quiet_for = self.left(now, zone)?;
         // The wall clock runs evenly between two transitions.
@@ -34,8 +34,8 @@ impl Quiet {
         Some(from.saturating_add(quiet_for).unwrap_or(Timestamp::MAX))
     }
 
-    /// Returns how long it takes until the wall clock shows the end, if it ran evenly from now;
-    /// `None` outside of the quiet hours.
+    /// Returns how long the wall clock would take to reach the end if there were no further
+    /// transition. Returns `None` outside the quiet hours.
     fn left(&self, at: Timestamp, zone: &TimeZone) -> Option<SignedDuration> {
         let shown = zone.to_datetime(at).time();
         let quiet = if self.from <= self.to {
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn inside_until_the_end_outside_nothing() {
+    fn quiet_hours_end_at_their_end() {
         let office = |now| until((9, 0), (18, 0), now);
         assert_eq!(office("2026-11-20T07:59:59.999Z"), None);
         let end = Some("2026-11-20T17:00:00Z".to_owned());
@@ -87,19 +87,19 @@ mod tests {
     }
 
     #[test]
-    fn a_gap_ends_them_and_a_fold_may_repeat_them() {
-        // 29 March 2026, 02:00 -> 03:00 at 01:00Z: the clock never shows 02:30.
+    fn quiet_hours_follow_gaps_and_folds() {
+        // On 29 March 2026, 02:00 becomes 03:00 at 01:00Z: the clock never shows 02:30.
         let spring = |now| until((22, 0), (2, 30), now);
         assert_eq!(spring("2026-03-29T00:30:00Z").as_deref(), Some("2026-03-29T01:00:00Z"));
-        // The gap skips the first quiet time: the quiet hours begin at the end of the gap.
+        // The gap skips the first quiet time, so the quiet hours begin when the gap ends.
         let late = |now| until((2, 30), (4, 0), now);
         assert_eq!(late("2026-03-29T00:59:59Z"), None);
         assert_eq!(late("2026-03-29T01:00:00Z").as_deref(), Some("2026-03-29T02:00:00Z"));
-        // 25 October 2026, 03:00 -> 02:00 at 01:00Z: 02:30 is shown twice.
+        // On 25 October 2026, 03:00 becomes 02:00 at 01:00Z: the clock shows 02:30 twice.
         assert_eq!(spring("2026-10-25T00:10:00Z").as_deref(), Some("2026-10-25T00:30:00Z"));
         assert_eq!(spring("2026-10-25T00:40:00Z"), None);
         assert_eq!(spring("2026-10-25T01:10:00Z").as_deref(), Some("2026-10-25T01:30:00Z"));
-        // The end lies behind the repeated hour: it is one hour longer.
+        // The repeated hour is before the end, so the quiet hours last one hour longer.
         assert_eq!(
             until((22, 0), (6, 0), "2026-10-24T20:00:00Z").as_deref(),
             Some("2026-10-25T05:00:00Z")
@@ -108,7 +108,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_end_is_the_first_later_moment_that_is_not_quiet(
+        fn the_end_is_the_first_unquiet_time(
             zone in prop::sample::select(vec![
                 "Europe/Berlin", "America/Havana", "Australia/Lord_Howe", "Africa/Casablanca",
                 "Asia/Beirut", "America/Santiago", "UTC",
@@ -121,13 +121,14 @@ mod tests {
             let zone = TimeZone::get(zone).unwrap();
             let start = at("2020-01-01T00:00:00Z");
             let near = zone.following(start).nth(edge).map_or(start, |edge| edge.timestamp());
-            // A zone's table ends at 03:14:07 on 19 January 2038: the walk below is by whole minutes.
+            // A zone's table ends at 03:14:07 on 19 January 2038, but the loop below advances by
+            // whole minutes.
             let near = near.round(jiff::Unit::Minute).unwrap();
             let now = near + SignedDuration::from_mins(shift);
             let time = |minutes: i64| Time::midnight() + SignedDuration::from_mins(minutes);
             let quiet = Quiet { from: time(from), to: time(to) };
             let end = quiet.until(now, &zone);
-            // Minute by minute, the plain definition.
+            // This checks the definition minute by minute.
             let is_quiet = |at: Timestamp| {
                 let shown = zone.to_datetime(at).time();
                 if from <= to {

@@ -1,39 +1,39 @@
-//! The wait after a provider refused a request because of a limit.
+//! The wait after a provider has refused a request because of a limit.
 //!
 //! ```text
-//! said a time ahead ──────────────> until then            (8 days at most, and that is told)
-//! said none, or one that is past ─> a wait that grows with each refusal: 5 m, 10 m, 20 m … 4 h
+//! future time reported ────────> wait until then (8 days at most; a longer time is reported)
+//! no time, or one in the past ─> wait that grows with each refusal: 5 m, 10 m, 20 m … 4 h
 //! ```
 //!
-//! This module is pure. A wait is not an attempt, so it uses none of a job's retries.
+//! This module is pure. A wait is not an attempt, so it does not use up any of the job's retries.
 
 use jiff::{SignedDuration, Timestamp};
 
 use super::share;
 use crate::digest::Digest;
 
-/// Maximum time for which a stated limit is respected. The longest limit of any provider is a week.
+/// Maximum time for which a reported limit is respected. The longest limit of any provider is a
+/// week.
 pub const LONGEST: SignedDuration = SignedDuration::from_hours(8 * 24);
-/// Time over which the jobs that wait for the same reset are spread, so that they do not start at
-/// once.
+/// Time over which jobs that wait for the same reset are spread, so that they do not start at once.
 pub const SPREAD: SignedDuration = SignedDuration::from_secs(60);
-/// The first wait if the provider stated no time.
+/// The first wait if the provider reported no time.
 pub const FIRST: SignedDuration = SignedDuration::from_mins(5);
-/// The longest wait if the provider stated no time.
+/// The longest wait if the provider reported no time.
 pub const SLOWEST: SignedDuration = SignedDuration::from_hours(4);
-/// Number of consecutive refusals, each at the end of its wait, after which waiting is given up.
+/// Number of consecutive refusals, each after a full wait, after which the job stops waiting.
 pub const MOST: u32 = 24;
 
-/// The time to ask the provider again.
+/// The time at which to ask the provider again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wake {
-    /// Time before which the provider is not asked again.
+    /// The earliest time of the next request.
     pub until: Timestamp,
-    /// A remark for the report, if the provider's own time was not used.
+    /// A remark for the report if the time that the provider reported was not used.
     pub remark: Option<String>,
 }
 
-/// Returns the time to ask again after the `streak`th refusal in a row, at `now`.
+/// Returns the time of the next request after the `streak`th consecutive refusal, at `now`.
 pub fn wake(said: Option<Timestamp>, streak: u32, now: Timestamp) -> Wake {
     let after = |wait| now.saturating_add(wait).unwrap_or(Timestamp::MAX);
     let latest = after(LONGEST);
@@ -63,8 +63,8 @@ pub fn wake(said: Option<Timestamp>, streak: u32, now: Timestamp) -> Wake {
     }
 }
 
-/// Returns the time to come back after a reset for this `salt`: the same each time, spread over
-/// [`SPREAD`].
+/// Returns the time at which a job asks the provider again after a reset, spread over [`SPREAD`].
+/// The same `salt` always gives the same delay.
 pub fn spread(until: Timestamp, salt: &str) -> Timestamp {
     let digest = Digest::of(salt.as_bytes()).short();
     let dice = u64::from_str_radix(&digest, 16).expect("a short digest is 16 hex digits");
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_ahead_is_taken_and_others_are_not_believed() {
+    fn only_plausible_reset_times_are_used() {
         assert_eq!(wake(at(5), 1, now()), Wake { until: at(5).unwrap(), remark: None });
         let far = wake(at(24 * 9), 1, now());
         assert_eq!(far.until, at(24 * 8).unwrap());
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn those_who_wait_for_one_reset_come_back_apart() {
+    fn waiting_jobs_return_at_different_times() {
         let mut back: Vec<i128> = (0..10)
             .map(|n| {
                 let until = spread(now(), &format!("run {n}"));

@@ -1,4 +1,4 @@
-//! Decides whether a failure is retried, and after what wait.
+//! Decides whether a failure is retried and how long to wait before the retry.
 
 use jiff::SignedDuration;
 
@@ -6,14 +6,14 @@ use super::{Retry, share};
 use crate::outcome::{Class, Outcome};
 
 impl Retry {
-    /// No retry.
+    /// No retries.
     pub const NONE: Self = Self { count: 0, backoff: Vec::new() };
 
-    /// Returns how long to wait before the next attempt after `failures` failed ones; `None` if
-    /// there is none left. The jitter is full: any wait between zero and that step's backoff is
-    /// equally likely, in whole milliseconds, so that jobs that failed together do not come back
-    /// together. The same `seed` and `failures` give the same wait. Without any backoff there is no
-    /// wait.
+    /// Returns how long to wait before the next attempt after `failures` failed attempts, or `None`
+    /// if no attempt is left. With full jitter, every wait from zero to the step's backoff is
+    /// equally likely, in whole milliseconds, so that jobs that failed together do not return
+    /// together. The same `seed` and `failures` always give the same wait. Without a backoff, the
+    /// wait is zero.
     pub fn wait(&self, failures: u32, seed: u64) -> Option<SignedDuration> {
         if failures > self.count {
             return None;
@@ -28,8 +28,8 @@ impl Retry {
     }
 }
 
-/// Returns whether another attempt might succeed without anyone acting. A run that was lost has a
-/// rule of its own, in [`crate::recover`]; a quota wait with a time is a deferral.
+/// Returns whether another attempt might succeed without a change by a person. Lost runs have a
+/// separate rule in [`crate::recover`], and a quota wait with a known end is a deferral.
 pub fn retryable(outcome: &Outcome) -> bool {
     match outcome {
         Outcome::TimedOut { .. } => true,
@@ -56,8 +56,8 @@ pub fn retryable(outcome: &Outcome) -> bool {
     }
 }
 
-/// Computes the output function of SplitMix64 (Steele, Lea, Flood 2014): neighbouring seeds give
-/// unrelated values.
+/// Computes the output function of SplitMix64 (Steele, Lea, Flood 2014), which gives unrelated
+/// values for neighbouring seeds.
 fn mix(seed: u64) -> u64 {
     let mut z = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_may_mend_itself_is_tried_again() {
+    fn only_transient_failures_are_retried() {
         let failed = |class| Outcome::Failed { class, why: String::new() };
         for class in [
             Class::Environment,
@@ -131,7 +131,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_wait_keeps_its_bounds_and_repeats(failures in 1_u32..9, seed: u64, millis in 0_i64..i64::MAX) {
+        fn waits_stay_in_range_and_repeat(failures in 1_u32..9, seed: u64, millis in 0_i64..i64::MAX) {
             let retry = Retry { count: 8, backoff: vec![SignedDuration::from_millis(millis)] };
             let wait = retry.wait(failures, seed).unwrap();
             prop_assert!(wait >= SignedDuration::ZERO && wait <= retry.backoff[0]);

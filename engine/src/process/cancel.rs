@@ -1,12 +1,12 @@
-//! A cancellation token that everything that a run has started can watch.
+//! A cancellation token that every part of a run can watch.
 //!
 //! ```text
-//! asked not ──cancel(why)──> cancelled(why)        the first reason stays
+//! not cancelled ──cancel(why)──> cancelled(why)    (the first reason is kept)
 //! ```
 //!
-//! A thread that blocks in `poll(2)` watches the file descriptor; a task awaits
-//! [`Cancel::cancelled`]; both see the same token. A cancellation must never be undone, and the token
-//! must never kill anything itself: the owner of a process does that, in its own order.
+//! A thread that blocks in `poll(2)` watches the file descriptor, and a task awaits
+//! [`Cancel::cancelled`]; both observe the same token. A cancellation must never be undone. The
+//! token must never kill a process itself: the owner of the process does that.
 
 use std::future::poll_fn;
 use std::io;
@@ -19,10 +19,10 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd};
 
 use super::wait;
 
-/// Time from TERM to KILL for a process that must stop at once.
+/// Time between TERM and KILL for a process that must stop at once.
 pub const AT_ONCE: Duration = Duration::from_secs(1);
 
-/// A token that has many holders, each of which may cancel it. Clones share the same token.
+/// A token with any number of holders, each of which may cancel it. Clones share the same token.
 #[derive(Clone, Debug)]
 pub struct Cancel {
     shared: Arc<Shared>,
@@ -30,8 +30,8 @@ pub struct Cancel {
 
 #[derive(Debug)]
 struct Shared {
-    /// A descriptor that becomes readable at the cancellation and stays readable, because no one
-    /// reads it.
+    /// A descriptor that becomes readable at the cancellation and stays readable, because it is
+    /// never read.
     raised: OwnedFd,
     state: Mutex<State>,
 }
@@ -39,7 +39,7 @@ struct Shared {
 #[derive(Debug, Default)]
 struct State {
     why: Option<String>,
-    /// The cancellation is immediate: see [`Cancel::cancel_at_once`].
+    /// Whether the cancellation is immediate; see [`Cancel::cancel_at_once`].
     at_once: bool,
     wakers: Vec<Waker>,
     /// Tokens that are cancelled together with this one.
@@ -47,20 +47,20 @@ struct State {
 }
 
 impl Cancel {
-    /// Creates a token that is not cancelled.
+    /// Creates a token that is not cancelled yet.
     ///
     /// # Errors
-    /// Returns an error if no file descriptor is left.
+    /// Returns an error if no file descriptor is available.
     pub fn new() -> io::Result<Self> {
         let raised = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         Ok(Self { shared: Arc::new(Shared { raised, state: Mutex::default() }) })
     }
 
-    /// Creates a child token that is cancelled with this one, and whose own cancellation does not
-    /// affect this one.
+    /// Creates a child token, which is cancelled with this token. Cancelling the child does not
+    /// affect this token.
     ///
     /// # Errors
-    /// Returns an error if no file descriptor is left.
+    /// Returns an error if no file descriptor is available.
     pub fn child(&self) -> io::Result<Self> {
         let child = Self::new()?;
         let pulled = {
@@ -75,12 +75,12 @@ impl Cancel {
         Ok(child)
     }
 
-    /// Asks everything that holds the token to stop. Only the first reason is kept.
+    /// Asks every holder of the token to stop. Only the first reason is kept.
     pub fn cancel(&self, why: impl Into<String>) {
         self.pull(why.into(), false);
     }
 
-    /// Cancels in the same way something that costs with every second: a process that has not
+    /// Cancels the token for work that becomes more expensive every second: a process that has not
     /// stopped within `AT_ONCE` is killed.
     pub fn cancel_at_once(&self, why: impl Into<String>) {
         self.pull(why.into(), true);
@@ -114,12 +114,12 @@ impl Cancel {
         self.state().why.is_some()
     }
 
-    /// Returns the person or event that cancelled the token.
+    /// Returns the reason for the cancellation, or `None` if the token is not cancelled.
     pub fn why(&self) -> Option<String> {
         self.state().why.clone()
     }
 
-    /// Blocks until the token is cancelled or `timeout` has passed; returns whether it is
+    /// Blocks until the token is cancelled or `timeout` has passed, and returns whether it is
     /// cancelled.
     pub fn wait(&self, timeout: Option<Duration>) -> bool {
         let mut fds = [PollFd::new(self, PollFlags::IN)];
@@ -127,7 +127,7 @@ impl Cancel {
         self.is_cancelled()
     }
 
-    /// Completes with the reason when the token is cancelled. Needs no particular runtime.
+    /// Completes with the reason when the token is cancelled. It works in any async runtime.
     pub async fn cancelled(&self) -> String {
         poll_fn(|context| {
             let mut state = self.state();
@@ -150,7 +150,7 @@ impl Cancel {
 }
 
 impl AsFd for Cancel {
-    /// Returns a descriptor that is readable from the cancellation on. It must only be polled,
+    /// Returns a descriptor that stays readable after the cancellation. It must only be polled,
     /// never read.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.shared.raised.as_fd()
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_is_pulled_with_its_parent_and_not_the_other_way() {
+    fn cancelling_a_parent_cancels_its_child() {
         let parent = Cancel::new().unwrap();
         let (first, second) = (parent.child().unwrap(), parent.child().unwrap());
         first.cancel_at_once("over budget");

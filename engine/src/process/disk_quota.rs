@@ -1,10 +1,10 @@
-//! Checks at intervals whether a child exceeds the quota of its folder, because the kernel has no
-//! quota for a folder.
+//! Checks periodically whether a child exceeds its folder's quota, because the kernel has no quotas
+//! for folders.
 //!
-//! A larger folder is checked less often: checks never take more than a twentieth of the time.
-//! Between two checks, a child can exceed the quota by the amount that it writes in that time; no
-//! single file can be larger than its own limit. A check must never follow a link or leave the file
-//! system.
+//! A larger folder is checked less often, so that checks never take more than a twentieth of the
+//! time. Between two checks, a child can exceed the quota by the amount that it writes in that
+//! time, but no single file can exceed the limit on file size. A check must never follow a link or
+//! leave the file system.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -17,7 +17,7 @@ use crate::time::boot_time;
 const EVERY: Duration = Duration::from_secs(2);
 const SHARE: u32 = 20;
 
-/// The quota of a watched folder.
+/// A watched folder with its quota.
 #[derive(Debug)]
 pub(super) struct DiskQuota {
     quota: FolderQuota,
@@ -45,8 +45,8 @@ impl DiskQuota {
     }
 }
 
-/// Subtracts the size of everything beneath `folder` from `left`; returns whether `left` was
-/// sufficient.
+/// Subtracts the size of everything beneath `folder` from `left`. Returns false if `left` was too
+/// small.
 fn take(folder: &Path, device: u64, left: &mut u64) -> bool {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let Ok(data) = entry.metadata() else {
@@ -55,7 +55,7 @@ fn take(folder: &Path, device: u64, left: &mut u64) -> bool {
         if data.dev() != device {
             continue;
         }
-        // Only the blocks on the disk count: a sparse file is as small as it is.
+        // Only allocated blocks are counted, so the holes of a sparse file are free.
         let Some(rest) = left.checked_sub(data.blocks() * 512) else {
             return false;
         };
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_beneath_counts_and_links_do_not() {
+    fn files_count_and_links_do_not() {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join("a")).unwrap();
         fs::write(folder.path().join("a/b"), vec![1; 100_000]).unwrap();

@@ -1,4 +1,4 @@
-//! Starts and supervises child processes, and makes sure that none is left behind.
+//! Starts and supervises child processes, and ensures that none is left behind.
 //!
 //! ```text
 //! ChildSpec ──check──> spawn ──> poll: stdout, stderr, stdin, pidfd, cancel, alarm
@@ -10,14 +10,14 @@
 //!                        sweep the tree ──> reap ──> Ended
 //! ```
 //!
-//! Each child is handled by one thread with one loop, without an async runtime. A child gets its
+//! Each child is handled by one thread with one loop, without an async runtime. The child gets its
 //! own process group and carries `RUNNER_RUN=<marker>`. This process becomes a child subreaper, so
-//! that a process that leaves the group or loses its parent is still found and killed. A child has
+//! that it can still find and kill a process that leaves the group or loses its parent. A child has
 //! ended when its process exits, not when its output ends, because another process may hold the
-//! pipe.
+//! pipe open.
 //!
-//! This module must never leave a process behind, never wait without a deadline, never guess with a
-//! sleep, and never signal a process id that another process may have by now.
+//! This module must never leave a process behind, wait without a deadline, sleep for a guessed
+//! time, or signal a process id that may have been reused.
 
 mod cancel;
 mod disk_quota;
@@ -37,39 +37,40 @@ pub use run::{OutputVerdict, run};
 pub use spec::{ChildSandbox, ChildSpec, Limits, MARKER_VARIABLE, SpawnError, Stdin, find_program};
 pub use supervisor::{ExitStatus, Reason, Stream, Supervisor, SupervisorEffect, SupervisorEvent};
 
-/// How a child ended, and its output.
+/// How a child ended, and the output that it wrote.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ended {
-    /// The status of the child itself; a child that KILL did not end in time counts as killed.
+    /// The exit status of the child itself. A child that KILL did not end in time is recorded as
+    /// killed.
     pub status: ExitStatus,
-    /// The limit that ended the child, or [`Reason::Exited`] if none did.
+    /// The limit that ended the child, or [`Reason::Exited`] if no limit did.
     pub reason: Reason,
     /// The child's standard output, up to the cap.
     pub stdout: Vec<u8>,
     /// The child's standard error, up to the cap.
     pub stderr: Vec<u8>,
-    /// Whether the child wrote more to standard output than was kept.
+    /// Whether standard output was truncated.
     pub stdout_truncated: bool,
-    /// Whether the child wrote more to standard error than was kept.
+    /// Whether standard error was truncated.
     pub stderr_truncated: bool,
-    /// The start of the child, as time since boot.
+    /// The time since boot at which the child started.
     pub started: Duration,
     /// The time since boot at which the child's whole process tree had ended.
     pub ended: Duration,
-    /// The number of processes that had to be killed, besides the child itself.
+    /// The number of processes that had to be killed, not including the child.
     pub killed: usize,
-    /// Whether the child had to be ended after its result had been seen.
+    /// Whether the child had to be ended after it had written its result.
     pub lingered: bool,
-    /// The number of processes of the child's tree that could not be ended. A value other than 0 is
-    /// a failure of the host.
+    /// The number of processes in the child's tree that could not be ended. A value other than 0
+    /// indicates a fault of the host.
     pub survivors: usize,
-    /// The sandbox of the child, if it was started through a launcher.
+    /// The child's sandbox, if the child was started through a launcher.
     pub containment: Option<AppliedSandbox>,
 }
 
 impl Ended {
-    /// Returns whether the child ended by itself with exit code 0 and its whole output is here, or
-    /// was ended only after its result had been seen.
+    /// Returns whether the child exited by itself with exit code 0 and its output is complete, or
+    /// was ended only after it had written its result.
     pub fn is_success(&self) -> bool {
         self.reason == Reason::Exited && (self.status == ExitStatus::Exit(0) || self.lingered)
     }

@@ -1,10 +1,10 @@
-//! The event loop: it waits for an event, passes it to the supervisor and carries out the
+//! The event loop, which waits for events, passes them to the supervisor and carries out the
 //! supervisor's decisions.
 //!
-//! Every event source is a file descriptor: two outputs, the input's pipe, the child's pidfd, the
-//! cancel token and one alarm. The loop reads each stream once per turn, so that a flood on one
-//! never hides a deadline. The loop must never block outside the one `poll`, and never decide
-//! anything.
+//! Every event source is a file descriptor: two output pipes, the input pipe, the child's pidfd,
+//! the cancellation token and one alarm. The loop reads each stream once per turn, so that a flood
+//! of output on one stream never delays a deadline. The loop must never block outside its one
+//! `poll` call, and never make decisions.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -34,21 +34,21 @@ use crate::time::boot_time;
 
 const CHUNK: usize = 64 * 1024;
 
-/// The conclusion that the observer of a child's output draws.
+/// The observer's conclusion from a child's output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutputVerdict {
     Continue,
-    /// The final result has been seen. The child must end within its exit grace.
+    /// The observer has seen the final result. The child must end within its exit grace.
     ResultSeen,
 }
 
-/// Runs one child on this thread until the child and its whole process tree have ended.
+/// Runs one child on this thread until its whole process tree has ended.
 ///
-/// `on_output` receives the part of each stream that is kept, as it arrives, in pieces of any size.
+/// `on_output` receives the kept part of each stream as it arrives, in pieces of any size.
 ///
 /// # Errors
-/// Returns an error if nothing was started, or [`SpawnError::Io`] if the started child could not be
-/// watched and was killed.
+/// Returns an error if no process was started. Returns [`SpawnError::Io`] if the started child
+/// could not be watched and was killed.
 pub fn run(
     spec: &ChildSpec,
     cancel: &Cancel,
@@ -85,7 +85,7 @@ pub fn run(
         None => spawn_error(program.clone(), error),
     })?;
     if let Some(launcher) = &mut launcher {
-        // A launcher that does not take the message has ended, and the loop notices that like any
+        // A launcher that does not accept the message has ended. The loop detects that like any
         // other end.
         let _ = launcher.send();
     }
@@ -96,7 +96,7 @@ pub fn run(
     if let Some(launcher) = &launcher
         && launcher.said.status.is_none()
     {
-        // The launcher could not clean up itself.
+        // The launcher could not clean up, so this process does.
         clear_marked(&spec.marker);
         if let Some(folder) = &launcher.plan.sandbox.blockers {
             clear_abandoned(folder);
@@ -119,7 +119,7 @@ pub fn run(
     buried.survivors += said.survivors;
     Ok(Ended {
         containment: said.containment,
-        // KILL was sent; `survivors` shows that it did not take effect.
+        // KILL was sent. If it did not take effect, `survivors` is not 0.
         status: supervisor.status().unwrap_or(ExitStatus::Signal(Signal::KILL.as_raw())),
         reason: supervisor.reason(),
         stdout,
@@ -152,20 +152,19 @@ fn command(spec: &ChildSpec, program: &PathBuf) -> Command {
     command
 }
 
-/// The launcher between this process and a confined program: everything goes through one socket.
+/// The launcher between this process and a sandboxed program. All messages go through one socket.
 struct Launcher {
     command: Command,
     channel: Channel,
     theirs: Option<OwnedFd>,
     plan: LaunchPlan,
-    /// The end of the program's standard input that the program reads. If it is a pipe, `write` is
-    /// the other end.
+    /// The program's end of its standard input. If the input is a pipe, `write` is the other end.
     input: Option<OwnedFd>,
     write: Option<OwnedFd>,
     said: LauncherMessage,
 }
 
-/// The launcher's reports so far.
+/// The reports that the launcher has sent so far.
 #[derive(Default)]
 struct LauncherMessage {
     containment: Option<AppliedSandbox>,
@@ -186,7 +185,8 @@ impl Launcher {
             }
         };
         let mut command = Command::new(&sandbox_start.launcher);
-        // The launcher gets no process group of its own yet: a group leader cannot start a session.
+        // The launcher must not get its own process group yet: a group leader cannot create a
+        // session.
         command
             .arg0("runner")
             .arg("__launch")
@@ -217,8 +217,8 @@ impl Launcher {
     fn spawn(&mut self) -> io::Result<Child> {
         let theirs = self.theirs.take().ok_or(io::ErrorKind::InvalidInput)?;
         let child = self.command.stdin(theirs).spawn();
-        // The command keeps the launcher's end of the socket open. It must be closed so that the
-        // end of the launcher is noticed.
+        // The command keeps the launcher's end of the socket open. Closing it lets this process
+        // detect when the launcher ends.
         self.command.stdin(Stdio::null());
         child
     }
@@ -228,7 +228,8 @@ impl Launcher {
         self.channel.send(&self.plan, &[input.as_fd()])
     }
 
-    /// Receives the launcher's reports. The launcher has ended, so this does not wait.
+    /// Receives the launcher's reports. The launcher has already ended, so this function does not
+    /// wait.
     fn listen(&mut self) {
         while let Ok(Some((report, _))) = self.channel.receive::<LaunchReport>() {
             match report {
@@ -252,8 +253,8 @@ fn refused(program: PathBuf, refusal: LaunchRefusal) -> SpawnError {
     }
 }
 
-/// Converts a spawn error. The program and the folder were there shortly before, so something else
-/// is missing.
+/// Converts a spawn error. The program and the working folder existed shortly before, so something
+/// else is missing.
 fn spawn_error(program: PathBuf, error: io::Error) -> SpawnError {
     let why = match error.raw_os_error().map(Errno::from_raw_os_error) {
         Some(Errno::NOENT) => "the interpreter or loader that it names does not exist",
@@ -266,7 +267,7 @@ fn spawn_error(program: PathBuf, error: io::Error) -> SpawnError {
     SpawnError::NotExecutable { program, why: why.to_owned() }
 }
 
-/// A source that a turn of the loop can find ready.
+/// An event source that can be ready in one turn of the loop.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ReadySource {
     Output(Stream),
@@ -370,8 +371,9 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// Waits for the sources that are ready. Output comes before the exit, so that a child's last
-    /// output is never lost; the alarm comes last, so that everything that came in time counts.
+    /// Waits for event sources and returns those that are ready. Output precedes the exit, so that
+    /// a child's last output is never lost. The alarm is last, so that every event that arrived in
+    /// time is handled before the deadline.
     fn wait(&self, cancel: &Cancel, alarm: &Alarm) -> Vec<ReadySource> {
         let mut sources = Vec::with_capacity(6);
         for stream in [Stream::Stdout, Stream::Stderr] {
@@ -400,8 +402,8 @@ impl<'a> Session<'a> {
         for effect in self.supervisor.handle(event, boot_time()) {
             match effect {
                 SupervisorEffect::Terminate => owned.terminate(),
-                // The launcher kills the tree and reports how many processes there were; runner
-                // kills and reaps the processes that it leaves at the end.
+                // The launcher kills the tree and reports the number of processes. At the end,
+                // runner kills and reaps any processes that remain.
                 SupervisorEffect::Kill => match &self.launcher {
                     Some(launcher) => launcher.channel.hang_up(),
                     None => owned.kill_all(),
@@ -411,7 +413,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Reads once from a stream; returns how many bytes came.
+    /// Reads once from a stream and returns the number of bytes read.
     fn read(&mut self, stream: Stream, owned: &mut Owned, on_output: Observer<'_>) -> usize {
         let Some(pipe) = &self.streams[stream as usize] else {
             return 0;
@@ -419,7 +421,7 @@ impl<'a> Session<'a> {
         let count = match rustix::io::read(pipe, &mut self.chunk[..]) {
             Ok(count) => count,
             Err(Errno::AGAIN | Errno::INTR) => return 0,
-            // A pipe has no other failures. A stream that cannot be read is treated as ended.
+            // Reading a pipe fails in no other way. An unreadable stream is treated as ended.
             Err(_) => 0,
         };
         if count == 0 {
@@ -438,8 +440,8 @@ impl<'a> Session<'a> {
         count
     }
 
-    /// Writes as much as the pipe accepts. A child that does not read its input, or stops reading,
-    /// is not an error.
+    /// Writes as much as the pipe accepts. If a child does not read its input, or stops reading it,
+    /// that is not an error.
     fn write(&mut self) {
         let Some((pipe, bytes)) = &mut self.input else {
             return;
@@ -455,8 +457,8 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Handles the end of the child. The bytes in the pipes at that time are all that the child
-    /// itself can have written.
+    /// Handles the end of the child. The bytes that are in the pipes at that time include
+    /// everything that the child itself wrote.
     fn exited(&mut self, owned: &mut Owned, on_output: Observer<'_>) -> io::Result<()> {
         let Some(status) = owned.status()? else {
             return Ok(());

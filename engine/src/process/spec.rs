@@ -1,8 +1,8 @@
-//! The specification of a child, and the checks before a spawn.
+//! The specification of a child, and the checks before it is spawned.
 //!
-//! A child sees exactly the environment in its specification. We search *that* environment's path
-//! for the program, so that an error names what is missing. This module must never consult runner's
-//! own environment, and never search the current folder.
+//! A child gets exactly the environment in its specification. The program is looked up in the
+//! `PATH` of that environment, so that an error names the folders that were searched. This module
+//! must never read runner's own environment, and never search the current folder.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -18,27 +18,28 @@ use super::cancel::Cancel;
 use crate::sandbox::SandboxedStart;
 use crate::sandbox::inert::Inert;
 
-/// The environment variable that marks every process of a run, so that its tree can be found again.
+/// The environment variable that marks every process of a run, so that recovery can find the
+/// process tree.
 pub const MARKER_VARIABLE: &str = "RUNNER_RUN";
 
 /// The specification of one program to run.
 #[derive(Clone, Debug)]
 pub struct ChildSpec {
-    /// A name that is looked up in `env`'s `PATH`, or a path. A relative path is resolved from
-    /// `cwd`.
+    /// A name to look up in the `PATH` of `env`, or a path. A relative path is resolved from `cwd`.
     pub program: PathBuf,
-    /// The program's arguments. They must never contain a secret, because every user can read them.
+    /// The program's arguments. They must never contain a secret, because every user of the host
+    /// can read them.
     pub args: Vec<OsString>,
-    /// The working folder in which the program starts.
+    /// The program's working folder.
     pub cwd: PathBuf,
-    /// The program's whole environment; only `RUNNER_RUN` is added to it.
+    /// The program's complete environment. Only `RUNNER_RUN` is added to it.
     pub env: BTreeMap<String, String>,
     /// The child's standard input.
     pub stdin: Stdin,
     /// The limits on the child's time and output.
     pub limits: Limits,
-    /// The value of `RUNNER_RUN`: the run's id, or, for one of several children that a run has at
-    /// the same time, the run's id, a `/` and a distinguishing name.
+    /// The value of `RUNNER_RUN`. This is the run's id; if a run has several children at the same
+    /// time, a `/` and a distinguishing name follow the id.
     pub marker: String,
     /// The restrictions that the kernel enforces on the child.
     pub sandbox: ChildSandbox,
@@ -47,13 +48,13 @@ pub struct ChildSpec {
 /// The restrictions that the kernel enforces on a child.
 #[derive(Clone, Debug, Default)]
 pub enum ChildSandbox {
-    /// No restrictions. Only for programs of our own choosing that do not read a project.
+    /// No restrictions. Only for trusted programs that do not read a project.
     #[default]
     Off,
-    /// The child may read, and write only in the named folders; it gets no other program and no
-    /// network. For git.
+    /// The child can read everything, write only in the named folders, and can neither start
+    /// another program nor use the network. For git.
     Inert(Inert),
-    /// The launcher enforces the job's sandbox. For every program of a job.
+    /// The launcher enforces the job's sandbox. For all programs that a job starts.
     Launched(SandboxedStart),
 }
 
@@ -72,37 +73,37 @@ impl ChildSandbox {
     }
 }
 
-/// The standard input of a child, which never stays open.
+/// A child's standard input, which always reaches its end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Stdin {
     /// The child reads from `/dev/null`.
     #[default]
     Null,
-    /// The child reads these bytes, then the end of the file.
+    /// The child reads these bytes, and then the end of the input.
     Bytes(Vec<u8>),
 }
 
-/// The limits on a child's time, measured on the boot-time clock, and on its output.
+/// The limits on a child's output and on its time, which is measured on the boot-time clock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Maximum time from the start to the first output. Default: none.
+    /// Maximum time from the start to the first output. Default: no limit.
     pub first_byte: Option<Duration>,
-    /// Maximum time between two pieces of output. It also applies from the start if `first_byte` is
-    /// not set. Default: none.
+    /// Maximum time between two pieces of output. If `first_byte` is not set, it also limits the
+    /// time from the start to the first output. Default: no limit.
     pub idle: Option<Duration>,
-    /// Maximum total time until the first TERM. Default: none.
+    /// Maximum total time until TERM is sent. Default: no limit.
     pub total: Option<Duration>,
     /// Time between TERM and KILL. Default: 10 s.
     pub term_to_kill: Duration,
-    /// Time that the child has to end after the observer has seen its result. Default: 10 s.
+    /// Time for the child to end after the observer has seen its result. Default: 10 s.
     pub exit_grace: Duration,
-    /// Time for which output is still read after the child has ended while another process holds
+    /// Time during which output is still read after the child has ended, if another process holds
     /// the pipe open. Default: 200 ms.
     pub drain: Duration,
-    /// Maximum time for KILL to take effect before the child is given up as a survivor. Default: 10
-    /// s.
+    /// Maximum time for KILL to take effect. A child that is still alive afterwards is recorded as
+    /// a survivor. Default: 10 s.
     pub kill_wait: Duration,
-    /// Maximum number of bytes of each stream that are kept. A child that writes more is ended.
+    /// Maximum number of bytes that are kept from each stream. A child that writes more is ended.
     /// Default: 64 MiB.
     pub output_cap: usize,
 }
@@ -128,7 +129,7 @@ pub enum SpawnError {
     /// The program does not exist.
     #[error("no program {} {}", program.display(), ProgramSearch(searched))]
     NotFound {
-        /// The program as it was requested.
+        /// The program as requested.
         program: PathBuf,
         /// The folders of the child's `PATH`, or the one path that was requested.
         searched: Vec<PathBuf>,
@@ -137,7 +138,7 @@ pub enum SpawnError {
     #[error("cannot run {}: {why}", program.display())]
     NotExecutable {
         program: PathBuf,
-        /// The reason why it cannot be run.
+        /// The reason why the program cannot be run.
         why: String,
     },
     /// The working folder cannot be used.
@@ -147,17 +148,17 @@ pub enum SpawnError {
         /// The reason why the folder cannot be used.
         why: String,
     },
-    /// The sandbox of the program could not be set up.
+    /// The program's sandbox could not be set up.
     #[error("cannot confine {}: {why}", program.display())]
     Sandbox {
         program: PathBuf,
-        /// The obstacle, and a hint.
+        /// The reason, with a hint.
         why: String,
     },
-    /// The run was cancelled before the start.
+    /// The run was cancelled before the child started.
     #[error("cancelled before the start: {why}")]
     Cancelled {
-        /// The person or event that cancelled the start.
+        /// The reason for the cancellation.
         why: String,
     },
     /// The operating system refused to start the program.
@@ -166,7 +167,7 @@ pub enum SpawnError {
         program: PathBuf,
         /// The step that failed.
         what: &'static str,
-        /// The error from the system.
+        /// The operating system's error.
         source: io::Error,
     },
 }
@@ -187,7 +188,7 @@ impl std::fmt::Display for ProgramSearch<'_> {
 }
 
 impl ChildSpec {
-    /// Finds the file that would be run, for a preflight, without starting anything.
+    /// Finds the program file for a preflight check, without starting it.
     ///
     /// # Errors
     /// Returns [`SpawnError::NotFound`] or [`SpawnError::NotExecutable`].
@@ -195,7 +196,7 @@ impl ChildSpec {
         find_program(&self.program, &self.cwd, self.env.get("PATH").map_or("", String::as_str))
     }
 
-    /// Checks everything that can be known to be wrong before a process exists.
+    /// Performs all checks that are possible before a process exists.
     pub(super) fn check(&self, cancel: &Cancel) -> Result<PathBuf, SpawnError> {
         if let Some(why) = cancel.why() {
             return Err(SpawnError::Cancelled { why });
@@ -211,7 +212,7 @@ impl ChildSpec {
 }
 
 /// Finds the file that `program` refers to for a child whose `PATH` is `path`. Relative and empty
-/// parts of `path` are skipped, because they would refer to the child's current folder.
+/// entries in `path` are skipped, because they would refer to the child's current folder.
 pub fn find_program(program: &Path, cwd: &Path, path: &str) -> Result<PathBuf, SpawnError> {
     if program.components().count() != 1 || program.is_absolute() {
         let file = cwd.join(program);

@@ -1,4 +1,4 @@
-//! Decides when to stop a child, without a process, a clock or a file.
+//! Decides when to stop a child, without access to a process, a clock or a file.
 //!
 //! ```text
 //!  Starting ──output──> Running ──result──> Grace
@@ -10,9 +10,9 @@
 //!                  │ sends TERM                 │ sends KILL
 //! ```
 //!
-//! `handle` receives an event and its time, and returns the actions to take; the loop that owns the
-//! process takes them and does nothing else. The supervisor must never read a clock, and never let
-//! a later reason replace the first one.
+//! `handle` receives an event and its time, and returns the actions to take. The loop that owns the
+//! process takes these actions and makes no decisions. The supervisor must never read a clock, and
+//! never let a later reason replace the first one.
 
 use std::time::Duration;
 
@@ -27,32 +27,33 @@ pub enum Stream {
     Stderr,
 }
 
-/// How a child's process ended.
+/// How a child process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ExitStatus {
     /// The process exited with this code.
     Exit(i32),
-    /// The process was ended by this signal.
+    /// The process was killed by this signal.
     Signal(i32),
 }
 
 /// The limit that ended a child, or `Exited` if no limit did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// The child ended by itself, or its exit grace ended after its result had been seen.
+    /// The child exited by itself, or was ended when its exit grace expired after its result had
+    /// been seen.
     Exited,
-    /// The child wrote no output in time.
+    /// The child wrote its first output too late.
     FirstByteDeadline,
-    /// The child stopped writing output for too long.
+    /// The child wrote no output for too long.
     IdleDeadline,
-    /// The child exceeded its total time.
+    /// The child exceeded its total time limit.
     TotalDeadline,
     /// The child wrote more than the output cap.
     OutputCap {
         /// The stream that exceeded the cap.
         stream: Stream,
     },
-    /// The child exceeded the disk quota of its folder.
+    /// The child exceeded its folder's disk quota.
     Quota,
     Cancelled,
 }
@@ -69,23 +70,23 @@ pub enum SupervisorEvent {
     Closed(Stream),
     /// The observer saw the final result.
     Result,
-    /// The child's folder is over its disk quota.
+    /// The child's folder exceeds its disk quota.
     OverQuota,
     /// The run was cancelled.
     Cancel,
     Exited(ExitStatus),
-    /// Time has passed.
+    /// The time has advanced.
     Tick,
 }
 
 /// An action that the loop must take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SupervisorEffect {
-    /// Send TERM to the process group.
+    /// Send TERM to the child's process group.
     Terminate,
     /// Kill the whole process tree.
     Kill,
-    /// Stop watching: the process has ended or was given up.
+    /// Stop watching: the process has ended or has been given up.
     Finish,
 }
 
@@ -151,7 +152,7 @@ impl Supervisor {
                 SupervisorState::Starting | SupervisorState::Running { .. } => {
                     self.stop(Reason::Cancelled, now)
                 }
-                // The result was already seen; the child only has to end.
+                // The observer has already seen the result, so the child only has to end.
                 SupervisorState::Grace { .. } => self.linger(now),
                 _ => Vec::new(),
             },
@@ -177,7 +178,7 @@ impl Supervisor {
         }
     }
 
-    /// Returns the time by which `Tick` must be sent, if nothing happens before.
+    /// Returns the time by which `Tick` must be sent unless another event arrives earlier.
     pub fn next_deadline(&self) -> Option<Duration> {
         let total = self.limits.total.map(|total| self.started.saturating_add(total));
         match self.state {
@@ -192,7 +193,7 @@ impl Supervisor {
         }
     }
 
-    /// Returns why the child ended, once it has.
+    /// Returns why the child ended, once it has ended.
     pub fn reason(&self) -> Reason {
         self.reason
     }
@@ -202,23 +203,23 @@ impl Supervisor {
         self.limits.term_to_kill = self.limits.term_to_kill.min(term_to_kill);
     }
 
-    /// Returns whether the child had to be ended after its result.
+    /// Returns whether the child had to be ended after its result had been seen.
     pub fn lingered(&self) -> bool {
         self.lingered
     }
 
-    /// Returns how the child ended; `None` while it runs, and for one that KILL did not end in
+    /// Returns how the child ended. Returns `None` while it runs and if KILL did not end it in
     /// time.
     pub fn status(&self) -> Option<ExitStatus> {
         self.status
     }
 
-    /// Returns how many of the next bytes on `stream` may be kept.
+    /// Returns how many further bytes on `stream` may be kept.
     pub fn room(&self, stream: Stream) -> usize {
         self.limits.output_cap.saturating_sub(self.seen[stream as usize])
     }
 
-    /// Returns whether more came on `stream` than may be kept.
+    /// Returns whether `stream` received more bytes than may be kept.
     pub fn truncated(&self, stream: Stream) -> bool {
         self.seen[stream as usize] > self.limits.output_cap
     }
@@ -239,7 +240,7 @@ impl Supervisor {
             {
                 self.stop(Reason::OutputCap { stream }, now)
             }
-            // The child had already ended, but the kept output is still incomplete.
+            // The child has already ended, but its kept output is incomplete.
             SupervisorState::Draining { .. } if over => {
                 if self.reason == Reason::Exited {
                     self.reason = Reason::OutputCap { stream };
@@ -353,7 +354,7 @@ mod tests {
 
         let mut child = supervisor();
         assert_eq!(child.handle(output(1), at(10)), []);
-        // After a suspend both have passed: the earlier one is the reason.
+        // After a suspend, both deadlines have passed. The earlier one is the reason.
         assert_eq!(child.handle(SupervisorEvent::Tick, at(5_000)), [SupervisorEffect::Terminate]);
         assert_eq!(child.reason(), Reason::IdleDeadline);
     }
@@ -399,8 +400,8 @@ mod tests {
 
     #[test]
     fn no_order_of_events_loses_the_first_reason_or_the_end() {
-        // Every sequence of five events: it may only finish once, never without an exit or the
-        // end of the kill wait, and the reason never changes once it is another than `Exited`.
+        // For every sequence of five events, the supervisor finishes at most once, and only after
+        // an exit or the end of the kill wait. Once the reason is not `Exited`, it never changes.
         let events = [
             output(6),
             SupervisorEvent::Closed(OUT),

@@ -1,18 +1,18 @@
-//! Owns a direct child and makes sure that its whole process tree is ended.
+//! Owns a direct child and ensures that its whole process tree ends.
 //!
 //! ```text
 //! spawned ──kill_all──> (again) ──reap──> swept and reaped
 //!    └───────────── dropped ────────────────^
 //! ```
 //!
-//! The processes of a tree are found in four ways: the child's process group, its descendants, the
-//! marker in their environment, and, because this process is a subreaper, the processes that lost
-//! their parent and were adopted. The child itself stays a zombie until the group is dead, so that
-//! its process id cannot identify another group.
+//! The processes of a tree are found in four ways: by the child's process group, by descent from
+//! the child, by the marker in their environment, and by adoption, because processes that lose
+//! their parent are reparented to this subreaper. The child itself stays a zombie until the group
+//! is dead, so that its process id cannot identify another group.
 //!
-//! This module must never reap a child that another part of this process waits for: it touches only
-//! registered children and adopted ones (never those of this process's own group). A process that
-//! uses this module must therefore start no process groups by other means while a child runs.
+//! This module must never reap a child for which another part of this process waits. It reaps only
+//! registered children and adopted processes outside this process's own group. A process that uses
+//! this module must therefore not start process groups in any other way while a child runs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Child;
@@ -25,32 +25,32 @@ use rustix::process::{
 use super::supervisor::ExitStatus;
 use super::tree::{self, Killed, Snapshot, Stat};
 
-/// The direct children that runs of this process watch, with their markers. The lock is held during
-/// each spawn and each reaping, so that every child that exists is registered.
+/// The direct children that runs in this process watch, with their markers. The lock is held during
+/// each spawn and each reap, so that every existing child is registered.
 static CHILDREN: Mutex<BTreeMap<u32, String>> = Mutex::new(BTreeMap::new());
 
 fn children() -> MutexGuard<'static, BTreeMap<u32, String>> {
     CHILDREN.lock().expect("no thread panics while it holds the list of children")
 }
 
-/// A running child with its whole process tree. Dropping it kills the tree.
+/// A running child with its process tree. Dropping it kills the whole tree.
 #[derive(Debug)]
 pub(super) struct Owned {
     child: Child,
     pid: Pid,
     marker: String,
-    /// The start time of the child. A process that is older cannot belong to its tree.
+    /// The child's start time. An older process cannot belong to the child's tree.
     since: u64,
     seen: BTreeSet<(u32, u64)>,
     killed: usize,
     buried: bool,
-    /// Whether the kernel prevents the child from starting processes, so that its own end is the
-    /// end of its tree.
+    /// Whether the kernel prevents the child from starting processes. If so, the tree ends with the
+    /// child.
     alone: bool,
 }
 
 impl Owned {
-    /// Starts a child with `spawn`, which must put it into a process group of its own.
+    /// Starts a child with `spawn`, which must put the child into a new process group.
     pub fn start(
         marker: &str,
         alone: bool,
@@ -62,7 +62,7 @@ impl Owned {
         children.insert(child.id(), marker.to_owned());
         drop(children);
         let pid = Pid::from_child(&child);
-        // The process exists, at least as a zombie, because only this process can reap it.
+        // The process exists at least as a zombie, because only this process can reap it.
         let since = tree::start_time(child.id()).unwrap_or(0);
         Ok(Self {
             child,
@@ -84,7 +84,7 @@ impl Owned {
         self.pid
     }
 
-    /// Returns how the child ended, if it has; leaves it unreaped.
+    /// Returns how the child ended, or `None` if it still runs. The child is not reaped.
     pub fn status(&self) -> std::io::Result<Option<ExitStatus>> {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
         let status = waitid(WaitId::Pid(self.pid), options)?;
@@ -97,21 +97,22 @@ impl Owned {
 
     /// Sends TERM to the child's process group.
     pub fn terminate(&self) {
-        // It is not an error if no process of the group is left.
+        // An empty process group is not an error.
         let _ = kill_process_group(self.pid, Signal::TERM);
     }
 
-    /// Kills all processes of the tree that are visible now, including the child, without waiting.
+    /// Kills all processes of the tree that are visible now, including the child. It does not wait
+    /// for their end.
     pub fn kill_all(&mut self) {
         let members = members(self.child.id(), &self.marker, self.since);
         let round = tree::kill_round(&mut self.seen, members);
-        // The signal reaches the whole group at once, including a process that was being forked and
-        // is in no list.
+        // The signal reaches the whole group at once, including a process that is just being forked
+        // and is in no list.
         let _ = kill_process_group(self.pid, Signal::KILL);
         self.killed += round.fresh;
     }
 
-    /// Kills the remaining processes, reaps them, and returns how many besides the child had to be
+    /// Kills and reaps the remaining processes, and returns how many besides the child had to be
     /// killed.
     pub fn kill_rest(mut self) -> Killed {
         self.kill_now()
@@ -133,7 +134,7 @@ impl Owned {
         let mut children = children();
         if ended {
             // The child is dead, so this call does not block. It fails only if other code has
-            // reaped the child.
+            // already reaped the child.
             let _ = self.child.wait();
         }
         children.remove(&pid);
@@ -153,7 +154,7 @@ impl Drop for Owned {
     }
 }
 
-/// Returns a function that finds the processes in the tree of `child`.
+/// Returns a function that selects the processes in the tree of `child`.
 fn members<'a>(
     child: u32,
     marker: &'a str,
@@ -176,8 +177,8 @@ fn members<'a>(
     }
 }
 
-/// The facts that distinguish an adopted process from a child that another part of this process
-/// waits for.
+/// The facts that distinguish an adopted process from a child for which another part of this
+/// process waits.
 struct ProcessScope {
     me: u32,
     group: u32,
@@ -192,8 +193,8 @@ enum ProcessOwnership {
 }
 
 impl ProcessScope {
-    /// Decides by the marker: a process belongs to the child whose marker is the closest. A process
-    /// that two children have in common is left to the one that ends last.
+    /// Decides by marker: a process belongs to the child with the longest matching marker. A
+    /// process that matches two children equally is left to the child that ends last.
     fn whose(&self, found: Option<Vec<u8>>, ours: &str) -> ProcessOwnership {
         let Some(found) = found else {
             return ProcessOwnership::Unknown;
@@ -207,9 +208,10 @@ impl ProcessScope {
         }
     }
 
-    /// Returns whether a process without a known marker counts as adopted from this child. A child
-    /// may clear its environment, or run a runner of its own; nothing then shows whose orphan the
-    /// process is, so while other children run here it is left to the one that ends last.
+    /// Returns whether a process without a known marker is treated as adopted from this child. A
+    /// child may clear its environment or start another runner, and then nothing shows to which
+    /// child the orphan belongs. While other children run here, the orphan is therefore left to the
+    /// child that ends last.
     fn adopted_since(&self, stat: &Stat, since: u64) -> bool {
         self.others.is_empty() && self.is_adopted(stat) && stat.start >= since
     }
@@ -232,10 +234,10 @@ fn reap_adopted(children: &BTreeMap<u32, String>) {
     }
 }
 
-/// Returns the process group of this process; 0 if the group began outside of this process
-/// namespace. The kernel also reports 0 for every other process of that group here.
+/// Returns this process's group, or 0 if the group was created outside this process namespace. In
+/// that case, the kernel also reports 0 for every other process of the group.
 fn own_group() -> u32 {
-    // `getpgrp` cannot represent a missing group id.
+    // `getpgrp` cannot represent a group id that is not visible here.
     tree::stat(std::process::id()).map_or(0, |stat| stat.group)
 }
 
@@ -249,8 +251,8 @@ mod tests {
         let stat = |pid, parent, group| Stat { pid, state: b'S', parent, group, start: 5 };
         assert!(here.is_adopted(&stat(30, 10, 30)));
         assert!(!here.is_adopted(&stat(20, 10, 20)), "another run's child");
-        assert!(!here.is_adopted(&stat(31, 10, 10)), "a plain child of ours");
-        assert!(!here.is_adopted(&stat(32, 11, 32)), "somebody else's child");
+        assert!(!here.is_adopted(&stat(31, 10, 10)), "a plain child");
+        assert!(!here.is_adopted(&stat(32, 11, 32)), "another process's child");
         assert!(!here.adopted_since(&stat(30, 10, 30), 5), "another run is still there");
         let alone = ProcessScope { others: BTreeMap::new(), ..here };
         assert!(alone.adopted_since(&stat(30, 10, 30), 5));

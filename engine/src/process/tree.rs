@@ -1,9 +1,9 @@
-//! Running processes: reads `/proc` cautiously, and kills the tree of a dead run.
+//! Reads running processes from `/proc` and kills the process tree of a dead run.
 //!
 //! A process is identified by its number *and* its start time, because numbers are reused. A signal
 //! goes through a pidfd that was opened before the start time was checked, so it can only reach the
-//! intended process. This module must never signal by number alone, never signal ourselves or an
-//! ancestor, and never take a zombie for a living process.
+//! intended process. This module must never signal by number alone, never signal this process or
+//! its ancestors, and never treat a zombie as alive.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -19,45 +19,47 @@ use super::wait;
 use crate::files::{open_host, read_proc, read_text_proc};
 use crate::time::boot_time;
 
-/// Maximum time of a sweep before the remaining processes are reported as survivors.
+/// Time limit for a sweep. Processes that remain after it are reported as survivors.
 const SWEEP_LIMIT: Duration = Duration::from_secs(10);
 
-/// Upper bound of a process's environment in bytes: three quarters of the largest stack.
+/// Maximum size of a process's environment in bytes: three quarters of the largest stack.
 const LARGEST_ENVIRONMENT: u64 = 8 * 1024 * 1024;
 
-/// Maximum wait for a process that is just becoming a program, until its owner can be determined.
+/// Maximum wait for a process that is executing `execve`, whose owner cannot be determined until
+/// the call ends.
 const EXEC_LIMIT: Duration = Duration::from_millis(100);
 
 /// The result of killing a tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Killed {
-    /// The number of processes that were ended.
+    /// The number of processes that were killed.
     pub count: usize,
-    /// The number of processes that could not be ended.
+    /// The number of processes that could not be killed.
     pub survivors: usize,
 }
 
-/// Returns when process `pid` started, in clock ticks since boot; `None` if there is none.
+/// Returns when process `pid` started, in clock ticks since boot. Returns `None` if the process
+/// does not exist.
 pub fn start_time(pid: u32) -> Option<u64> {
     stat(pid).map(|stat| stat.start)
 }
 
-/// Returns whether the process that started at `start_time` still runs under `pid`. A zombie does
-/// not.
+/// Returns whether the process that started at `start_time` is still alive under `pid`. A zombie is
+/// not alive.
 pub fn is_alive(pid: u32, start_time: u64) -> bool {
     stat(pid).is_some_and(|stat| stat.start == start_time && !stat.is_dead())
 }
 
-/// Returns the id of this boot of the host. Process ids and start times of another boot mean
-/// nothing.
+/// Returns the id of the host's current boot. Process ids and start times from another boot are
+/// meaningless.
 pub fn boot_id() -> Option<String> {
     let text = read_text_proc("/proc/sys/kernel/random/boot_id").ok()?;
     Some(text.trim().to_owned()).filter(|id| !id.is_empty())
 }
 
-/// Kills every process that carries `RUNNER_RUN=<marker>` or `RUNNER_RUN=<marker>/…`, except this
-/// process and its ancestors, together with its descendants. It is meant for recovery after a run
-/// whose owner is dead.
+/// Kills every process that carries `RUNNER_RUN=<marker>` or `RUNNER_RUN=<marker>/…`, together with
+/// its descendants. This process and its ancestors are spared. Recovery calls this function after
+/// the owner of a run has died.
 ///
 /// An empty marker matches no process.
 pub fn kill_marked(marker: &str) -> Killed {
@@ -70,31 +72,32 @@ pub fn kill_marked(marker: &str) -> Killed {
     })
 }
 
-/// Returns whether there is a process `pid` that is not dead.
+/// Returns whether process `pid` exists and is not dead.
 pub(crate) fn is_there(pid: u32) -> bool {
     stat(pid).is_some_and(|stat| !stat.is_dead())
 }
 
-/// Returns all living processes below this process.
+/// Returns all living descendants of this process.
 pub(crate) fn descendants_alive() -> Vec<u32> {
     let all = snapshot();
     let alive = descendants(&all).into_iter();
     alive.filter(|pid| all.get(pid).is_some_and(|stat| !stat.is_dead())).collect()
 }
 
-/// Kills all descendants of this process, which must be a subreaper, until none is alive.
+/// Kills all descendants of this process until none is alive. This process must be a subreaper.
 pub(crate) fn kill_descendants() -> Killed {
     sweep(&mut BTreeSet::new(), descendants)
 }
 
-/// Returns how many processes besides this one can be seen alive: for the first one of a namespace.
+/// Returns how many living processes other than this process are visible. The first process of a
+/// namespace uses this function.
 pub(crate) fn others_alive() -> usize {
     let me = std::process::id();
     let all = snapshot();
     all.values().filter(|stat| stat.pid != me && !stat.is_dead()).count()
 }
 
-/// Waits until these processes have ended, for at most `limit`.
+/// Waits at most `limit` for these processes to end.
 pub(crate) fn wait_for_end(pids: impl Iterator<Item = i32>, limit: Duration) {
     let handles: Vec<OwnedFd> = pids
         .filter_map(Pid::from_raw)
@@ -109,7 +112,7 @@ fn descendants(all: &Snapshot) -> BTreeSet<u32> {
     with_descendants(all, children.map(|stat| stat.pid).collect())
 }
 
-/// The fields of `/proc/PID/stat` that are needed here.
+/// The fields of `/proc/PID/stat` that this module uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stat {
     pub pid: u32,
@@ -132,20 +135,20 @@ pub(super) fn stat(pid: u32) -> Option<Stat> {
     parse(&read_proc(format!("/proc/{pid}/stat")).ok()?)
 }
 
-/// Returns all processes that can be seen, as of about now.
+/// Returns all visible processes. Processes that start or end during the call may be missing.
 pub(super) fn snapshot() -> Snapshot {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     pids.filter_map(stat).map(|stat| (stat.pid, stat)).collect()
 }
 
-/// Returns whether process `pid` was started for `marker`. A process that we may not read is not
-/// ours.
+/// Returns whether process `pid` was started for `marker`. If its environment cannot be read, the
+/// answer is false.
 pub(super) fn carries(pid: u32, marker: &str) -> bool {
     marker_of(pid).is_some_and(|found| belongs(&found, marker))
 }
 
-/// Returns whether `found` is `marker` or, after a `/`, a part of it.
+/// Returns whether `found` is `marker`, or `marker` followed by `/` and a name.
 pub(super) fn belongs(found: &[u8], marker: &str) -> bool {
     match found.strip_prefix(marker.as_bytes()) {
         Some(rest) => !marker.is_empty() && (rest.is_empty() || rest.starts_with(b"/")),
@@ -158,7 +161,7 @@ pub(super) fn marker_of(pid: u32) -> Option<Vec<u8>> {
     let mut environ = environ(pid)?;
     let end = boot_time() + EXEC_LIMIT;
     while environ.is_empty() && has_program(pid) && boot_time() < end {
-        // The check comes before the read: if the environment exists at this point, the read
+        // The check precedes the read: if the environment exists at the time of the check, the read
         // returns all of it.
         let is_there = environment_ends(pid) != Some(0);
         environ = self::environ(pid)?;
@@ -180,28 +183,27 @@ fn environ(pid: u32) -> Option<Vec<u8>> {
     Some(environ)
 }
 
-/// Returns whether there is a program in process `pid`. A thread of the kernel and a zombie have
-/// none.
+/// Returns whether process `pid` has a program. Kernel threads and zombies have none.
 fn has_program(pid: u32) -> bool {
     fs::read_link(format!("/proc/{pid}/exe")).is_ok()
 }
 
-/// Returns where the environment of process `pid` ends: 0 in the middle of an `execve`, when the
-/// process has its program and not yet the environment, which reads as empty until then. The
-/// process that started it may already have been informed that it runs.
+/// Returns the address at which the environment of process `pid` ends. It is 0 during an `execve`,
+/// when the process already has its program but not its environment, which reads as empty until
+/// then. The process that started it may already know that it runs.
 fn environment_ends(pid: u32) -> Option<u64> {
     environment_end(&read_proc(format!("/proc/{pid}/stat")).ok()?)
 }
 
-/// Parses the end of the environment in memory: field 51 of proc_pid_stat(5).
+/// Parses the end address of the environment, which is field 51 of proc_pid_stat(5).
 fn environment_end(line: &[u8]) -> Option<u64> {
     let close = line.iter().rposition(|byte| *byte == b')')?;
     let fields = std::str::from_utf8(line.get(close + 1..)?).ok()?;
     fields.split_ascii_whitespace().nth(48)?.parse().ok()
 }
 
-/// Returns `seeds` and everything below them, except for ourselves and our ancestors: a seed that
-/// is one of those adds no process.
+/// Returns `seeds` and all their descendants. This process and its ancestors are left out, and such
+/// a seed adds no descendants.
 pub(super) fn with_descendants(all: &Snapshot, seeds: BTreeSet<u32>) -> BTreeSet<u32> {
     let spared = ourselves_and_ancestors(all);
     let mut members: BTreeSet<u32> = seeds.difference(&spared).copied().collect();
@@ -220,7 +222,7 @@ pub(super) fn with_descendants(all: &Snapshot, seeds: BTreeSet<u32>) -> BTreeSet
 }
 
 /// Kills the processes that `members` selects until none of them is alive. Only processes that are
-/// not yet in `seen` are counted.
+/// not in `seen` yet are counted.
 pub(super) fn sweep(
     seen: &mut BTreeSet<(u32, u64)>,
     members: impl Fn(&Snapshot) -> BTreeSet<u32>,
@@ -246,11 +248,11 @@ pub(super) struct Round {
     pub alive: usize,
     /// The number of selected processes that were signalled for the first time.
     pub fresh: usize,
-    /// Handles with which the caller can wait for the end of the signalled processes.
+    /// Handles for waiting until the signalled processes have ended.
     pub dying: Vec<OwnedFd>,
 }
 
-/// Kills the processes that `members` selects now, once, and does not wait.
+/// Sends KILL once to the processes that `members` selects now, and does not wait.
 pub(super) fn kill_round(
     seen: &mut BTreeSet<(u32, u64)>,
     members: impl Fn(&Snapshot) -> BTreeSet<u32>,
@@ -273,8 +275,8 @@ pub(super) fn kill_round(
 fn kill(stat: &Stat) -> Option<OwnedFd> {
     let pid = Pid::from_raw(i32::try_from(stat.pid).ok()?)?;
     let handle = pidfd_open(pid, PidfdFlags::empty()).ok()?;
-    // The check follows the opening of the handle: the process id may have been reused since the
-    // listing.
+    // The start time is checked after the handle has been opened, because the process id may have
+    // been reused since the listing.
     if start_time(stat.pid) != Some(stat.start) {
         return None;
     }
@@ -293,7 +295,7 @@ fn wait_for_all(handles: &[OwnedFd], limit: Duration) {
 fn ourselves_and_ancestors(all: &Snapshot) -> BTreeSet<u32> {
     let mut spared = BTreeSet::new();
     let mut pid = std::process::id();
-    // The walk ends at a parent that is missing from the snapshot or at a process id that appears
+    // The loop ends at a parent that is missing from the snapshot or at a process id that occurs
     // twice.
     while pid != 0 && spared.insert(pid) {
         pid = all.get(&pid).map_or(0, |stat| stat.parent);
@@ -301,8 +303,8 @@ fn ourselves_and_ancestors(all: &Snapshot) -> BTreeSet<u32> {
     spared
 }
 
-/// Parses a line of `stat`. The name of the program is in parentheses and may hold anything, `)`
-/// and newlines included: the fields are counted from the last `)`.
+/// Parses a line of `stat`. The program's name is in parentheses and may contain any character,
+/// including `)` and newlines, so fields are counted from the last `)`.
 fn parse(line: &[u8]) -> Option<Stat> {
     let open = line.iter().position(|byte| *byte == b'(')?;
     let close = line.iter().rposition(|byte| *byte == b')')?;
@@ -311,7 +313,7 @@ fn parse(line: &[u8]) -> Option<Stat> {
     let state = *fields.next()?.as_bytes().first()?;
     let parent = fields.next()?.parse().ok()?;
     let group = fields.next()?.parse().ok()?;
-    // Field 22 of proc_pid_stat(5); the group is field 5.
+    // The start time is field 22 of proc_pid_stat(5); the group is field 5.
     let start = fields.nth(16)?.parse().ok()?;
     Some(Stat { pid, state, parent, group, start })
 }
@@ -339,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn we_are_alive_and_nobody_else_is_us() {
+    fn this_process_is_alive() {
         let me = std::process::id();
         let start = start_time(me).unwrap();
         assert!(is_alive(me, start));
@@ -350,18 +352,18 @@ mod tests {
     }
 
     #[test]
-    fn an_environment_is_told_from_none_yet() {
+    fn a_missing_environment_is_recognised() {
         let me = fs::read("/proc/self/stat").unwrap();
         assert!(environment_end(&me).unwrap() > 0);
         let me = std::process::id();
         assert!(has_program(me) && environment_ends(me) > Some(0));
-        assert_eq!(environment_end(line("a) b").as_bytes()), None, "cut short");
+        assert_eq!(environment_end(line("a) b").as_bytes()), None, "truncated");
         let zeros = format!("{}{}", line("a) b"), " 0".repeat(40));
         assert_eq!(environment_end(zeros.as_bytes()), Some(0));
     }
 
-    /// Waits until the process has its own program: its parent may be informed of the start shortly
-    /// before it has given up the image of its parent.
+    /// Waits until the process runs its own program. The parent may learn of the start before the
+    /// new process has replaced the parent's program.
     fn becomes_its_program(pid: u32) {
         let ours = fs::read_link("/proc/self/exe").unwrap();
         while fs::read_link(format!("/proc/{pid}/exe")).unwrap() == ours {
@@ -369,9 +371,9 @@ mod tests {
         }
     }
 
-    /// Examines each process as soon as it has its program.
+    /// Reads the marker of each process as soon as its program runs.
     #[test]
-    fn a_process_is_known_by_its_marker_from_its_first_moment() {
+    fn a_new_process_has_its_marker() {
         for number in 0..300 {
             let marker = format!("test-first-moment-{}-{number}", std::process::id());
             let mut child = std::process::Command::new("/bin/sh");
@@ -387,7 +389,8 @@ mod tests {
 
     #[test]
     fn descendants_are_found_in_any_order_and_loops_end() {
-        // Beyond the largest number that Linux gives out, so that none of them is us.
+        // These numbers exceed the largest process id on Linux, so that none of them identifies
+        // this process.
         const A: u32 = 5_000_000;
         let entry = |pid, parent| (pid, Stat { pid, state: b'S', parent, group: 1, start: 0 });
         let all: Snapshot =
@@ -399,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_marker_names_nobody() {
+    fn an_empty_marker_matches_no_process() {
         assert!(belongs(b"run", "run") && belongs(b"run/1", "run") && belongs(b"run/1/2", "run"));
         assert!(!belongs(b"run2", "run") && !belongs(b"run", "run/1") && !belongs(b"/1", ""));
         assert_eq!(kill_marked(""), Killed::default());

@@ -1,8 +1,8 @@
-//! Waiting on file descriptors: the only two ways in which the process modules ever wait.
+//! Waiting on file descriptors. The process modules wait in no other way.
 //!
-//! An [`Alarm`] is a timer on the boot-time clock, so that a deadline that passes while the host
-//! sleeps is noticed at once on waking; the timeout of `poll` does not count suspend. This module
-//! must never spin, and never sleep for a guessed time.
+//! An [`Alarm`] is a timer on the boot-time clock, so that a deadline that passes during suspend
+//! takes effect at once on resume; the timeout of `poll` does not include suspended time. This
+//! module must never spin, and never sleep for a guessed time.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -16,7 +16,7 @@ use rustix::time::{
 
 use crate::time::boot_time;
 
-/// A timer that a `poll` can wait for; it is readable once its time has passed.
+/// A timer for `poll`. Its descriptor becomes readable when its time has passed.
 #[derive(Debug)]
 pub(super) struct Alarm {
     timer: OwnedFd,
@@ -29,8 +29,8 @@ impl Alarm {
         Ok(Self { timer: timerfd_create(TimerfdClockId::Boottime, flags)?, set: None })
     }
 
-    /// Sets the alarm to ring at `at` on the boot-time clock; `None` never. A time in the past
-    /// rings at once.
+    /// Sets the alarm to `at` on the boot-time clock, or disarms it for `None`. A time in the past
+    /// triggers the alarm at once.
     pub(super) fn set(&mut self, at: Option<Duration>) -> io::Result<()> {
         if self.set == at {
             return Ok(());
@@ -50,21 +50,22 @@ impl AsFd for Alarm {
     }
 }
 
-/// Waits until any of `fds` is ready, for at most `timeout`. Signals do not end the wait early.
+/// Waits at most `timeout` until any of `fds` is ready. Signals do not end the wait early.
 pub(crate) fn poll_within(fds: &mut [PollFd<'_>], timeout: Option<Duration>) {
     let end = timeout.map(|timeout| boot_time() + timeout);
     loop {
         let left = end.map(|end| timespec(end.saturating_sub(boot_time())));
         match poll(fds, left.as_ref()) {
             Err(Errno::INTR) => {}
-            // The other errors (a bad pointer, no memory) are handled like a timeout.
+            // Other errors, such as an invalid pointer or a lack of memory, are handled like a
+            // timeout.
             _ => return,
         }
     }
 }
 
 fn timespec(duration: Duration) -> Timespec {
-    // A timeout beyond the range, 292 thousand million years, is as good as none.
+    // A timeout beyond the range of 292 thousand million years has the same effect as no timeout.
     Timespec {
         tv_sec: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX),
         tv_nsec: duration.subsec_nanos().into(),

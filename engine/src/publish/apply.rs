@@ -1,25 +1,25 @@
-//! Applies the entries one by one: the same code moves them at first and after any number of
-//! crashes.
+//! Applies the manifest's entries one by one. The first attempt and every recovery run the same
+//! code.
 //!
-//! The remaining work of an entry is read off the disk, never remembered. `T` is the state of the
-//! target, `S` the state of the staged name (for a removal: of the name that the target is moved
-//! to), `b` and `a` are the manifest's before and after:
+//! The remaining work of an entry is derived from the disk, never remembered. `T` is the state of
+//! the target, `S` is the state of the staged name (for a removal, of the name to which the target
+//! is moved), and `b` and `a` are the manifest's `before` and `after`:
 //!
 //! ```text
-//! put      T = a, S none or a or b   in place already: make sure of it, go on
+//! put      T = a, S none or a or b   already in place: make it durable, continue
 //!          T = a, S other            an exchange displaced foreign bytes: exchange back, conflict
 //!          T = b, S = a              move it
 //!          T = b, S other            staging was damaged: stop
 //!          T other                   conflict
-//! removal  T none, S none or b       gone already: go on
-//!          T none, S other           foreign bytes were taken away: put them back, conflict
-//!          T = b, S none or b        move it away (b under both names: half a rename survived)
+//! removal  T none, S none or b       already removed: continue
+//!          T none, S other           foreign bytes were moved away: move them back, conflict
+//!          T = b, S none or b        move it away (b at both names: half a rename survived)
 //!          T = b, S other            conflict
 //!          T other                   conflict
 //! ```
 //!
-//! This code must never write to a file, never replace content that it has not compared, never
-//! remove a file other than a second name of one that is still there.
+//! This code must never write into an existing file, never replace content that it has not
+//! compared, and never remove a file unless another name of the same file remains.
 
 use std::collections::BTreeSet;
 
@@ -30,7 +30,7 @@ use super::path::RelPath;
 use super::stage::clean;
 use super::{Conflict, PublishError};
 
-/// Carries out a manifest on a disk, from any state that an earlier attempt left.
+/// Carries out a manifest on a disk, starting from any state that an earlier attempt left.
 pub(super) struct Publisher<'a, F, Fs> {
     pub(super) faults: F,
     pub(super) fs: &'a Fs,
@@ -61,7 +61,7 @@ impl<F: Faults, Fs: PublishFs> Publisher<'_, F, Fs> {
         Ok(())
     }
 
-    /// Makes the names of all moved files durable.
+    /// Makes the names of all moved files durable by syncing their folders.
     pub(super) fn sync_targets(&self) -> Result<(), FsError> {
         let trusting = self.recovering && self.faults.has(InjectedFault::RecoveryTrustsCache);
         if trusting || self.faults.has(InjectedFault::TargetDirUnsynced) {
@@ -72,8 +72,8 @@ impl<F: Faults, Fs: PublishFs> Publisher<'_, F, Fs> {
         folders.into_iter().try_for_each(|folder| self.sync_folder(folder))
     }
 
-    /// Creates the folders durably. A folder has to last before something moves into it, or that
-    /// file would be lost with it.
+    /// Creates the targets' folders durably. A folder must be durable before a file moves into it,
+    /// because the file would otherwise be lost with the folder.
     fn make_folders(&self) -> Result<(), FsError> {
         let puts = self.manifest.entries.iter().filter(|entry| entry.after.is_some());
         let mut done = BTreeSet::new();
@@ -152,9 +152,9 @@ impl<F: Faults, Fs: PublishFs> Publisher<'_, F, Fs> {
         }
     }
 
-    /// Replaces the target on file systems without exchange and noreplace: a last check and a plain
-    /// rename. Between the two, another program's write would be lost; no portable call closes that
-    /// window.
+    /// Replaces the target on file systems that support neither exchange nor no-replace renames:
+    /// checks the target once more and renames plainly. A write by another program between the
+    /// check and the rename is lost. No portable call closes that window.
     fn replace(&self, entry: &ManifestEntry, staged: &RelPath) -> Result<(), PublishError> {
         let found = self.fs.inspect(&entry.target)?;
         if found.is(entry.after) {
@@ -166,8 +166,8 @@ impl<F: Faults, Fs: PublishFs> Publisher<'_, F, Fs> {
         Ok(self.fs.rename_replace(staged, &entry.target)?)
     }
 
-    /// Makes the target's content durable. The target holds the new content, but it need not be our
-    /// own, durable file: another program may have written the same.
+    /// Makes the target's content durable. The target has the new content, but another program may
+    /// have written the same content without a sync.
     fn confirm(&self, target: &RelPath) -> Result<(), PublishError> {
         match self.fs.sync_file(target) {
             Err(error) if error.is_missing() => conflict(target, self.fs.inspect(target)?),
@@ -175,9 +175,9 @@ impl<F: Faults, Fs: PublishFs> Publisher<'_, F, Fs> {
         }
     }
 
-    /// Checks the content that the exchange displaced. The target holds `after`; its previous
-    /// content must have been `before`. If it was not, another program wrote between our check and
-    /// our exchange, and gets its content back.
+    /// Checks the content that the exchange displaced. The target has `after`, and its previous
+    /// content must have been `before`. If it was not, another program wrote between the check and
+    /// the exchange, and its content is restored.
     fn settle_displaced(
         &self,
         entry: &ManifestEntry,
@@ -193,8 +193,9 @@ impl<F: Faults, Fs: PublishFs> Publisher<'_, F, Fs> {
         }
         match self.fs.exchange(staged, &entry.target) {
             Ok(()) => self.gave_back(&entry.target, displaced),
-            // No file can have been displaced on this file system: an interrupted plain rename left
-            // one file with two names, and another program has just written to it.
+            // This file system does not support exchange, so no file can have been displaced: an
+            // interrupted plain rename left one file with two names, and another program has just
+            // written to it.
             Err(error) if error.is_unsupported() => match self.fs.inspect(&entry.target)? {
                 found if found.is(entry.after) => Ok(()),
                 found => conflict(&entry.target, found),
@@ -223,15 +224,15 @@ impl<F: Faults, Fs: PublishFs> Publisher<'_, F, Fs> {
             done => done,
         };
         match moved {
-            // Another program removed it.
+            // Another program has removed the target.
             Err(error) if error.is_missing() && self.fs.inspect(target)? == PathState::Absent => {}
             done => done?,
         }
         self.settle_removed(entry, aside)
     }
 
-    /// Checks the file that was moved away. The target is gone; the moved file must have been
-    /// `before`, or it goes back.
+    /// Checks the file that was moved away. The target is absent. If the moved file does not have
+    /// `before`, it is moved back.
     fn settle_removed(&self, entry: &ManifestEntry, aside: &RelPath) -> Result<(), PublishError> {
         let taken = self.fs.inspect(aside)?;
         let checked = !self.faults.has(InjectedFault::NoCheckRemoved);
@@ -239,7 +240,7 @@ impl<F: Faults, Fs: PublishFs> Publisher<'_, F, Fs> {
             return Ok(());
         }
         match self.fs.rename_noreplace(aside, &entry.target) {
-            // The name is in use again: both files stay where they are.
+            // The name is in use again, so both files stay where they are.
             Err(error) if error.is_taken() => {}
             Err(error) if error.is_unsupported() => {
                 if self.fs.inspect(&entry.target)? == PathState::Absent {
@@ -251,8 +252,8 @@ impl<F: Faults, Fs: PublishFs> Publisher<'_, F, Fs> {
         self.gave_back(&entry.target, taken)
     }
 
-    /// Makes the returned file durable and reports the conflict. From here on, a reader sees the
-    /// other program's content, after a power cut too.
+    /// Makes the restored file durable and reports the conflict. From here on, a reader sees the
+    /// other program's content, even after a power cut.
     fn gave_back(&self, target: &RelPath, found: PathState) -> Result<(), PublishError> {
         self.sync_folder(target.parent())?;
         self.fs.sync_dir(Some(&self.manifest.staging))?;

@@ -1,10 +1,10 @@
 //! The basic file operations of a publication.
 //!
-//! The trait allows a simulated disk to run under the same code: `SimFs` (in the crash simulation)
-//! enumerates power cuts, errors and other programs at each of these operations, and
-//! [`super::RealFs`] performs them on the real disk. A richer trait (handles, partial writes) was
-//! rejected: a crash either precedes or follows each operation here, and states in between belong
-//! to the model of the disk.
+//! The trait allows the same code to run on a simulated disk. `SimFs` in the crash simulation
+//! simulates power cuts, errors and other programs at each of these operations, and
+//! [`super::RealFs`] performs the operations on the real disk. A richer trait with handles and
+//! partial writes was rejected: a crash either precedes or follows each operation, and the
+//! simulated disk models the states in between.
 
 use std::io;
 
@@ -14,16 +14,16 @@ use crate::digest::Digest;
 /// The state of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PathState {
-    /// There is no file, and possibly no folder for it either.
+    /// The file does not exist, and its folder may not exist either.
     Absent,
     /// A regular file whose content has this digest.
     Content(Digest),
-    /// An entry that is never read, replaced or removed; the text names its type.
+    /// An entry of another type, which is never read, replaced or removed. The text names the type.
     NotAFile(&'static str),
 }
 
 impl PathState {
-    /// Returns whether the state is what an entry's `before` or `after` asks for.
+    /// Returns whether the state matches an entry's `before` or `after`.
     pub fn is(self, wanted: Option<Digest>) -> bool {
         match (self, wanted) {
             (Self::Absent, None) => true,
@@ -61,12 +61,12 @@ impl FsError {
         matches!(self.trouble, FsFailure::Missing)
     }
 
-    /// Returns whether the name is taken.
+    /// Returns whether the name already exists.
     pub fn is_taken(&self) -> bool {
         matches!(self.trouble, FsFailure::Exists)
     }
 
-    /// Returns whether the file system lacks this operation.
+    /// Returns whether the file system does not support the operation.
     pub fn is_unsupported(&self) -> bool {
         matches!(self.trouble, FsFailure::Unsupported)
     }
@@ -84,23 +84,23 @@ pub enum FsFailure {
     /// The file system does not support the operation.
     #[error("the file system cannot do this")]
     Unsupported,
-    /// The path is, or leads through, something that is never touched.
+    /// The path is, or leads through, an entry that is never read or changed.
     #[error("it is {0}")]
     NotAFile(&'static str),
-    /// Any other error from the system.
+    /// Any other error from the operating system.
     #[error(transparent)]
     Io(#[from] io::Error),
 }
 
 /// The file operations of a publication. All paths are relative to one root. No operation follows a
 /// symbolic link, crosses a mount or leaves the root. An operation that returns an error has
-/// changed nothing that a reader of the live tree could see. Nothing is durable until both the file
-/// and its folder are synced.
+/// changed nothing that a reader of the live tree could see. A change is durable only after both
+/// the file and its folder have been synced.
 pub trait PublishFs {
-    /// Returns the state of `path`; reads all of its content.
+    /// Returns the state of `path` after reading its complete content.
     fn inspect(&self, path: &RelPath) -> Result<PathState, FsError>;
-    /// Creates a file with these permission bits. Returns [`FsFailure::Exists`] if the name is
-    /// already in use.
+    /// Creates a file with these permission bits. Returns [`FsFailure::Exists`] if the name already
+    /// exists.
     fn write_new(&self, path: &RelPath, bytes: &[u8], mode: u32) -> Result<(), FsError>;
     /// Makes the content of a file durable, but not its name.
     fn sync_file(&self, path: &RelPath) -> Result<(), FsError>;
@@ -112,19 +112,20 @@ pub trait PublishFs {
     fn rename_noreplace(&self, from: &RelPath, to: &RelPath) -> Result<(), FsError>;
     /// Swaps two names atomically.
     fn exchange(&self, one: &RelPath, other: &RelPath) -> Result<(), FsError>;
-    /// Renames `from` to `to` and replaces an existing `to`. It is used only on file systems that
-    /// support neither [`PublishFs::rename_noreplace`] nor [`PublishFs::exchange`].
+    /// Renames `from` to `to` and replaces an existing `to`. This operation is used only on file
+    /// systems that support neither [`PublishFs::rename_noreplace`] nor [`PublishFs::exchange`].
     fn rename_replace(&self, from: &RelPath, to: &RelPath) -> Result<(), FsError>;
-    /// Lists the names in a folder, in no order; returns `None` if there is no such folder.
+    /// Lists the names in a folder in no particular order. Returns `None` if the folder does not
+    /// exist.
     fn list(&self, dir: &RelPath) -> Result<Option<Vec<String>>, FsError>;
-    /// Removes a file that is not a folder.
+    /// Removes an entry that is not a folder.
     fn remove_file(&self, path: &RelPath) -> Result<(), FsError>;
     /// Removes an empty folder.
     fn remove_dir(&self, path: &RelPath) -> Result<(), FsError>;
 }
 
 /// Creates every folder above `path` and makes the folders' names durable. Existing folders are
-/// synced too, because a run that died may have created them without a sync.
+/// synced too, because a dead run may have created them without a sync.
 pub(super) fn make_parents(fs: &impl PublishFs, path: &RelPath) -> Result<(), FsError> {
     for dir in path.ancestors() {
         fs.create_dir(&dir)?;

@@ -1,9 +1,9 @@
-//! Injected faults, which prove that the crash simulation would find such bugs.
+//! Injected faults, which verify that the crash simulation detects such bugs.
 //!
-//! The core asks its `Faults` parameter at each place where a known mistake could be made.
-//! Production code passes [`NoFault`], a zero-sized type that always answers `false`, so that no
-//! switch is left in the program. Only the simulation passes a [`OneFault`]. No code outside this
-//! folder's core and that test may name these types.
+//! The core queries its `Faults` parameter at each place where a known mistake is possible.
+//! Production code passes [`NoFault`], a zero-sized type that always answers `false`, so that the
+//! compiled program contains no switch. Only the simulation passes a [`OneFault`]. No code outside
+//! this folder's core and that test may name these types.
 
 /// A mistake that tests can inject into the core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -12,39 +12,39 @@ pub enum InjectedFault {
     StagedFileUnsynced,
     /// The staging folder is not synced.
     StagingDirUnsynced,
-    /// The staging folder's own name is not synced.
+    /// The staging folder's name in its parent is not synced.
     StagingParentUnsynced,
     /// The manifest is committed before the staged files are synced.
     ManifestBeforeStaging,
     /// The name of a new folder is not synced before a file moves into it.
     NewParentUnsynced,
-    /// The targets' folders are not synced.
+    /// The folders of the targets are not synced.
     TargetDirUnsynced,
     /// The outcome is committed before the renames.
     OutcomeBeforeRenames,
-    /// The outcome is committed after the renames and before the sync of their folders.
+    /// The outcome is committed after the renames but before their folders are synced.
     OutcomeBeforeSync,
-    /// A target is not compared with `before` right before it is replaced or removed.
+    /// A target is replaced or removed without a comparison with `before` right before it.
     NoCheckBefore,
-    /// The content that an exchange displaced is not compared.
+    /// The content that an exchange displaced is not checked.
     NoCheckDisplaced,
-    /// The file that a removal took away is not compared.
+    /// The file that a removal moved away is not checked.
     NoCheckRemoved,
-    /// A rename that must not replace anything may replace a file.
+    /// A rename that must not replace a file may replace one.
     ReplaceForNoreplace,
-    /// Staged content is moved without being compared with `after`.
+    /// Staged content is moved without a comparison with `after`.
     TornAccepted,
     /// The last entry is skipped.
     LastEntrySkipped,
-    /// The staging folder is removed after the renames, before they are durable.
+    /// The staging folder is removed after the renames but before they are durable.
     StagingRemovedEarly,
     /// Recovery replaces a target that matches neither `before` nor `after`.
     RecoveryOverwrites,
-    /// Recovery discards the staging folder although there is a manifest.
+    /// Recovery discards the staging folder although a manifest is recorded.
     RecoveryDiscards,
-    /// Recovery assumes that the state it sees is durable.
+    /// Recovery assumes that the state that it sees is durable.
     RecoveryTrustsCache,
-    /// Recovery commits with any fence it holds, without a check.
+    /// Recovery commits with any fence, without a check.
     RecoveryIgnoresFence,
     /// Recovery commits with the dead run's fence.
     RecoveryUsesDeadFence,
@@ -54,7 +54,7 @@ pub enum InjectedFault {
     RecoveryLeavesStaging,
     /// Recovery carries out a manifest whose outcome is already committed.
     RecoveryRepeatsSettled,
-    /// A run that was taken over treats the refusal of its outcome as success.
+    /// A run that was taken over ignores that its outcome was refused.
     StaleOutcomeAccepted,
 }
 

@@ -14,10 +14,10 @@ use std::error::Error;
 use super::manifest::Manifest;
 use crate::ids::{Fence, RunId};
 
-/// The reason why the log refused a request or could not answer it.
+/// The reason why the log refused a request or failed.
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
-    /// The run was taken over and may no longer change anything.
+    /// Another process took over the run, so the request may not change anything.
     #[error("run {run} was taken over: it holds fence {}, the job is at {}", .held.0, .current.0)]
     StaleFence {
         run: RunId,
@@ -28,42 +28,42 @@ pub enum LogError {
     /// The run already has a manifest.
     #[error("run {run} already has a manifest")]
     ManifestExists { run: RunId },
-    /// The run has no manifest that could be settled.
+    /// The run has no recorded manifest.
     #[error("run {run} has no manifest")]
     NoManifest { run: RunId },
     /// The run's outcome is already committed.
     #[error("the outcome of run {run} is already committed")]
     Settled { run: RunId },
-    /// The store itself failed.
+    /// The store failed.
     #[error("the database could not answer")]
     Store(#[source] Box<dyn Error + Send + Sync>),
 }
 
-/// A manifest as it is kept in the log.
+/// A manifest as recorded in the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordedManifest {
-    /// The manifest that was committed before anything was moved.
+    /// The manifest that was committed before any file was moved.
     pub manifest: Manifest,
-    /// Whether the outcome is committed, so that only the cleanup is left.
+    /// Whether the outcome is committed, so that only the cleanup remains.
     pub settled: bool,
 }
 
-/// The two commits and the query that recovery makes. Called by [`super::publish`] and
-/// [`super::recover`] only, under the job's lock. A richer log (a row per entry, a state per
-/// rename) was rejected: the disk itself shows how far the renames got.
+/// The two commits and the query for recovery. Only [`super::publish`] and [`super::recover`] call
+/// these methods, under the job's lock. A richer log (one row per entry, or a state per rename) was
+/// rejected: the disk itself shows which renames were made.
 pub trait PublishLog {
-    /// Returns the manifest that was recorded for `run`, if there is one.
+    /// Returns the manifest recorded for `run`, if there is one.
     ///
     /// # Errors
     /// Returns [`LogError::Store`] only.
     fn manifest(&self, run: &RunId) -> Result<Option<RecordedManifest>, LogError>;
 
-    /// Records the manifest durably, before the first rename.
+    /// Records the manifest durably before the first rename.
     ///
     /// # Errors
-    /// Returns [`LogError::StaleFence`] if `fence` is not the job's current one,
-    /// [`LogError::ManifestExists`] if the run already has a manifest, or [`LogError::Store`] if the store
-    /// fails.
+    /// Returns [`LogError::StaleFence`] if `fence` is not the job's current fence,
+    /// [`LogError::ManifestExists`] if the run already has a manifest, or [`LogError::Store`] if
+    /// the store fails.
     fn commit_manifest(
         &mut self,
         run: &RunId,
@@ -71,9 +71,8 @@ pub trait PublishLog {
         manifest: &Manifest,
     ) -> Result<(), LogError>;
 
-    /// Settles the run durably with the outcome that its manifest names, after the last sync.
-    /// `fence` is the caller's own fence: a recovery passes the one that it got when it took over
-    /// the run.
+    /// Settles the run durably, after the last sync, with the outcome in its manifest. `fence` is
+    /// the caller's fence: a recovery passes the fence that it got when it took over the run.
     ///
     /// # Errors
     /// Returns [`LogError::StaleFence`], [`LogError::NoManifest`], [`LogError::Settled`] or
@@ -84,13 +83,13 @@ pub trait PublishLog {
 /// An in-memory log of one job, for tests. Its content does not outlive the process.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryLog {
-    /// The job's current fence. Raise it to take over.
+    /// The job's current fence. Increase it to simulate a takeover.
     pub fence: Fence,
     records: BTreeMap<RunId, RecordedManifest>,
 }
 
 impl MemoryLog {
-    /// Creates a log whose job is at `fence`.
+    /// Creates a log for a job whose current fence is `fence`.
     pub fn new(fence: Fence) -> Self {
         Self { fence, records: BTreeMap::new() }
     }

@@ -1,8 +1,8 @@
-//! The steps of a publication, written down before any of them is carried out.
+//! The steps of a publication, recorded before any of them is carried out.
 //!
-//! A manifest is data: relative paths and digests, so that recovery can determine, with nothing
-//! else, how far a dead run got. It must never hold content, absolute paths or anything to be
-//! trusted without checking the disk.
+//! A manifest contains only relative paths and digests. From these alone, recovery can determine
+//! how far a dead run got. A manifest must never contain file content, absolute paths or anything
+//! that is trusted without checking the disk.
 
 use std::collections::HashSet;
 
@@ -16,61 +16,66 @@ use crate::outcome::Outcome;
 /// One target and the change to it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ManifestEntry {
-    /// The path that is written or removed, beneath the root.
+    /// The path beneath the root that is written or removed.
     pub target: RelPath,
     /// The path of the new content until it is moved into place; `None` for a removal.
     pub staged: Option<RelPath>,
-    /// Digest of the target's content before; `None`: it must not be there.
+    /// Digest of the target's content before the publication. `None` means that the target must not
+    /// exist.
     pub before: Option<Digest>,
-    /// Digest of the target's content afterwards; `None`: it is removed.
+    /// Digest of the target's content afterwards. `None` means that the target is removed.
     pub after: Option<Digest>,
 }
 
 impl ManifestEntry {
-    /// Creates an entry that puts new content at `target`, in place of `before` or of nothing.
+    /// Creates an entry that publishes new content at `target`. `before` is `None` if the target
+    /// does not exist.
     pub fn put(target: RelPath, staged: RelPath, before: Option<Digest>, after: Digest) -> Self {
         Self { target, staged: Some(staged), before, after: Some(after) }
     }
 
-    /// Creates an entry that removes `target`, which holds `before`.
+    /// Creates an entry that removes `target`, whose content has the digest `before`.
     pub fn remove(target: RelPath, before: Digest) -> Self {
         Self { target, staged: None, before: Some(before), after: None }
     }
 }
 
-/// The changes that one run publishes, and the outcome that is committed once they are in place.
+/// The changes that one run publishes, and the outcome that is committed after all of them are in
+/// place.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
     /// The run that publishes.
     pub run: RunId,
     /// The fence under which the run was admitted.
     pub fence: Fence,
-    /// The folder with the staged files and the displaced files. It belongs to this run alone.
+    /// The folder for staged and displaced files, which only this run uses.
     pub staging: RelPath,
     /// The entries, in the order in which they are applied.
     pub entries: Vec<ManifestEntry>,
-    /// The outcome of the run once all entries are in place.
+    /// The outcome to commit once all entries are in place.
     pub outcome: Outcome,
 }
 
-/// A manifest that contradicts itself, which is a bug in the code that built it.
+/// The error for a manifest that contradicts itself, which is a bug in the code that built it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the publication's entry for {target} {why}")]
 pub struct BadManifest {
     pub target: RelPath,
-    /// The defect of the entry.
+    /// The reason why the entry is invalid.
     pub why: &'static str,
 }
 
 impl Manifest {
-    /// Checks that the entries can be carried out, and that each can be distinguished in any state.
+    /// Checks that the entries can be carried out, and that the state of each entry can be
+    /// determined unambiguously.
     ///
     /// # Errors
-    /// Returns an error that names the first entry that changes nothing, is neither put nor
-    /// removal, stages outside of the staging folder, aims into it, or collides with another entry.
+    /// Returns an error that names the first invalid entry: an entry that changes nothing, that
+    /// neither puts nor removes a file, whose staged file is outside the staging folder, whose
+    /// target is inside it, or that collides with another entry.
     pub fn check(&self) -> Result<(), BadManifest> {
-        // These sets hold the targets so far and the folders above them, so that entries need not
-        // be compared with each other.
+        // These sets contain the targets so far and the folders above them, so that entries need
+        // not be compared pairwise.
         let (mut targets, mut above) = (HashSet::new(), HashSet::new());
         for (index, entry) in self.entries.iter().enumerate() {
             let refuse = |why| Err(BadManifest { target: entry.target.clone(), why });
@@ -97,13 +102,13 @@ impl Manifest {
         Ok(())
     }
 
-    /// Returns the path where entry `index` keeps its new content, and after an exchange the old
-    /// one.
+    /// Returns the path where entry `index` keeps its new content, and after an exchange its old
+    /// content.
     pub fn staged_name(&self, index: usize) -> RelPath {
         staged_name(&self.staging, index)
     }
 
-    /// Returns the path where a removed target waits until the outcome is committed.
+    /// Returns the path where a removed target stays until the outcome is committed.
     pub fn removed_name(&self, index: usize) -> RelPath {
         self.staging.join(&format!("removed-{index}")).expect("a word and a number are a name")
     }

@@ -1,21 +1,21 @@
-//! A publication whose record is a file beside the published files: `COMMIT-MARKER.<n>`.
+//! A publication that is recorded in a file beside the published files: `COMMIT-MARKER.<n>`.
 //!
-//! Markers are for trees that other programs read too, and that may be copied or read where there
-//! is no database. The marker *is* the commit of the manifest, so the next process can finish the
-//! publication with nothing but the tree.
+//! Markers are for trees that other programs also read, and that may be copied to or read on a host
+//! without the database. Writing the marker *is* the commit of the manifest, so the next process
+//! needs only the tree to finish the publication.
 //!
 //! ```text
 //! (no marker) ──commit_manifest──> READY{manifest} ──renames──commit_outcome──> DONE ──finish──> (no marker)
 //!                                     │  ▲
-//!                               crash └──┘ settle: whoever comes next, under the tree's lock
+//!                               crash └──┘ settle: the next process, under the tree's lock
 //! ```
 //!
 //! A reader that respects the marker never treats a READY tree as complete: it calls [`settle`] to
-//! roll it forward, or waits for the process that works on it. Each change of the marker is one
-//! rename, which is durable before the next step. The database was rejected as the record here: a
-//! run commits many times, and a tree whose database is on another machine could never be finished.
-//! Both commits still check the fence, through a [`CommitGuard`]. A commit must never be split, and
-//! a marker must never be written without its rename.
+//! roll the tree forward, or waits for the process that works on it. Each change of the marker is
+//! one rename, which is durable before the next step. The database was rejected as the record for
+//! these commits: a run commits many times, and a tree whose database is on another machine could
+//! never be finished. Both commits still check the fence, through a [`CommitGuard`]. A commit must
+//! never be split, and a marker must never be written in place.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -27,20 +27,20 @@ use super::path::RelPath;
 use super::{PublishError, Recovery, recover};
 use crate::ids::{Fence, RunId};
 
-/// Prefix of a marker's name; a number follows.
+/// Prefix of a marker's file name, followed by a number.
 pub const PREFIX: &str = "COMMIT-MARKER.";
-/// Prefix of the name of a commit's folder, which is beside its marker.
+/// Prefix of the name of a commit's folder, which is beside the commit's marker.
 pub const FOLDER_PREFIX: &str = "prev.";
-/// Maximum length of a marker that is read, in bytes.
+/// Maximum size of a marker in bytes. Larger files are not read.
 const LONGEST: u64 = 256 * 1024 * 1024;
 
-/// A disk that can also read a file, because markers are data.
+/// A disk that can also read files, which the marker log needs.
 pub trait MarkerFs: PublishFs {
-    /// Reads a file of at most `limit` bytes; returns `None` if there is none, or if it is not a
-    /// plain file or is longer.
+    /// Reads a file of at most `limit` bytes. Returns `None` if the file does not exist, is not a
+    /// regular file, or is larger.
     ///
     /// # Errors
-    /// Returns an error if the disk refuses.
+    /// Returns an error if the disk operation fails.
     fn read(&self, path: &RelPath, limit: u64) -> Result<Option<Vec<u8>>, FsError>;
 }
 
@@ -48,7 +48,7 @@ pub trait MarkerFs: PublishFs {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum MarkerState {
-    /// The manifest is recorded; its moves may or may not have been made.
+    /// The manifest is recorded. Its moves may be incomplete.
     Ready,
     /// All entries are in place.
     Done,
@@ -58,17 +58,17 @@ pub enum MarkerState {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Marker {
     pub state: MarkerState,
-    /// The id of the iteration that made the commit.
+    /// The id of the iteration that created the commit.
     pub iteration_id: String,
-    /// The start of the iteration, in RFC 3339 format.
+    /// The start time of the iteration in RFC 3339 format.
     pub started_at: String,
-    /// The data that the committer wants to find again, whichever process finishes.
+    /// Data of the committer, which is kept regardless of which process finishes the commit.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub record: Value,
-    /// The manifest, while its entries may not all be in place yet.
+    /// The manifest, until all of its entries are in place.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub manifest: Option<Manifest>,
-    /// The folder of the publication, which is removed once the commit is done.
+    /// The publication's staging folder, which is removed once the commit is done.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub staging: Option<RelPath>,
 }
@@ -85,8 +85,8 @@ pub struct MarkerLog<'a, F> {
 }
 
 impl<'a, F: MarkerFs> MarkerLog<'a, F> {
-    /// Creates a log that writes the marker `path`, with the content of `draft` besides state and
-    /// manifest.
+    /// Creates a log that writes the marker at `path`. State and manifest are set by the log, the
+    /// other fields are taken from `draft`.
     pub fn new(fs: &'a F, path: RelPath, draft: Marker, guard: &'a CommitGuard<'a>) -> Self {
         Self { fs, path, draft, guard }
     }
@@ -150,21 +150,21 @@ impl<F: MarkerFs> PublishLog for MarkerLog<'_, F> {
     }
 }
 
-/// The result for a marker that an earlier process left.
+/// The result of settling a marker that an earlier process left.
 #[derive(Debug)]
 pub enum MarkerOutcome {
     /// The publication was finished.
     RolledForward(Box<Marker>),
-    /// The publication was already done; only its marker was left.
+    /// The publication was already complete; only its marker remained.
     Done(Box<Marker>),
-    /// The marker is not ours or cannot be read. It was left alone.
+    /// The marker was written by another program or is unreadable. It was not changed.
     Foreign(RelPath),
 }
 
-/// Lists the markers in `folder`, by their numbers.
+/// Lists the markers in `folder` in the order of their numbers.
 ///
 /// # Errors
-/// Returns an error if the disk refuses.
+/// Returns an error if the disk operation fails.
 pub fn list(fs: &impl MarkerFs, folder: &RelPath) -> Result<Vec<RelPath>, FsError> {
     let mut found: Vec<(u64, RelPath)> = Vec::new();
     for name in fs.list(folder)?.unwrap_or_default() {
@@ -177,14 +177,16 @@ pub fn list(fs: &impl MarkerFs, folder: &RelPath) -> Result<Vec<RelPath>, FsErro
     Ok(found.into_iter().map(|(_, path)| path).collect())
 }
 
-/// Reads the marker at `path`; returns `None` if there is none, or if it is not one of ours.
+/// Reads the marker at `path`. Returns `None` if it does not exist or was written by another
+/// program.
 ///
 /// # Errors
-/// Returns an error if the disk refuses.
+/// Returns an error if the disk operation fails.
 pub fn inspect(fs: &impl MarkerFs, path: &RelPath) -> Result<Option<Marker>, FsError> {
     let bytes = fs.read(path, LONGEST)?;
     let marker = bytes.and_then(|bytes| serde_json::from_slice::<Marker>(&bytes).ok());
-    // A file in a tree may be anyone's: a marker that names a folder elsewhere is not ours.
+    // Any program may have written a file in the tree. A marker that names a staging folder
+    // elsewhere is not one of runner's.
     let own = |staging: &RelPath| {
         staging.parent() == path.parent() && staging.name().starts_with(FOLDER_PREFIX)
     };
@@ -195,10 +197,10 @@ pub fn inspect(fs: &impl MarkerFs, path: &RelPath) -> Result<Option<Marker>, FsE
     }))
 }
 
-/// Finishes every commit that was begun in `folder`; the markers of finished ones stay until
-/// [`finish`]. A marker that would touch anything outside of `allowed` is left alone: it is not
-/// ours, whatever it contains. Call it with the tree's lock held. Any number of calls, interrupted
-/// anywhere, come to the same end.
+/// Finishes every incomplete commit in `folder`. The markers of finished commits stay until
+/// [`finish`]. A marker that would change anything outside `allowed` is treated as another
+/// program's and not changed. The caller must hold the tree's lock. Repeated and interrupted calls
+/// lead to the same final state.
 ///
 /// # Errors
 /// Returns the errors of [`recover`].
@@ -223,12 +225,12 @@ pub fn settle(
             all.push(MarkerOutcome::Foreign(path));
             continue;
         }
-        // The marker that was read may not be durable yet: if it were lost after the moves, they
-        // would be half of a commit without a record.
+        // The marker may not be durable yet. If it were lost after the moves, they would be half a
+        // commit without a record.
         fs.sync_file(&path)?;
         fs.sync_dir(Some(folder))?;
-        // The lock on the tree decides here instead of the fence: the process that recorded the
-        // manifest is gone.
+        // The lock on the tree replaces the fence here, because the process that recorded the
+        // manifest is dead.
         let free = |_: &RunId, _: Fence| Ok(());
         let mut log = MarkerLog::new(fs, path, marker.clone(), &free);
         let staging = manifest.staging.clone();
@@ -242,10 +244,10 @@ pub fn settle(
     Ok(all)
 }
 
-/// Removes the markers of commits that are done, and the rest of their folders.
+/// Removes the markers of finished commits and what remains of their folders.
 ///
 /// # Errors
-/// Returns an error if the disk refuses.
+/// Returns an error if the disk operation fails.
 pub fn finish(fs: &impl MarkerFs, folder: &RelPath) -> Result<(), FsError> {
     for path in list(fs, folder)? {
         let Some(marker) = inspect(fs, &path)? else {
@@ -262,7 +264,7 @@ pub fn finish(fs: &impl MarkerFs, folder: &RelPath) -> Result<(), FsError> {
     Ok(())
 }
 
-/// Returns the path where a marker is written before its rename.
+/// Returns the temporary path to which a marker is written before it is renamed.
 fn beside(path: &RelPath) -> RelPath {
     let name = format!(".{}.tmp", path.name().to_lowercase());
     match path.parent() {

@@ -1,8 +1,10 @@
-//! Publication: verified bytes move to their targets, all of them or none, whatever happens.
+//! Publication: moves all verified files of a run to their targets, or none of them, despite
+//! crashes.
 //!
-//! This is the only journal in the program. A job drafts its artifacts into a staging folder under
-//! the root of the targets ([`Draft`], behind `Scope`), its caller verifies them, and [`publish`]
-//! does the rest; [`recover`], under the job's lock, finishes what a dead run began.
+//! This is the only journal in the program. A job writes its artifacts to a staging folder under
+//! the root of the targets ([`Draft`], behind `Scope`), the job's caller verifies them, and
+//! [`publish`] moves them. After a crash, [`recover`] finishes the publication under the job's
+//! lock.
 //!
 //! ```text
 //! drafted ──seal──> staged ──(b) commit manifest──> recorded ──(c) renames, syncs──> in place
@@ -11,16 +13,17 @@
 //!                                                       │               (d) commit outcome
 //!                           a target is neither         ▼                               ▼
 //!                           before nor after ──> conflict (kept,    settled ──clean──> done
-//!                                                until it is mended)
+//!                                                until it is fixed)
 //! ```
 //!
-//! Before (b) the live tree is untouched; after (d) it is wholly new; between them every target is
-//! whole, and recovery completes it. The order of syncs guarantees this, and
-//! `tests/crash_simulation.rs` proves it; `docs/RELIABILITY.md` has the model and the figures.
+//! Before (b), the live tree is unchanged. After (d), it is completely updated. In between, each
+//! target has either its old or its new content, and recovery completes the publication. The order
+//! of the syncs guarantees this. `tests/crash_simulation.rs` verifies it, and `docs/RELIABILITY.md`
+//! describes the model and the figures.
 //!
-//! This module must never write into a live file, never replace bytes it has not compared, never
-//! overwrite another program's content, never move anything before its manifest is durable, and
-//! never decide whether the bytes are good: the caller decides that before.
+//! This module must never write into a live file, replace content that it has not compared,
+//! overwrite another program's content, or move a file before the manifest is durable. It never
+//! judges the content: the caller does that before the publication.
 
 mod apply;
 mod fs;
@@ -50,32 +53,34 @@ use crate::outcome::Outcome;
 use apply::Publisher;
 use stage::clean;
 
-/// Somebody else changed a target. Their bytes are in it.
+/// A target that another program has changed. The target keeps that program's content.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{target} was changed by somebody else: it holds {found}, neither the old nor the new")]
 pub struct Conflict {
-    /// Which target.
+    /// The path of the target.
     pub target: RelPath,
-    /// The target's content, or the obstacle at its path.
+    /// The target's content, or the type of the entry at its path.
     pub found: PathState,
 }
 
 /// A publication that did not finish.
 #[derive(Debug, thiserror::Error)]
 pub enum PublishError {
-    /// A target changed before anything was recorded: nothing was touched, staging is gone.
+    /// A target changed before the manifest was recorded. No target was touched, and the staging
+    /// folder has been removed.
     #[error("nothing was published: {0}")]
     Changed(Conflict),
-    /// A target changed after the manifest was recorded. Entries before it are in place; staging is
-    /// kept; every recovery reports the same until the target holds the old or the new content.
+    /// A target changed after the manifest was recorded. The entries before it are in place, and
+    /// the staging folder is kept. Every recovery reports the same conflict until the target has
+    /// its old or its new content.
     #[error("the publication stopped half-way: {0}")]
     Conflict(Conflict),
-    /// A staged file does not hold what it should.
+    /// A staged file does not have the expected content.
     #[error("{staged}, which was staged for {target}, is damaged or lost: it holds {found}")]
     Staged {
         /// The target for which the file was staged.
         target: RelPath,
-        /// The staged file.
+        /// The path of the staged file.
         staged: RelPath,
         /// The state of the staged file.
         found: PathState,
@@ -83,10 +88,10 @@ pub enum PublishError {
     /// The manifest contradicts itself.
     #[error(transparent)]
     Manifest(#[from] BadManifest),
-    /// The database refused: taken over, or done already.
+    /// The log refused a commit, for example because the run was taken over or is already settled.
     #[error(transparent)]
     Log(#[from] LogError),
-    /// The disk refused.
+    /// A disk operation failed.
     #[error(transparent)]
     Fs(#[from] FsError),
 }
@@ -94,32 +99,32 @@ pub enum PublishError {
 /// A publication that is complete and settled.
 #[derive(Debug)]
 pub struct Published {
-    /// How many targets were written or removed.
+    /// The number of targets that were written or removed.
     pub entries: usize,
-    /// Why staging could not be removed; it holds nothing that is needed, and [`recover`] tries
-    /// again.
+    /// The reason why the staging folder could not be removed. It contains nothing that is still
+    /// needed, and [`recover`] tries again.
     pub leftover: Option<FsError>,
 }
 
 /// The result of a recovery.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Recovery {
-    /// The run had recorded nothing: the live tree is as it was, staging is gone. The run itself
-    /// is still to be settled by the caller.
+    /// The run had recorded no manifest. The live tree is unchanged, and the staging folder has
+    /// been removed. The caller must still settle the run.
     Nothing,
-    /// The publication is complete, and the run settled with this outcome.
+    /// The publication has been completed, and the run is settled with this outcome.
     RolledForward(Outcome),
-    /// The run was settled already; staging is gone.
+    /// The run was already settled, and the staging folder has been removed.
     Cleaned,
 }
 
-/// Places what `manifest` names, whose staged files are durable and verified: checks every target,
-/// records the manifest, moves, syncs, commits the outcome, removes staging. Called by the run's
-/// own process, which holds the job's lock.
+/// Publishes the entries of `manifest`, whose staged files are durable and verified: checks every
+/// target, records the manifest, moves the files, syncs the folders, commits the outcome and
+/// removes the staging folder. The run's process calls this function while it holds the job's lock.
 ///
 /// # Errors
-/// Before the manifest is recorded an error leaves the live tree untouched and no staging; after
-/// it, the next [`recover`] carries on from whatever state this one left.
+/// An error before the manifest is recorded leaves the live tree unchanged and removes the staging
+/// folder. After a later error, the next [`recover`] continues from the state on the disk.
 pub fn publish(
     fs: &impl PublishFs,
     log: &mut impl PublishLog,
@@ -128,15 +133,15 @@ pub fn publish(
     place_with(NoFault, fs, log, manifest)
 }
 
-/// Finishes or discards what a dead `run` left. Called under the job's lock, with the `fence` that
-/// the caller holds and the `staging` folder that the run was given; a recorded manifest names its
-/// own. Any number of calls, interrupted anywhere, come to the same end.
+/// Finishes or discards the publication of a dead `run`. The caller must hold the job's lock.
+/// `fence` is the caller's fence, and `staging` is the run's staging folder; a recorded manifest
+/// takes precedence over it. Repeated and interrupted calls lead to the same final state.
 ///
 /// # Errors
-/// Returns [`PublishError::Conflict`] if another program's content is at the path of a target: that
-/// content was not touched, staging is kept, and the result stays the same until a person fixes it.
-/// Returns another error if the disk or the database refused, or a staged file was damaged: nothing
-/// was overwritten, and the next call tries again.
+/// Returns [`PublishError::Conflict`] if a target has another program's content. That content is
+/// not changed, the staging folder is kept, and every call returns the same error until a person
+/// fixes the conflict. Returns another error if the disk or the database fails or a staged file is
+/// damaged. Nothing is overwritten then, and the next call tries again.
 pub fn recover(
     fs: &impl PublishFs,
     log: &mut impl PublishLog,
@@ -159,7 +164,8 @@ pub fn place_with<F: Faults>(
     let recorded =
         check_all(fs, manifest).and_then(|()| Ok(log.commit_manifest(run, *fence, manifest)?));
     if let Err(error) = recorded {
-        // A store that failed may still have recorded it: only its own word counts.
+        // A store that returned an error may still have recorded the manifest, so the store is
+        // queried.
         if matches!(log.manifest(run), Ok(None)) {
             clean(fs, staging)?;
         }
@@ -238,9 +244,9 @@ pub fn recover_with<F: Faults>(
     Ok(Recovery::RolledForward(manifest.outcome.clone()))
 }
 
-/// Checks that every target is still as the draft saw it (or already as it will be), and that every
-/// staged file is as it should be. A change that is found before anything is recorded costs
-/// nothing.
+/// Checks that every target still has the content that the draft saw, or already its new content,
+/// and that every staged file is intact. A change that is found here is harmless, because nothing
+/// has been recorded yet.
 fn check_all(fs: &impl PublishFs, manifest: &Manifest) -> Result<(), PublishError> {
     for entry in &manifest.entries {
         let found = fs.inspect(&entry.target)?;
@@ -249,7 +255,8 @@ fn check_all(fs: &impl PublishFs, manifest: &Manifest) -> Result<(), PublishErro
             return Err(PublishError::Changed(Conflict { target, found }));
         }
         if found.is(entry.after) && found != PathState::Absent {
-            // Another program's file: a power cut after the manifest must not take it back.
+            // Another program wrote this file. Without a sync, a power cut after the manifest could
+            // revert it.
             fs.sync_file(&entry.target)?;
         }
         let Some(staged) = &entry.staged else {

@@ -1,37 +1,38 @@
-//! Relative paths, checked once; every name in a publication is one.
+//! Relative paths that are validated once. Every name in a publication is a [`RelPath`].
 //!
-//! A [`RelPath`] cannot climb, cannot be absolute and has one spelling; so two that differ name
-//! different entries (case folding aside), and a prefix of components is a prefix of folders. It
-//! gives no guarantee about links: only a walk by the kernel can, and [`super::RealFs`] does that.
+//! A [`RelPath`] has no `..`, is not absolute and has only one spelling. Two different paths
+//! therefore name different entries (except on file systems that fold case), and a prefix of
+//! components is always a folder above the path. The type guarantees nothing about links. Only the
+//! kernel's path resolution does, and [`super::RealFs`] uses it.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Maximum length of a path in bytes, which is the kernel's own limit.
+/// Maximum length of a path in bytes, which is the kernel's limit.
 const LONGEST: usize = 4095;
 /// Maximum length of a path component in bytes.
 const LONGEST_NAME: usize = 255;
 
-/// A path relative to a root: non-empty components joined by single slashes, none of them `.` or
-/// `..`, without control characters.
+/// A path relative to a root: non-empty components joined by single slashes. No component is `.` or
+/// `..` or contains a control character.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct RelPath(String);
 
-/// The error for a text that is not a path relative to a root.
+/// The error for a text that is not a valid relative path.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{path:?} is not a valid relative path: {why}")]
 pub struct BadPath {
     /// The path as it was given.
     pub path: String,
-    /// The defect of the path.
+    /// The reason why the path is invalid.
     pub why: &'static str,
 }
 
 impl RelPath {
-    /// Checks `text` and makes it a path. Nothing is normalised, so a path with more than one
-    /// spelling is refused.
+    /// Validates `text` as a path. The text is never normalised: any other spelling of a path, such
+    /// as `a//b` or `./a`, is refused.
     ///
     /// # Errors
     /// Returns an error if `text` is empty, absolute, too long, or has a component that is empty,
@@ -66,7 +67,7 @@ impl RelPath {
         Ok(Self(text.to_owned()))
     }
 
-    /// Returns the text, as it was given.
+    /// Returns the path as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -76,20 +77,20 @@ impl RelPath {
         self.0.rsplit('/').next().unwrap_or(&self.0)
     }
 
-    /// Returns the folder that holds the path; `None` is the root itself.
+    /// Returns the parent folder, or `None` if the parent is the root.
     pub fn parent(&self) -> Option<Self> {
         self.0.rsplit_once('/').map(|(folder, _)| Self(folder.to_owned()))
     }
 
-    /// Returns the folders above the path, the outermost first, without the root.
+    /// Returns the folders above the path, outermost first. The root is not included.
     pub fn ancestors(&self) -> impl Iterator<Item = Self> + '_ {
         self.0.match_indices('/').map(|(at, _)| Self(self.0[..at].to_owned()))
     }
 
-    /// Returns the path of one name beneath this one.
+    /// Returns the path of the entry `name` beneath this path.
     ///
     /// # Errors
-    /// Returns an error if `name` is not one good component.
+    /// Returns an error if `name` is not a single valid component.
     pub fn join(&self, name: &str) -> Result<Self, BadPath> {
         if name.contains('/') {
             return Err(BadPath { path: name.to_owned(), why: "it has more than one component" });
@@ -97,7 +98,7 @@ impl RelPath {
         Self::new(&format!("{}/{name}", self.0))
     }
 
-    /// Returns whether the path is `folder` or lies beneath it, by whole components.
+    /// Returns whether the path is `folder` or is beneath it. Whole components are compared.
     pub fn is_within(&self, folder: &Self) -> bool {
         match self.0.strip_prefix(folder.as_str()) {
             Some(rest) => rest.is_empty() || rest.starts_with('/'),

@@ -1,9 +1,10 @@
 //! The real disk for a publication, accessed through the handle of its root folder.
 //!
-//! The kernel resolves every path from the root's handle with `openat2`: beneath the root, and
-//! through no symbolic link, magic link or mount point. Operations then use names relative to the
-//! handle of their folder, so nothing is looked up twice by its path. This module must never open a
-//! target for writing, follow a link, or touch anything but a regular file. It needs Linux 5.6.
+//! The kernel resolves every path from the root's handle with `openat2`, always beneath the root
+//! and never through a symbolic link, magic link or mount point. The operations then use names
+//! relative to the handle of their folder, so no path is resolved twice. This module must never
+//! open a target for writing, follow a link, or change anything but regular files. It requires
+//! Linux 5.6.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -25,35 +26,35 @@ use crate::failpoint::reach;
 use crate::files::{NotOpened, irregular, read_bounded, regular_at, walk_to};
 use crate::scope::FileLook;
 
-/// The restrictions under which the kernel resolves a path.
+/// The restrictions on the kernel's path resolution.
 const WALK: ResolveFlags = ResolveFlags::BENEATH
     .union(ResolveFlags::NO_SYMLINKS)
     .union(ResolveFlags::NO_MAGICLINKS)
     .union(ResolveFlags::NO_XDEV);
 
-/// The handle of a root folder, with the file operations beneath it.
+/// The handle of a root folder, with file operations beneath it.
 #[derive(Debug)]
 pub struct RealFs {
     root: OwnedFd,
 }
 
-/// A regular file, opened for reading, and its metadata at the time of opening.
+/// A regular file opened for reading, with its metadata at the time of opening.
 #[derive(Debug)]
 pub struct Regular {
     pub file: File,
     /// The file's permission bits.
     pub mode: u32,
-    /// The number of hard links of the file.
+    /// The number of hard links to the file.
     pub links: u64,
     /// The file's length in bytes.
     pub length: u64,
 }
 
 impl Regular {
-    /// Returns the current metadata of the file.
+    /// Returns the file's current metadata.
     ///
     /// # Errors
-    /// Returns the error of the operating system.
+    /// Returns the operating system's error.
     pub fn looks(&self) -> io::Result<FileLook> {
         use std::os::unix::fs::MetadataExt as _;
         let data = self.file.metadata()?;
@@ -66,7 +67,7 @@ impl RealFs {
     /// Opens the folder `root`.
     ///
     /// # Errors
-    /// Returns an error if `root` does not exist, is not a folder, or may not be read.
+    /// Returns an error if `root` does not exist, is not a folder, or cannot be read.
     pub fn open(root: &Path) -> Result<Self, FsError> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root_handle = rustix::fs::openat(CWD, root, flags, Mode::empty());
@@ -80,11 +81,11 @@ impl RealFs {
         }
     }
 
-    /// Opens the folder at `path`; returns `None` if there is nothing.
+    /// Opens the folder at `path`. Returns `None` if nothing exists there.
     ///
     /// # Errors
-    /// Returns [`FsFailure::NotAFile`] for a link, a file, and any path that goes through a link, a
-    /// file or a mount point.
+    /// Returns [`FsFailure::NotAFile`] for a link, for a file, and for any path that goes through a
+    /// link, a file or a mount point.
     pub fn hold(&self, path: &RelPath) -> Result<Option<Self>, FsError> {
         const ACT: &str = "open the folder";
         let walk = |flags: OFlags| {
@@ -108,10 +109,10 @@ impl RealFs {
         Ok(Some(Self { root }))
     }
 
-    /// Returns the names in the held folder, in order.
+    /// Returns the names in this folder, sorted.
     ///
     /// # Errors
-    /// Returns the system's error.
+    /// Returns the operating system's error.
     pub fn names(&self) -> io::Result<Vec<OsString>> {
         let mut names = Vec::new();
         for item in Dir::read_from(&self.root)? {
@@ -125,20 +126,20 @@ impl RealFs {
         Ok(names)
     }
 
-    /// Returns whether both hold the same folder, whatever its name is now.
+    /// Returns whether both handles refer to the same folder, whatever its current name.
     ///
     /// # Errors
-    /// Returns the system's error.
+    /// Returns the operating system's error.
     pub fn is_same(&self, other: &Self) -> io::Result<bool> {
         let (own, other) = (fstat(&self.root)?, fstat(&other.root)?);
         Ok((own.st_dev, own.st_ino) == (other.st_dev, other.st_ino))
     }
 
-    /// Opens a regular file; returns `None` if there is nothing.
+    /// Opens a regular file. Returns `None` if nothing exists at `path`.
     ///
     /// # Errors
-    /// Returns [`FsFailure::NotAFile`] for a link, a folder, a FIFO, a device, a socket, and any
-    /// path that goes through a link, a file or a mount point.
+    /// Returns [`FsFailure::NotAFile`] for a link, a folder, a FIFO, a device or a socket, and for
+    /// any path that goes through a link, a file or a mount point.
     pub fn regular(&self, path: &RelPath) -> Result<Option<Regular>, FsError> {
         const ACT: &str = "read";
         let (file, stat) = match regular_at(&self.root, Path::new(path.as_str()), WALK) {
@@ -164,7 +165,8 @@ impl RealFs {
     /// Sets the modification time of a file durably, in nanoseconds since the Unix epoch.
     ///
     /// # Errors
-    /// Returns an error if the file does not exist, is not a regular file, or is not ours.
+    /// Returns an error if the file does not exist, is not a regular file, or belongs to another
+    /// user.
     pub fn set_modified(&self, path: &RelPath, nanos: i64) -> Result<(), FsError> {
         const ACT: &str = "set the date of";
         let Some(regular) = self.regular(path)? else {
@@ -181,11 +183,11 @@ impl RealFs {
             .map_err(fail(ACT, path))
     }
 
-    /// Returns the device of the deepest folder above `path` that exists: a rename between two
-    /// devices is not possible.
+    /// Returns the device of the deepest existing folder above `path`. Renames between two devices
+    /// are not possible.
     ///
     /// # Errors
-    /// Returns an error if the path cannot be walked.
+    /// Returns an error if the path cannot be resolved.
     pub fn device(&self, path: &RelPath) -> Result<u64, FsError> {
         let mut folder = path.parent();
         loop {
@@ -221,7 +223,7 @@ impl RealFs {
         })
     }
 
-    /// Opens the folder that holds `path`.
+    /// Opens the parent folder of `path`.
     fn parent(&self, act: &'static str, path: &RelPath) -> Result<OwnedFd, FsError> {
         self.folder(act, path.parent().as_ref(), OFlags::PATH)
     }
@@ -282,8 +284,8 @@ impl PublishFs for RealFs {
             .map_err(FsFailure::from)
             .and_then(|()| fchmod(&file, Mode::from_raw_mode(mode & 0o7777)).map_err(trouble));
         written.map_err(|trouble| {
-            // A partly written file is of no use. If its removal fails too, the whole staging
-            // folder is discarded.
+            // A partly written file is useless. If its removal also fails, the whole staging folder
+            // is discarded.
             let _ = self.remove_file(path);
             FsError { act: ACT, path: path.to_string(), trouble }
         })

@@ -1,13 +1,12 @@
-//! Staging: a run's files are made durable in a folder of their own before any record mentions
-//! them.
+//! Staging: a run's files become durable in a separate folder before any record refers to them.
 //!
 //! ```text
 //! new ──put / remove, any number──> drafting ──seal──> a manifest, all of it durable
 //! ```
 //!
-//! The staging folder lies under the root of the targets, so that every later step is a rename.
-//! This module must never touch a target, and never rename a file that another program may hold
-//! open: it writes its own copies.
+//! The staging folder is under the root of the targets, so that every later step is a rename. This
+//! module must never change a target, and never rename a file that another program may have open.
+//! It writes new copies instead.
 
 use super::fs::{FsError, PublishFs, make_parents};
 use super::injected_faults::{Faults, InjectedFault, NoFault};
@@ -17,7 +16,7 @@ use crate::digest::Digest;
 use crate::ids::{Fence, RunId};
 use crate::outcome::Outcome;
 
-/// The permission bits of a new file.
+/// The permission bits of newly published files.
 pub const NEW_FILE_MODE: u32 = 0o644;
 
 /// A manifest under construction.
@@ -30,8 +29,8 @@ pub struct Draft<F = NoFault> {
 }
 
 impl Draft {
-    /// Creates an empty draft whose files will be in `staging`, a folder of this run alone. The
-    /// disk is not touched before the first entry.
+    /// Creates an empty draft with the staging folder `staging`, which only this run uses. The
+    /// first entry creates the folder.
     pub fn new(staging: RelPath) -> Self {
         Self::with(NoFault, staging)
     }
@@ -43,11 +42,12 @@ impl<F: Faults> Draft<F> {
         Self { staging, entries: Vec::new(), opened: false, faults }
     }
 
-    /// Writes `bytes` to staging as the new content of `target`, which contains `before`, and
-    /// returns the digest of the bytes. No entry is made if the content does not change.
+    /// Writes `bytes` to staging as the new content of `target`, whose content has the digest
+    /// `before`. Returns the digest of `bytes`. If the content does not change, no entry is
+    /// created.
     ///
     /// # Errors
-    /// Returns an error if the staging folder or the file could not be created or synced; the draft
+    /// Returns an error if the staging folder or the file could not be created or synced. The draft
     /// is unchanged then.
     pub fn put(
         &mut self,
@@ -72,10 +72,10 @@ impl<F: Faults> Draft<F> {
         Ok(after)
     }
 
-    /// Adds the removal of `target`, which contains `before`.
+    /// Adds the removal of `target`, whose content has the digest `before`.
     ///
     /// # Errors
-    /// Returns an error if the staging folder, which will receive the removed file, could not be
+    /// Returns an error if the staging folder, into which the removed file is moved, could not be
     /// created.
     pub fn remove(
         &mut self,
@@ -88,7 +88,7 @@ impl<F: Faults> Draft<F> {
         Ok(())
     }
 
-    /// Returns the entries so far.
+    /// Returns the entries added so far.
     pub fn entries(&self) -> &[ManifestEntry] {
         &self.entries
     }
@@ -131,18 +131,18 @@ impl<F: Faults> Draft<F> {
     }
 }
 
-/// Removes the folder of a publication that was never recorded.
+/// Removes the staging folder of a publication that was never recorded.
 ///
 /// # Errors
-/// Returns an error if the disk refuses, or if the folder contains anything that a publication does
-/// not put there.
+/// Returns an error if a disk operation fails, or if the folder contains an entry that a
+/// publication does not create.
 pub fn discard(fs: &impl PublishFs, staging: &RelPath) -> Result<(), FsError> {
     clean(fs, staging)
 }
 
-/// Removes a staging folder with its files, durably. The parent folder is synced even if the
-/// staging folder is gone already, because the removal may exist only in the cache. The removal is
-/// never recursive: a publication creates no folders in staging, so one that is there is an error.
+/// Removes a staging folder and its files durably. The parent folder is synced even if the staging
+/// folder no longer exists, because its removal may not be durable yet. The removal is not
+/// recursive: a publication creates no folders in staging, so a folder in it is an error.
 pub(super) fn clean(fs: &impl PublishFs, staging: &RelPath) -> Result<(), FsError> {
     if let Some(names) = fs.list(staging)? {
         for name in names {

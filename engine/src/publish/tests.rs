@@ -1,4 +1,4 @@
-//! The generic core on the real disk. Crashes are the simulation's.
+//! Tests of the generic core on the real disk. The crash simulation tests crashes.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -37,7 +37,7 @@ impl Disk {
         fs::read_to_string(self.at(name)).ok()
     }
 
-    /// Drafts puts (`Some`) and removals (`None`) over what is there.
+    /// Drafts puts (`Some`) and removals (`None`) relative to the current content.
     fn draft(&self, changes: &[(&str, Option<&str>)]) -> Manifest {
         let mut draft = Draft::new(rel(STAGING));
         for (name, content) in changes {
@@ -71,7 +71,7 @@ fn found(text: &str) -> PathState {
 }
 
 #[test]
-fn puts_and_removals_end_as_the_manifest_says() {
+fn puts_and_removals_are_published() {
     let mut disk = Disk::new(&[("d/old", "1"), ("d/gone", "g"), ("keep", "k")]);
     let changes =
         [("d/old", Some("2")), ("d/new", Some("n")), ("e/f/deep", Some("x")), ("d/gone", None)];
@@ -122,7 +122,7 @@ fn recovery_rolls_forward_with_the_new_fence_only() {
 }
 
 #[test]
-fn a_stale_run_places_nothing_and_leaves_no_staging() {
+fn a_stale_run_publishes_nothing() {
     let mut disk = Disk::new(&[("d/old", "1")]);
     let manifest = disk.draft(&[("d/old", Some("2"))]);
     disk.log.fence = Fence(2);
@@ -133,7 +133,7 @@ fn a_stale_run_places_nothing_and_leaves_no_staging() {
 }
 
 #[test]
-fn a_conflict_stands_until_it_is_mended() {
+fn a_conflict_lasts_until_it_is_fixed() {
     let mut disk = Disk::new(&[("d/a", "1"), ("d/b", "1")]);
     let manifest = disk.draft(&[("d/a", Some("2")), ("d/b", Some("2"))]);
     disk.log.commit_manifest(&run(), Fence(1), &manifest).unwrap();
@@ -150,11 +150,12 @@ fn a_conflict_stands_until_it_is_mended() {
 }
 
 #[test]
-fn what_an_exchange_displaced_goes_back() {
+fn displaced_content_is_restored() {
     let mut disk = Disk::new(&[("d/a", "1"), ("d/gone", "g")]);
     let manifest = disk.draft(&[("d/a", Some("2")), ("d/gone", None)]);
     disk.log.commit_manifest(&run(), Fence(1), &manifest).unwrap();
-    // The dead run looked, somebody wrote, the run exchanged, and died.
+    // The dead run checked the target, another program wrote to it, and then the run exchanged the
+    // files and died.
     fs::write(disk.at("d/a"), "theirs").unwrap();
     disk.fs.exchange(&manifest.staged_name(0), &rel("d/a")).unwrap();
     assert_eq!(disk.text("d/a").as_deref(), Some("2"));
@@ -162,7 +163,7 @@ fn what_an_exchange_displaced_goes_back() {
     assert_eq!(conflict.found, found("theirs"));
     assert_eq!(disk.text("d/a").as_deref(), Some("theirs"));
 
-    // The same for a removal.
+    // A removal behaves in the same way.
     fs::write(disk.at("d/a"), "1").unwrap();
     fs::write(disk.at("d/gone"), "theirs too").unwrap();
     disk.fs.rename_noreplace(&rel("d/gone"), &manifest.removed_name(1)).unwrap();
@@ -194,7 +195,7 @@ fn a_target_that_became_something_else_is_a_conflict() {
         make(&disk.at("d/a"));
         let Err(PublishError::Conflict(conflict)) = disk.recover() else { panic!("{what}") };
         assert!(matches!(conflict.found, PathState::NotAFile(_)), "{what}: {conflict}");
-        // In the window, too: it is displaced and put back.
+        // If the change comes between check and exchange, it is displaced and restored.
         disk.fs.exchange(&manifest.staged_name(0), &rel("d/a")).unwrap();
         assert!(matches!(disk.recover(), Err(PublishError::Conflict(_))), "{what}");
         assert_eq!(disk.fs.inspect(&rel("d/a")).unwrap(), conflict.found, "{what}");
@@ -211,7 +212,7 @@ fn a_removal_ends_although_its_folder_is_gone() {
 }
 
 #[test]
-fn errors_name_the_target_and_what_it_holds() {
+fn errors_name_the_target_and_content() {
     let mut disk = Disk::new(&[("d/a", "1")]);
     let manifest = disk.draft(&[("d/a", Some("2"))]);
     fs::remove_file(disk.at("d/a")).unwrap();
@@ -223,7 +224,7 @@ fn errors_name_the_target_and_what_it_holds() {
 }
 
 #[test]
-fn damaged_staging_is_never_placed() {
+fn damaged_staging_is_never_published() {
     let mut disk = Disk::new(&[("d/a", "1")]);
     let manifest = disk.draft(&[("d/a", Some("2")), ("d/b", Some("2"))]);
     disk.log.commit_manifest(&run(), Fence(1), &manifest).unwrap();
@@ -239,7 +240,7 @@ fn damaged_staging_is_never_placed() {
 }
 
 #[test]
-fn the_real_disk_keeps_the_traits_word() {
+fn the_real_disk_fulfils_the_trait() {
     let disk = Disk::new(&[("d/a", "1"), ("d/b", "2")]);
     let fs = &disk.fs;
     let is = |done: Result<(), FsError>, wanted: fn(&FsFailure) -> bool| {

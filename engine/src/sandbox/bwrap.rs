@@ -1,11 +1,12 @@
-//! The mount view of the sandbox: the argument vector for bubblewrap, as data.
+//! The mount view of the sandbox, built as an argument vector for bubblewrap.
 //!
-//! The child sees the host's files read-only, with a `/dev`, a `/proc`, a `/run` and a `/tmp` of
-//! its own, in a process namespace of its own, without any capability. Writable paths are bound
-//! again, writable; protected paths are bound over them, read-only. Every folder between the two is
-//! bound onto itself: a mount cannot be renamed, so no other folder can take its place.
+//! The child sees the host's files read-only. It has a private `/dev`, `/proc`, `/run` and `/tmp`,
+//! a private process namespace, and no capabilities. Writable paths are bound a second time,
+//! writable; protected paths are bound over them, read-only. Every folder between a writable path
+//! and a protected path is bound onto itself: a mount point cannot be renamed, so no other folder
+//! can take its place.
 //!
-//! This module must never start anything, and never name a path that was not examined.
+//! This module must never start a process, and never name a path that has not been checked.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -15,14 +16,15 @@ use std::path::{Path, PathBuf};
 
 use super::resolve::{ResolvedSandbox, on_the_way};
 
-/// The paths where bubblewrap is looked for. A `PATH` is never searched, because another user may
-/// have set it.
+/// The paths where [`find`] looks for bubblewrap. `PATH` is never searched, because another user
+/// may have set it.
 const PLACES: [&str; 3] = ["/usr/bin/bwrap", "/bin/bwrap", "/usr/local/bin/bwrap"];
 
-/// Folders with sockets and temporary files of other programs. A child gets its own instead.
+/// Folders that contain sockets and temporary files of other programs. The child gets private ones
+/// instead.
 const PRIVATE: [&str; 2] = ["/tmp", "/run"];
 
-/// Finds bubblewrap, if it is installed, belongs to root and only root can write it.
+/// Finds bubblewrap if it is installed, belongs to root and is writable only by root.
 pub fn find() -> Option<PathBuf> {
     PLACES.iter().map(PathBuf::from).find(|path| {
         fs::metadata(path)
@@ -30,20 +32,21 @@ pub fn find() -> Option<PathBuf> {
     })
 }
 
-/// The inputs from which a mount view is made.
+/// The inputs for a mount view.
 #[derive(Clone, Copy, Debug)]
 pub struct MountView<'a> {
     pub real: &'a ResolvedSandbox,
-    /// Folder that becomes the child's `/tmp`; without one, an empty folder in memory.
+    /// The folder that becomes the child's `/tmp`. If there is none, an empty folder in memory is
+    /// used.
     pub temp: Option<&'a Path>,
-    /// Paths that must be readable although they may lie in a private folder: the program, the
-    /// folder in which it starts, its home.
+    /// Paths that must be readable even if they are in a private folder: the program, its working
+    /// directory and its home.
     pub visible: &'a [PathBuf],
     /// Whether the child may use the host's network.
     pub network: bool,
 }
 
-/// Returns the options, up to `--` and without it.
+/// Returns the options that precede `--`.
 pub fn options(view: &MountView<'_>) -> Vec<OsString> {
     let mut line = CommandLine(Vec::new());
     line.add(["--die-with-parent", "--new-session", "--as-pid-1"]);
@@ -65,7 +68,8 @@ pub fn options(view: &MountView<'_>) -> Vec<OsString> {
             line.mount("--ro-bind", &path, &path);
         }
     }
-    // Deeper paths are laid over higher ones; a protected path comes last at its own path.
+    // Deeper paths are mounted over higher ones. At the same path, a protected path is mounted
+    // last.
     let mut mounts: BTreeMap<&Path, Mount> = BTreeMap::new();
     for place in &view.real.hide {
         let hidden = if place.folder { Mount::Empty } else { Mount::Null };
@@ -90,9 +94,9 @@ pub fn options(view: &MountView<'_>) -> Vec<OsString> {
             Mount::ReadOnly => line.mount("--ro-bind", path, path),
         }
     }
-    // All mounts below `/run` are made by now. As a read-only mount it accepts no new names either.
+    // All mounts below `/run` exist now. A read-only `/run` accepts no new names either.
     line.add(["--remount-ro", "/run"]);
-    // `/proc/sys` and `sysrq-trigger` belong to root, who can write them without any capability.
+    // `/proc/sys` and `sysrq-trigger` belong to root, which can write them without any capability.
     line.add(["--remount-ro", "/proc"]);
     line.add(["--chdir", "/"]);
     line.0
@@ -130,7 +134,7 @@ fn is_folder(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|data| data.is_dir())
 }
 
-/// Returns the real path of the file that configures name resolution, which may lie in a private
+/// Returns the real path of the file that configures name resolution. It may be in a private
 /// folder.
 fn resolver() -> Option<PathBuf> {
     fs::canonicalize("/etc/resolv.conf").ok()
@@ -142,7 +146,7 @@ mod tests {
     use crate::sandbox::resolve::ResolvedPath;
 
     #[test]
-    fn what_is_kept_lies_over_what_may_be_written() {
+    fn protected_paths_are_mounted_last() {
         let place =
             |path: &str| ResolvedPath { path: path.into(), folder: true, device: 0, inode: 0 };
         let real = ResolvedSandbox {

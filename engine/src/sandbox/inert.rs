@@ -1,13 +1,13 @@
-//! Starts one program of our own choosing that reads a project and can start no other program.
+//! Starts a trusted program that reads a project and cannot start any other program.
 //!
-//! Git reads configuration and attributes that everyone with write access to the project may have
-//! written, and many of them name a program to run: filters, pagers, monitors, helpers, signers. A
-//! list of settings to override is never complete. The kernel therefore refuses instead: Landlock
-//! gives the right to execute to git and its loader alone and no right to write, and a filter of
-//! system calls refuses new processes and sockets. If the kernel has no Landlock, only the filter
-//! applies.
+//! Git reads configuration and attributes that anyone with write access to the project may have
+//! written. Many of these settings name a program to run: filters, pagers, monitors, helpers and
+//! signers. A list of settings to override would never be complete, so the kernel refuses instead:
+//! Landlock grants the right to execute only to git and its loader and grants no right to write,
+//! and a system call filter refuses new processes and sockets. If the kernel has no Landlock, only
+//! the filter applies.
 //!
-//! This module must never be used for a program of a job: those go through the launcher. It must
+//! This module must never start a job's program, which always goes through the launcher. It must
 //! never fall back to an unrestricted start: a restriction that fails is an error.
 
 use std::fs;
@@ -20,18 +20,18 @@ use rustix::thread::set_no_new_privs;
 use super::{SandboxError, landlock, syscalls};
 use crate::files::open_host;
 
-/// The permissions of an inert program besides reading.
+/// The permissions of an inert program in addition to reading.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Inert {
-    /// Folders beneath which the program may write. Empty for a program that only answers a
-    /// question.
+    /// Folders beneath which the program may write. The list is empty for a program that only
+    /// answers a question.
     pub write: Vec<PathBuf>,
 }
 
-/// Starts `command`, whose program is the absolute path `program`, from a restricted thread.
+/// Starts `command` from a restricted thread. `program` is the absolute path of its program.
 ///
-/// A child inherits the restrictions of the thread that starts it, and this thread ends right
-/// after.
+/// A child inherits the restrictions of the thread that starts it. This thread ends right after it
+/// has started the child.
 ///
 /// # Errors
 /// Returns an error if the kernel refuses the restriction or the start.
@@ -58,8 +58,8 @@ fn restrict(program: &Path, inert: &Inert) -> Result<(), SandboxError> {
     syscalls::refuse(syscalls::SyscallRules { network: false, sockets: false, processes: false })
 }
 
-/// Returns the files that the kernel opens to start `program`; empty for a script, whose
-/// interpreter may start anything, so that only the filter of system calls restricts it.
+/// Returns the files that the kernel opens to start `program`. The list is empty for a script,
+/// because its interpreter may start any program; then only the system call filter restricts it.
 fn executables(program: &Path) -> Vec<PathBuf> {
     let Ok(real) = fs::canonicalize(program) else {
         return Vec::new();
@@ -71,12 +71,12 @@ fn executables(program: &Path) -> Vec<PathBuf> {
     }
 }
 
-/// Returns the loader that an ELF file of 64 bits names; `None` for one that is linked statically.
+/// Returns the loader that a 64-bit ELF file names, or `None` if the file is statically linked.
 ///
 /// # Errors
-/// Returns an error if the file is not an ELF file of 64 bits, or cannot be read.
+/// Returns an error if the file is not a 64-bit ELF file or cannot be read.
 fn loader(program: &Path) -> io::Result<Option<PathBuf>> {
-    // Every linker puts the headers and the loader's name into the first page of its output.
+    // Every linker writes the headers and the loader's name into the first page of its output.
     let mut head = Vec::new();
     open_host(program)?.take(64 * 1024).read_to_end(&mut head)?;
     let bad = || io::Error::from(io::ErrorKind::InvalidData);
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_run_and_nothing_else_does() {
+    fn an_inert_program_can_only_read() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("file");
         fs::write(&file, "content").unwrap();

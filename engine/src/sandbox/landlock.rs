@@ -1,16 +1,16 @@
 //! The Landlock part of the sandbox: paths, ports and scopes.
 //!
-//! Rights are given, never taken back. Every right that the running kernel knows is handled, so an
-//! access that no rule gives is refused; a rule that cannot be made is an error. ABI 3 is the
-//! minimum: before it, a file could be cut off without any right.
+//! Rights are granted and never revoked. The ruleset handles every right that the running kernel
+//! supports, so an access that no rule grants is refused. A rule that cannot be created is an
+//! error. ABI 3 is the minimum, because earlier ABIs cannot refuse the truncation of a file.
 //!
-//! Under a mount view (`held`), mounts protect the kept and hidden paths, and a rule may give a
-//! whole folder. Without one, the neighbours of kept or hidden paths get their rights one by one,
-//! as they are now; an entry that is made later beside a kept path gets none, and so cannot be
-//! made.
+//! Under a mount view (`held`), mounts protect the kept and hidden paths, and a rule may grant
+//! access to a whole folder. Without a mount view, each neighbour that a kept or hidden path has at
+//! that time gets its own rule. An entry that would be created later beside a kept path has no rule
+//! and therefore cannot be created.
 //!
-//! It must only be used on a thread that is about to start the program: it restricts the thread
-//! permanently.
+//! This module must only be used on a thread that is about to start the program, because it
+//! restricts the thread permanently.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -27,7 +27,7 @@ use super::resolve::ResolvedSandbox;
 
 /// Devices that every program needs and that store nothing.
 const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
-/// Further devices for a child that has a `/dev` of its own.
+/// Further devices for a child that has a private `/dev`.
 const OWN_DEVICES: [&str; 5] = ["/dev/shm", "/dev/pts", "/dev/ptmx", "/dev/tty", "/dev/mqueue"];
 
 /// The restrictions to enforce.
@@ -40,7 +40,7 @@ pub struct LandlockRules<'a> {
     pub held: bool,
 }
 
-/// Returns whether this kernel has the minimum that is required.
+/// Returns whether this kernel supports the minimum ABI.
 pub fn is_there() -> bool {
     known().is_some()
 }
@@ -63,7 +63,7 @@ fn number(abi: ABI) -> u32 {
     }
 }
 
-/// Creates a ruleset that handles all that `abi` has.
+/// Creates a ruleset that handles every right in `abi`.
 fn ruleset(abi: ABI, network: bool) -> Result<RulesetCreated, landlock::RulesetError> {
     let mut set = Ruleset::default()
         .set_compatibility(CompatLevel::HardRequirement)
@@ -79,12 +79,12 @@ fn ruleset(abi: ABI, network: bool) -> Result<RulesetCreated, landlock::RulesetE
     set.create()
 }
 
-/// Restricts this thread and every process that it starts, and returns the number of the ABI that
+/// Restricts this thread and every process that it starts. Returns the number of the ABI that
 /// enforces the restrictions.
 ///
 /// # Errors
-/// Returns [`SandboxError::Nothing`] if the kernel has no ABI 3, and [`SandboxError::Kernel`] if
-/// the restrictions are not enforced in full.
+/// Returns [`SandboxError::Nothing`] if the kernel does not support ABI 3, and
+/// [`SandboxError::Kernel`] if the restrictions are not fully enforced.
 pub fn restrict(wanted: &LandlockRules<'_>) -> Result<u32, SandboxError> {
     let kernel = |error: &dyn std::fmt::Display| SandboxError::Kernel(format!("landlock: {error}"));
     let abi = known().ok_or_else(|| SandboxError::Nothing {
@@ -92,7 +92,7 @@ pub fn restrict(wanted: &LandlockRules<'_>) -> Result<u32, SandboxError> {
     })?;
     let mut set = ruleset(abi, wanted.network).map_err(|error| kernel(&error))?;
     for (path, rights) in rules(wanted, abi) {
-        // A path that vanished meanwhile needs no rule.
+        // A path that has disappeared in the meantime needs no rule.
         let Ok(handle) = PathFd::new(&path) else {
             continue;
         };
@@ -106,20 +106,20 @@ pub fn restrict(wanted: &LandlockRules<'_>) -> Result<u32, SandboxError> {
     if status.ruleset != RulesetStatus::FullyEnforced || !status.no_new_privs {
         return Err(kernel(&"it is not fully enforced"));
     }
-    // Two ABIs may have the same rights, so the kernel's own report counts.
+    // Two ABIs may have the same rights, so the number comes from the kernel's own report.
     Ok(match status.landlock {
         LandlockStatus::Available { effective_abi, .. } => number(effective_abi),
         _ => number(abi),
     })
 }
 
-/// Restricts this thread and every process that it starts to reading, to executing `executables`,
-/// and to writing beneath `write`, without TCP. If `executables` is empty, execution is not
+/// Restricts this thread and every process that it starts: they may read, execute `executables` and
+/// write beneath `write`, and may not use TCP. If `executables` is empty, execution is not
 /// restricted.
 ///
 /// # Errors
-/// Returns [`SandboxError::Nothing`] if the kernel has no ABI 3, and [`SandboxError::Kernel`] if
-/// the restrictions are not enforced in full.
+/// Returns [`SandboxError::Nothing`] if the kernel does not support ABI 3, and
+/// [`SandboxError::Kernel`] if the restrictions are not fully enforced.
 pub(super) fn restrict_to(executables: &[PathBuf], write: &[PathBuf]) -> Result<(), SandboxError> {
     let kernel = |error: &dyn std::fmt::Display| SandboxError::Kernel(format!("landlock: {error}"));
     let abi = known().ok_or_else(|| SandboxError::Nothing {
@@ -152,7 +152,7 @@ pub(super) fn restrict_to(executables: &[PathBuf], write: &[PathBuf]) -> Result<
     }
 }
 
-/// Returns the rights that each path gets.
+/// Returns each path with the rights that it gets.
 fn rules(wanted: &LandlockRules<'_>, abi: ABI) -> Vec<(PathBuf, BitFlags<AccessFs>)> {
     let real = wanted.real;
     let all = AccessFs::from_all(abi);
@@ -185,8 +185,8 @@ fn rules(wanted: &LandlockRules<'_>, abi: ABI) -> Vec<(PathBuf, BitFlags<AccessF
             rules.push((place.path.clone(), write | read));
             continue;
         }
-        // The names in the folder itself cannot change. Its current entries can be read and, except
-        // for the kept ones, written.
+        // No entry can be added to or removed from the folder itself. Its current entries can be
+        // read and, except for the kept paths, written.
         rules.push((place.path.clone(), read));
         for path in around(&place.path, &protected) {
             rules.push((path, write | read));
@@ -195,8 +195,8 @@ fn rules(wanted: &LandlockRules<'_>, abi: ABI) -> Vec<(PathBuf, BitFlags<AccessF
     rules
 }
 
-/// Returns everything that is beneath `root` now and is neither one of `avoid`, nor beneath, nor
-/// above one.
+/// Returns the existing paths beneath `root` that are neither in `avoid` nor above or beneath a
+/// path in `avoid`.
 fn around(root: &Path, avoid: &[&Path]) -> BTreeSet<PathBuf> {
     if avoid.contains(&root) {
         return BTreeSet::new();
@@ -216,7 +216,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn neighbours_are_named_one_by_one() {
+    fn neighbours_get_separate_rules() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path();
         for path in ["a/b/keep", "a/b/free", "a/c", "d"] {

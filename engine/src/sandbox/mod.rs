@@ -1,25 +1,25 @@
-//! The sandbox of a child: the permissions that the kernel enforces, as plain data, and the
+//! The sandbox of a child process: the permissions that the kernel enforces, as plain data, and the
 //! mechanisms that enforce them.
 //!
 //! ```text
-//! Sandbox ──resolve──> Real ──┬─ bwrap     a view of the files: read-only, private /tmp, own pids
-//!  (asked for)       (facts)├─ landlock  rights by path, TCP ports, signals, abstract sockets
-//!                           └─ syscalls  what neither of them can refuse (seccomp)
+//! Sandbox ──resolve──> Resolved ┬─ bwrap     mount view: read-only, private /tmp, new pids
+//! (requested)         Sandbox   ├─ landlock  rights by path, TCP ports, signals, abstract sockets
+//!                               └─ syscalls  calls that neither of them can refuse (seccomp)
 //! ```
 //!
-//! A job names the paths that it may write, a backend adds the state folders of its own program,
-//! and the launcher (`runner __launch`, [`crate::launch`]) sets up the sandbox before the program
-//! starts. The launcher must never weaken the request: a part of the sandbox that cannot be set up
-//! is an error of the launcher, not a weaker sandbox.
+//! A job names the paths that it may write, a backend adds the state folders of its program, and
+//! the launcher (`runner __launch`, [`crate::launch`]) sets up the sandbox before the program
+//! starts. The launcher must never weaken the request: if it cannot set up a part of the sandbox,
+//! it fails.
 //!
-//! **Facts that decided the design.** Landlock gives rights to a folder and all below it, and
-//! cannot take any back: a path to be kept inside a writable folder is protected by giving the
-//! rights to its neighbours one by one, and then nothing new can be made beside it. A mount can be
-//! laid over that path instead, and over a missing path once something exists there; so with
-//! bubblewrap the folder stays usable. Landlock does not cover changed modes, owners, times and
-//! attributes, and, below ABI 9, sockets with a path; a read-only mount refuses the former, an
-//! empty `/run` hides the latter. Hence the levels: with bubblewrap `full`, without it
-//! `files-only`.
+//! **Facts behind the design.** Landlock grants rights to a folder and everything below it, and
+//! cannot revoke any of them. To protect a path inside a writable folder, each of its neighbours
+//! must get its rights separately, and then no new file can be created beside it. A mount can cover
+//! the protected path instead, and even a missing path once a placeholder exists there, so with
+//! bubblewrap the folder stays usable. Landlock does not control changes of modes, owners, times
+//! and attributes, nor, below ABI 9, sockets with a path. A read-only mount refuses the former, and
+//! an empty `/run` hides the latter. The sandbox level is therefore `full` with bubblewrap and
+//! `files-only` without it.
 
 pub mod bwrap;
 pub mod inert;
@@ -40,42 +40,41 @@ use serde::{Deserialize, Serialize};
 pub struct SandboxedStart {
     /// The program that provides the `__launch` command: `runner` itself, as an absolute path.
     pub launcher: PathBuf,
-    /// The sandbox of the program.
     pub sandbox: Sandbox,
 }
 
-/// The permissions of a child. It may read, but not write, every path that is not named.
+/// The permissions of a child. Every path that is not named here is readable but not writable.
 ///
-/// Every path is absolute and real: a symbolic link anywhere in one is refused, because a process
-/// that could put it there would choose what is opened to the next child.
+/// Every path must be absolute and free of symbolic links. A link is refused because a process that
+/// could create it would choose the file to which the next child gets access.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sandbox {
-    /// `sandbox = "off"` is in the configuration: there is no sandbox at all, and every report
+    /// `sandbox = "off"` is set in the configuration: there is no sandbox at all, and every report
     /// states that.
     pub off: bool,
-    /// Files that the child may write, and folders beneath which it may write. A missing path is
-    /// not made.
+    /// Files that the child may write, and folders beneath which it may write. Missing paths are
+    /// not created.
     pub write: Vec<PathBuf>,
     /// Paths beneath `write` that must never be written or created.
     pub keep: Vec<PathBuf>,
-    /// Paths that the child must never see: it can neither read, write nor connect to them, except
-    /// for paths beneath them that `write` names.
+    /// Paths that must stay hidden from the child: it can neither read nor write them nor connect
+    /// to them. Paths beneath them that `write` names are excepted.
     pub hide: Vec<PathBuf>,
     /// Whether the child may use the network.
     pub network: bool,
-    /// A private folder for temporary files. It becomes the child's `TMPDIR`, and its `/tmp` if the
-    /// child has a mount view of its own. It is created if it does not exist.
+    /// A private folder for temporary files, which is created if it does not exist. It becomes the
+    /// child's `TMPDIR`, and also its `/tmp` if the child has its own mount view.
     pub temp: Option<PathBuf>,
-    /// A folder that no child sees, which registers the placeholders for kept paths that do not
-    /// exist. Recovery removes the placeholders of a dead process. The folder is required if a kept
-    /// path is missing.
+    /// A folder that no child sees. It registers the placeholders for kept paths that do not exist,
+    /// so that recovery can remove the placeholders of a dead process. The folder is required if a
+    /// kept path is missing.
     pub blockers: Option<PathBuf>,
-    /// The limits on the child's use of the machine.
+    /// The limits on the resources that the child may use.
     pub caps: ResourceLimits,
-    /// The disk quota of a folder while the child runs. The process that started the child checks
-    /// it periodically.
+    /// A folder's disk quota while the child runs. The process that started the child checks it
+    /// periodically.
     pub quota: Option<FolderQuota>,
-    /// The mechanisms of the sandbox.
+    /// The mechanisms from which the sandbox is built.
     pub means: SandboxMechanism,
 }
 
@@ -87,7 +86,7 @@ pub struct FolderQuota {
     pub bytes: u64,
 }
 
-/// The limits on one child's use of the machine.
+/// The limits on the resources that one child may use.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ResourceLimits {
     /// Maximum size of a file that the child writes, in bytes. Default: 1 GiB.
@@ -95,7 +94,7 @@ pub struct ResourceLimits {
     /// Maximum number of open descriptors of each of the child's processes. Default: 4096, or the
     /// host's own limit.
     pub open_files: u64,
-    /// Maximum number of processes of the child's user, if it is limited here. The limit does not
+    /// Maximum number of processes of the child's user, or `None` for no limit. The limit does not
     /// apply to root.
     pub processes: Option<u64>,
 }
@@ -106,7 +105,7 @@ impl Default for ResourceLimits {
     }
 }
 
-/// The mechanisms from which a sandbox is made.
+/// The mechanisms from which a sandbox is built.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SandboxMechanism {
     /// All mechanisms that this host has.
@@ -119,7 +118,7 @@ pub enum SandboxMechanism {
 }
 
 impl Sandbox {
-    /// Returns this sandbox with further places that may be written: a program's own state.
+    /// Returns this sandbox with additional writable paths, such as a program's state folders.
     #[must_use]
     pub fn and_write(mut self, places: impl IntoIterator<Item = PathBuf>) -> Self {
         self.write.extend(places);
@@ -127,15 +126,15 @@ impl Sandbox {
     }
 }
 
-/// The mechanism that ends all of a child's processes, which determines how reliably they end.
+/// The mechanism that ends all of a child's processes. It determines how reliably they end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TreeControl {
-    /// The child has a control group of its own, which is killed as a whole.
+    /// The child has its own control group, which is killed as a whole.
     Cgroup,
-    /// The child has a process namespace of its own, which ends with its first process.
+    /// The child has its own process namespace, which ends with its first process.
     Namespace,
-    /// A process that loses its parent comes to the launcher, which kills it.
+    /// A process whose parent dies is reparented to the launcher, which kills it.
     Subreaper,
 }
 
@@ -143,15 +142,15 @@ pub enum TreeControl {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SandboxLevel {
-    /// Files, their attributes, sockets and processes.
+    /// Files, their attributes, sockets and processes are protected.
     Full,
-    /// The contents and names of files; see [`AppliedSandbox::gaps`].
+    /// The contents and names of files are protected; see [`AppliedSandbox::gaps`].
     FilesOnly,
-    /// Nothing: the sandbox is switched off in the configuration.
+    /// Nothing is protected: the sandbox is switched off in the configuration.
     Off,
 }
 
-/// The mechanisms on this host from which a sandbox can be made.
+/// The mechanisms on this host from which a sandbox can be built.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Available {
     /// The protection that a sandbox would give; `None` if the host has no mechanism for one.
@@ -162,14 +161,15 @@ pub struct Available {
     pub refused: Option<String>,
 }
 
-/// Returns how much a sandbox would cover on this host, and its mechanisms. Bubblewrap is tried for
-/// this, once per process: a run reports what it really got, and the two must be the same.
+/// Returns how much a sandbox would cover on this host, and its mechanisms. The first call in a
+/// process runs bubblewrap to test it, because this answer must match the sandbox that a run
+/// reports later.
 pub fn available() -> &'static Available {
     static FOUND: OnceLock<Available> = OnceLock::new();
     FOUND.get_or_init(probe_now)
 }
 
-/// Probes the same now, without the earlier result.
+/// Probes again, ignoring the saved result of [`available`].
 pub fn probe_now() -> Available {
     level_of(bwrap::find().as_deref(), landlock::is_there())
 }
@@ -193,12 +193,12 @@ fn level_of(bubblewrap: Option<&Path>, landlock: bool) -> Available {
     }
 }
 
-/// The sandbox that a child really got.
+/// The sandbox that a child actually got.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AppliedSandbox {
     pub tree: TreeControl,
     pub sandbox: SandboxLevel,
-    /// The mechanisms of the sandbox, with versions: `landlock 7`, `bubblewrap`, `seccomp`.
+    /// The mechanisms of the sandbox, with their versions: `landlock 7`, `bubblewrap`, `seccomp`.
     pub made_of: Vec<String>,
     pub network: bool,
 }
@@ -264,19 +264,19 @@ impl fmt::Display for AppliedSandbox {
 /// The reason why the sandbox cannot be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum SandboxError {
-    /// A path of the sandbox is not acceptable.
+    /// A path of the sandbox is invalid.
     #[error("{}: {why}", path.display())]
     Path {
         path: PathBuf,
-        /// The defect of the path.
+        /// The reason why the path is invalid.
         why: String,
     },
-    /// The host has no mechanism for a sandbox.
+    /// The host has no usable sandbox mechanism.
     #[error(
         "this host has no usable sandbox: {why}; install bubblewrap, use a kernel with Landlock (6.2 or later), or set sandbox = \"off\""
     )]
     Nothing {
-        /// The mechanisms that were looked for.
+        /// The mechanisms that are missing.
         why: String,
     },
     /// The kernel refused the sandbox.
@@ -289,8 +289,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_level_at_hand_is_what_works_here() {
-        // The first program does nothing and reports success, the second reports failure.
+    fn the_level_depends_on_working_mechanisms() {
+        // `/bin/true` stands for a working bubblewrap, `/bin/false` for one that fails.
         let (works, fails) = (Path::new("/bin/true"), Path::new("/bin/false"));
         let full = |parts: &[&str]| Available {
             level: Some(SandboxLevel::Full),

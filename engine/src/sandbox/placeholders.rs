@@ -1,24 +1,26 @@
-//! Placeholders for protected paths that are not there while a child runs.
+//! Placeholders for protected paths that do not exist while a child runs.
 //!
-//! A mount can only be laid over something. The launcher therefore puts an empty folder there,
-//! which git does not see and no process can fill, because it is mounted read-only for the child.
-//! Only `.git/commondir` gets a file, and its content is true without the file too (`.`): git reads
-//! that name whenever it runs, also for the person at the keyboard, and fails on a folder.
+//! A mount needs an existing mount point. The launcher therefore creates an empty folder at the
+//! missing path. Git does not see the folder, and no process can fill it, because it is mounted
+//! read-only for the child. Only `.git/commondir` gets a file, because git reads that name whenever
+//! it runs, also outside runner, and fails on a folder. The file contains `.`, which has the same
+//! effect as a missing file.
 //!
 //! ```text
-//!            hold (first)                    hold (again)
-//! nothing ────────────────> stands, 1 holder ────────────> stands, n holders
-//!    ^                             │ let go (last), or found with none: recovery
+//!           create (first)                  create (again)
+//! nothing ────────────────> exists, 1 holder ────────────> exists, n holders
+//!    ^                             │ released by the last holder, or by recovery
 //!    └─────────────────────────────┘
 //! ```
 //!
 //! Several launchers may need the same placeholder at once, and removing the entry under a mount
-//! removes the mount, for every child. Each placeholder is therefore registered in a folder that no
-//! child sees, by a file that its holders lock together; a holder that can lock it alone is the
-//! last. All of this happens under one more lock, held for as long as a few files take. A killed
-//! holder's locks are gone with it.
+//! removes the mount for every child. Each placeholder is therefore registered in a folder that no
+//! child sees, as a file on which its holders share a lock; a holder that can lock the file
+//! exclusively is the last. All of this happens under one further lock, which is held only while a
+//! few files are handled. The locks of a killed holder are released with its process.
 //!
-//! This module must never remove an entry that is not empty, or not as it was made.
+//! This module must never remove an entry that is not empty or that has changed since it was
+//! created.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
@@ -30,9 +32,9 @@ use super::{Sandbox, SandboxError};
 use crate::digest::Digest;
 use crate::files::{open_host, open_with, read_no_link};
 
-/// The name of the registry's folder in the state folder.
+/// The name of the registry folder in the state folder.
 pub const FOLDER: &str = "blockers";
-/// Content of the file that git reads; it has the same effect as a missing file.
+/// The content of the file that git reads. It has the same effect as a missing file.
 const COMMON: &[u8] = b".\n";
 const LOCK: &str = "lock";
 
@@ -43,11 +45,11 @@ pub struct Placeholders {
     files: Vec<File>,
 }
 
-/// Resolves all paths of the sandbox, and creates a placeholder for every kept path that does not
+/// Resolves all paths of the sandbox and creates a placeholder for every kept path that does not
 /// exist.
 ///
 /// # Errors
-/// Returns an error if a path is not acceptable or a placeholder cannot be created.
+/// Returns an error if a path is invalid or a placeholder cannot be created.
 pub fn create(sandbox: &Sandbox) -> Result<(ResolvedSandbox, Placeholders), SandboxError> {
     let mut held = Placeholders::default();
     let Some(folder) = &sandbox.blockers else {
@@ -65,15 +67,15 @@ pub fn create(sandbox: &Sandbox) -> Result<(ResolvedSandbox, Placeholders), Sand
         held.join(folder, path).map_err(|error| cannot(path, &error))?;
     }
     for path in &real.missing {
-        // The placeholder is registered first, so that a process that dies in between leaves only
-        // an entry.
+        // The placeholder is registered before it is created, so that a process that dies in
+        // between leaves only a registry entry.
         held.join(folder, path).map_err(|error| cannot(path, &error))?;
         put(path).map_err(|error| cannot(path, &error))?;
     }
     Ok((real, held))
 }
 
-/// Removes the placeholders that no process holds any more. Recovery calls this.
+/// Removes the placeholders that no process holds any more. Recovery calls this function.
 pub fn clear_abandoned(folder: &Path) {
     if let Ok(_only_one) = fs::metadata(folder).and_then(|_| lock(folder)) {
         for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
@@ -115,7 +117,7 @@ impl Drop for Placeholders {
     }
 }
 
-/// Removes a placeholder with its registry entry, unless a process still holds it.
+/// Removes a placeholder and its registry entry, unless a process still holds it.
 fn end(folder: &Path, file: &File) {
     if file.try_lock().is_err() {
         return;
@@ -143,13 +145,13 @@ fn end(folder: &Path, file: &File) {
 fn put(path: &Path) -> io::Result<()> {
     let done = if is_common(path) { whole_file(path) } else { fs::create_dir(path) };
     match done {
-        // Another process has created the path. It exists now and is covered like the others.
+        // Another process has created the path. It exists now and is protected like the others.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         done => done,
     }
 }
 
-/// Creates the file with its whole content at once, because git may read it at any time.
+/// Creates the file with its complete content in one step, because git may read it at any time.
 fn whole_file(path: &Path) -> io::Result<()> {
     let half = path.with_extension(format!("runner-{}", std::process::id()));
     let mut file = File::create_new(&half)?;
@@ -158,7 +160,7 @@ fn whole_file(path: &Path) -> io::Result<()> {
     done
 }
 
-/// Takes the lock on the registry. The wait is short, because a holder handles only a few files.
+/// Locks the registry. The wait is short, because a holder handles only a few files.
 fn lock(folder: &Path) -> io::Result<File> {
     fs::create_dir_all(folder)?;
     let file = File::create(folder.join(LOCK))?;
@@ -183,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_holder_removes_and_recovery_removes_what_nobody_holds() {
+    fn the_last_holder_or_recovery_removes() {
         let folder = tempfile::tempdir().unwrap();
         let root = fs::canonicalize(folder.path()).unwrap();
         fs::create_dir(root.join("work")).unwrap();
@@ -205,7 +207,7 @@ mod tests {
         all(true);
         drop(second);
         all(false);
-        // Killed: its locks are gone, and nothing else.
+        // A killed process loses its locks, and its placeholders stay.
         let (_, mut killed) = create(&sandbox).unwrap();
         killed.folder = None;
         drop(killed);

@@ -1,9 +1,8 @@
-//! Tests whether bubblewrap works on this host by running the simplest program in it.
+//! Tests whether bubblewrap works on this host by running a trivial program in it.
 //!
-//! An installed bubblewrap may still fail: a kernel, a container or a security module may forbid
-//! its user to make namespaces, and then a run gets less protection than the installed program
-//! promises. This module must never be asked to sandbox anything: it starts nothing that belongs to
-//! a job.
+//! An installed bubblewrap may still fail: the kernel, a container or a security module may forbid
+//! its user to create namespaces. A run then gets less protection than the installed program
+//! promises. This module must never sandbox a job's program; it only starts programs for the test.
 
 use std::io::Read as _;
 use std::os::unix::process::CommandExt as _;
@@ -17,16 +16,16 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use crate::process::wait::poll_within;
 
-/// Maximum time of the probe. It normally takes milliseconds, and more only if the machine is
-/// overloaded.
+/// Time limit for the probe. It normally takes milliseconds, and takes longer only if the machine
+/// is overloaded.
 const LONGEST: Duration = Duration::from_secs(5);
-/// Maximum length of bubblewrap's own error output that is reported, in bytes.
+/// Maximum number of bytes of bubblewrap's error output in a report.
 const WORDS: u64 = 400;
 
-/// Starts a program that does nothing with `bwrap`, in namespaces of its own.
+/// Uses `bwrap` to start a program that does nothing, in new namespaces.
 ///
 /// # Errors
-/// Returns the reason why bubblewrap does not work, in its own words if it printed any.
+/// Returns the reason why bubblewrap does not work: its error output, if there is any.
 pub fn probe(bwrap: &Path) -> Result<(), String> {
     let mut command = Command::new(bwrap);
     command
@@ -58,7 +57,8 @@ fn over_in_time(child: &Child) -> bool {
     let Some(fd) = Pid::from_raw(child.id().cast_signed())
         .and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok())
     else {
-        // Without a pidfd there is no wait with a limit; the wait that follows has none.
+        // Without a pidfd, this function cannot wait with a time limit, so the caller waits without
+        // a limit.
         return true;
     };
     let mut fds = [PollFd::new(&fd, PollFlags::IN)];
@@ -66,7 +66,7 @@ fn over_in_time(child: &Child) -> bool {
     !fds[0].revents().is_empty()
 }
 
-/// Returns the program's error output so far, without waiting for another process that may still
+/// Returns the program's error output so far. It does not wait for another process that may still
 /// hold the other end of the pipe.
 fn stderr_text(child: &mut Child) -> String {
     let Some(stderr) = child.stderr.take() else {
@@ -86,11 +86,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_lies_there_and_does_not_work_is_told_in_its_own_words() {
+    fn a_broken_bubblewrap_is_reported() {
         let folder = tempfile::tempdir().unwrap();
         let fake = |name: &str, text: &str| {
             let path = folder.path().join(name);
-            // By another process: a file that this one has open for writing cannot be started.
+            // Another process writes the file, because a program that this process has open for
+            // writing cannot be started.
             let made = Command::new("/bin/sh")
                 .args(["-c", r#"printf '#!/bin/sh\n%s\n' "$1" > "$0" && chmod +x "$0""#])
                 .arg(&path)
@@ -109,13 +110,13 @@ mod tests {
         );
         let silent = probe(&fake("silent", "exit 3")).unwrap_err();
         assert!(silent.contains('3'), "{silent}");
-        // The probe does not wait for a process that keeps its end of the pipe open.
+        // The probe does not wait for a process that keeps the other end of the pipe open.
         let held = fake("held", r#"mkfifo "$0.fifo"; (read x < "$0.fifo") & echo no >&2; exit 1"#);
         assert_eq!(probe(&held).unwrap_err(), "no");
         fs::write(folder.path().join("held.fifo"), "end\n").unwrap();
         let none = probe(&folder.path().join("none")).unwrap_err();
         assert!(none.contains("cannot be started"), "{none}");
-        // This fake starts the command that it is given, as the real bubblewrap does.
+        // This fake starts the command in its arguments, as the real bubblewrap does.
         let works = fake("works", r#"while [ "$1" != -- ]; do shift; done; shift; exec "$@""#);
         assert_eq!(probe(&works), Ok(()));
     }

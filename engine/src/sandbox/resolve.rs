@@ -1,4 +1,4 @@
-//! Resolves the requested paths to the files and folders that exist.
+//! Resolves the requested paths to existing files and folders.
 //!
 //! Every path is opened without following a symbolic link. This module must never create anything.
 
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Sandbox, SandboxError};
 
-/// An existing file or folder, with its identity.
+/// An existing file or folder with its device and inode.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ResolvedPath {
     pub path: PathBuf,
@@ -22,20 +22,20 @@ pub struct ResolvedPath {
     pub inode: u64,
 }
 
-/// The paths of a [`Sandbox`] that exist, resolved.
+/// The resolved paths of a [`Sandbox`] that exist.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ResolvedSandbox {
     /// Paths that may be written.
     pub write: Vec<ResolvedPath>,
-    /// Paths beneath `write` that must never be written.
+    /// Paths beneath `write` that must never be written or created.
     pub keep: Vec<ResolvedPath>,
     /// The first missing component of each kept path that does not exist. It must not be created.
     pub missing: Vec<PathBuf>,
-    /// Paths that must never be seen.
+    /// Paths that must stay hidden from the child.
     pub hide: Vec<ResolvedPath>,
 }
 
-/// Resolves every path of the sandbox once.
+/// Resolves every path of the sandbox.
 ///
 /// # Errors
 /// Returns [`SandboxError::Path`] for a path that is relative, goes through a symbolic link, or
@@ -65,18 +65,18 @@ pub fn resolve(sandbox: &Sandbox) -> Result<ResolvedSandbox, SandboxError> {
         places.sort();
         places.dedup();
     }
-    // A protected path takes precedence over a writable path beneath it.
+    // A protected path takes precedence over writable paths at or beneath it.
     let kept = real.keep.clone();
     real.write.retain(|place| !within_any(&place.path, &kept));
     Ok(real)
 }
 
-/// Returns whether `path` is one of `places` or lies beneath one.
+/// Returns whether `path` is in `places` or is beneath a path in `places`.
 pub fn within_any(path: &Path, places: &[ResolvedPath]) -> bool {
     places.iter().any(|place| path.starts_with(&place.path))
 }
 
-/// Resolves the file or folder at `path`; returns `None` when nothing exists there.
+/// Resolves the file or folder at `path`. Returns `None` if nothing exists there.
 pub fn resolve_path(path: &Path) -> Result<Option<ResolvedPath>, SandboxError> {
     let refuse = |why: String| SandboxError::Path { path: path.to_owned(), why };
     let plain =
@@ -116,7 +116,7 @@ pub fn resolve_path(path: &Path) -> Result<Option<ResolvedPath>, SandboxError> {
     }))
 }
 
-/// Returns the shortest leading part of `path` that does not exist.
+/// Returns the shortest prefix of `path` that does not exist.
 fn first_missing(path: &Path) -> PathBuf {
     let mut shortest = path;
     for above in path.ancestors().skip(1) {
@@ -128,14 +128,14 @@ fn first_missing(path: &Path) -> PathBuf {
     shortest.to_owned()
 }
 
-/// Checks that the path still has the device and inode that were resolved.
+/// Returns whether the path still has the device and inode recorded in `place`.
 pub fn unchanged(place: &ResolvedPath) -> bool {
     fs::symlink_metadata(&place.path)
         .is_ok_and(|data| (data.dev(), data.ino()) == (place.device, place.inode))
 }
 
-/// Returns the folders from just below a writable folder down to just above a protected path. A
-/// process that could rename one of them could put another folder in its place.
+/// Returns the folders between each protected path and the writable folder above it. A process that
+/// could rename one of them could put another folder in its place.
 pub fn on_the_way(real: &ResolvedSandbox) -> BTreeSet<PathBuf> {
     let protected = real.keep.iter().map(|place| place.path.as_path());
     let protected = protected.chain(real.missing.iter().map(PathBuf::as_path));
@@ -156,7 +156,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     #[test]
-    fn links_are_refused_and_the_missing_is_found() {
+    fn links_are_refused() {
         let folder = tempfile::tempdir().unwrap();
         let root = fs::canonicalize(folder.path()).unwrap();
         fs::create_dir_all(root.join("work/.git")).unwrap();
@@ -179,7 +179,7 @@ mod tests {
         }
         assert!(resolve(&sandbox("work", &["work/link"])).is_err());
         assert_eq!(resolve(&sandbox("nothing", &[])).unwrap(), ResolvedSandbox::default());
-        // A kept folder is not opened again by naming a place inside it.
+        // Naming a writable path inside a kept folder does not make that path writable.
         let mut inside = sandbox("work/.git", &["work/.git"]);
         inside.write.push(root.join("work/.git/config"));
         assert_eq!(resolve(&inside).unwrap().write, []);

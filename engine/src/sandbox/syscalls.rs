@@ -1,16 +1,16 @@
-//! The filter of system calls (seccomp), which refuses calls that neither Landlock nor a mount view
-//! can refuse.
+//! The system call filter (seccomp), which refuses calls that neither Landlock nor a mount view can
+//! refuse.
 //!
-//! The filter decides by call number and by arguments that are plain numbers; it cannot see paths.
-//! It refuses inspecting and controlling other processes, new namespaces and mounts (an
-//! unprivileged user namespace would give back the rights to mount), loading anything into the
-//! kernel, handles and rings that bypass checks (`open_by_handle_at`, `io_uring`), feeding input to
-//! a terminal, the machine's clock and power, the kernel's keyring, and sockets of any family but
-//! the common ones. Where no mount view hides sockets with a path, the filter refuses every such
-//! socket; socket pairs are still allowed.
+//! The filter decides by call number and by numeric arguments; it cannot see paths. It refuses the
+//! following: inspecting and controlling other processes; new namespaces and mounts, because an
+//! unprivileged user namespace would restore the right to mount; loading code into the kernel;
+//! handles and rings that bypass checks (`open_by_handle_at`, `io_uring`); feeding input to a
+//! terminal; changing the machine's clock and power state; the kernel's keyring; and sockets of any
+//! but the common families. If no mount view hides sockets with a path, the filter refuses all of
+//! these sockets except socket pairs.
 //!
-//! A call of another architecture ends the caller. Every other refused call returns an error, so
-//! that programs that only try it continue.
+//! A call of another architecture kills the caller. Every other refused call returns an error, so
+//! that a program that merely tries the call can continue.
 //!
 //! The filter must only be installed on a thread that is about to start the program.
 
@@ -23,15 +23,15 @@ use seccompiler::{
 
 use super::SandboxError;
 
-/// The kinds of sockets that the filter leaves open.
+/// The calls that the filter allows.
 #[derive(Clone, Copy, Debug)]
 pub struct SyscallRules {
     /// Whether internet sockets are allowed.
     pub network: bool,
-    /// Whether sockets with a path are allowed. Only a mount view makes this safe, because it hides
+    /// Whether sockets with a path are allowed. They are safe only under a mount view, which hides
     /// the sockets of other programs.
     pub sockets: bool,
-    /// Whether further processes may be started. Threads are always allowed.
+    /// Whether new processes may be started. Threads are always allowed.
     pub processes: bool,
 }
 
@@ -113,7 +113,8 @@ const CLONE_VFORK: u64 = 0x0000_4000;
 /// `TIOCSTI`, `TIOCLINUX`, `TIOCCONS` and `TIOCSCTTY`, which can fake terminal input.
 const TERMINAL: [u64; 4] = [0x5412, 0x541c, 0x541d, 0x540e];
 
-/// Installs the filter on this thread and every process that it starts.
+/// Installs the filter on this thread, so that it also applies to every process that the thread
+/// starts.
 ///
 /// # Errors
 /// Returns [`SandboxError::Kernel`] if the filter cannot be installed.
@@ -137,7 +138,7 @@ fn programs(wanted: SyscallRules) -> Result<Vec<BpfProgram>, seccompiler::Error>
     let flags = NAMESPACES.iter().map(|flag| when(0, SeccompCmpOp::MaskedEq(*flag), *flag));
     let mut clones: Vec<SeccompRule> = flags.collect::<Result<_, _>>()?;
     if !wanted.processes {
-        // The start of the program itself is still to come; it uses `CLONE_VFORK`.
+        // `CLONE_VFORK` must stay allowed, because starting the program itself uses it.
         let either = CLONE_THREAD | CLONE_VFORK;
         clones.push(when(0, SeccompCmpOp::MaskedEq(either), 0)?);
         #[cfg(target_arch = "x86_64")]
@@ -158,7 +159,7 @@ fn programs(wanted: SyscallRules) -> Result<Vec<BpfProgram>, seccompiler::Error>
     Ok(all)
 }
 
-/// Returns the rules that refuse sockets of every family that is not open.
+/// Returns the rules that refuse sockets of every family that is not allowed.
 fn families(wanted: SyscallRules) -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompiler::Error> {
     let mut open = vec![libc::AF_NETLINK];
     if wanted.sockets {
@@ -172,7 +173,8 @@ fn families(wanted: SyscallRules) -> Result<BTreeMap<i64, Vec<SeccompRule>>, sec
     let closed = SeccompRule::new(not.collect::<Result<_, _>>()?)?;
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> = [(libc::SYS_socket, vec![closed])].into();
     if !wanted.sockets {
-        // A socket of a datagram pair can be connected to another address.
+        // A socket of a datagram pair can be connected to another address, so datagram pairs are
+        // refused.
         let datagram = u64::from(libc::SOCK_DGRAM.unsigned_abs());
         let datagram = when(1, SeccompCmpOp::MaskedEq(0xf), datagram)?;
         rules.insert(libc::SYS_socketpair, vec![datagram]);
@@ -185,7 +187,7 @@ fn condition(
     operator: SeccompCmpOp,
     value: u64,
 ) -> Result<SeccompCondition, seccompiler::Error> {
-    // The kernel takes these arguments as 32 bits and ignores the upper half.
+    // The kernel reads these arguments as 32-bit values and ignores the upper half.
     let condition = SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operator, value);
     Ok(condition?)
 }
@@ -198,9 +200,9 @@ fn when(
     Ok(SeccompRule::new(vec![condition(argument, operator, value)?])?)
 }
 
-/// Builds a filter that refuses x32 calls. They share the architecture, and their numbers overlap
-/// with other calls: the filter loads the number, refuses one that has bit 30 set with ENOSYS and
-/// allows the rest.
+/// Builds a filter that refuses x32 calls, which share the architecture and whose numbers overlap
+/// with other calls. The filter loads the call number, refuses a number with bit 30 set with
+/// ENOSYS, and allows the rest.
 fn only_64_bit() -> BpfProgram {
     let step = |code, jt, jf, k| sock_filter { code, jt, jf, k };
     vec![

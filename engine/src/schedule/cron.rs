@@ -1,10 +1,10 @@
-//! Cron expressions: five fields, names, nicknames such as `@daily`, and `L W #`, read as Debian's
-//! cron reads them.
+//! Cron expressions: five fields, names, nicknames such as `@daily`, and `L W #`, interpreted as in
+//! Debian's cron.
 //!
 //! croner parses an expression and reports which days it matches. This crate handles the zone's
-//! transitions itself (`zoned.rs`), because croner follows elapsed time for a list of fixed hours
-//! and drops a swallowed time when the gap ends on another day. An expression is parsed once. This
-//! module must never change the written expression: it prints as it was written.
+//! transitions (`zoned.rs`), because croner follows elapsed time for a list of fixed hours and
+//! drops a skipped time if the gap ends on another day. An expression is parsed once. This module
+//! must never change the text of an expression: the text is printed as it was written.
 
 use std::fmt;
 use std::str::FromStr;
@@ -31,7 +31,7 @@ pub struct Cron {
     plan: Arc<CronPlan>,
 }
 
-/// The error for a text that is not a cron expression, or for an expression that can never be due.
+/// The error for a text that is not a cron expression, or for an expression that is never due.
 #[derive(Debug, thiserror::Error)]
 #[error("{text:?} is not a cron expression: {why}")]
 pub struct BadCron {
@@ -65,7 +65,7 @@ impl Cron {
     }
 
     /// Counts the scheduled times in `(after, until]` in `zone`. The cost is proportional to the
-    /// number of days between them.
+    /// number of days in the period.
     pub fn count(&self, after: Timestamp, until: Timestamp, zone: &TimeZone) -> u64 {
         if self.plan.elapsed {
             zoned::count_elapsed(&*self.plan, zone, after, until)
@@ -74,9 +74,9 @@ impl Cron {
         }
     }
 
-    /// Returns whether the scheduled times follow elapsed time (the minute or hour begins with
-    /// `*`). Such an expression has no extra scheduled time after a gap, and both passes of a fold
-    /// count.
+    /// Returns whether the scheduled times follow elapsed time, which they do if the minute or hour
+    /// field begins with `*`. Such an expression has no extra scheduled time after a gap, and is
+    /// due in both passes of a fold.
     pub fn follows_elapsed_time(&self) -> bool {
         self.plan.elapsed
     }
@@ -94,7 +94,8 @@ impl CronPlan {
             .parse(&spelled)
             .map_err(|error| error.to_string())?
             .pattern;
-        // croner stores one byte for each year up to 5000; none of them is used here.
+        // croner stores one byte for each year up to 5000. These bytes are not needed, so they are
+        // dropped.
         pattern.years = CronComponent::new(0, 0, 0, 0);
         let bits = |component: &CronComponent| {
             component.values().iter().fold(0_u64, |bits, value| bits | 1 << value)
@@ -129,7 +130,7 @@ impl CronPlan {
         self.months & 1 << date.month() != 0
     }
 
-    /// Returns the first matching day on or after `day`, before the calendar repeats itself.
+    /// Returns the first matching day on or after `day`, searching until the calendar repeats.
     fn day_from(&self, mut day: Date) -> Option<Date> {
         let last = day.year().saturating_add(CYCLE);
         loop {
@@ -146,7 +147,7 @@ impl CronPlan {
         }
     }
 
-    /// Returns the first time of day at or after `(hour, minute)`.
+    /// Returns the first matching time of day at or after `(hour, minute)`.
     fn time_from(&self, hour: i8, minute: i8) -> Option<(i8, i8)> {
         let later = |bits: u64, from: i8| {
             let left = bits.checked_shr(from.unsigned_abs().into()).unwrap_or(0);
@@ -163,7 +164,7 @@ impl CronPlan {
         }
     }
 
-    /// Counts the times of a day before `hour:minute`.
+    /// Counts the matching times of day before `hour:minute`.
     fn times_before(&self, hour: i8, minute: i8) -> u64 {
         let below = |bits: u64, end: i8| u64::from((bits & ((1 << end) - 1)).count_ones());
         let whole = below(self.hours.into(), hour) * u64::from(self.minutes.count_ones());
@@ -171,7 +172,7 @@ impl CronPlan {
         whole + if begun { below(self.minutes, minute) } else { 0 }
     }
 
-    /// Counts the scheduled times in the days from `from` on and before `until`.
+    /// Counts the scheduled times on the days from `from` (inclusive) to `until` (exclusive).
     fn times_of_days(&self, mut from: Date, until: Date) -> u64 {
         let a_day = u64::from(self.hours.count_ones() * self.minutes.count_ones());
         let mut days = 0;
@@ -201,7 +202,7 @@ impl CronPlan {
 impl Calendar for CronPlan {
     fn next(&self, after: DateTime) -> Option<DateTime> {
         let mut day = after.date();
-        // Scheduled times are whole minutes, so the next minute is the first candidate.
+        // Scheduled times are whole minutes, so the earliest candidate is the next minute.
         if self.in_month(day)
             && self.on(day)
             && let Some((hour, minute)) = self.time_from(after.hour(), after.minute() + 1)

@@ -1,9 +1,9 @@
-//! Descriptions of triggers in plain language, one sentence each.
+//! Describes triggers in plain language, in one sentence each.
 //!
-//! croner has descriptions of its own, but it treats each stepped list as a plain interval
-//! (`0-20/2` as "every 2 hours"), treats `LW` as `L` and knows only its own rule for two restricted
-//! day fields. This module must never describe anything that the evaluation does not do: it
-//! describes the items as they were written.
+//! croner can describe expressions too, but it treats each stepped list as a plain interval
+//! (`0-20/2` as "every 2 hours"), treats `LW` as `L`, and follows a different rule for two
+//! restricted day fields. The descriptions here must always match the evaluation, so they describe
+//! the items as written.
 
 use jiff::tz::TimeZone;
 
@@ -31,7 +31,7 @@ const MONTHS: [&str; 12] = [
 ];
 
 impl Schedule {
-    /// Describes when the job is due, as one sentence without its full stop.
+    /// Describes when the job is due, as one sentence without a full stop.
     pub fn describe(&self) -> String {
         let moves = TimeZone::get(&self.zone).is_ok_and(|zone| zone.to_fixed_offset().is_err());
         let (what, rule) = match &self.trigger {
@@ -57,9 +57,9 @@ impl Schedule {
 }
 
 impl Cron {
-    /// Describes the scheduled times, as part of a sentence.
+    /// Describes the scheduled times as part of a sentence.
     pub fn describe(&self) -> String {
-        // The expression was parsed before, so this cannot fail.
+        // The expression has been parsed before, so this cannot fail.
         let fields = spelled(&self.to_string()).and_then(|text| Fields::read(&text));
         let Ok(fields) = fields else {
             return format!("at the scheduled times of {self}");
@@ -79,7 +79,7 @@ impl Cron {
     }
 }
 
-/// Describes the time of day, and returns whether the description needs "each day" after it.
+/// Describes the time of day, and returns whether "each day" must follow the description.
 fn time(fields: &Fields) -> (String, bool) {
     let (minute, hour) = (&fields.minute, &fields.hour);
     let one = |item: &FieldItem| match item {
@@ -113,7 +113,7 @@ fn time(fields: &Fields) -> (String, bool) {
     (minutes + &hours, false)
 }
 
-/// Describes the days by Debian's rule; returns `None` when every day matches.
+/// Describes the days according to Debian's rule. Returns `None` if every day matches.
 fn days(fields: &Fields) -> Option<String> {
     let (day, weekday) = (&fields.day, &fields.weekday);
     match (any(day), any(weekday)) {
@@ -133,7 +133,7 @@ fn days(fields: &Fields) -> Option<String> {
     }
 }
 
-/// Describes the items of the minute or the hour field, with the field's name.
+/// Describes the items of the minute or hour field, including the field's name.
 fn clock(unit: &str, items: &[FieldItem]) -> String {
     let one = |item: &FieldItem| spans(item, "", 0, |value| value.to_string());
     match items {
@@ -170,8 +170,8 @@ fn of_week(item: &FieldItem) -> String {
     }
 }
 
-/// Describes the values, ranges and steps of any field. `unit` follows the number of a step and
-/// includes its leading space; `low` is the value at which `*` begins.
+/// Describes values, ranges and steps of any field. `unit` follows the number of a step and
+/// includes its leading space. `low` is the smallest value that `*` matches.
 fn spans(item: &FieldItem, unit: &str, low: u16, value: impl Fn(u16) -> String) -> String {
     match item {
         FieldItem::One(one) => value(*one),
@@ -221,7 +221,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_expression_is_told_as_it_is_evaluated() {
+    fn descriptions_match_the_evaluation() {
         let cases = [
             ("* * * * *", "every minute"),
             ("*/15 * * * *", "every 15 minutes"),
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_zone_whose_clock_changes_says_what_becomes_of_it() {
+    fn descriptions_mention_clock_changes() {
         let words = |trigger, zone: &str| {
             let night = None;
             let zone = zone.to_owned();

@@ -1,4 +1,5 @@
-//! The scheduled times that became due since the watermark, and the decision which of them to run.
+//! Determines the scheduled times that became due since the watermark, and decides which of them to
+//! run.
 
 use jiff::Timestamp;
 
@@ -7,12 +8,12 @@ use super::{Due, Missed, ON_TIME, Schedule, UnknownZone};
 use crate::policy::{CatchUp, CatchUpScope};
 
 impl Schedule {
-    /// Returns the scheduled times that became due in `(watermark, now]`. Those that are not run
-    /// form one missed stretch.
+    /// Returns the scheduled times that became due in `(watermark, now]`. Scheduled times that are
+    /// not run form one missed stretch.
     ///
-    /// An interval counts from the watermark, which moves by whole periods only, so it keeps its
-    /// phase. The cost is proportional to the days since the watermark and to `catch_up.cap`, not
-    /// to the number of scheduled times.
+    /// An interval starts at the watermark, which advances only by whole periods, so the interval
+    /// keeps its phase. The cost is proportional to the number of days since the watermark and to
+    /// `catch_up.cap`, not to the number of scheduled times.
     ///
     /// # Errors
     /// Returns an error if the zone is unknown.
@@ -74,10 +75,11 @@ mod tests {
     #[test]
     fn a_gap_ends_early_and_a_fold_counts_once() {
         let next = |after| daily(2, 30).next_after(at(after), at(after)).unwrap().unwrap();
-        // 29 March 2026, 02:00 -> 03:00: the swallowed 02:30 is due at 03:00 summer time.
+        // On 29 March 2026, 02:00 becomes 03:00: the skipped 02:30 is due at 03:00 summer time.
         assert_eq!(next("2026-03-28T12:00:00Z"), at("2026-03-29T01:00:00Z"));
         assert_eq!(next("2026-03-29T01:00:00Z"), at("2026-03-30T00:30:00Z"));
-        // 25 October 2026, 03:00 -> 02:00: the first 02:30, then the next day's.
+        // On 25 October 2026, 03:00 becomes 02:00: the first 02:30 is due, and then 02:30 on the
+        // next day.
         assert_eq!(next("2026-10-24T12:00:00Z"), at("2026-10-25T00:30:00Z"));
         assert_eq!(next("2026-10-25T00:30:00Z"), at("2026-10-26T01:30:00Z"));
     }

@@ -1,8 +1,8 @@
 //! The grammar of cron expressions: the items that each of the five fields accepts.
 //!
-//! This module parses text into items, so that an error message can quote the user's own words and
-//! a schedule can be described in plain language. It is stricter than croner, which accepts a
-//! month's name as an hour, `L` alone as a weekday that never comes, and `?` or `+` from other
+//! This module parses text into items, so that an error message can quote the user's text and a
+//! schedule can be described in plain language. It is stricter than croner, which accepts the name
+//! of a month as an hour, `L` alone as a weekday that never matches, and `?` or `+` from other
 //! dialects. It must never decide which scheduled times an expression matches.
 
 /// One of the five fields of a cron expression.
@@ -18,15 +18,15 @@ pub(super) enum FieldKind {
 /// One item of a field's comma-separated list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FieldItem {
-    /// `*`, or every `step`-th of all values: `*/15`.
+    /// `*` for all values, or `*/15` for every `step`-th value.
     All { step: u16 },
-    /// `9-17`, or every `step`-th value of the range: `9-17/2`.
+    /// `9-17` for a range, or `9-17/2` for every `step`-th value of a range.
     Range { from: u16, to: u16, step: u16 },
     /// A single value: `5`.
     One(u16),
     /// `L`: the last day of the month.
     Last,
-    /// `LW`: the last day of the month from Monday to Friday.
+    /// `LW`: the last weekday (Monday to Friday) of the month.
     LastWorking,
     /// `15W`: the weekday (Monday to Friday) nearest to the 15th, in the same month.
     Near(u16),
@@ -60,7 +60,7 @@ const MONTHS: [&str; 12] =
     ["JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC"];
 const WEEKDAYS: [&str; 7] = ["SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"];
 
-/// Returns the five fields of an expression in upper case, with nicknames expanded.
+/// Returns the expression's five fields in upper case, with nicknames expanded.
 pub(super) fn spelled(text: &str) -> Result<String, String> {
     let text = text.trim();
     if text.starts_with('@') {
@@ -90,7 +90,7 @@ pub(super) fn spelled(text: &str) -> Result<String, String> {
 }
 
 impl Fields {
-    /// Parses the text that [`spelled`] returned.
+    /// Parses a text that [`spelled`] returned.
     pub(super) fn read(spelled: &str) -> Result<Self, String> {
         let mut parts = spelled.split_whitespace();
         let mut next = |kind: FieldKind| read(kind, parts.next().unwrap_or_default());
@@ -103,14 +103,14 @@ impl Fields {
         })
     }
 
-    /// Returns whether a day must match both day fields. Debian's rule: it must when either field
-    /// begins with `*`; otherwise one matching field is enough.
+    /// Returns whether a day must match both day fields. According to Debian's rule, it must if
+    /// either field begins with `*`. Otherwise, one matching field is enough.
     pub(super) fn both_days(&self) -> bool {
         starred(&self.day) || starred(&self.weekday)
     }
 
-    /// Returns whether the scheduled times follow elapsed time, because the minute or the hour
-    /// begins with `*`.
+    /// Returns whether the scheduled times follow elapsed time, which they do if the minute or hour
+    /// field begins with `*`.
     pub(super) fn elapsed(&self) -> bool {
         starred(&self.minute) || starred(&self.hour)
     }
@@ -216,7 +216,8 @@ fn value(kind: FieldKind, text: &str) -> Result<u16, String> {
     })
 }
 
-/// Parses a number of digits only: no sign, no spaces, and no more than a field can hold.
+/// Parses a number that consists only of digits, without a sign or spaces, and has at most three
+/// digits.
 fn number(text: &str) -> Option<u16> {
     let digits = !text.is_empty() && text.len() <= 3 && text.bytes().all(|b| b.is_ascii_digit());
     digits.then(|| text.parse().ok()).flatten()

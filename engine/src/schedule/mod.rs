@@ -1,8 +1,8 @@
-//! Computes when a job is due, as pure arithmetic over a watermark in a time zone.
+//! Computes when a job is due. All functions are pure arithmetic on a watermark in a time zone.
 //!
-//! Wall-clock triggers follow the calendar of their zone: a time in a spring gap is due once, at
-//! the end of the gap, and a time that autumn repeats is due once, at its first pass. Intervals
-//! follow elapsed time. This module must never read a clock.
+//! Wall-clock triggers follow the calendar of their zone. A time that a spring gap skips is due
+//! once, at the end of the gap. A time that autumn repeats is due once, at its first pass.
+//! Intervals follow elapsed time. This module must never read a clock.
 
 pub mod cron;
 mod describe;
@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 pub use cron::{BadCron, Cron};
 use occurrences::{DailyTime, ScheduledTimes};
 
-/// Maximum delay at which a scheduled time still counts as met. Host timers run every quarter of an
+/// Maximum delay with which a scheduled time is still on time. Host timers run every quarter of an
 /// hour.
 pub const ON_TIME: SignedDuration = SignedDuration::from_mins(20);
 
@@ -32,9 +32,9 @@ pub const ON_TIME: SignedDuration = SignedDuration::from_mins(20);
 pub enum Trigger {
     /// Only a person or another job starts the job.
     Manual,
-    /// The job is due each time this duration has passed.
+    /// The job is due whenever this duration has passed.
     Every(SignedDuration),
-    /// The job is due once per civil day, at this time.
+    /// The job is due once per civil day at this time.
     Daily(Time),
     /// The job is due at the scheduled times of a cron expression.
     Cron(Cron),
@@ -42,37 +42,37 @@ pub enum Trigger {
     After(After),
 }
 
-/// The end of another job, as a trigger.
+/// A trigger that depends on the end of another job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct After {
     pub job: String,
     pub on: On,
 }
 
-/// The ends of another job that count as a trigger.
+/// Which ends of another job make a job due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum On {
-    /// Only ends of runs that published the requested artifacts, degraded runs included.
+    /// Only ends of runs that published artifacts, including degraded runs.
     Success,
-    /// Ends of all runs that did work, including failed ones; a skipped run does not count.
+    /// Ends of all runs that did work, including failed runs. Skipped runs are excluded.
     End,
 }
 
-/// A trigger with all data that is needed to evaluate it.
+/// A trigger with all data needed to evaluate it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Schedule {
     /// The condition that makes the job due.
     pub trigger: Trigger,
-    /// The IANA zone of the civil times.
+    /// The IANA time zone of the civil times.
     pub zone: String,
-    /// The time for which a night stays open that an occurrence of this schedule opens; `None` if
-    /// its occurrences open no night.
+    /// The time for which a night stays open after an occurrence of this schedule has opened it.
+    /// `None` if occurrences of this schedule open no night.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub night: Option<SignedDuration>,
 }
 
-/// The error for a zone name that is not in the IANA database.
+/// The error for a zone name that is not in the IANA time zone database.
 #[derive(Debug, thiserror::Error)]
 #[error("unknown time zone {0:?} (names look like Europe/Berlin or UTC)")]
 pub struct UnknownZone(pub String);
@@ -82,15 +82,15 @@ pub struct UnknownZone(pub String);
 pub struct Due {
     /// The scheduled times to run, in ascending order.
     pub fire: Vec<Timestamp>,
-    /// Scheduled times that passed and are not run.
+    /// The scheduled times that passed and are not run.
     pub missed: Option<Missed>,
-    /// The time up to which all scheduled times are handled.
+    /// The time up to which all scheduled times have been handled.
     pub watermark: Timestamp,
     /// The next scheduled time after the watermark.
     pub next: Option<Timestamp>,
 }
 
-/// A sequence of missed scheduled times.
+/// A stretch of missed scheduled times.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Missed {
     pub first: Timestamp,
@@ -100,13 +100,13 @@ pub struct Missed {
 }
 
 impl Schedule {
-    /// Returns the schedule of a job that only a person starts.
+    /// Returns a schedule for a job that only a person starts.
     pub fn manual() -> Self {
         Self { trigger: Trigger::Manual, zone: "UTC".to_owned(), night: None }
     }
 
-    /// Returns the first time strictly after `after` at which the trigger is due. An interval
-    /// counts from `anchor`.
+    /// Returns the first time strictly after `after` at which the trigger is due. Intervals start
+    /// at `anchor`.
     ///
     /// # Errors
     /// Returns an error if the zone is unknown.
@@ -118,8 +118,8 @@ impl Schedule {
         Ok(self.times(anchor)?.next_after(after))
     }
 
-    /// Counts the scheduled times in `(after, until]` exactly. The cost is proportional to the days
-    /// between them, not to the number of scheduled times.
+    /// Counts the scheduled times in `(after, until]` exactly. The cost is proportional to the
+    /// number of days in the period, not to the number of scheduled times.
     ///
     /// # Errors
     /// Returns an error if the zone is unknown.

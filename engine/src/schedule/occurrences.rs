@@ -1,8 +1,9 @@
-//! The scheduled times of one trigger in its zone: the next one, their count and the newest few.
+//! The scheduled times of one trigger in its zone: the next scheduled time, their number and the
+//! newest few.
 //!
-//! Each query is cheap over any stretch, however many scheduled times it holds, so that a job that
-//! runs every second can sleep for a year. This module must never decide whether a scheduled time
-//! is run.
+//! Each query is cheap for any period, regardless of the number of scheduled times in it, so that
+//! even a job that is due every second can be evaluated after a year of suspend. This module must
+//! never decide whether a scheduled time is run.
 
 use std::collections::VecDeque;
 
@@ -15,15 +16,15 @@ use super::zoned::{self, Calendar};
 
 /// A trigger in the form in which it is evaluated.
 pub(super) enum ScheduledTimes<'a> {
-    /// The trigger is not due by the clock.
+    /// The trigger has no scheduled times.
     Never,
-    /// A period and the time from which it counts.
+    /// A period and the time at which it starts.
     Every(SignedDuration, Timestamp),
     Daily(DailyTime, TimeZone),
     Cron(&'a Cron, TimeZone),
 }
 
-/// The calendar that consists of one time of day.
+/// A calendar with a single time of day.
 pub(super) struct DailyTime(pub Time);
 
 impl ScheduledTimes<'_> {
@@ -62,7 +63,8 @@ impl ScheduledTimes<'_> {
     pub(super) fn newest(&self, after: Timestamp, until: Timestamp, most: usize) -> Vec<Timestamp> {
         let mut span =
             SignedDuration::from_mins(i64::try_from(most).unwrap_or(i64::MAX).min(1 << 20));
-        // The span doubles each time, so that the search covers little more than the wanted times.
+        // The span doubles in each turn, so that the search covers little more than the wanted
+        // times.
         let from = loop {
             let from = until.checked_sub(span).unwrap_or(after).max(after);
             if from == after || self.count(from, until) >= most as u64 {
@@ -83,15 +85,16 @@ impl ScheduledTimes<'_> {
     }
 }
 
-/// Counts the whole periods that have passed since the anchor; returns `None` for an empty period.
+/// Counts the whole periods that have passed since the anchor. Returns `None` if the period is not
+/// positive.
 fn periods(period: SignedDuration, anchor: Timestamp, at: Timestamp) -> Option<i128> {
     let step = period.as_millis();
     (step > 0).then(|| at.duration_since(anchor).as_millis().max(0) / step)
 }
 
 impl DailyTime {
-    /// Returns the day of the last daily time at or before `at`, as a count of days. Only
-    /// differences between two such counts are meaningful.
+    /// Returns the day of the last daily time at or before `at`, as a number of days. Only
+    /// differences between two such numbers are meaningful.
     fn days_up_to(&self, at: DateTime) -> i64 {
         let epoch = jiff::civil::Date::constant(1970, 1, 1);
         let days = at.date().duration_since(epoch).as_hours() / 24;

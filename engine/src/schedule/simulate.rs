@@ -1,7 +1,7 @@
-//! A simulation of a stretch of time: the scheduled times that run, are caught up or are missed.
+//! Simulates a period of time and reports which scheduled times run, are caught up or are missed.
 //!
-//! The simulation is pure. It jumps from one due time to the tick that would meet it, asks
-//! [`Schedule::due`] as a real tick does and assumes that every run ends at once and succeeds. It
+//! The simulation is pure. It jumps from one due time to the tick that would handle it, calls
+//! [`Schedule::due`] as a real tick does, and assumes that every run succeeds and takes no time. It
 //! must never read a clock or a database.
 
 use jiff::{SignedDuration, Timestamp};
@@ -9,39 +9,39 @@ use jiff::{SignedDuration, Timestamp};
 use super::{After, Missed, ON_TIME, Schedule, Trigger, UnknownZone};
 use crate::policy::CatchUp;
 
-/// Maximum number of events: more than anyone reads. The limit guards against a simulation of a job
-/// that runs every second over a year.
+/// Maximum number of events. The limit prevents huge results, for example for a job that is due
+/// every second for a year.
 pub const MOST: usize = 100_000;
 
-/// The parts of a job that a simulation needs.
+/// The properties of a job that a simulation needs.
 #[derive(Clone, Debug)]
 pub struct Simulated {
     pub name: String,
     /// The job's schedule.
     pub schedule: Schedule,
-    /// The rule for missed scheduled times.
+    /// The job's rule for missed scheduled times.
     pub catch_up: CatchUp,
 }
 
-/// The period that is simulated.
+/// The period to simulate.
 #[derive(Clone, Debug)]
 pub struct Stretch {
-    /// The start of the period. Nothing is due at or before it, and intervals count from it.
+    /// The start of the period. Nothing is due at or before this time, and intervals start here.
     pub from: Timestamp,
     /// The last simulated time.
     pub to: Timestamp,
-    /// Periods during which nothing ticks, as start and end. The end of each is a tick.
+    /// Periods without ticks, each as start and end. There is a tick at the end of each.
     pub asleep: Vec<(Timestamp, Timestamp)>,
-    /// The interval between ticks. Ticks come at whole multiples of it in UTC, like those of a host
-    /// timer.
+    /// The interval between ticks. Ticks are at whole multiples of the interval in UTC, like those
+    /// of a host timer.
     pub tick: SignedDuration,
 }
 
-/// The simulated result for a scheduled time, or for a stretch of missed ones.
+/// The simulated result for a scheduled time or for a stretch of missed scheduled times.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SimulatedEvent {
     pub job: String,
-    /// The scheduled time; for a sequence of missed ones, the first.
+    /// The scheduled time, or the first scheduled time of a missed stretch.
     pub due: Timestamp,
     /// Whether the scheduled time is run, caught up or missed.
     pub fate: Fate,
@@ -54,7 +54,7 @@ pub enum Fate {
     Run { starts: Timestamp },
     /// The job starts late.
     CaughtUp { starts: Timestamp },
-    /// A sequence of scheduled times for which nothing is run.
+    /// The job does not run for a stretch of scheduled times.
     Missed {
         last: Timestamp,
         count: u64,
@@ -68,16 +68,16 @@ pub enum Fate {
 pub enum CannotSimulate {
     #[error(transparent)]
     Zone(#[from] UnknownZone),
-    /// The result would be too long to be useful.
+    /// The simulation has too many events.
     #[error("more than {MOST} events: use a shorter period, a longer tick or a single job")]
     TooMany,
 }
 
-/// Simulates the jobs and returns one event for each scheduled time or missed stretch, in order of
+/// Simulates the jobs and returns one event for each scheduled time or missed stretch, ordered by
 /// time.
 ///
 /// # Errors
-/// Returns [`CannotSimulate`].
+/// Returns a [`CannotSimulate`] error.
 pub fn simulate(
     jobs: &[Simulated],
     stretch: &Stretch,
@@ -86,7 +86,7 @@ pub fn simulate(
     for job in jobs {
         clock(job, stretch, &mut events)?;
     }
-    // Followers are added down the whole chain; a job that follows itself never begins.
+    // Followers are added along the whole chain. A job that follows itself never starts.
     let mut fresh = events.clone();
     for _ in jobs {
         fresh = followers(jobs, &fresh);
@@ -138,7 +138,7 @@ fn clock(
     Ok(())
 }
 
-/// Returns the events of the jobs that follow other jobs, as a result of `events`.
+/// Returns the events of jobs that follow other jobs and start because of `events`.
 fn followers(jobs: &[Simulated], events: &[SimulatedEvent]) -> Vec<SimulatedEvent> {
     let mut found = Vec::new();
     for job in jobs {
@@ -166,13 +166,13 @@ impl Stretch {
         let late = (millis + step - 1).div_euclid(step) * step - millis;
         let late = SignedDuration::from_millis(i64::try_from(late).unwrap_or(0));
         let mut tick = at.checked_add(late).unwrap_or(Timestamp::MAX);
-        // The sleep periods may overlap and come in any order.
+        // The sleep periods may overlap and may be in any order.
         while let Some((_, wakes)) =
             self.asleep.iter().find(|(sleeps, wakes)| (*sleeps..*wakes).contains(&tick))
         {
             tick = *wakes;
         }
-        // A wake-up between the scheduled time and this tick is a tick as well.
+        // The end of a sleep period between the scheduled time and this tick is a tick as well.
         let earlier = self.asleep.iter().map(|(_, wakes)| *wakes);
         let awake = |at: &Timestamp| {
             let sleeping =
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_weekend_asleep_is_caught_up_with_as_each_job_wants() {
+    fn a_weekend_asleep_is_caught_up() {
         let nightly = || Trigger::Cron("40 2 * * *".parse().unwrap());
         let jobs = [
             job("all", nightly(), CatchUpScope::All),
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_another_job_runs_when_it_does() {
+    fn followers_run_after_their_job() {
         let after = |job: &str| Trigger::After(After { job: job.into(), on: On::Success });
         let jobs = [
             job("third", after("second"), CatchUpScope::Last),

@@ -1,28 +1,27 @@
-//! Conversion of civil times to points in time across a zone's transitions.
+//! Converts civil times to timestamps across a zone's transitions.
 //!
-//! There are two rules, as in Debian's cron. *Fixed* times are due once: at the end of a gap that
-//! swallows them, and at the first pass of a fold that repeats them. In other words, a fixed time
-//! is due when the local clock first reaches or passes it. Times that follow *elapsed* time are
-//! those that the local clock shows: a gap adds none, and both passes of a fold count. This module
-//! must never depend on the form of a schedule.
+//! There are two rules, as in Debian's cron. A *fixed* time is due when the local clock first
+//! reaches or passes it: once, at the end of a gap that skips it or at the first pass of a fold
+//! that repeats it. Times that follow *elapsed* time are due whenever the local clock shows them: a
+//! gap adds no scheduled time, and both passes of a fold are due. This module must never depend on
+//! the form of a schedule.
 
 use jiff::civil::DateTime;
 use jiff::tz::{AmbiguousOffset, Offset, TimeZone};
 use jiff::{SignedDuration, Timestamp, ToSpan as _};
 
-/// A set of civil scheduled times in whole seconds, without a zone.
+/// A set of civil times in whole seconds, without a zone.
 pub(super) trait Calendar {
-    /// Returns the first civil time of the calendar strictly after `after`.
+    /// Returns the calendar's first civil time strictly after `after`.
     fn next(&self, after: DateTime) -> Option<DateTime>;
     /// Counts the calendar's civil times after `after`, up to and including `until`.
     fn count(&self, after: DateTime, until: DateTime) -> u64;
 }
 
-/// Maximum age of a transition that can still affect the latest civil time that the clock has
-/// shown.
+/// Maximum age of a transition that can still affect the latest civil time shown by the clock.
 const REACH: SignedDuration = SignedDuration::from_hours(52);
 
-/// Returns the first scheduled time strictly after `after`, by the rule for fixed times.
+/// Returns the first scheduled time strictly after `after`, according to the rule for fixed times.
 pub(super) fn next_fixed(
     calendar: &impl Calendar,
     zone: &TimeZone,
@@ -31,15 +30,15 @@ pub(super) fn next_fixed(
     let mut local = furthest(zone, after);
     loop {
         local = calendar.next(local)?;
-        // The condition fails only for transitions so close together that a civil time has no
-        // single meaning.
+        // The condition is false only if transitions are so close together that a civil time is not
+        // well defined.
         if let Some(at) = reached(zone, local).filter(|at| *at > after) {
             return Some(at);
         }
     }
 }
 
-/// Counts the scheduled times in `(after, until]`, by the rule for fixed times.
+/// Counts the scheduled times in `(after, until]`, according to the rule for fixed times.
 pub(super) fn count_fixed(
     calendar: &impl Calendar,
     zone: &TimeZone,
@@ -52,7 +51,8 @@ pub(super) fn count_fixed(
         if at > until {
             break;
         }
-        // All times that this transition skips are due at the transition and count as one.
+        // All times that this transition skips are due at the transition, and they are counted
+        // once.
         let before = at.saturating_sub(1.nanosecond()).map_or(after, |t| t.max(after));
         let (low, high) = (furthest(zone, before), furthest(zone, at));
         count = count.saturating_sub(calendar.count(low, high).saturating_sub(1));
@@ -60,7 +60,7 @@ pub(super) fn count_fixed(
     count
 }
 
-/// Returns the first scheduled time strictly after `after`, by the rule for elapsed time.
+/// Returns the first scheduled time strictly after `after`, according to the rule for elapsed time.
 pub(super) fn next_elapsed(
     calendar: &impl Calendar,
     zone: &TimeZone,
@@ -76,9 +76,9 @@ pub(super) fn next_elapsed(
         let Some(passed) = edge.as_ref().filter(|edge| edge.timestamp() <= at) else {
             return Some(at);
         };
-        // The clock changes before that time. Search again from the civil time that it shows after
-        // the change, which may itself be due. A fold repeats only times that were shown shortly
-        // before it, so later changes need not be walked one by one until shortly before the time
+        // The clock changes before this time, so the search restarts from the civil time that the
+        // clock shows after the change, which may itself be due. A fold repeats only times shown
+        // shortly before it, so distant transitions can be skipped until shortly before the time
         // that was found.
         let passed = passed.timestamp();
         let far = passed.duration_since(after) > REACH && at.duration_since(passed) > REACH + REACH;
@@ -92,7 +92,7 @@ pub(super) fn next_elapsed(
     }
 }
 
-/// Counts the scheduled times in `(after, until]`, by the rule for elapsed time.
+/// Counts the scheduled times in `(after, until]`, according to the rule for elapsed time.
 pub(super) fn count_elapsed(
     calendar: &impl Calendar,
     zone: &TimeZone,

@@ -1,4 +1,4 @@
-//! Admission, recorded: the decision, the reservation and the run's row in one transaction.
+//! Admission in the database: the decision, the reservation and the run's row in one transaction.
 
 use std::time::Duration;
 
@@ -21,32 +21,31 @@ use crate::time::ClockReading;
 pub struct Enter<'a> {
     /// The requested run.
     pub run: &'a RunId,
-    /// The process that will run it.
+    /// The process that will execute the run.
     pub owner: &'a ProcessIdentity,
     /// The facts on which the decision is based.
     pub facts: &'a AdmissionFacts,
-    /// The most it may spend.
+    /// The maximum that the run may spend.
     pub want: Budget,
     /// The budget levels that the run spends from.
     pub levels: &'a [BudgetLevel],
-    /// How long it may take in all.
+    /// The run's maximum total time.
     pub total: Duration,
-    /// Where it stages, relative to the project.
+    /// The run's staging folder, relative to the project.
     pub staging: &'a str,
-    /// Both clocks.
     pub now: ClockReading,
 }
 
-/// The answer.
+/// The answer to an admission request.
 #[derive(Debug)]
 pub enum Admission {
-    /// It runs now.
+    /// The run may start now.
     Admitted(Admitted),
-    /// It does not, and its occurrence stands like this.
+    /// The run may not start, and its occurrence has this outcome.
     Declined(Outcome),
 }
 
-/// Proof that a run was admitted: made by [`Store::admit`] and by nothing else.
+/// Proof that a run was admitted. Only [`Store::admit`] creates it.
 #[derive(Debug)]
 pub struct Admitted {
     run: RunId,
@@ -66,19 +65,19 @@ impl Admitted {
     pub fn run(&self) -> &RunId {
         &self.run
     }
-    /// Its job.
+    /// Returns the run's job.
     pub fn job(&self) -> JobId {
         self.job
     }
-    /// Its night.
+    /// Returns the night of the run's occurrence, if it has one.
     pub fn night(&self) -> Option<NightId> {
         self.night
     }
-    /// Returns whether a person asked for the run.
+    /// Returns whether a person requested the run.
     pub fn manual(&self) -> bool {
         self.manual
     }
-    /// Its fence: every later commit carries it.
+    /// Returns the run's fence, which every later commit carries.
     pub fn fence(&self) -> Fence {
         self.fence
     }
@@ -90,12 +89,12 @@ impl Admitted {
     pub fn deadline(&self) -> Duration {
         self.deadline
     }
-    /// Returns whether the deadline comes from the run's budget and is earlier than that of its
-    /// timeout.
+    /// Returns whether the deadline comes from the run's budget and is earlier than the deadline
+    /// from its timeout.
     pub fn short_of_time(&self) -> bool {
         self.short_of_time
     }
-    /// Returns the seed of all the run's random choices, which its id determines.
+    /// Returns the seed of all random choices in the run. The run's id determines the seed.
     pub fn seed(&self) -> u64 {
         self.seed
     }
@@ -106,11 +105,12 @@ impl Admitted {
 }
 
 impl Store {
-    /// Decides on a requested run and records the decision. Call it with the deciding lock held.
+    /// Decides whether a requested run may start, and records the decision. The caller must hold
+    /// the deciding lock.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`](super::StoreError::NotFound) when the run is no longer waiting to be started: another process
-    /// had it, or settled it, first.
+    /// Returns [`StoreError::NotFound`](super::StoreError::NotFound) if the run is no longer
+    /// waiting to start, because another process has admitted or settled it.
     pub fn admit(&mut self, enter: &Enter<'_>) -> Result<Admission> {
         self.write(|tx| {
             let waiting = runs::requested(tx, enter.run)?
@@ -130,7 +130,7 @@ impl Store {
                 "UPDATE jobs SET fence = fence + 1 WHERE id = ?1 RETURNING fence",
                 [waiting.job],
             )?;
-            // Time that is not reserved is not there to be used.
+            // A run may not use more time than it has reserved.
             let paid = Duration::from_secs(reserved.seconds);
             let deadline = enter.now.boot.saturating_add(enter.total.min(paid));
             let owner = to_json(enter.owner);
@@ -158,7 +158,7 @@ impl Store {
     }
 }
 
-/// Completes the wanted budget with a time limit. A run that does not state one may take as long as
+/// Adds a time limit to the wanted budget. Without a limit of its own, a run may take as long as
 /// its timeout allows.
 pub(super) fn timed(mut want: Budget, total: Duration, levels: &[BudgetLevel]) -> Budget {
     let total = total.as_secs() + u64::from(total.subsec_nanos() > 0);

@@ -1,8 +1,8 @@
-//! The rows of news and alerts: written down, digested, silenced, ended, looked at.
+//! The rows of news and alerts: recording, digesting, silencing, ending and listing them.
 //!
-//! [`note`] is all that a settlement costs. [`Store::digest`] reads what was noted, decides by
-//! [`decide`] and writes alerts and messages, in one transaction, so that news are digested exactly
-//! once whoever dies when. Must never deliver anything.
+//! Settling a run only calls [`note`], which adds one row. [`Store::digest`] reads these rows,
+//! decides with [`decide`], and writes alerts and messages in one transaction, so that each row is
+//! digested exactly once even if a process dies. This module must never deliver anything.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,42 +21,38 @@ use crate::outcome::Outcome;
 /// An alert.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AlertRow {
-    /// Its id.
     pub id: AlertId,
-    /// The job's project.
     pub project: ProjectId,
-    /// The job.
     pub job: JobId,
-    /// Its name.
+    /// The name of the job.
     pub job_name: String,
     /// The kind of problem.
     pub kind: AlertKind,
-    /// When it was raised.
+    /// The time at which the alert was raised.
     pub raised: Timestamp,
-    /// When it last happened.
+    /// The time at which the problem last occurred.
     pub last: Timestamp,
-    /// How often it has happened.
+    /// How often the problem has occurred.
     pub count: u32,
-    /// The last run that it is about.
+    /// The last run that had the problem.
     pub run: Option<RunId>,
-    /// Why, as the last one said; redacted.
+    /// The redacted reason from the last time that the problem occurred.
     pub why: String,
-    /// When the alert was silenced, and by whom.
+    /// When the alert was silenced, and by whom, if it was.
     pub silenced: Option<(Timestamp, String)>,
-    /// When it ended, and how.
+    /// When and how the alert ended, if it has.
     pub ended: Option<(Timestamp, String)>,
 }
 
-/// A job with a clock that has not succeeded for too long.
+/// A job with a schedule that has not succeeded for too long.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Overdue {
-    /// The job.
     pub job: JobId,
-    /// Its last success, or since when it is watched.
+    /// The time of the job's last success, or the time since which the job has been watched.
     pub since: Timestamp,
 }
 
-/// Notes an outcome that may be news.
+/// Records an outcome that may be news.
 pub(super) fn note(
     tx: &Transaction<'_>,
     occurrence: &OccurrenceId,
@@ -74,14 +70,15 @@ fn failed(outcome: &Outcome) -> bool {
 }
 
 impl Store {
-    /// Returns the projects with outcomes that were not digested yet.
+    /// Returns the projects with outcomes that have not been digested.
     pub fn projects_with_news(&self) -> Result<BTreeSet<ProjectId>> {
         let sql = "SELECT DISTINCT j.project FROM news n JOIN occurrences o ON o.id = n.occurrence
                    JOIN jobs j ON j.id = o.job";
         Ok(self.view(|db| db.values(sql, []))?.into_iter().collect())
     }
 
-    /// Decides what the news of these projects mean, and forgets the news. How many there were.
+    /// Decides how the news of these projects affects their alerts, deletes the news, and returns
+    /// the number of deleted rows.
     pub fn digest(
         &mut self,
         rules: &BTreeMap<ProjectId, AlertRules>,
@@ -100,9 +97,9 @@ impl Store {
         })
     }
 
-    /// Looks which jobs with a clock have not succeeded for longer than their project's rules think
-    /// good, and raises alerts of them. A job is watched from when this first finds it with a clock,
-    /// enabled and not paused: what was off for a year is not stale when it is switched on.
+    /// Raises alerts for jobs with a schedule that have not succeeded within the time that their
+    /// project's rules allow. A job is watched from the first call that finds it enabled and not
+    /// paused. A job that was off for a year is therefore not stale when it is enabled.
     pub fn watch(
         &mut self,
         rules: &BTreeMap<ProjectId, AlertRules>,
@@ -146,8 +143,8 @@ impl Store {
         })
     }
 
-    /// Returns alerts, those raised last first: of one project or all, and of the whole history or
-    /// only the open ones.
+    /// Returns alerts of one project or of all projects, most recently raised first. `selection`
+    /// decides whether ended alerts are included.
     pub fn alerts(
         &self,
         project: Option<&ProjectId>,
@@ -163,8 +160,8 @@ impl Store {
         self.view(|db| db.all(&sql, [project], alert))
     }
 
-    /// Returns the alerts of a project that were raised, happened again or ended in a stretch of
-    /// time, oldest first.
+    /// Returns the project's alerts that were raised, recurred or ended in a period of time, oldest
+    /// first.
     pub fn alerts_between(
         &self,
         project: &ProjectId,
@@ -186,18 +183,18 @@ impl Store {
         })
     }
 
-    /// Silences an open alert until it has recovered and is raised again. Returns false when the
-    /// alert was already over or silenced.
+    /// Silences an open alert until the job has recovered and the alert is raised again. Returns
+    /// false if the alert had already ended or was already silenced.
     pub fn silence(&mut self, alert: &AlertId, who: &str, now: Timestamp) -> Result<bool> {
         self.write(|tx| silence(tx, alert, who, now))
     }
 
-    /// Ends the open alerts of a job because a person has fixed it, and returns how many there
-    /// were. No message is sent for them, and the next failure raises a new alert. An alert for a
-    /// job that has not succeeded for long does not end; it is only silenced.
+    /// Ends the open alerts of a job because a person has fixed the job, and returns their number.
+    /// No message is sent for them, and the next failure raises a new alert. An alert about a stale
+    /// job is only silenced, because the job has still not succeeded.
     pub fn end_alerts(&mut self, job: JobId, who: &str, now: Timestamp) -> Result<u32> {
         self.write(|tx| {
-            // The person has seen the outcomes that are not digested yet together with the rest.
+            // The person has also seen the outcomes that have not been digested.
             tx.change(
                 "DELETE FROM news WHERE occurrence IN (SELECT o.id FROM news n
                    JOIN occurrences o ON o.id = n.occurrence WHERE o.job = ?1)",
@@ -217,23 +214,23 @@ impl Store {
         })
     }
 
-    /// Deletes alerts that ended before a given time, and their messages.
+    /// Deletes alerts that ended before a given time, with their messages.
     pub fn forget_alerts(&mut self, before: Timestamp) -> Result<usize> {
         let sql = "DELETE FROM alerts WHERE ended IS NOT NULL AND ended < ?1";
         self.write(|tx| tx.change(sql, [millis(before)]))
     }
 }
 
-/// Which alerts are listed.
+/// Selects which alerts are listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AlertSelection {
-    /// All alerts, also those that ended.
+    /// All alerts, including ended alerts.
     All,
     /// Only open alerts.
     Open,
 }
 
-/// A piece of news.
+/// A row of news about a job.
 struct NewsItem {
     id: i64,
     job: JobId,
@@ -249,7 +246,7 @@ fn items(db: &Connection, project: &ProjectId) -> Result<Vec<NewsItem>, Fault> {
          WHERE j.project = ?1 ORDER BY n.id",
         [project],
         |row| {
-            // An occurrence that was opened again meanwhile will be news again.
+            // The next outcome of a reopened occurrence will be news again.
             let reopened = Outcome::Skipped { why: String::new() };
             Ok(NewsItem {
                 id: row.get(0)?,
@@ -262,7 +259,7 @@ fn items(db: &Connection, project: &ProjectId) -> Result<Vec<NewsItem>, Fault> {
     )
 }
 
-/// The last event of an alert.
+/// The event that an alert reports.
 struct AlertEvent {
     run: Option<RunId>,
     why: String,
@@ -296,12 +293,12 @@ fn digest(
     for act in decide(&open(tx, item.job)?, news, rules, now) {
         over.extend(carry_out(tx, item.job, act, &reported, rules, now)?);
     }
-    // One message reports all alerts that are over.
+    // One message reports all alerts that have ended.
     messages::recovered(tx, &over, &rules.channels, now)
 }
 
-/// Writes a decided action to the database. Returns the alert that is over and is to be reported,
-/// if there is one.
+/// Writes a decided action to the database. Returns the alert if it has ended and its end must be
+/// reported.
 fn carry_out(
     tx: &Transaction<'_>,
     job: JobId,
@@ -381,7 +378,7 @@ fn open_ids(db: &Connection, job: JobId) -> Result<Vec<(AlertId, AlertKind)>, Fa
     db.all(sql, [job], |row| row.try_into())
 }
 
-/// The query that [`alert`] maps.
+/// The query whose rows [`alert`] maps.
 const ROW: &str = "SELECT a.id, j.project, a.job, j.name, a.kind, a.raised, a.last, a.count, a.run,
     a.why, a.silenced, a.silenced_by, a.ended, a.ending FROM alerts a JOIN jobs j ON j.id = a.job";
 

@@ -1,6 +1,6 @@
-//! Backup copies of the database: complete, consistent as of one time, made while other processes
-//! write, and checked before anything relies on them. This module must never overwrite an existing
-//! file.
+//! Backup copies of the database: complete and consistent as of one time. They are written while
+//! other processes write, and checked before they are used. This module must never overwrite an
+//! existing file.
 
 use std::ffi::OsString;
 use std::fs;
@@ -15,23 +15,23 @@ use super::database_file::{copy_into, full_check, sync_folder_of};
 use super::maintenance::{self, Task};
 use super::{Result, Store, StoreError, cannot_write, format, sql_error};
 
-/// A backup copy that was checked.
+/// A backup copy that has been checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BackupCopy {
-    /// Where it lies.
     pub path: PathBuf,
-    /// Its format.
+    /// The format of the database in the copy.
     pub format: i64,
-    /// How long it is.
+    /// The length of the copy in bytes.
     pub bytes: u64,
-    /// The time whose state the copy holds, where the copy records it.
+    /// The time whose state the copy contains, if the copy records that time.
     pub made: Option<Timestamp>,
 }
 
-/// Looks at a copy without changing it: that it is a database, whole, and of a format that we know.
+/// Checks a copy without changing it: the copy must be an intact database in a known format.
 ///
 /// # Errors
-/// [`StoreError::Damaged`], [`StoreError::Newer`], [`StoreError::Stranger`], each about the copy.
+/// Returns [`StoreError::NoBackup`], [`StoreError::Damaged`], [`StoreError::Newer`] or
+/// [`StoreError::Stranger`]. All of them refer to the copy.
 pub fn inspect_copy(path: &Path) -> Result<BackupCopy> {
     let cannot =
         |error: io::Error| StoreError::NoBackup { path: path.to_owned(), why: error.to_string() };
@@ -48,12 +48,12 @@ pub fn inspect_copy(path: &Path) -> Result<BackupCopy> {
 }
 
 impl Store {
-    /// Writes a whole copy as of `now` to `target`, looks at it, and only then gives it its name.
-    /// Other processes go on reading and writing.
+    /// Writes a complete copy as of `now`, checks it, and only then renames it to `target`. Other
+    /// processes can read and write meanwhile.
     ///
     /// # Errors
-    /// [`StoreError::CannotWrite`], also when `target` is there; [`StoreError::Damaged`] when what
-    /// was copied is damaged: there is no copy then.
+    /// Returns [`StoreError::CannotWrite`] if the copy cannot be written or `target` already
+    /// exists. Returns [`StoreError::Damaged`] if the database is damaged; no copy is kept then.
     pub fn backup(
         &mut self,
         target: &Path,
@@ -66,7 +66,7 @@ impl Store {
         }
         let name =
             target.file_name().ok_or_else(|| cannot(io::Error::other("the path names no file")))?;
-        // The copy itself records the time whose state it holds.
+        // The time is recorded in the database first, so that the copy contains it.
         dying.before("note the time of the copy");
         self.record_maintenance(Task::Copied, "", now)?;
         let mut draft = OsString::from(".");
@@ -86,7 +86,7 @@ impl Store {
             })
             .and_then(|copy| {
                 dying.before("name the copy");
-                // A link, for it never takes the place of a file that is there.
+                // A hard link is used because it never replaces an existing file.
                 fs::hard_link(&draft, target).map_err(&cannot)?;
                 Ok(copy)
             });

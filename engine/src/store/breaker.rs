@@ -1,7 +1,8 @@
-//! The row of a job's failures since its last success, and what a person has seen of it.
+//! A job's consecutive failures since its last success, and the resets by which people acknowledge
+//! them.
 //!
-//! An acknowledgement deletes nothing: failures up to the last run that is over are not counted any
-//! more, and who said so is on record. The run that it names is never pruned.
+//! A reset deletes nothing: failures up to the job's last finished run are no longer counted, and
+//! the database records who reset the breaker. The run that a reset names is never pruned.
 
 use std::collections::BTreeSet;
 
@@ -13,27 +14,26 @@ use super::{Event, Fault, JobId, Result, Store, events};
 use crate::ids::ProjectId;
 use crate::outcome::{Class, Outcome};
 
-/// Failures in a row.
+/// The consecutive failures of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Streak {
-    /// Number of occurrences that ended as failed, timed-out or lost since the last run that
-    /// published something or the last acknowledgement. Several attempts at one occurrence count
-    /// once.
+    /// The number of occurrences that ended as failed, timed-out or lost since the last run that
+    /// published artifacts or the last reset. Several attempts at one occurrence are counted once.
     pub failures: u32,
-    /// The class of the last of them, where it has one.
+    /// The class of the last failure, if it has one.
     pub last: Option<Class>,
-    /// Whether the last was refused before it began.
+    /// Whether the last failed run was refused before it started.
     pub refused: bool,
 }
 
 impl Store {
-    /// Returns the failures of a job since its last success or acknowledgement.
+    /// Returns the job's consecutive failures since its last success or reset.
     pub fn streak(&self, job: JobId) -> Result<Streak> {
         self.view(|db| streak(db, job))
     }
 
-    /// Notes that somebody has seen the failures of a job: clocks start it again. How many there
-    /// were; with none nothing is noted.
+    /// Records that a person has acknowledged the job's failures, so that the schedule starts the
+    /// job again. Returns the number of failures. If there are none, nothing is recorded.
     pub fn acknowledge(
         &mut self,
         project: &ProjectId,
@@ -47,8 +47,9 @@ impl Store {
             if failures == 0 {
                 return Ok(0);
             }
-            // The run is named by its id because a copy of the database may number its rows anew. It
-            // is the last one that was counted: nobody has seen the end of a run that goes on.
+            // The run is recorded by id, because a copy of the database may renumber its rows. It
+            // is the last settled run: the end of a run that is still in progress has not been seen
+            // by anyone.
             tx.change(
                 "INSERT INTO breaker_resets (job, run, at, who)
                  SELECT ?1, id, ?2, ?3 FROM runs INDEXED BY runs_tried
@@ -71,7 +72,7 @@ impl Store {
 }
 
 pub(super) fn streak(db: &Connection, job: JobId) -> Result<Streak, Fault> {
-    // Skipped runs since then, however many, do not end the streak.
+    // Skipped runs do not interrupt the streak, however many there are.
     let tried: Vec<(Outcome, String, bool)> = db.all(
         "SELECT outcome, occurrence, started IS NULL FROM runs INDEXED BY runs_tried
          WHERE job = ?1

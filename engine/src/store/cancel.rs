@@ -1,9 +1,9 @@
-//! Asking a run to end, and asking for an ended one again.
+//! Requests to end a run, and requests for another attempt after a run has ended.
 //!
 //! ```text
 //! queued, requested ──cancel──> settled (cancelled)
 //! running ──cancel──> running, asked ──TERM──> settles itself as cancelled
-//!                                    └─ does not within its shortened deadline: recovery kills it
+//!                                    └─ exceeds its shortened deadline: recovery kills it
 //! ```
 
 use std::time::Duration;
@@ -17,25 +17,26 @@ use crate::ids::RunId;
 use crate::outcome::Outcome;
 use crate::recover::OVERRUN_GRACE;
 
-/// How long a run that was asked to end may take before it is killed.
+/// Time after which a run that was asked to end is killed.
 pub const CANCEL_GRACE: Duration = Duration::from_secs(20);
 
 /// The result of a request to end a run.
 #[derive(Clone, Debug)]
 pub enum Cancelled {
-    /// It had not begun and never will.
+    /// The run had not started, and it has been settled.
     Settled(RunId),
-    /// It runs; its owner is to be signalled.
+    /// The run is in progress, and its owner must be signalled.
     Asked(Box<RunRow>),
-    /// Its occurrence is over, and was before.
+    /// The run's occurrence had already ended.
     Over(Outcome),
 }
 
 impl Store {
-    /// Ends the occurrence that `run` is an attempt at: whichever of its runs is not settled.
+    /// Ends the occurrence of `run` by cancelling its unsettled run, which may be a different
+    /// attempt.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`].
+    /// Returns [`StoreError::NotFound`] if the run does not exist.
     pub fn cancel(&mut self, run: &RunId, why: &str, now: Timestamp) -> Result<Cancelled> {
         let occurrence = self.run(run)?.occurrence;
         let open = self.write(|tx| {
@@ -60,9 +61,9 @@ impl Store {
         }
     }
 
-    /// Brings the deadline of a run that was asked to end forward, to `boot` and a grace.
+    /// Shortens the deadline of a run that was asked to end, to [`CANCEL_GRACE`] after `boot`.
     pub fn hasten(&mut self, run: &RunRow, boot: Duration) -> Result<()> {
-        // Recovery adds its own grace to a deadline that has passed.
+        // Recovery adds a separate grace to an expired deadline.
         let by = (boot + CANCEL_GRACE).saturating_sub(OVERRUN_GRACE);
         let by = u64::try_from(by.as_millis()).unwrap_or(u64::MAX);
         match run.state {
@@ -74,13 +75,13 @@ impl Store {
         self.write(|tx| tx.change(sql, params![run.id, by]).map(drop))
     }
 
-    /// Reopens the settled occurrence of `run` with one more attempt, queued for now. From then on
-    /// the occurrence counts as requested by a person, whatever made it due: neither the breaker
-    /// nor a start deadline that has passed prevents it from running.
+    /// Reopens the settled occurrence of `run` with one more attempt, which may start now. From
+    /// then on, the occurrence is treated as requested by a person: neither the breaker nor an
+    /// expired start deadline prevents it from running.
     ///
     /// # Errors
-    /// Returns [`StoreError::NotFound`], also when the occurrence is not over: an attempt is still
-    /// coming then.
+    /// Returns [`StoreError::NotFound`] if the run does not exist, or if its occurrence is still
+    /// open and will be attempted anyway.
     pub fn retry(&mut self, run: &RunId, now: Timestamp) -> Result<RunId> {
         let occurrence = self.run(run)?.occurrence;
         self.write(|tx| {

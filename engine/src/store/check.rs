@@ -1,5 +1,5 @@
-//! A whole look at the database: SQLite's own check of every page and reference, and what must hold
-//! between rows, whoever wrote them. It must never change anything.
+//! A full check of the database: SQLite's check of every page and reference, and invariants between
+//! rows. This module must never change anything.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,38 +16,36 @@ use crate::process_id::ProcessIdentity;
 use crate::publish::Manifest;
 use crate::schedule::Schedule;
 
-/// One thing that is not as it must be.
+/// A problem in the database.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct StoreFinding {
-    /// The problem that was found.
     pub what: String,
-    /// Where: a table and the key of a row, or what SQLite names.
+    /// The location of the problem: a table and the key of a row, or a name from SQLite.
     pub place: String,
 }
 
 /// The result of a full check of the database.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct StoreHealth {
-    /// The format of the file; 0 where that cannot be read.
+    /// The format of the file, or 0 if it cannot be read.
     pub format: i64,
-    /// The SQLite that this program was built with.
+    /// The version of SQLite with which this program was built.
     pub sqlite: &'static str,
-    /// The length of the file.
+    /// The length of the file in bytes.
     pub bytes: u64,
-    /// The length of its log.
+    /// The length of the file's log in bytes.
     pub log_bytes: u64,
-    /// Rows by table.
+    /// The number of rows in each table.
     pub rows: BTreeMap<String, u64>,
-    /// SQLite finds every page, index and reference in order.
+    /// Whether SQLite found every page, index and reference intact.
     pub whole: bool,
-    /// The problems that were found.
     pub findings: Vec<StoreFinding>,
 }
 
-/// So many findings of one rule are named.
+/// Maximum number of findings that are listed for one rule.
 const NAMED: usize = 20;
 
-/// Invariants of the database, each as a query for the rows that break it.
+/// The invariants of the database. Each is a query for the rows that violate it.
 const RULES: &[(&str, &str)] = &[
     (
         "an occurrence is open and none of its runs is",
@@ -122,7 +120,7 @@ const RULES: &[(&str, &str)] = &[
 ];
 
 impl StoreHealth {
-    /// Returns the report for a file that could not even be opened, with the reason.
+    /// Returns the report for a file that could not be opened.
     pub fn unreadable(bytes: u64, why: String) -> Self {
         Self {
             format: 0,
@@ -141,7 +139,7 @@ impl StoreHealth {
 
 type ColumnReader = fn(&str) -> serde_json::Result<()>;
 
-/// Columns that hold more than SQLite can judge, with the types that must make sense of them.
+/// Columns with content that SQLite cannot check, and the types as which the content must parse.
 const TEXTS: &[(&str, &str, &str, ColumnReader)] = &[
     ("occurrences", "id", "outcome", reads::<Outcome>),
     ("occurrences", "id", "settings", reads::<Vec<(String, String)>>),
@@ -159,16 +157,16 @@ fn reads<T: serde::de::DeserializeOwned>(text: &str) -> serde_json::Result<()> {
 }
 
 impl Store {
-    /// Looks at everything. The cost follows the size of the file.
+    /// Checks the whole database. The cost is proportional to the size of the file.
     ///
     /// # Errors
-    /// [`super::StoreError`] when not even the look was possible.
+    /// Returns a [`super::StoreError`] if the check could not be performed.
     pub fn examine(&self) -> Result<StoreHealth> {
         let bytes = |path: &std::path::Path| fs::metadata(path).map_or(0, |data| data.len());
         let mut findings = self.view(pages)?;
         let mut rows = BTreeMap::new();
         let whole = findings.is_empty();
-        // The content of rows means nothing while pages are damaged.
+        // The content of rows is meaningless while pages are damaged.
         if findings.is_empty() {
             self.view(|db| between_rows(db, &mut findings))?;
             rows = self.view(count)?;

@@ -1,8 +1,8 @@
-//! How values are stored in columns, and the queries that map rows.
+//! How values are stored in columns, and helpers for queries.
 //!
-//! Each type has one form in all tables: ids as their text or number, times as milliseconds, states
-//! as their names, and structures as JSON. A value that this program cannot have written is
-//! reported with its table, its column and its row.
+//! Each type is stored in the same form in all tables: ids as text or numbers, times as
+//! milliseconds, states as names, and structures as JSON. A value that this program cannot have
+//! written is reported with its table, column and row.
 
 use jiff::Timestamp;
 use runner_text::redact::Redacted;
@@ -14,12 +14,12 @@ use super::{Fault, JobId, MessageState, NightId, Origin};
 use crate::alerts::AlertKind;
 use crate::ids::{AlertId, Fence, MessageId, OccurrenceId, ProjectId, RunId};
 
-/// Statements on a connection. All of them stay prepared.
+/// Runs statements on a connection. All statements stay prepared.
 pub(super) trait Query {
-    /// Returns the connection of the statements.
+    /// Returns the connection on which the statements run.
     fn connection(&self) -> &Connection;
 
-    /// Changes rows and returns their number.
+    /// Runs a statement that changes rows, and returns their number.
     fn change(&self, sql: &str, params: impl Params) -> Result<usize, Fault> {
         Ok(self.connection().prepare_cached(sql)?.execute(params)?)
     }
@@ -40,7 +40,7 @@ pub(super) trait Query {
         Ok(found)
     }
 
-    /// Returns the first row of a query.
+    /// Returns the first row of a query, if there is one.
     fn first<T>(
         &self,
         sql: &str,
@@ -64,7 +64,7 @@ pub(super) trait Query {
         self.all(sql, params, |row| row.get(0))
     }
 
-    /// Returns whether the query has a row.
+    /// Returns whether the query returns any row.
     fn exists(&self, sql: &str, params: impl Params) -> Result<bool, Fault> {
         Ok(self.first(sql, params, |_| Ok(()))?.is_some())
     }
@@ -76,7 +76,7 @@ impl Query for Connection {
     }
 }
 
-/// Adds the place of the value to an error about a value of this row.
+/// Adds the location of the value to an error about a value in this row.
 fn of_row(row: &Row<'_>, error: Error) -> Fault {
     let (at, why) = match error {
         Error::FromSqlConversionFailure(at, _, why) => (at, why.to_string()),
@@ -101,12 +101,12 @@ fn invalid(why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> FromSqlE
     FromSqlError::Other(why.into())
 }
 
-/// Returns the milliseconds since the epoch that the tables store for a time.
+/// Returns the milliseconds since the epoch that represent a time in the tables.
 pub(super) fn millis(at: Timestamp) -> i64 {
     at.as_millisecond()
 }
 
-/// A column of milliseconds since the epoch.
+/// A column with a number of milliseconds since the epoch.
 pub(super) struct Millis(pub Timestamp);
 
 impl FromSql for Millis {
@@ -115,17 +115,17 @@ impl FromSql for Millis {
     }
 }
 
-/// Returns the time in a column of milliseconds.
+/// Returns the time stored in a column as milliseconds.
 pub(super) fn time(row: &Row<'_>, column: usize) -> rusqlite::Result<Timestamp> {
     row.get(column).map(|Millis(at)| at)
 }
 
-/// Returns the time in a column of milliseconds that may be null.
+/// Returns the time stored in a column as milliseconds, which may be null.
 pub(super) fn time_opt(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Timestamp>> {
     Ok(row.get::<_, Option<Millis>>(column)?.map(|Millis(at)| at))
 }
 
-/// A column of JSON.
+/// A column with JSON.
 pub(super) struct Json<T>(pub T);
 
 impl<T: DeserializeOwned> FromSql for Json<T> {
@@ -136,12 +136,12 @@ impl<T: DeserializeOwned> FromSql for Json<T> {
     }
 }
 
-/// Returns the value in a column of JSON.
+/// Returns the value stored in a column as JSON.
 pub(super) fn json<T: DeserializeOwned>(row: &Row<'_>, column: usize) -> rusqlite::Result<T> {
     row.get(column).map(|Json(value)| value)
 }
 
-/// Returns the value in a column of JSON that may be null.
+/// Returns the value stored in a column as JSON, which may be null.
 pub(super) fn json_opt<T: DeserializeOwned>(
     row: &Row<'_>,
     column: usize,
@@ -149,7 +149,7 @@ pub(super) fn json_opt<T: DeserializeOwned>(
     Ok(row.get::<_, Option<Json<T>>>(column)?.map(|Json(value)| value))
 }
 
-/// Returns the JSON that the tables store for a value.
+/// Returns the JSON that represents a value in the tables.
 pub(super) fn to_json<T: serde::Serialize>(value: &T) -> String {
     serde_json::to_string(value).expect("the database's own types have string keys only")
 }
@@ -173,7 +173,7 @@ impl ToSql for FreeText {
     }
 }
 
-/// A column of a count or an amount, which is never negative.
+/// A column with a number or an amount, which is never negative.
 pub(super) struct Count(pub u64);
 
 impl FromSql for Count {
@@ -182,7 +182,7 @@ impl FromSql for Count {
     }
 }
 
-/// Ids that are stored as their text.
+/// Implements the conversions for ids that are stored as text.
 macro_rules! text_ids {
     ($($name:ident)*) => {$(
         impl FromSql for $name {
@@ -200,7 +200,7 @@ macro_rules! text_ids {
 }
 text_ids!(ProjectId OccurrenceId RunId AlertId MessageId);
 
-/// Ids that are stored as their number.
+/// Implements the conversions for ids that are stored as numbers.
 macro_rules! number_ids {
     ($($name:ident)*) => {$(
         impl FromSql for $name {
@@ -218,7 +218,7 @@ macro_rules! number_ids {
 }
 number_ids!(JobId NightId Fence);
 
-/// States that are stored as their name.
+/// Implements the conversions for states that are stored as names.
 macro_rules! names {
     ($($name:ident)*) => {$(
         impl FromSql for $name {

@@ -1,5 +1,5 @@
-//! The database as files: its lock, the files beside it, complete copies, and the checks of SQLite.
-//! This module must never change a row.
+//! The database as files: its lock, the files beside it, complete copies, and SQLite's checks. This
+//! module must never change a row.
 
 use std::fs::{self, File};
 use std::io;
@@ -11,14 +11,14 @@ use rusqlite::Connection;
 use super::{Result, StoreError, cannot_write, sql_error};
 use crate::files::{open_host, open_with, sync_folder};
 
-/// Returns the path of one of SQLite's files beside the database: `-wal`, `-shm`.
+/// Returns the path of one of SQLite's files beside the database, which ends with `-wal` or `-shm`.
 pub(super) fn beside(path: &Path, ending: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(ending);
     PathBuf::from(name)
 }
 
-/// Opens the file by whose lock processes show each other that they have the database open.
+/// Opens the lock file with which processes indicate that they have the database open.
 pub(super) fn lock_file(path: &Path) -> Result<File> {
     let folder = path.parent().unwrap_or(Path::new("."));
     fs::create_dir_all(folder).map_err(cannot_write(path))?;
@@ -40,18 +40,18 @@ pub(super) fn sync_folder_of(path: &Path) -> io::Result<()> {
     sync_folder(path.parent().unwrap_or(Path::new(".")))
 }
 
-/// Makes a file readable by its owner only, because other users must not read the database's
+/// Makes a file readable only by its owner, because other users must not read the database's
 /// content.
 pub(super) fn make_private(path: &Path) -> io::Result<()> {
     fs::set_permissions(path, fs::Permissions::from_mode(0o600))
 }
 
 /// Writes a copy of an open database to `target`, which must not exist, and makes its content
-/// durable. Its name is durable after [`sync_folder_of`].
+/// durable. The name is durable only after [`sync_folder_of`].
 pub(super) fn copy_into(db: &Connection, path: &Path, target: &Path) -> Result<()> {
     let cannot = |why: String| StoreError::CannotWrite { path: target.to_owned(), why };
     let name = target.to_str().ok_or_else(|| cannot("the path is not UTF-8".to_owned()))?;
-    // The copy holds whole pages of a consistent view, so writers go on.
+    // The copy is taken from a consistent view, so other processes can continue to write.
     db.execute("VACUUM INTO ?1", [name]).map_err(|error| match sql_error(path)(error) {
         StoreError::CannotWrite { why, .. } => cannot(why),
         other => other,
@@ -61,12 +61,12 @@ pub(super) fn copy_into(db: &Connection, path: &Path, target: &Path) -> Result<(
         .map_err(|error| cannot(error.to_string()))
 }
 
-/// Runs SQLite's quick check of the whole file.
+/// Runs SQLite's quick check on the whole file.
 pub(super) fn quick_check(db: &Connection, path: &Path) -> Result<()> {
     run_check(db, path, "PRAGMA quick_check(1)")
 }
 
-/// Runs SQLite's full check of every page, index and reference.
+/// Runs SQLite's full check on every page, index and reference.
 pub(super) fn full_check(db: &Connection, path: &Path) -> Result<()> {
     run_check(db, path, "PRAGMA integrity_check(1)")
 }

@@ -1,4 +1,4 @@
-//! Shortcomings of a run that become known after its artifacts were published and it was settled.
+//! Problems of a run that are discovered after its artifacts were published and it was settled.
 
 use rusqlite::params;
 
@@ -8,12 +8,12 @@ use crate::ids::RunId;
 use crate::outcome::Outcome;
 
 impl Store {
-    /// Marks a run that is settled as succeeded or degraded as degraded, with its summary. The
-    /// consequences of its end do not change: its artifacts remain. A run with any other outcome
-    /// stays as it is.
+    /// Marks a run that was settled as succeeded or degraded as degraded, and stores its summary.
+    /// The run's artifacts and the jobs that follow it are not affected. A run with any other
+    /// outcome is not changed.
     ///
     /// # Errors
-    /// Returns an error if there is no such run, or if the database cannot be written.
+    /// Returns an error if no such run exists, or if the database cannot be written.
     pub fn degrade(&mut self, run: &RunId, outcome: &Outcome, summary: &RunSummary) -> Result<()> {
         debug_assert!(matches!(outcome, Outcome::Degraded { .. }));
         if !self.run(run)?.outcome().is_some_and(Outcome::published) {

@@ -1,4 +1,5 @@
-//! Moving a project's row, and taking a project out of the database: planned, shown, then exactly that.
+//! Moves a project to another folder, and deletes a project from the database exactly as planned
+//! and shown to the user.
 
 use std::path::Path;
 
@@ -11,24 +12,25 @@ use crate::ids::{ProjectId, RunId};
 /// The rows that deleting a project removes from the database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProjectDeletion {
-    /// The project.
     pub project: ProjectId,
-    /// Its runs that are requested or running: while there are any, nothing is forgotten.
+    /// The project's runs that are requested or running. While there are any, the deletion is
+    /// refused.
     pub live: Vec<RunId>,
-    /// Queued runs of other projects that wait for one of its own: the same.
+    /// Queued runs of other projects that wait for a run of this project. While there are any, the
+    /// deletion is refused.
     pub awaited_by: Vec<RunId>,
-    /// All of its runs.
+    /// All runs of the project.
     pub runs: Vec<RunId>,
-    /// How many jobs.
+    /// The number of jobs.
     pub jobs: u64,
-    /// How many occurrences.
+    /// The number of occurrences.
     pub occurrences: u64,
-    /// How many nights.
+    /// The number of nights.
     pub nights: u64,
 }
 
 /// Returns the statement that deletes the rows of the project's nights. The number of a deleted
-/// night is used again, so a grant that stayed would count for another night.
+/// night is reused, so a remaining grant would apply to another night.
 fn of_its_nights(table: &str) -> String {
     format!(
         "DELETE FROM {table} WHERE level = 'night'
@@ -37,7 +39,7 @@ fn of_its_nights(table: &str) -> String {
 }
 
 /// Returns the statement that deletes the rows of the project's days and jobs, whose keys begin
-/// with the project.
+/// with the project's id.
 fn of_its_days(table: &str) -> String {
     format!("DELETE FROM {table} WHERE level IN ('day', 'job') AND key GLOB ?1 || ' *'")
 }
@@ -47,16 +49,16 @@ const ITS_RUNS: &str =
     "(SELECT id FROM runs WHERE job IN (SELECT id FROM jobs WHERE project = ?1))";
 
 impl Store {
-    /// Plans the deletion of `project`.
+    /// Plans the deletion of `project` without changing anything.
     pub fn forgetting(&self, project: &ProjectId) -> Result<ProjectDeletion> {
         self.view(|db| plan(db, project))
     }
 
-    /// Deletes exactly the rows of the plan. The deletion is refused when the project has different
-    /// rows by now, or runs that are not over.
+    /// Deletes exactly the rows in the plan. The deletion is refused if the project's rows have
+    /// changed since, or if it has unfinished runs.
     ///
     /// # Errors
-    /// Returns [`StoreError::Changed`], which names the reason for the refusal.
+    /// Returns [`StoreError::Changed`] with the reason for the refusal.
     pub fn forget(&mut self, planned: &ProjectDeletion) -> Result<()> {
         let project = &planned.project;
         self.write(|tx| {
@@ -88,10 +90,12 @@ impl Store {
         })
     }
 
-    /// Binds a project to another folder. Nothing else of it changes; its files are read anew.
+    /// Binds a project to another folder. Its other data does not change, and its configuration
+    /// files are read again.
     ///
     /// # Errors
-    /// [`StoreError::Changed`] when another project is registered there, or something of it lives.
+    /// Returns [`StoreError::Changed`] if another project is registered at the path, or if the
+    /// project has live runs.
     pub fn relocate(&mut self, project: &ProjectId, to: &Path, node: Node) -> Result<()> {
         let path = super::projects::text(to)?;
         self.write(|tx| {

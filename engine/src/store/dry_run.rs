@@ -1,8 +1,8 @@
-//! A copy of the database that lives in memory: what a dry run registers, admits and reserves in, by
-//! the same code as a real one.
+//! A copy of the database in memory, in which a dry run registers, admits and reserves with the
+//! same code as a real run.
 //!
-//! Making it leaves no trace, not even the two files that SQLite puts beside a database whoever reads
-//! it. Must never be written back.
+//! Creating the copy leaves no trace, not even the two files that SQLite normally creates beside a
+//! database that it reads. The copy must never be written back.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
@@ -18,19 +18,19 @@ use super::format::{self, STEPS, migrate};
 use super::open::{BUSY, PendingLog, STATEMENTS, check_length};
 use super::{Result, Store, StoreError, restore, sql_error};
 
-/// How often a file that changes while it is copied is copied again.
+/// Maximum number of times that a file is copied if it changes during the copy.
 const TRIES: u32 = 20;
-/// Pages that are copied at once.
+/// The number of pages to copy at once.
 const PAGES: i32 = 4096;
 
 impl Store {
-    /// Copies the database at `path` into memory as it is now, migrated to the current format. The
-    /// copy is empty where no database exists yet.
+    /// Copies the current state of the database at `path` into memory and migrates the copy to the
+    /// current format. The copy is empty if no database exists yet.
     ///
     /// # Errors
     /// Returns the errors of [`Store::read`], except [`StoreError::Missing`].
     pub fn dry_run_copy(path: &Path) -> Result<Self> {
-        // The file that is there is not the one that will be.
+        // An interrupted restore is about to replace the file.
         if restore::is_half_done(path) {
             return Err(StoreError::HalfRestored { path: path.to_owned() });
         }
@@ -40,8 +40,7 @@ impl Store {
             };
             let found = SideFiles::of(path);
             let copied = copy(path, found);
-            // A copy that was read on the assumption that the files do not change is used only if
-            // they did not.
+            // A copy that relied on unchanged files is used only if they have not changed.
             let undisturbed = found == SideFiles::Both
                 || (stamp(path) == Some(before) && SideFiles::of(path) == found);
             if undisturbed || turn == TRIES {
@@ -52,17 +51,17 @@ impl Store {
     }
 }
 
-/// The files that exist next to the database. They decide how it is read without leaving more files
-/// there.
+/// The files that exist beside the database. They determine how the database can be read without
+/// creating further files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SideFiles {
-    /// Nobody has it open: it is read as a file that nobody changes.
+    /// No process has the database open, so it is read as an immutable file.
     Nothing,
-    /// A journal without its index, as a crash of the machine or a copy of the two files leaves it.
-    /// A reader of a journal needs its index; a reader that is alone may keep that index in its own
-    /// memory.
+    /// A log without its index, as after a crash of the machine or after copying only the database
+    /// and its log. Reading a log requires an index, which a reader with exclusive access can keep
+    /// in memory.
     Journal,
-    /// Both files: another process may have the database open.
+    /// Both files exist, so another process may have the database open.
     Both,
 }
 
@@ -79,14 +78,16 @@ impl SideFiles {
 fn connect(path: &Path, found: SideFiles) -> rusqlite::Result<Connection> {
     let (how, access) = match found {
         SideFiles::Nothing => ("?immutable=1", OpenFlags::SQLITE_OPEN_READ_ONLY),
-        // To be alone it takes the lock of a writer, which one who may only read cannot have.
+        // Exclusive access requires a writer's lock, which a process with read-only permission
+        // cannot get.
         SideFiles::Journal => ("?mode=rw", OpenFlags::SQLITE_OPEN_READ_WRITE),
         SideFiles::Both => ("?mode=ro&readonly_shm=1", OpenFlags::SQLITE_OPEN_READ_ONLY),
     };
     let flags = access | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let db = Connection::open_with_flags(uri(path, how), flags)?;
     if found == SideFiles::Journal {
-        // Before anything is read: the journal stays as it is, also when this is closed.
+        // This is set before any read, so that the log stays unchanged even when the connection is
+        // closed.
         db.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
         db.pragma_update(None, "query_only", true)?;
         db.pragma_update(None, "locking_mode", "exclusive")?;
@@ -119,7 +120,7 @@ fn copy(path: &Path, found: SideFiles) -> Result<Store> {
     Ok(Store { db, path: path.to_owned(), _open: None, fuse: None })
 }
 
-/// Returns the metadata that changes when the file changes.
+/// Returns the metadata that changes with the file.
 fn stamp(path: &Path) -> Option<(u64, u64, i64, i64)> {
     let data = fs::metadata(path).ok()?;
     Some((data.ino(), data.size(), data.mtime(), data.mtime_nsec()))
@@ -172,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_leaves_no_trace_and_knows_all() {
+    fn a_copy_is_complete_without_a_trace() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("odd ?#%40 name/database.sqlite");
         let now = Timestamp::UNIX_EPOCH;
@@ -180,8 +181,9 @@ mod tests {
         assert!(!path.parent().unwrap().exists());
         let mut real = Store::open(&path).unwrap();
         real.register(&project(now), now).unwrap();
-        // Open elsewhere: its journal is read too. Within one process SQLite shares what it maps;
-        // that another process's stays as it is too is tried with the whole program.
+        // The database is open elsewhere, so its log is read too. Within one process, SQLite shares
+        // the mapped index. A test of the whole program checks that another process's index stays
+        // unchanged.
         let but_shared = || {
             let mut all = listing(path.parent().unwrap());
             all.remove("database.sqlite-shm");
@@ -194,15 +196,15 @@ mod tests {
         drop(copy);
         assert!(beside(&path, "-wal").exists());
         assert_eq!(but_shared(), before);
-        assert_eq!(real.projects().unwrap().len(), 1, "the real one is as it was");
+        assert_eq!(real.projects().unwrap().len(), 1, "the original is unchanged");
         drop(real);
-        // Closed: the file alone.
+        // The database is closed, so only its file exists.
         let before = listing(path.parent().unwrap());
         assert!(!beside(&path, "-wal").exists());
         let copy = Store::dry_run_copy(&path).unwrap();
         assert_eq!(copy.projects().unwrap().len(), 1);
         assert_eq!(listing(path.parent().unwrap()), before);
-        // A reader leaves its two files behind.
+        // A reader leaves both files behind.
         drop(Store::read(&path).unwrap().projects().unwrap());
         let before = listing(path.parent().unwrap());
         let copy = Store::dry_run_copy(&path).unwrap();
@@ -210,8 +212,8 @@ mod tests {
         assert_eq!(listing(path.parent().unwrap()), before);
     }
 
-    /// Checks that a journal without an index, left by a crash of the machine or by copying only
-    /// the file and its journal, is read and left unchanged.
+    /// A crash of the machine, or copying only the database and its log, leaves a log without an
+    /// index. Such a log must be read and left unchanged.
     #[test]
     fn a_journal_without_its_index_is_read_and_left_as_it_is() {
         let folder = tempfile::tempdir().unwrap();
@@ -231,16 +233,16 @@ mod tests {
         for _ in 0..2 {
             let copy = Store::dry_run_copy(&path).unwrap();
             let known = copy.projects().unwrap();
-            assert_eq!(known.len(), 1, "what only the journal has is there");
+            assert_eq!(known.len(), 1, "the log's rows are read");
             assert_eq!(listing(&left), before);
         }
-        // Nobody is kept out by that, and nothing is lost.
+        // Other processes can still open the database, and nothing is lost.
         let real = Store::open(&path).unwrap();
         assert_eq!(real.projects().unwrap().len(), 1);
     }
 
     #[test]
-    fn what_is_no_database_is_said() {
+    fn other_files_are_refused() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("database.sqlite");
         for bad in ["", "not a database, but long enough to be looked at as one"] {

@@ -1,4 +1,5 @@
-//! Events besides runs: refusals, recoveries, clock jumps. Rows are only ever added.
+//! Events that do not belong to a run's row, such as refusals, recoveries and clock jumps. Rows are
+//! never changed.
 
 use jiff::Timestamp;
 use rusqlite::{Transaction, params};
@@ -7,18 +8,18 @@ use super::columns::{Query as _, free, millis, time};
 use super::{Fault, Result, Store};
 use crate::ids::{ProjectId, RunId};
 
-/// One thing that happened.
+/// An event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// When.
+    /// The time of the event.
     pub at: Timestamp,
-    /// To which project.
+    /// The project that the event concerns, if any.
     pub project: Option<ProjectId>,
-    /// In which run.
+    /// The run that the event concerns, if any.
     pub run: Option<RunId>,
-    /// A short word: `recovered`, `conflict`, `retry`.
+    /// A short name: `recovered`, `conflict`, `retry`.
     pub kind: String,
-    /// In words, already redacted.
+    /// A redacted description for people.
     pub detail: String,
 }
 

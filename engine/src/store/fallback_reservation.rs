@@ -1,20 +1,19 @@
-//! Reservations of a run for its fallbacks: the budget usage of a fallback that spends from another
-//! pool than the first backend.
+//! Reserves budget for a run's fallbacks, which may spend from other pools than the first backend.
 //!
 //! ```text
-//! accounts of the first ──fit──> amounts ──> room for as much in a fallback's own accounts?
-//!                                              yes: they are held too · no: it is not asked
+//! levels of the first backend ──fit──> amounts ──> is as much left at a fallback's levels?
+//!                                      yes: reserved there too · no: the fallback is not used
 //! ```
 //!
-//! The fallbacks' amounts are reserved when the run begins and not when a fallback's turn comes. By
-//! then the run has spent time and money, other runs may have taken what was left, and a run that
-//! cannot continue is worse than a pool that was reserved in vain until the run was settled. A
-//! reservation that was not needed is given back with the run, except for what was spent.
+//! The amounts for the fallbacks are reserved when the run starts, not when a fallback is needed.
+//! By then, the run would have spent time and money, and other runs might have taken the remaining
+//! amount. A run that cannot continue is worse than a pool that was reserved without need until the
+//! run is settled. When the run is settled, the unused part of the reservation is released.
 //!
-//! Every reserved budget level is charged everything that the run used, whichever backend used it:
-//! this sometimes charges too much, never too little. This module must never make the run smaller
-//! than it would be without its fallbacks, and never leave a fallback in the chain whose budget
-//! levels are not reserved.
+//! Every reserved budget level is charged for the run's whole usage, regardless of which backend
+//! caused it. This sometimes charges too much, but never too little. This module must never reduce
+//! the amounts of a run because of its fallbacks, and never leave a fallback in the chain whose
+//! budget levels are not reserved.
 
 use std::time::Duration;
 
@@ -23,20 +22,21 @@ use jiff::Timestamp;
 use super::{Budget, BudgetLevel, Result, Store, admit, reserve};
 use crate::admission::Shortfall;
 
-/// The budget that a run with fallbacks asks to be admitted with.
+/// The budget with which a run with fallbacks requests admission.
 #[derive(Clone, Debug)]
 pub struct FallbackReservation {
-    /// The most it may spend.
+    /// The maximum that the run may spend.
     pub want: Budget,
-    /// The budget levels of the first backend and of the fallbacks that may be asked.
+    /// The budget levels of the first backend and of the fallbacks that may be used.
     pub levels: Vec<BudgetLevel>,
-    /// The shortfall of each fallback's budget levels, in order; `None` for a fallback that may be
-    /// asked.
+    /// For each fallback, in order, the shortfall of its budget levels. `None` for a fallback that
+    /// may be used.
     pub short: Vec<Option<Shortfall>>,
 }
 
 impl Store {
-    /// Returns the shortfall of these budget levels for a run; `None` if the run would be admitted.
+    /// Returns the shortfall of these budget levels for a run, or `None` if the run would be
+    /// admitted.
     pub fn short_of(
         &self,
         want: Budget,
@@ -50,9 +50,9 @@ impl Store {
         })
     }
 
-    /// Adds to the run's budget levels those of each fallback that has as much left as the run
-    /// reserves without fallbacks. `fallbacks` lists all budget levels of each fallback. Reserves
-    /// nothing yet; `admit` does.
+    /// Adds the budget levels of each fallback whose levels have enough left for the amounts that
+    /// the run reserves without fallbacks. `fallbacks` lists all budget levels of each fallback.
+    /// This function reserves nothing; `admit` does.
     pub fn chained(
         &self,
         want: Budget,
@@ -69,7 +69,8 @@ impl Store {
             for accounts in fallbacks {
                 let more: Vec<BudgetLevel> =
                     accounts.into_iter().filter(|one| !chained.levels.contains(one)).collect();
-                // If the first backend has too little left as well, the admission reports it.
+                // If the first backend's levels do not have enough left either, admission reports
+                // that.
                 let short = match (&fits, more.is_empty()) {
                     (_, true) => None,
                     (Err(short), false) => Some(short.clone()),
@@ -80,8 +81,8 @@ impl Store {
                         let here = reserve::resolve(db, &more, now)?;
                         let short = reserve::fit(db, all, &here, now)?.err();
                         if short.is_none() {
-                            // A budget level that limits time must not change how much time the run
-                            // wants.
+                            // A budget level that limits time must not change the time that the run
+                            // requests.
                             chained.want.seconds = seconds;
                             chained.levels.extend(more);
                         }

@@ -1,15 +1,15 @@
-//! The format of the file: numbered steps of SQL create it and bring an older file to the present
-//! format.
+//! The format of the database file. Numbered SQL steps create the file and migrate an older file to
+//! the current format.
 //!
 //! ```text
-//! none ──all steps──> present        (under another name, then renamed: `open`)
-//! older ──copy kept beside it──> all further steps in one transaction ──> present
+//! none ──all steps──> current        (under another name, then renamed: `open`)
+//! older ──copy kept beside it──> all further steps in one transaction ──> current
 //! newer ──> refused
 //! ```
 //!
-//! A released step is never changed: the database stores the digest of the steps that made it, and a
-//! file made by other steps is refused. A file must never be migrated while another process has it
-//! open. The functions take the steps as a parameter so that tests can add one.
+//! A released step is never changed: the database stores the digest of the steps that created it,
+//! and a file created by other steps is refused. A file must never be migrated while another
+//! process has it open. The functions take the steps as a parameter so that tests can add a step.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,12 +22,12 @@ use super::database_file::{copy_into, remove, sync_folder_of};
 use super::{Result, StoreError, cannot_write, sql_error};
 use crate::digest::Digest;
 
-/// "rnnr", the id that distinguishes our files from any other SQLite database.
+/// "rnnr", the application id that distinguishes runner's files from other SQLite databases.
 pub(super) const APPLICATION_ID: i64 = 0x726e_6e72;
-/// The migration steps: the first creates format 1, the second turns format 1 into format 2, and so
-/// on.
+/// The migration steps. The first creates format 1, the second migrates format 1 to format 2, and
+/// so on.
 pub(super) const STEPS: &[&str] = &[include_str!("schema.sql")];
-/// The present format.
+/// The current format.
 pub(super) const PRESENT: i64 = STEPS.len() as i64;
 
 /// Returns the digest of these steps.
@@ -35,7 +35,7 @@ pub(super) fn schema_digest(steps: &[&str]) -> String {
     Digest::of(steps.join("\n").as_bytes()).to_string()
 }
 
-/// Returns the format of an open file, after checking that these steps made it.
+/// Returns the format of an open file after checking that these steps created it.
 pub(super) fn read(db: &Connection, path: &Path, steps: &[&str]) -> Result<i64> {
     let pragma = |name: &str| -> Result<i64> {
         db.pragma_query_value(None, name, |row| row.get(0)).map_err(sql_error(path))
@@ -61,10 +61,10 @@ pub(super) fn read(db: &Connection, path: &Path, steps: &[&str]) -> Result<i64> 
     }
 }
 
-/// Brings an open file to the last of `steps`, in one transaction.
+/// Migrates an open file to the format after the last of `steps`, in one transaction.
 pub(super) fn migrate(db: &mut Connection, path: &Path, steps: &[&str]) -> Result<()> {
-    // A step may make a table anew, which must not delete the rows that refer to it. Each step is
-    // checked as a whole at its end.
+    // A step may recreate a table, which must not delete the rows that refer to it. Foreign keys
+    // are checked at the end of each step.
     db.pragma_update(None, "foreign_keys", false).map_err(sql_error(path))?;
     let record = |digest: String| {
         move |tx: &Transaction<'_>| {
@@ -87,9 +87,9 @@ pub(super) fn migrate(db: &mut Connection, path: &Path, steps: &[&str]) -> Resul
     db.pragma_update(None, "foreign_keys", true).map_err(sql_error(path))
 }
 
-/// Brings a file of an older format to the last of `steps`. The caller must hold its lock
-/// exclusively. A copy of the old file is kept beside it, and a process that dies here leaves the
-/// old format or the new one.
+/// Migrates a file with an older format to the format after the last of `steps`. The caller must
+/// hold the database's lock exclusively. A copy of the old file is kept beside the database. If the
+/// process dies, the file has either the old or the new format.
 pub(super) fn migrate_file(
     db: &mut Connection,
     path: &Path,
@@ -110,7 +110,7 @@ pub(super) fn migrate_file(
     Ok(())
 }
 
-/// Returns the path of the file's backup from before a migration: `database.format-1.bak`.
+/// Returns the path of the copy from before a migration, such as `database.format-1.bak`.
 pub(super) fn kept_as(path: &Path, format: i64) -> PathBuf {
     path.with_extension(format!("format-{format}.bak"))
 }

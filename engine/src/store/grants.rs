@@ -1,8 +1,8 @@
-//! The state of a budget level, and one-off grants that raise its cap.
+//! The state of a budget level, and one-off grants that raise its limit.
 //!
-//! A grant names one budget level, so it ends with that level's day, night or window, or at an
-//! earlier time. It only ever adds; the next reservation includes it. A grant must never be made
-//! without a reason.
+//! A grant applies to one budget level, so it ends with that level's day, night or window, or at an
+//! earlier time. A grant can only add to the limit, and the next reservation includes it. A grant
+//! must never be created without a reason.
 
 use jiff::{SignedDuration, Timestamp};
 use rusqlite::params;
@@ -12,43 +12,42 @@ use super::usage::{amounts, held_at, in_use, stored};
 use super::{Amounts, BudgetLevel, Result, Store, reserve};
 use crate::ids::RunId;
 
-/// An extra.
+/// A one-off addition to the limit of a budget level.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grant {
     /// The kind of budget level.
     pub level: String,
     /// The key of the budget level.
     pub key: String,
-    /// When it was given.
+    /// The time at which it was granted.
     pub made: Timestamp,
     /// When the grant ends, if it ends before the period of its budget level.
     pub until: Option<Timestamp>,
-    /// How much.
+    /// The granted amounts.
     pub amounts: Amounts,
-    /// The reason for the grant.
     pub reason: String,
-    /// By whom.
+    /// The person who granted it.
     pub who: String,
 }
 
 /// The state of a budget level.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BudgetStanding {
-    /// The budget level; a window has its key.
+    /// The budget level. The key of a window is resolved.
     pub level: BudgetLevel,
-    /// When its window opened and closes, if it is one that is open.
+    /// The start and end of the window, if the level is a window that is open.
     pub window: Option<(Timestamp, Timestamp)>,
-    /// The amounts granted in addition to the cap that have not ended.
+    /// The granted amounts that have not ended.
     pub granted: Amounts,
-    /// The amounts that were spent.
+    /// The amounts spent so far.
     pub used: Amounts,
     /// The amounts that live runs have reserved.
     pub reserved: Amounts,
 }
 
 impl BudgetStanding {
-    /// Returns the amount of each unit that can still be reserved; `None` where the budget level
-    /// has no limit. Never negative.
+    /// Returns the amount of each unit that can still be reserved. `None` means that the level does
+    /// not limit the unit.
     pub fn left(&self) -> [Option<u64>; 5] {
         let (cap, more) = (self.level.cap.array(), self.granted.array());
         let (used, held) = (self.used.array(), self.reserved.array());
@@ -61,8 +60,8 @@ impl BudgetStanding {
 }
 
 impl Store {
-    /// Returns the state of a budget level at `now`. The cost is a few look-ups by key, however
-    /// long the history.
+    /// Returns the state of a budget level at `now`. The cost is a few lookups by key, regardless
+    /// of the length of the history.
     pub fn standing(&self, level: &BudgetLevel, now: Timestamp) -> Result<BudgetStanding> {
         self.view(|db| {
             let mut level = level.clone();
@@ -84,7 +83,7 @@ impl Store {
         })
     }
 
-    /// Adds a grant to a budget level; a window must be open.
+    /// Adds a grant to a budget level. If the level is a window, the window must be open.
     pub fn grant(&mut self, grant: &Grant) -> Result<()> {
         let [calls, tokens, micros, seconds, ideas] = stored(grant.amounts);
         let (level, key, reason, who) = (&grant.level, &grant.key, &grant.reason, &grant.who);
@@ -112,7 +111,7 @@ impl Store {
         })
     }
 
-    /// Returns all grants of a budget level, including those that have ended, oldest first.
+    /// Returns all grants for a budget level, oldest first. Grants that have ended are included.
     pub fn grants(&self, level: &str, key: &str) -> Result<Vec<Grant>> {
         let sql =
             "SELECT calls, tokens, micros, seconds, ideas, level, key, made, until, reason, who
@@ -138,7 +137,7 @@ impl Store {
         self.view(|db| db.values(sql, []))
     }
 
-    /// Returns the start and end of the pool's open window of this length, if one is open.
+    /// Returns the start and end of the pool's window of this length, if it is open.
     pub fn window(
         &self,
         pool: &str,

@@ -1,4 +1,4 @@
-//! Spending, grouped by day, job, backend or pool.
+//! Reports of past spending, grouped by day, night, job, backend or pool.
 //!
 //! This module reads only settled rows of the database; [`super::BudgetStanding`] covers live runs.
 
@@ -9,47 +9,47 @@ use super::usage::{amounts, amounts_from};
 use super::{Amounts, Result, Store};
 use crate::ids::{ProjectId, RunId};
 
-/// The key by which spending is grouped.
+/// The dimension by which spending is grouped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GroupBy {
-    /// Civil days of the project.
+    /// The civil days of the project.
     Day,
-    /// Its nights.
+    /// The nights of the project.
     Night,
-    /// Its jobs.
+    /// The jobs of the project.
     Job,
-    /// The backend that answered.
+    /// The backends that answered.
     Backend,
-    /// The project's runs, by the civil day, week or window of a pool: over all projects.
+    /// The civil days, weeks and windows of the pools, for all projects together.
     Pool,
 }
 
-/// One sum.
+/// The spending of one group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UsageSum {
     /// The day, night, job, backend or pool.
     pub name: String,
     /// The amounts that were spent.
     pub spent: Amounts,
-    /// Calls whose usage nobody stated, charged as they were reserved.
+    /// The number of calls without a reported usage, which are charged at their reserved maximum.
     pub unstated_calls: u64,
 }
 
-/// One budget level that a run has or had a reservation in.
+/// A budget level at which a run has or had a reservation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReservedUsage {
     /// The kind of budget level.
     pub level: String,
     /// The key of the budget level.
     pub key: String,
-    /// The amounts reserved there.
+    /// The amounts reserved at this level.
     pub reserved: Amounts,
-    /// Whether it is still held.
+    /// Whether the reservation is still open.
     pub open: bool,
 }
 
 impl Store {
-    /// Sums of a project, or of all pools, the last or largest first.
+    /// Returns the sums of a project, or of all pools. The most recent or largest sums are first.
     pub fn spending(&self, project: &ProjectId, by: GroupBy, limit: u32) -> Result<Vec<UsageSum>> {
         let sums = "sum(calls), sum(tokens), sum(micros), sum(seconds), sum(ideas)";
         let sql = match by {
@@ -101,7 +101,8 @@ impl Store {
         })
     }
 
-    /// Returns the budget levels that a run has or had a reservation in, except its own.
+    /// Returns the budget levels at which a run has or had a reservation, except the level of the
+    /// run itself.
     pub fn held_by(&self, run: &RunId) -> Result<Vec<ReservedUsage>> {
         let sql = "SELECT calls, tokens, micros, seconds, ideas, level, key, open
                    FROM reservations WHERE run = ?1 AND level <> 'run' ORDER BY level, key";
@@ -113,14 +114,15 @@ impl Store {
         })
     }
 
-    /// Counts the requests of a run whose money is charged as reserved although their tokens are
-    /// known.
+    /// Counts the requests of a run that are charged at the reserved maximum cost although their
+    /// tokens are known.
     pub fn unpriced_calls(&self, run: &RunId) -> Result<u64> {
         let sql = "SELECT count(*) FROM requests WHERE run = ?1 AND money = 'reserved' AND stated";
         self.view(|db| db.value(sql, [run]).map(|Count(count)| count))
     }
 
-    /// Returns the parent run whose reservation the run's reservation came out of.
+    /// Returns the parent run from whose reservation this run's reservation was taken, if there is
+    /// one.
     pub fn parent_of(&self, run: &RunId) -> Result<Option<RunId>> {
         let sql = "SELECT parent FROM escalations WHERE run = ?1";
         self.view(|db| db.first(sql, [run], |row| row.get(0)))

@@ -1,4 +1,4 @@
-//! Jobs: a projection of the config files, with what is due next.
+//! Jobs, as copied from the configuration files, with their next due times.
 
 use jiff::{SignedDuration, Timestamp};
 use rusqlite::{Connection, Row, Transaction, params};
@@ -9,58 +9,56 @@ use crate::ids::{ProjectId, RunId};
 use crate::policy::Policy;
 use crate::schedule::{Due, Schedule, Trigger};
 
-/// A job as the config files describe it.
+/// A job as described by the configuration files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewJob {
-    /// Its name within the project.
+    /// The job's name within the project.
     pub name: String,
     /// The kind of work: `dream`, `command`, `prompt`.
     pub kind: String,
-    /// When it is due.
+    /// The schedule that makes the job due.
     pub schedule: Schedule,
-    /// How it is started, held back and tried again.
+    /// The rules by which the job is started, delayed and retried.
     pub policy: Policy,
-    /// Whether clocks may start it.
+    /// Whether schedules may start the job.
     pub enabled: bool,
 }
 
-/// A job as the database knows it.
+/// A job as stored in the database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobRow {
-    /// Its row.
     pub id: JobId,
-    /// Its project.
     pub project: ProjectId,
-    /// Its name within the project.
+    /// The job's name within the project.
     pub name: String,
     /// The kind of work.
     pub kind: String,
-    /// When it is due.
+    /// The schedule that makes the job due.
     pub schedule: Schedule,
-    /// How it is started, held back and tried again.
+    /// The rules by which the job is started, delayed and retried.
     pub policy: Policy,
-    /// Whether clocks may start it.
+    /// Whether schedules may start the job.
     pub enabled: bool,
-    /// The next time at which a clock makes the job due.
+    /// The next time at which the schedule makes the job due.
     pub next_due: Option<Timestamp>,
-    /// The end of its pause or of that of everything, whichever is later; it may be past, and is
-    /// then kept until the scheduled times of the pause are recorded.
+    /// The end of the job's pause or of the pause of all jobs, whichever is later. A pause that has
+    /// ended is kept until its scheduled times have been recorded.
     pub paused_until: Option<Timestamp>,
 }
 
-/// A job whose `next_due` has come.
+/// A job whose `next_due` has passed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DueJob {
-    /// The job.
     pub job: JobRow,
-    /// The time up to which scheduled times are recorded.
+    /// The time up to which scheduled times have been recorded.
     pub watermark: Timestamp,
 }
 
-/// How far a clock may be set back before schedules start again from it.
+/// How far a watermark may be in the future before its schedule restarts, because the clock was set
+/// back.
 pub const AHEAD: SignedDuration = SignedDuration::from_hours(1);
 
-/// The columns that [`job`] maps.
+/// The columns that the function [`job`] maps.
 const COLUMNS: &str = "id, project, name, kind, schedule, policy, enabled, next_due,
     nullif(max(coalesce(paused_until, 0), coalesce((SELECT until FROM pause), 0)), 0), watermark";
 
@@ -79,9 +77,10 @@ fn job(row: &Row<'_>) -> rusqlite::Result<JobRow> {
 }
 
 impl Store {
-    /// Brings the jobs of `project` to what its config files say, and remembers their `stamp` and, in
-    /// words of the caller's own, the `projection` that a look at the project needs of them. A new or
-    /// changed schedule starts now; a job that is gone keeps its history and is never due again.
+    /// Updates the jobs of `project` to match its configuration files. Also stores the `stamp` of
+    /// these files and the `projection`, a text with the configuration data that an overview of the
+    /// project needs. A new or changed schedule starts now. A removed job keeps its history and is
+    /// never due again.
     pub fn project_jobs(
         &mut self,
         project: &ProjectId,
@@ -109,9 +108,9 @@ impl Store {
         })
     }
 
-    /// Returns the id of a job that no file describes, for work that people do manually and that is
-    /// published like a run's. Creates its row if needed, disabled, so that only a person ever
-    /// starts it.
+    /// Returns the id of a job that no file describes, for manual work that is published like a
+    /// run's artifacts. Creates the job's row if needed. The job is disabled, so that only a person
+    /// ever starts it.
     pub fn manual_job(
         &mut self,
         project: &ProjectId,
@@ -136,15 +135,15 @@ impl Store {
         })
     }
 
-    /// Returns the jobs of a project, by name.
+    /// Returns the jobs of a project, ordered by name.
     pub fn jobs(&self, project: &ProjectId) -> Result<Vec<JobRow>> {
         let sql = format!("SELECT {COLUMNS} FROM jobs WHERE project = ?1 ORDER BY name");
         self.view(|db| db.all(&sql, [project], job))
     }
 
-    /// Starts the schedules again from `now` whose watermark lies more than an hour in the future:
-    /// the clock was set back since, and they would be silent until it has caught up. Returns their
-    /// names; the cost follows their number.
+    /// Restarts, at `now`, the schedules whose watermark is more than an hour in the future. The
+    /// clock has been set back since, and these jobs would not be due until it catches up. Returns
+    /// the names of the jobs. The cost is proportional to their number.
     pub fn reset_jobs_ahead(&mut self, now: Timestamp) -> Result<Vec<String>> {
         let limit = millis(now.saturating_add(AHEAD).unwrap_or(now));
         let sql = format!(
@@ -171,7 +170,7 @@ impl Store {
         })
     }
 
-    /// Returns one job by row.
+    /// Returns one job by its row number.
     pub fn job_by_id(&self, wanted: JobId) -> Result<JobRow> {
         let sql = format!("SELECT {COLUMNS} FROM jobs WHERE id = ?1");
         self.view(|db| {
@@ -180,8 +179,7 @@ impl Store {
         })
     }
 
-    /// Returns the jobs that a clock has made due and that are not paused. The cost is proportional
-    /// to their number.
+    /// Returns the jobs that are due and not paused. The cost is proportional to their number.
     pub fn due_jobs(&self, now: Timestamp) -> Result<Vec<DueJob>> {
         let sql = format!(
             "SELECT {COLUMNS} FROM jobs WHERE enabled AND next_due IS NOT NULL AND next_due <= ?1
@@ -197,8 +195,8 @@ impl Store {
     }
 }
 
-/// Brings the row of a job to its description. Only a changed schedule starts now; an unchanged one
-/// continues.
+/// Updates a job's row to match its description. A changed schedule starts now, and an unchanged
+/// schedule continues.
 fn describe(
     tx: &Transaction<'_>,
     project: &ProjectId,
@@ -238,8 +236,8 @@ fn describe(
     Ok(())
 }
 
-/// Moves the watermark and the next due time of a job and ends its pause if that is over. Returns
-/// false and changes nothing if another process moved the watermark first.
+/// Advances the watermark and the next due time of a job, and ends its pause if the pause is over.
+/// Returns false and changes nothing if another process moved the watermark first.
 pub(super) fn advance(
     tx: &Transaction<'_>,
     due_job: &DueJob,
@@ -256,14 +254,14 @@ pub(super) fn advance(
     Ok(moved > 0)
 }
 
-/// Returns the policy of a job.
+/// Returns a job's policy.
 pub(super) fn policy(db: &Connection, job: JobId) -> Result<Policy, Fault> {
     let found = db.first("SELECT policy FROM jobs WHERE id = ?1", [job], |row| json(row, 0))?;
     found.ok_or_else(|| Fault::not_found("job", job.0))
 }
 
-/// Removes from the queue the runs that clocks and events queued for jobs that they may no longer
-/// start. Runs that a person queued stay.
+/// Removes the queued runs of jobs that schedules and events may no longer start. Runs that a
+/// person queued stay.
 fn drop_unwanted(tx: &Transaction<'_>, project: &ProjectId, now: Timestamp) -> Result<(), Fault> {
     let unwanted: Vec<RunId> = tx.values(
         "SELECT r.id FROM jobs j JOIN runs r INDEXED BY runs_open_by_job ON r.job = j.id

@@ -1,4 +1,4 @@
-//! Limits that a provider reported, remembered for all runs that spend from the same pool.
+//! The limits that providers reported, stored for all runs that spend from the same pool.
 //!
 //! ```text
 //! no limit ──refused──> limited{until, streak 1} ──until──> asked again ──refused──> streak + 1
@@ -16,16 +16,16 @@ use super::columns::{Query as _, free, millis, time};
 use super::{Result, Store};
 use crate::policy::quota::{self, LONGEST};
 
-/// A limit that holds.
+/// A provider's limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProviderLimit {
-    /// The pool.
+    /// The pool to which the limit applies.
     pub pool: String,
-    /// No request is made before this time.
+    /// The earliest time of the next request.
     pub until: Timestamp,
-    /// How often in a row it was refused, each time after the wait for the time before.
+    /// The number of consecutive refusals, each after the wait for the previous refusal.
     pub streak: u32,
-    /// The provider's words, and ours on its time.
+    /// The provider's message, followed by a remark if another time than the reported time is used.
     pub why: String,
 }
 
@@ -36,7 +36,7 @@ impl Store {
         Ok(found.filter(|limit| limit.holds(now)))
     }
 
-    /// Returns all limits that apply at `now`, by pool.
+    /// Returns all limits that apply at `now`, ordered by pool.
     pub fn limits(&self, now: Timestamp) -> Result<Vec<ProviderLimit>> {
         let sql = "SELECT pool, until, streak, why FROM limits ORDER BY pool";
         let mut all = self.view(|db| db.all(sql, [], limit))?;
@@ -44,8 +44,8 @@ impl Store {
         Ok(all)
     }
 
-    /// Records that a provider refused a request, until the time `said` if it stated one. Returns
-    /// the limit that applies now.
+    /// Records that a provider refused a request. `said` is the time that the provider reported, if
+    /// any. Returns the limit that now applies.
     pub fn note_limit(
         &mut self,
         pool: &str,
@@ -57,7 +57,7 @@ impl Store {
             let before = tx.first(NOTED, [pool], limit)?;
             let streak = match &before {
                 None => 1,
-                // Others met the same limit at the same time.
+                // Another request was refused because of the same limit.
                 Some(limit) if now < limit.until => limit.streak,
                 Some(limit) => limit.streak.saturating_add(1),
             };
@@ -75,9 +75,10 @@ impl Store {
         })
     }
 
-    /// Deletes the limit of a pool that answered a request made at `asked`. A refusal noted since
-    /// then may be newer than that answer and stays. A limit noted later than `now` was noted
-    /// before the clock was set back, and is deleted. Writes nothing where no limit is noted.
+    /// Deletes the limit of a pool after an answer to a request that was sent at `asked`. A refusal
+    /// that was recorded after `asked` may be newer than the answer, so it stays. A limit that was
+    /// recorded later than `now` dates from before the clock was set back, so it is deleted. If
+    /// there is no limit, nothing is written.
     pub fn clear_limit(&mut self, pool: &str, asked: Timestamp, now: Timestamp) -> Result<()> {
         if !self.view(|db| db.exists(NOTED, [pool]))? {
             return Ok(());
@@ -99,8 +100,8 @@ fn limit(row: &Row<'_>) -> rusqlite::Result<ProviderLimit> {
 }
 
 impl ProviderLimit {
-    /// Returns whether the limit applies at `now`. A limit from before the clock was set far back
-    /// would otherwise apply for as long.
+    /// Returns whether the limit applies at `now`. Without the upper bound, a limit recorded before
+    /// the clock was set far back would apply for too long.
     fn holds(&self, now: Timestamp) -> bool {
         let longest = now.saturating_add(LONGEST).unwrap_or(Timestamp::MAX);
         now < self.until && self.until <= longest

@@ -1,6 +1,7 @@
-//! The maintenance of the file: when each task was last done, which process may do it now, the
-//! length of the log, and the space of deleted rows. Must never make a writer wait for longer than
-//! one short transaction, [`Store::vacuum`] apart.
+//! Maintenance of the database file: the time of each task's last completion, the claim of the
+//! daily maintenance, the length of the log, and the space of deleted rows. Except for
+//! [`Store::vacuum`], this module must never make a writer wait for longer than one short
+//! transaction.
 
 use std::fs;
 
@@ -12,25 +13,25 @@ use super::database_file::beside;
 use super::open::BUSY;
 use super::{Fault, Result, Store};
 
-/// The length in bytes that the log beside the file may reach before it is cut.
+/// The length in bytes above which the log is truncated.
 pub const LOG_CEILING: u64 = 64 << 20;
 
-/// A maintenance task whose last completion the database stores.
+/// A maintenance task whose last completion is stored in the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Task {
-    /// The whole daily maintenance.
+    /// The complete daily maintenance.
     Daily,
-    /// A process has begun the daily maintenance.
+    /// The start of the daily maintenance.
     DailyBegun,
-    /// The backup of the daily maintenance.
+    /// The backup during the daily maintenance.
     DailyBackup,
-    /// The pruning of the daily maintenance.
+    /// The pruning during the daily maintenance.
     DailyPruning,
-    /// The check for jobs that have not succeeded for long.
+    /// The check for jobs that have not succeeded for too long.
     Watch,
-    /// A backup, whoever asked for it.
+    /// Any backup.
     Backup,
-    /// The time whose state a backup holds, stored in the backup itself.
+    /// The time whose state a backup contains, which is stored in the backup.
     Copied,
     /// A restore.
     Restore,
@@ -51,8 +52,8 @@ impl Task {
         }
     }
 
-    /// Returns the time after which the task is due again. A daily maintenance that was begun and
-    /// not completed is begun again after an hour.
+    /// Returns the time after which the task is due again. A daily maintenance that was started but
+    /// not completed is due again after an hour.
     fn interval(self) -> SignedDuration {
         match self {
             Self::DailyBegun | Self::Watch => SignedDuration::from_hours(1),
@@ -61,13 +62,13 @@ impl Task {
     }
 }
 
-/// Returns when a task was last done; `None` if never.
+/// Returns when a task was last completed, or `None` if it never was.
 pub(super) fn last(db: &Connection, task: Task) -> Result<Option<Timestamp>, Fault> {
     let sql = "SELECT done FROM maintenance WHERE task = ?1";
     db.first(sql, [task.as_str()], |row| time(row, 0))
 }
 
-/// Records that a task was done.
+/// Records that a task was completed.
 pub(super) fn record(
     db: &Connection,
     task: Task,
@@ -88,18 +89,18 @@ fn is_due(db: &Connection, task: Task, now: Timestamp) -> Result<bool, Fault> {
 }
 
 impl Store {
-    /// Returns when a maintenance task was last done; `None` if never.
+    /// Returns when a maintenance task was last completed, or `None` if it never was.
     pub fn last_maintenance(&self, task: Task) -> Result<Option<Timestamp>> {
         self.view(|db| last(db, task))
     }
 
-    /// Records that a maintenance task was done.
+    /// Records that a maintenance task was completed.
     pub fn record_maintenance(&mut self, task: Task, detail: &str, now: Timestamp) -> Result<()> {
         self.write(|tx| record(tx, task, detail, now))
     }
 
-    /// Returns whether a task is due at `now`. The daily maintenance is not due while a process may
-    /// still be doing it.
+    /// Returns whether a task is due at `now`. The daily maintenance is not due while another
+    /// process may still be performing it.
     pub fn maintenance_due(&self, task: Task, now: Timestamp) -> Result<bool> {
         self.view(|db| {
             let free = task != Task::Daily || is_due(db, Task::DailyBegun, now)?;
@@ -107,8 +108,8 @@ impl Store {
         })
     }
 
-    /// Claims the daily maintenance for the caller if it is due; returns true to only one of
-    /// several callers. It mostly takes two reads by key.
+    /// Claims the daily maintenance for the caller if it is due. If several processes call this
+    /// function, it returns true to only one of them. Usually, the call costs two lookups by key.
     pub fn claim_maintenance(&mut self, now: Timestamp) -> Result<bool> {
         if !self.maintenance_due(Task::Daily, now)? {
             return Ok(false);
@@ -122,14 +123,14 @@ impl Store {
         })
     }
 
-    /// Returns the length in bytes of the log beside the file.
+    /// Returns the length in bytes of the log beside the database file.
     pub fn log_length(&self) -> u64 {
         fs::metadata(beside(&self.path, "-wal")).map_or(0, |data| data.len())
     }
 
-    /// Writes the log back and truncates it when it is longer than `ceiling` bytes, unless another
-    /// process is reading or writing; a later call will then do it. Never waits. Returns the log's
-    /// length.
+    /// Writes the log back to the database and truncates it if it is longer than `ceiling` bytes.
+    /// Does nothing and never waits while another process is reading or writing; a later call can
+    /// then truncate the log. Returns the log's length.
     pub fn cut_log(&self, ceiling: u64) -> Result<u64> {
         if self.log_length() <= ceiling {
             return Ok(self.log_length());
@@ -146,7 +147,8 @@ impl Store {
         Ok(self.log_length())
     }
 
-    /// Makes the file as small as its rows allow. Others wait meanwhile.
+    /// Shrinks the file to the size that its rows need. Other processes have to wait until this is
+    /// done.
     pub fn vacuum(&mut self) -> Result<()> {
         self.view(|db| {
             db.execute_batch("VACUUM; PRAGMA wal_checkpoint(TRUNCATE); PRAGMA optimize;")?;

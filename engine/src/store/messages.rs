@@ -1,7 +1,8 @@
-//! The rows of messages: what is to be delivered to whom, what was tried, what came of it.
+//! The rows of messages: the channel of each message, its delivery attempts and their results.
 //!
-//! A try is written down before it is made and its end after it: whoever dies between loses nothing
-//! and sends at most one message twice. Must never know how a channel works.
+//! An attempt is recorded before it starts, and its result afterwards. If a process dies in
+//! between, no message is lost, and at most one message is sent twice. This module must not depend
+//! on how a channel works.
 
 use jiff::Timestamp;
 use rusqlite::{Row, Transaction, params};
@@ -14,7 +15,7 @@ use super::{Fault, Result, Store};
 use crate::alerts::{AlertKind, next_try};
 use crate::ids::{AlertId, MessageId, ProjectId, RunId};
 
-/// How often a message is tried at the most, over some fifteen hours.
+/// Maximum number of delivery attempts for a message, over about fifteen hours.
 pub const MOST_TRIES: u32 = 8;
 
 /// The kind of a message about one open alert.
@@ -33,17 +34,17 @@ impl MessageKind {
     }
 }
 
-/// Where a message is.
+/// The delivery state of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MessageState {
-    /// To be delivered.
+    /// The message has not been delivered yet.
     Waiting,
-    /// Its channel took it.
+    /// The channel has accepted the message.
     Delivered,
-    /// It was tried as often as it is tried.
+    /// All delivery attempts failed.
     GivenUp,
-    /// It was no longer to be delivered.
+    /// The message was no longer needed.
     Withdrawn,
 }
 
@@ -66,7 +67,7 @@ impl MessageState {
     }
 }
 
-/// The state of an alert when its message was made.
+/// The state of an alert when its message was created.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct MessageDetail {
     kinds: Vec<AlertKind>,
@@ -76,72 +77,70 @@ struct MessageDetail {
     why: String,
 }
 
-/// A message and where it stands, for people.
+/// A message and its delivery state, for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MessageRow {
-    /// Its id.
     pub id: MessageId,
-    /// To whom.
+    /// The channel's name.
     pub channel: String,
     /// `raised`, `repeated` or `recovered`.
     pub what: String,
-    /// When it was made.
+    /// The time at which the message was created.
     pub made: Timestamp,
-    /// Where it is.
     pub state: MessageState,
-    /// How often it was tried.
+    /// The number of delivery attempts.
     pub tries: u32,
-    /// The earliest time of the next try, while the message waits.
+    /// The earliest time of the next attempt, while the message is waiting.
     pub next: Timestamp,
-    /// When it no longer waited.
+    /// The time at which the message stopped waiting.
     pub over: Option<Timestamp>,
-    /// The error of the last try.
+    /// The error of the last attempt.
     pub said: String,
 }
 
-/// A message to be sent now.
+/// A message to send now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delivery {
-    /// Its id: the same when it is sent once more.
+    /// The message's id, which is the same for all attempts.
     pub id: MessageId,
-    /// Its alert.
+    /// The alert that the message reports.
     pub alert: AlertId,
-    /// To whom.
+    /// The channel's name.
     pub channel: String,
     /// `raised`, `repeated` or `recovered`.
     pub what: String,
-    /// When it was made.
+    /// The time at which the message was created.
     pub made: Timestamp,
-    /// The job's project.
     pub project: ProjectId,
-    /// The job.
+    /// The name of the job.
     pub job: String,
-    /// The kinds of alert that the message reports; for a recovery, all that are over.
+    /// The kinds of alert that the message reports. For a recovery, these are all alerts that have
+    /// ended.
     pub kinds: Vec<AlertKind>,
-    /// Since when.
+    /// The time at which the alert was raised.
     pub raised: Timestamp,
-    /// How often it has happened.
+    /// How often the problem has occurred.
     pub count: u32,
-    /// The last run that it is about.
+    /// The last run that had the problem.
     pub run: Option<RunId>,
-    /// Why; redacted.
+    /// The redacted reason.
     pub why: String,
-    /// Which try this is, from 1.
+    /// The number of this attempt, starting with 1.
     pub tries: u32,
 }
 
 /// The result of a delivery attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DeliveryResult {
-    /// The channel took it.
+    /// The channel accepted the message.
     Delivered,
-    /// It did not, and why; redacted.
+    /// The delivery failed, with the redacted reason.
     Failed(String),
-    /// There is nobody any more to take it.
+    /// The channel no longer exists.
     Withdrawn(String),
 }
 
-/// Makes a message to each channel.
+/// Creates a message for each channel.
 pub(super) fn make(
     tx: &Transaction<'_>,
     alert: &AlertId,
@@ -149,7 +148,7 @@ pub(super) fn make(
     channels: &[String],
     now: Timestamp,
 ) -> Result<(), Fault> {
-    // A waiting message is older and less complete than this one.
+    // A waiting message is older and less complete than the new message.
     withdraw(tx, alert, Withdraw::All, now)?;
     let detail = free_json(&detail(tx, std::slice::from_ref(alert))?);
     for channel in channels {
@@ -158,7 +157,8 @@ pub(super) fn make(
     Ok(())
 }
 
-/// Makes the messages that alerts of one job are over, to those channels that may have heard of them.
+/// Creates the messages that the alerts of one job have ended, for the channels that may have
+/// received a message about them.
 pub(super) fn recovered(
     tx: &Transaction<'_>,
     alerts: &[AlertId],
@@ -228,14 +228,14 @@ fn detail(tx: &Transaction<'_>, alerts: &[AlertId]) -> Result<MessageDetail, Fau
     whole.ok_or_else(|| Fault::nonsense("a message about no alert"))
 }
 
-/// Which waiting messages of an alert are withdrawn.
+/// Selects which waiting messages of an alert are withdrawn.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Withdraw {
     All,
     AllButRecovery,
 }
 
-/// Withdraws waiting messages of an alert.
+/// Withdraws the selected waiting messages of an alert.
 pub(super) fn withdraw(
     tx: &Transaction<'_>,
     alert: &AlertId,
@@ -251,15 +251,16 @@ pub(super) fn withdraw(
 }
 
 impl Store {
-    /// Returns whether a message is to be delivered now. It takes one index look-up.
+    /// Returns whether a message is due for delivery. This takes one index lookup.
     pub fn messages_due(&self, now: Timestamp) -> Result<bool> {
         let sql = "SELECT 1 FROM messages INDEXED BY messages_waiting
                    WHERE state = 'waiting' AND next <= ?1";
         self.view(|db| db.exists(sql, [millis(now)]))
     }
 
-    /// Takes the next message that is to be sent, not to one of the channels `without` (a project and
-    /// a name), and writes the try down: when its process dies it is tried again after the backoff.
+    /// Returns the next message to send and records the attempt. Messages to the channels in
+    /// `without`, each given as a project and a name, are left out. If the process dies, the
+    /// message is sent again after the backoff.
     pub fn begin_delivery(
         &mut self,
         without: &[(ProjectId, String)],
@@ -271,7 +272,7 @@ impl Store {
                     return Ok(None);
                 };
                 if found.tries > MOST_TRIES {
-                    // The last try was begun and never ended.
+                    // The last attempt was started, but its result was never recorded.
                     let error = "its last try was interrupted";
                     settle(tx, &found.id, MessageState::GivenUp, error, now)?;
                     continue;
@@ -286,8 +287,8 @@ impl Store {
         })
     }
 
-    /// Writes down what became of a try. One that was withdrawn meanwhile and was delivered is
-    /// delivered.
+    /// Records the result of an attempt. A message that was withdrawn meanwhile is recorded as
+    /// delivered if it was delivered.
     pub fn end_delivery(
         &mut self,
         message: &MessageId,
@@ -326,9 +327,9 @@ impl Store {
         self.view(|db| db.all(sql, [alert], message))
     }
 
-    /// Returns the undelivered messages that still matter, by project: those that wait after a
-    /// failed try, and those of open alerts that were given up. Each comes with its channel and its
-    /// last error.
+    /// Returns the undelivered messages that still matter, by project: messages that wait after a
+    /// failed attempt, and messages of open alerts that were given up. Each entry has the channel,
+    /// the number of messages and the last error.
     pub fn undelivered(&self) -> Result<Vec<(ProjectId, String, u32, String)>> {
         let sql = "SELECT j.project, m.channel, m.error, m.id
                    FROM messages m INDEXED BY messages_waiting JOIN alerts a ON a.id = m.alert
@@ -356,7 +357,7 @@ impl Store {
     }
 }
 
-/// Returns the next message to send, with the coming try already counted.
+/// Returns the next message to send. Its number of attempts already includes the coming attempt.
 fn due(
     tx: &Transaction<'_>,
     without: &[(ProjectId, String)],

@@ -1,5 +1,5 @@
-//! Scheduled times of a project whose folder is missing: they are recorded as missed, never run and
-//! never dropped.
+//! Scheduled times of a project whose folder is missing. They are recorded as missed, and they are
+//! neither run nor lost.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::outcome::Outcome;
 use crate::schedule::{Due, Missed};
 
 impl Store {
-    /// Returns the projects that were missing when they were last checked, with the reason.
+    /// Returns the projects that were missing when they were last checked, each with the reason.
     pub fn absent(&self) -> Result<BTreeMap<ProjectId, String>> {
         let sql = "SELECT id, config_stamp FROM projects WHERE config_stamp GLOB ?1 || '*'";
         let found: Vec<(ProjectId, String)> =
@@ -25,8 +25,9 @@ impl Store {
         Ok(found.into_iter().filter_map(why).collect())
     }
 
-    /// Records all that is due of a job as missed and moves its watermark. A stretch that goes on is
-    /// one row, however many ticks find it; false when another driver moved the watermark first.
+    /// Records all due scheduled times of a job as missed and advances the job's watermark.
+    /// Consecutive stretches are stored in one row, however many ticks find them. Returns false if
+    /// another process moved the watermark first.
     pub fn miss_due(
         &mut self,
         due_job: &DueJob,

@@ -1,11 +1,10 @@
-//! The database: one SQLite file that knows what was due, what ran, what it spent and what it is
-//! placing.
+//! The database: one SQLite file with all due jobs, runs, budget usage and publications.
 //!
-//! Writers open it with [`Store::open`], readers with [`Store::read`]. Every write is one
-//! `BEGIN IMMEDIATE` transaction that does no other IO, so a wait is short and bounded. It must
-//! never be made anew over a damaged one: [`StoreError::Damaged`] stops everything until a person
-//! acts. Every process that has it open holds a shared `flock` on `database.lock`; a migration needs
-//! that lock alone.
+//! Writers open the database with [`Store::open`], readers with [`Store::read`]. Every write is one
+//! `BEGIN IMMEDIATE` transaction without other IO, so that other writers wait only briefly. A
+//! damaged database must never be recreated: [`StoreError::Damaged`] stops all work until a person
+//! acts. Every process that has the database open holds a shared `flock` on `database.lock`. A
+//! migration needs an exclusive lock.
 
 mod admit;
 mod alerts;
@@ -93,151 +92,145 @@ pub use usage::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct JobId(pub i64);
 
-/// The open database.
+/// An open database.
 pub struct Store {
     db: Connection,
     path: PathBuf,
-    /// Shared `flock`, held for as long as the database is open; absent for readers.
+    /// A shared `flock`, held while the database is open. Readers have none.
     _open: Option<File>,
-    /// In memory only: how many transactions may still be committed before this process is "dead".
+    /// For in-memory databases only: the number of transactions that may still be committed before
+    /// the simulated process is dead.
     fuse: Option<u32>,
 }
 
 /// An error of the database.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The file is there and is not a whole database.
+    /// The file exists, but is not an intact database.
     #[error("the database {path} is damaged: {why}")]
     Damaged {
-        /// The file.
         path: PathBuf,
-        /// The problem that was found.
+        /// The reason why the file is considered damaged.
         why: String,
     },
-    /// A later version of runner has written it.
+    /// A later version of runner wrote the database.
     #[error("the database {path} has format {found}, this program knows {known}")]
     Newer {
-        /// The file.
         path: PathBuf,
-        /// Its format.
+        /// The format of the file.
         found: i64,
-        /// Ours.
+        /// The latest format that this program supports.
         known: i64,
     },
-    /// It has an older format, which only a writer brings to the present one.
+    /// The database has an older format, and only a writer migrates it to the current format.
     #[error("the database {path} has format {found} and this program writes {known}")]
     Older {
-        /// The file.
         path: PathBuf,
-        /// Its format.
+        /// The format of the file.
         found: i64,
-        /// Ours.
+        /// The format that this program writes.
         known: i64,
     },
-    /// A build between releases has made it, with other tables.
+    /// A development build created the database, with different tables.
     #[error(
         "the database {path} was made by a development build of runner: its tables are not those of format {format}"
     )]
     Stranger {
-        /// The file.
         path: PathBuf,
         /// The format that the file states.
         format: i64,
     },
-    /// There is none yet, and a reader does not make one.
+    /// No database exists yet, and readers do not create one.
     #[error("there is no database at {path}")]
     Missing {
-        /// Where it would be.
+        /// The path at which the database would be.
         path: PathBuf,
     },
     /// The folder or the file cannot be written.
     #[error("cannot write the database {path}: {why}")]
     CannotWrite {
-        /// The file.
         path: PathBuf,
-        /// The system's reason.
+        /// The operating system's error.
         why: String,
     },
-    /// It must be brought to a new format, and another process has it open.
+    /// The database needs a migration, but another process has it open.
     #[error("the database {path} needs a new format while another runner has it open")]
     InUse {
-        /// The file.
+        /// The path of the database.
         path: PathBuf,
     },
-    /// A commit came from a run that was taken over.
+    /// The commit came from a run that has been taken over.
     #[error("run {run} was taken over: its fence {fence} is no longer the job's")]
     StaleFence {
-        /// The run.
         run: String,
-        /// Its fence.
+        /// The run's outdated fence.
         fence: i64,
     },
-    /// A restore was interrupted while it moved files; the next writer finishes it.
+    /// A restore was interrupted while it moved files. The next writer finishes it.
     #[error("the database {path} is half restored: what did it was interrupted")]
     HalfRestored {
-        /// The file.
+        /// The path of the database.
         path: PathBuf,
     },
-    /// There is no database, but other files show that there was one.
+    /// The database does not exist, but other files show that it once did.
     #[error("the database {path} is gone, and {what} of it is still there")]
     Lost {
-        /// The file.
+        /// The path of the database.
         path: PathBuf,
-        /// The files that still exist, as text.
+        /// A description of the files that still exist.
         what: String,
-        /// The folders that hold it.
+        /// The folders that contain these files.
         left: Vec<PathBuf>,
     },
-    /// There is no copy to restore from.
+    /// The backup to restore from cannot be read.
     #[error("cannot read the backup {path}: {why}")]
     NoBackup {
-        /// The file.
+        /// The path of the backup.
         path: PathBuf,
-        /// The system's reason.
+        /// The operating system's error.
         why: String,
     },
-    /// The deciding lock of a run's job could not be looked at.
+    /// The deciding lock of a run's job could not be checked.
     #[error("{why}")]
     Lock {
-        /// The file and the system's reason.
+        /// The lock file and the operating system's error.
         why: String,
     },
-    /// Nothing has this name.
+    /// No row with this name exists.
     #[error("no {what} {name}")]
     NotFound {
-        /// The kind of row that was looked for.
+        /// The kind of row.
         what: &'static str,
-        /// Its name.
+        /// The name that was searched.
         name: String,
     },
     /// The plan no longer matches the current state.
     #[error("{what} stays as it is: {why}")]
     Changed {
-        /// The item that was to be changed.
+        /// The item that the plan would have changed.
         what: String,
         /// The reason for the refusal.
         why: String,
     },
-    /// A row that cannot be what this program wrote.
+    /// A row contains a value that this program cannot have written.
     #[error("the database {path} holds a row that makes no sense: {why}")]
     Nonsense {
-        /// The file.
         path: PathBuf,
-        /// The row and its flaw.
+        /// The row and the reason why it is invalid.
         why: String,
     },
-    /// Any other answer of SQLite.
+    /// Any other error from SQLite.
     #[error("the database {path} could not be used")]
     Sql {
-        /// The file.
+        /// The path of the database.
         path: PathBuf,
-        /// SQLite's answer.
+        /// SQLite's error.
         source: rusqlite::Error,
     },
 }
 
 impl StoreError {
-    /// Returns whether the error concerns only one row, so that others can still be served.
+    /// Returns whether the error concerns only one row, so that other rows can still be processed.
     pub fn is_about_one_thing(&self) -> bool {
         matches!(
             self,
@@ -279,7 +272,7 @@ impl Store {
         run().map_err(|fault| fault.at(&path))
     }
 
-    /// Runs `work` on a consistent view.
+    /// Runs `work` on the connection for reading.
     fn view<T>(&self, work: impl FnOnce(&Connection) -> Result<T, Fault>) -> Result<T> {
         work(&self.db).map_err(|fault| fault.at(&self.path))
     }
@@ -332,19 +325,19 @@ impl Fault {
     }
 }
 
-/// Returns the conversion of an I/O error about a file to [`StoreError::CannotWrite`].
+/// Returns a function that converts an I/O error about a file to [`StoreError::CannotWrite`].
 fn cannot_write(path: &Path) -> impl Fn(std::io::Error) -> StoreError + use<> {
     let path = path.to_owned();
     move |error| StoreError::CannotWrite { path: path.clone(), why: error.to_string() }
 }
 
-/// Returns the conversion of SQLite's errors about a database file to a [`StoreError`].
+/// Returns a function that converts SQLite's errors about a database file to a [`StoreError`].
 fn sql_error(path: &Path) -> impl Fn(rusqlite::Error) -> StoreError + use<> {
     let path = path.to_owned();
     move |error| Fault::from(error).at(&path)
 }
 
-/// Returns whether the error means that one of our statements does not fit the existing tables.
+/// Returns whether the error means that a statement does not match the existing tables.
 fn other_tables(error: &rusqlite::Error) -> bool {
     let text = error.to_string();
     ["no such table", "no such column", "no such index", "has no column named"]

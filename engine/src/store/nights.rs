@@ -1,4 +1,4 @@
-//! Nights: all that is due in one window of a project, under one budget, ending in one report.
+//! Nights: everything that is due in one window of a project, under one budget and with one report.
 
 use jiff::Timestamp;
 use rusqlite::{Row, Transaction, params};
@@ -12,24 +12,23 @@ use crate::tick::REPORT_JOB;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NightId(pub i64);
 
-/// A night.
+/// A night of a project.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Night {
-    /// Its row.
     pub id: NightId,
-    /// Its project.
     pub project: ProjectId,
-    /// The civil date on which it opened, with `-2`, `-3` … for further ones.
+    /// The civil date on which the night opened, followed by `-2`, `-3` … for further nights on
+    /// that date.
     pub name: String,
-    /// When it opened.
+    /// The time at which the night opened.
     pub opens: Timestamp,
-    /// When it closes at the latest.
+    /// The latest time at which the night closes.
     pub closes: Timestamp,
-    /// When its report became due, if it did.
+    /// The time at which the night's report became due, or `None` if it has not.
     pub closed: Option<Timestamp>,
 }
 
-/// The columns that [`night`] maps.
+/// The columns that the function [`night`] maps.
 pub(super) const COLUMNS: &str = "n.id, n.project, n.name, n.opens, n.closes, n.closed";
 
 pub(super) fn night(row: &Row<'_>) -> rusqlite::Result<Night> {
@@ -44,7 +43,8 @@ pub(super) fn night(row: &Row<'_>) -> rusqlite::Result<Night> {
 }
 
 impl Store {
-    /// Opens a night named after `date`; the name gets a number when that date has one already.
+    /// Opens a night named after `date`. The name gets a number if a night with that date already
+    /// exists.
     pub fn open_night(
         &mut self,
         project: &ProjectId,
@@ -64,8 +64,8 @@ impl Store {
         })
     }
 
-    /// Returns the folder of the night's report, as the run that made the report stated it; `None`
-    /// while there is no report.
+    /// Returns the folder of the night's report, as stated by the run that created the report.
+    /// Returns `None` if there is no report yet.
     pub fn report_folder(&self, night: NightId) -> Result<Option<String>> {
         let sql = "SELECT folder FROM nights WHERE id = ?1";
         Ok(self.view(|db| db.first(sql, [night], |row| row.get(0)))?.flatten())
@@ -80,8 +80,8 @@ impl Store {
         self.view(|db| db.all(&sql, params![project, limit], night))
     }
 
-    /// Returns the nights whose report is not due yet although all their occurrences are settled
-    /// or their time is over.
+    /// Returns the nights whose report is not due yet although all their occurrences are settled or
+    /// their closing time has passed.
     pub fn nights_to_close(&self, now: Timestamp) -> Result<Vec<Night>> {
         let sql = format!(
             "SELECT {COLUMNS} FROM nights n INDEXED BY nights_open
@@ -94,9 +94,8 @@ impl Store {
     }
 }
 
-/// Stores in the night's row what an overview of the night shows of its report: the headline, and
-/// the facts `worst` and `folder` of the run that made it. Does nothing for a run that made no
-/// report.
+/// Stores in the night's row the part of its report that an overview shows: the headline, and the
+/// facts `worst` and `folder` of the run that created the report. Does nothing for any other run.
 pub(super) fn reported(
     tx: &Transaction<'_>,
     occurrence: &OccurrenceId,
@@ -133,13 +132,13 @@ fn open(
         params![project, name, millis(opens), millis(closes)],
     )?;
     let id = NightId(tx.last_insert_rowid());
-    // Nothing can be granted to a night before it opens: an existing grant was for a deleted night
-    // whose number this one has been given.
+    // No grant can exist for a night before it opens. An existing grant is for a deleted night
+    // whose number has been reused.
     tx.change("DELETE FROM grants WHERE level = 'night' AND key = ?1", [id.0.to_string()])?;
     Ok(Night { id, project: project.clone(), name, opens, closes, closed: None })
 }
 
-/// Returns the night of `project` that is open at `opens`, or opens a new one.
+/// Returns the project's night that is open at `opens`, or opens a new night.
 pub(super) fn open_or_join(
     tx: &Transaction<'_>,
     project: &ProjectId,

@@ -1,7 +1,7 @@
-//! Occurrences: each scheduled time or event at which a job was due, recorded once.
+//! Occurrences: each scheduled time or event for which a job was due, recorded once.
 //!
 //! ```text
-//! manually ───────────────> requested at once, by the process that asks
+//! manual ─────────────────> requested at once, by the process that records it
 //! clock, event ──overlap──> queued | skipped | queued in the place of the earlier one
 //! queue (enqueue) ────────> queued
 //! ```
@@ -20,34 +20,31 @@ use crate::schedule::{Due, Missed, ON_TIME};
 /// The result of recording an occurrence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Recorded {
-    /// It is new, and this is its run.
+    /// The occurrence is new, and this is its run.
     New(RunId),
-    /// It was recorded before, by us or by another driver.
+    /// The occurrence has already been recorded, by this or another process.
     Known(OccurrenceId),
 }
 
-/// An occurrence as the database knows it.
+/// An occurrence as stored in the database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OccurrenceRow {
-    /// Its id.
     pub id: OccurrenceId,
-    /// Its job.
     pub job: JobId,
-    /// See [`NewOccurrence::key`].
+    /// The key that identifies the occurrence (see [`NewOccurrence::key`]).
     pub key: String,
-    /// When it was due.
+    /// The time at which the job was due.
     pub due: Timestamp,
-    /// The night it belongs to.
+    /// The night to which the occurrence belongs.
     pub night: Option<NightId>,
-    /// The origin that made the occurrence due.
     pub origin: Origin,
-    /// How it ended; absent while open.
+    /// The outcome, or `None` while the occurrence is open.
     pub outcome: Option<Outcome>,
 }
 
 impl Store {
-    /// Records an occurrence and the intent to run it now, in one step: what is not recorded is not
-    /// started, and what is recorded is settled by somebody.
+    /// Records an occurrence and requests its run in one transaction, so that no unrecorded run is
+    /// started and every recorded run is eventually settled.
     pub fn enter(
         &mut self,
         new: &NewOccurrence,
@@ -57,8 +54,8 @@ impl Store {
         self.write(|tx| enter(tx, new, starter, now))
     }
 
-    /// Records an occurrence that waits for its start time, for a free slot and, where `after`
-    /// names one, for another occurrence to succeed.
+    /// Records an occurrence that waits for its start time, for a free slot and, if `after` is
+    /// given, for the success of another occurrence.
     pub fn enqueue(
         &mut self,
         new: &NewOccurrence,
@@ -85,9 +82,10 @@ impl Store {
         })
     }
 
-    /// Records what a clock made due: the occurrences to run, what was missed while nothing was
-    /// there and while it was `paused`, the watermark. Returns the runs, all queued or skipped;
-    /// nothing is recorded when another driver moved the watermark first.
+    /// Records the due scheduled times of a job in one transaction: the occurrences to run, the
+    /// scheduled times missed while nothing was running or while the job was `paused`, and the new
+    /// watermark. Returns the new runs, which are queued or skipped. Records nothing if another
+    /// process moved the watermark first.
     pub fn enter_due(
         &mut self,
         due_job: &DueJob,
@@ -103,7 +101,7 @@ impl Store {
             }
             let night = match (due.fire.last(), job.schedule.night, night_date) {
                 (Some(&fire), Some(length), Some(date)) => {
-                    // A night that is caught up has its whole length before it.
+                    // A night that is caught up gets its full length from now on.
                     let closes = fire.max(now).saturating_add(length).unwrap_or(now);
                     Some(nights::open_or_join(tx, &job.project, date, fire, closes)?)
                 }
@@ -115,8 +113,8 @@ impl Store {
             if let Some(lost) = &due.missed {
                 missed(tx, job.id, night, "nothing was running to start it", lost, now)?;
             }
-            // Scheduled times that are found together also wait together. The first one decides how
-            // late they are, so that one that is still on time does not start before an older one.
+            // Scheduled times that are found together also wait together. The first decides how
+            // late they are, so that an on-time scheduled time does not start before an older one.
             let late = due.fire.first().is_some_and(|first| now.duration_since(*first) > ON_TIME);
             let wait = if late {
                 let salt = format!("{} {}", job.project, job.name);
@@ -133,7 +131,8 @@ impl Store {
                     due: fire,
                     ..NewOccurrence::manual(job.id, fire.to_string(), now)
                 };
-                // Several that are caught up go one after the other, whatever the rule for overlap.
+                // Several caught-up scheduled times run one after another, regardless of the
+                // overlap rule.
                 let recorded = match due.fire.len() {
                     1 => settle::await_turn(tx, &new, ready_at, now)?,
                     _ => rows::line_up(tx, &new, ready_at, now)?,
@@ -144,7 +143,8 @@ impl Store {
         })
     }
 
-    /// Closes a night and records its report as due, once; `None` when another driver did.
+    /// Closes a night and records its report as due. Returns `None` if another process has already
+    /// closed the night.
     pub fn close_night(
         &mut self,
         night: NightId,
@@ -174,8 +174,7 @@ impl Store {
         self.view(|db| by_id(db, wanted))
     }
 
-    /// Returns stretches of missed scheduled times of a project recorded since a given time, newest
-    /// first.
+    /// Returns the project's missed stretches that were recorded since a given time, newest first.
     pub fn missed_since(
         &self,
         project: &ProjectId,
@@ -189,7 +188,7 @@ impl Store {
         })
     }
 
-    /// Returns the occurrences of a night, in the order in which they were recorded.
+    /// Returns the occurrences of a night in the order in which they were recorded.
     pub fn occurrences_of(&self, night: NightId) -> Result<Vec<OccurrenceRow>> {
         let sql =
             format!("SELECT {COLUMNS} FROM occurrences WHERE night = ?1 ORDER BY recorded, rowid");
@@ -228,21 +227,21 @@ pub(super) fn missed(
         why: why.to_owned(),
     };
     let id = OccurrenceId::new(now);
-    // A clock that was set back may pass the same scheduled times once more.
+    // A clock that was set back may pass the same scheduled times again.
     let key = format!("missed {} {id}", stretch.first);
     tx.change(
         "INSERT INTO occurrences (id, job, key, due, recorded, night, origin, outcome, settled)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, 'clock', ?7, ?5)",
         params![id, job, key, millis(stretch.first), millis(now), night, free_json(&outcome)],
     )?;
-    // Scheduled times during a pause were not wanted, so missing them raises no alert.
+    // Scheduled times during a pause were not supposed to run, so they raise no alert.
     if why != PAUSED {
         alerts::note(tx, &id, None, &outcome)?;
     }
     Ok(())
 }
 
-/// The columns that [`occurrence`] maps.
+/// The columns that the function [`occurrence`] maps.
 const COLUMNS: &str = "id, job, key, due, night, origin, outcome";
 
 fn occurrence(row: &Row<'_>) -> rusqlite::Result<OccurrenceRow> {

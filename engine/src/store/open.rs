@@ -1,7 +1,7 @@
-//! Opening, making and migrating the file.
+//! Opens, creates and migrates the database file.
 //!
-//! A new database is made under another name and renamed into place whole, so that an empty file
-//! under its own name is always damage and never a birth that was interrupted.
+//! A new database is created under another name, and renamed once it is complete. An empty file
+//! under the database's name is therefore always damage, never an interrupted creation.
 
 use std::fs::{self, File, TryLockError};
 use std::path::Path;
@@ -16,18 +16,20 @@ use super::{Result, Store, StoreError, cannot_write, file_length, restore, sql_e
 
 /// The first release with the fix for the WAL-reset corruption.
 const OLDEST_SQLITE: i32 = 3_051_003;
-/// How long a writer waits for another's transaction; each of ours is short.
+/// Maximum time that a writer waits for another transaction. All of runner's transactions are
+/// short.
 pub(super) const BUSY: Duration = Duration::from_secs(20);
-/// All of a tick's statements are kept prepared: preparing one costs several times its execution.
+/// Number of statements that stay prepared, enough for all statements of a tick. Preparing a
+/// statement costs several times as much as executing it.
 pub(super) const STATEMENTS: usize = 128;
-/// The length in bytes to which SQLite cuts a log that it has written back.
+/// The length in bytes to which SQLite truncates a log after writing it back.
 const LOG_KEPT: i64 = 16 << 20;
 
 impl Store {
-    /// Opens the database for writing, making or migrating it where that is needed.
+    /// Opens the database for writing. Creates or migrates the database if needed.
     ///
     /// # Errors
-    /// See [`StoreError`]; a damaged or newer database is left exactly as it is.
+    /// Returns a [`StoreError`]. A damaged or newer database is not changed.
     pub fn open(path: &Path) -> Result<Self> {
         assert!(
             rusqlite::version_number() >= OLDEST_SQLITE,
@@ -36,7 +38,7 @@ impl Store {
         Self::open_with(path, STEPS)
     }
 
-    /// Opens the database as a program that knows these steps.
+    /// Opens the database for writing with the migration steps `steps`.
     pub(super) fn open_with(path: &Path, steps: &[&str]) -> Result<Self> {
         let lock = lock_file(path)?;
         lock.lock_shared().map_err(cannot_write(path))?;
@@ -51,15 +53,15 @@ impl Store {
         Ok(Self { db, path: path.to_owned(), _open: Some(lock), fuse: None })
     }
 
-    /// Opens the database for reading only; never makes or changes anything.
+    /// Opens the database read-only, and never creates or changes a file.
     ///
     /// # Errors
-    /// See [`StoreError`]; [`StoreError::Missing`] when there is none.
+    /// Returns a [`StoreError`], which is [`StoreError::Missing`] if there is no database.
     pub fn read(path: &Path) -> Result<Self> {
         Self::read_with(path, STEPS)
     }
 
-    /// Opens the database for reading as a program that knows these steps.
+    /// Opens the database read-only with the migration steps `steps`.
     pub(super) fn read_with(path: &Path, steps: &[&str]) -> Result<Self> {
         if restore::is_half_done(path) {
             return Err(StoreError::HalfRestored { path: path.to_owned() });
@@ -67,7 +69,7 @@ impl Store {
         match path.try_exists() {
             Ok(true) => {}
             Ok(false) => return Err(StoreError::Missing { path: path.to_owned() }),
-            // A folder that cannot be read does not mean that the file is missing.
+            // If the folder cannot be read, the file may still exist.
             Err(error) => {
                 return Err(StoreError::CannotWrite {
                     path: path.to_owned(),
@@ -87,7 +89,7 @@ impl Store {
     /// Creates a database in memory, for simulations.
     ///
     /// # Errors
-    /// Returns [`StoreError`].
+    /// Returns a [`StoreError`].
     pub fn in_memory() -> Result<Self> {
         let path = Path::new(":memory:");
         let flags = OpenFlags::default() | OpenFlags::SQLITE_OPEN_NO_MUTEX;
@@ -98,22 +100,23 @@ impl Store {
         Ok(Self { db, path: path.to_owned(), _open: None, fuse: None })
     }
 
-    /// Lets the simulated process that uses this database die after `commits` further transactions:
-    /// every later one fails. `None` is the next process, which lives.
+    /// Makes every transaction after `commits` further transactions fail, to simulate the death of
+    /// the process that uses this database. `None` removes the limit for the next simulated
+    /// process.
     pub fn set_fuse(&mut self, commits: Option<u32>) {
         self.fuse = commits;
     }
 
-    /// Writes a complete copy, consistent as of one time, to a file that does not exist yet.
+    /// Writes a complete copy, consistent as of one time, to a file that must not exist.
     ///
     /// # Errors
-    /// Returns [`StoreError`].
+    /// Returns a [`StoreError`].
     pub fn copy_to(&self, path: &Path) -> Result<()> {
         let done = self.db.execute("VACUUM INTO ?1", [path.to_string_lossy()]);
         done.map(drop).map_err(sql_error(&self.path))
     }
 
-    /// Runs SQLite's quick check of the whole file.
+    /// Runs SQLite's quick check on the whole file.
     ///
     /// # Errors
     /// Returns [`StoreError::Damaged`] with the first finding.
@@ -122,20 +125,20 @@ impl Store {
     }
 }
 
-/// How often a file that looks too short is looked at before it is left to the daily check.
+/// Maximum number of checks of a file that seems too short, before it is left to the daily check.
 const SHORT_LOOKS: u32 = 20;
 
-/// The treatment of pages that are still in the log while the length of the file is checked.
+/// How pages that are only in the log are handled while the length of the file is checked.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum PendingLog {
-    /// They are written back where the connection may write.
+    /// The pages are written back if the connection can write.
     WriteBack,
-    /// The file stays exactly as it is.
+    /// The file is not changed.
     Leave,
 }
 
-/// Checks a file that is shorter than its header states: pages may be missing, or may still be on
-/// their way from the log.
+/// Checks whether a file that is shorter than its header states has missing pages, or whether these
+/// pages are still in the log.
 pub(super) fn check_length(db: &Connection, path: &Path, pending: PendingLog) -> Result<()> {
     let lengths = || file_length::lengths(path).map_err(cannot_write(path));
     let mut seen = lengths()?;
@@ -148,7 +151,7 @@ pub(super) fn check_length(db: &Connection, path: &Path, pending: PendingLog) ->
         why: "it is shorter than its own header says".to_owned(),
     };
     if pending == PendingLog::Leave || db.is_readonly("main").unwrap_or(true) {
-        // Without a log nothing is on its way.
+        // Without a log, no page can be pending.
         let no_log = fs::metadata(beside(path, "-wal")).map_or(true, |data| data.len() == 0);
         return match no_log && lengths()? == seen {
             true => Err(damaged),
@@ -156,8 +159,8 @@ pub(super) fn check_length(db: &Connection, path: &Path, pending: PendingLog) ->
         };
     }
     for _ in 0..SHORT_LOOKS {
-        // After a complete checkpoint every page that was on its way is in the file; a page that
-        // was never written is not. A write that another process begins meanwhile changes the
+        // After a complete checkpoint, every page from the log is in the file, but a page that was
+        // never written is still missing. A concurrent write by another process would change the
         // length in the header.
         let whole = db
             .query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| {
@@ -178,11 +181,12 @@ pub(super) fn check_length(db: &Connection, path: &Path, pending: PendingLog) ->
     Ok(())
 }
 
-/// Exchanges the shared lock for the exclusive one around `work`.
+/// Runs `work` with an exclusive lock in place of the shared lock.
 fn exclusively(lock: &File, path: &Path, work: impl FnOnce() -> Result<()>) -> Result<()> {
     lock.unlock().map_err(cannot_write(path))?;
-    // Creating the file takes milliseconds, and every process that waits for it wants the same. A
-    // migration would wait for as long as another process has the old format open.
+    // Waiting is acceptable while the file is created: that takes milliseconds, and all waiting
+    // processes need the file. A migration would have to wait as long as another process has the
+    // old format open.
     if path.exists() || restore::is_half_done(path) {
         match lock.try_lock() {
             Ok(()) => {}
@@ -206,7 +210,7 @@ fn make_or_migrate(path: &Path, steps: &[&str]) -> Result<()> {
     }
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
     if path.exists() {
-        // Another process made it meanwhile, or it has an older format.
+        // Another process has created the file in the meantime, or the file has an older format.
         let mut db = connect(path, flags).map_err(sql_error(path))?;
         if format::read(&db, path, steps)? == steps.len() as i64 {
             return Ok(());
@@ -219,7 +223,7 @@ fn make_or_migrate(path: &Path, steps: &[&str]) -> Result<()> {
     db.pragma_update(None, "application_id", APPLICATION_ID).map_err(sql_error(path))?;
     format::migrate(&mut db, path, steps)?;
     db.close().map_err(|(_, error)| sql_error(path)(error))?;
-    // A log of an earlier database that was moved away must not be replayed onto this one.
+    // The log of an earlier database that was moved away must not be replayed on this database.
     for ending in ["-wal", "-shm"] {
         let stale = beside(path, ending);
         if stale.exists() {
@@ -245,7 +249,7 @@ fn connect(path: &Path, flags: OpenFlags) -> rusqlite::Result<Connection> {
     Ok(db)
 }
 
-/// Opens an existing file and reads its format, after making sure that it is ours.
+/// Opens an existing file and reads its format after checking that it is a runner database.
 fn connect_existing(path: &Path, steps: &[&str]) -> Result<(Connection, i64)> {
     if fs::metadata(path).map_or(0, |data| data.len()) == 0 {
         return Err(StoreError::Damaged { path: path.to_owned(), why: "it is empty".to_owned() });

@@ -1,6 +1,6 @@
-//! The state of all projects. Each question is one statement over all projects, so that the cost
-//! does not grow with their number. This module must never read anything that only one project's
-//! configuration contains.
+//! The state of all projects. Each query is one statement for all projects, so that the number of
+//! statements does not grow with the number of projects. This module must never read data that is
+//! only in a project's configuration.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,36 +15,34 @@ use super::{Amounts, JobId, Night, Result, Store, nights};
 use crate::ids::ProjectId;
 use crate::outcome::Outcome;
 
-/// The next job that a clock makes due in a project.
+/// The next scheduled job of a project.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NextDue {
-    /// The job.
+    /// The name of the job.
     pub job: String,
-    /// When.
+    /// The next due time.
     pub at: Timestamp,
 }
 
-/// The pause of one job.
+/// The pause of a single job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobPause {
-    /// Its project.
     pub project: ProjectId,
-    /// Its name.
+    /// The name of the job.
     pub job: String,
-    /// Until when.
+    /// The end of the pause.
     pub until: Timestamp,
-    /// The zone of its schedule.
+    /// The zone of the job's schedule.
     pub zone: String,
 }
 
 /// A stretch of missed scheduled times.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MissedStretch {
-    /// Its project.
     pub project: ProjectId,
-    /// Its job.
+    /// The name of the job.
     pub job: String,
-    /// First, last, how many and why.
+    /// The `Missed` outcome, with the first and last scheduled time, their number and the reason.
     pub outcome: Outcome,
     /// The zone of the job's schedule.
     pub zone: String,
@@ -53,24 +51,23 @@ pub struct MissedStretch {
 /// The last night of a project.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LastNight {
-    /// The night.
     pub night: Night,
-    /// The one-line summary of its report; absent while there is none.
+    /// The result of the night's report, or `None` if there is no report yet.
     pub reported: Option<NightRunReport>,
 }
 
-/// The result of the run that made a night's report.
+/// The part of a night's report that an overview shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NightRunReport {
-    /// The night in one line.
+    /// The one-line summary of the night.
     pub headline: String,
-    /// The word of the worst outcome.
+    /// The name of the worst outcome.
     pub worst: String,
-    /// The name of the folder that it lies in.
+    /// The name of the report's folder.
     pub folder: String,
 }
 
-/// The zone of a schedule, without reading the rest; UTC if it cannot be read.
+/// The zone of a schedule, parsed without the rest of the schedule. UTC if it cannot be parsed.
 struct Zone(String);
 
 impl FromSql for Zone {
@@ -84,17 +81,18 @@ impl FromSql for Zone {
     }
 }
 
-/// Outcomes of runs that tried: the condition of the index `runs_tried`.
+/// The outcomes of runs that did work. This is also the condition of the index `runs_tried`.
 const TRIED: &str =
     "outcome ->> 'outcome' IN ('succeeded', 'degraded', 'failed', 'timed-out', 'lost')";
 
-/// Outcomes of those that came to nothing: the condition of the index `runs_failed`.
+/// The outcomes of runs that failed. This is also the condition of the index `runs_failed`.
 const FAILED: &str = "outcome ->> 'outcome' IN ('failed', 'timed-out', 'lost')";
 
 impl Store {
-    /// Returns the next job that a clock makes due in each project; paused jobs are left out.
+    /// Returns the next due job of each project. Paused jobs are left out.
     pub fn next_due(&self, now: Timestamp) -> Result<BTreeMap<ProjectId, NextDue>> {
-        // One look into the index a project, however many jobs it has, and into no row of a job.
+        // This takes one index lookup per project, regardless of its number of jobs, and reads no
+        // job rows.
         let sql = "SELECT p.id, (
                      SELECT json_array(next_due, name) FROM jobs INDEXED BY jobs_next
                      WHERE project = p.id AND enabled AND next_due IS NOT NULL
@@ -114,12 +112,12 @@ impl Store {
         Ok(found.into_iter().collect())
     }
 
-    /// Returns whether any clock, or any pause of a clock, waits for a tick.
+    /// Returns whether any job has a schedule that needs ticks. Paused jobs are included.
     pub fn has_clocks(&self) -> Result<bool> {
         self.view(|db| db.exists("SELECT 1 FROM jobs WHERE enabled AND next_due IS NOT NULL", []))
     }
 
-    /// Returns the pauses of single jobs that last, by project and name.
+    /// Returns the current pauses of single jobs, ordered by project and name.
     pub fn own_pauses(&self, now: Timestamp) -> Result<Vec<JobPause>> {
         let sql = "SELECT project, name, paused_until, schedule FROM jobs INDEXED BY jobs_paused
                    WHERE paused_until IS NOT NULL AND paused_until > ?1 ORDER BY project, name";
@@ -132,8 +130,8 @@ impl Store {
         })
     }
 
-    /// Returns stretches of missed scheduled times of all projects recorded since a given time,
-    /// newest first.
+    /// Returns the missed stretches of all projects that were recorded since a given time, newest
+    /// first.
     pub fn all_missed_since(&self, since: Timestamp) -> Result<Vec<MissedStretch>> {
         let sql = "SELECT j.project, j.name, o.outcome, j.schedule
                    FROM occurrences o INDEXED BY occurrences_missed JOIN jobs j ON j.id = o.job
@@ -147,8 +145,8 @@ impl Store {
         })
     }
 
-    /// Returns the last night of each project that had one. Nights are named by their date, so that
-    /// the last ones are found without reading all of them.
+    /// Returns the last night of each project that has had a night. Nights are named by date, so
+    /// that the last night can be found without reading all of them.
     pub fn last_nights(&self) -> Result<BTreeMap<ProjectId, LastNight>> {
         let sql = format!(
             "SELECT {}, n.headline, n.worst, n.folder FROM projects p JOIN nights n ON n.id = (
@@ -161,12 +159,12 @@ impl Store {
         Ok(last.into_iter().map(|last| (last.night.project.clone(), last)).collect())
     }
 
-    /// Returns the jobs whose last attempt that ran did not succeed: those that may have a failmark
-    /// or may have been stopped.
+    /// Returns the jobs whose last run that did work failed. These jobs may have a failure marker
+    /// or an open circuit breaker.
     pub fn failing_jobs(&self) -> Result<Vec<JobId>> {
         self.view(|db| {
-            // From each job that ever failed to the next, and of each two looks into indices: whether
-            // the last attempt that failed is the last that tried.
+            // The query steps from one job with failures to the next. For each job, two index
+            // lookups determine whether the last failed run is also the last run that did work.
             let sql = format!(
                 "WITH RECURSIVE failed (job) AS (
                    SELECT min(job) FROM runs INDEXED BY runs_failed WHERE {FAILED}
@@ -194,7 +192,7 @@ impl Store {
         Ok(self.view(|db| db.values(sql, []))?.into_iter().collect())
     }
 
-    /// Returns the amounts spent or reserved at many budget levels of one kind; those without any
+    /// Returns the amounts spent or reserved at budget levels of one kind. Levels without any usage
     /// are left out.
     pub fn budget_usage(&self, level: &str, keys: &[String]) -> Result<BTreeMap<String, Amounts>> {
         let sql = "SELECT k.value, a.calls, a.tokens, a.micros, a.seconds, a.ideas
@@ -215,8 +213,8 @@ impl Store {
         Ok(found)
     }
 
-    /// Counts the last scheduled times of a job, in a row, that were each replaced by the next
-    /// before they produced a result.
+    /// Counts how many of a job's last scheduled times, without a gap, were replaced by the next
+    /// scheduled time before they produced a result.
     pub fn replaced_in_a_row(&self, project: &ProjectId, job: &str) -> Result<u32> {
         let sql = "SELECT outcome FROM occurrences
                    WHERE job = (SELECT id FROM jobs WHERE project = ?1 AND name = ?2)
@@ -226,7 +224,7 @@ impl Store {
         for Json(outcome) in outcomes {
             match outcome {
                 Outcome::Cancelled { why } if why.starts_with("replaced by ") => count += 1,
-                // A skipped scheduled time neither adds to the count nor ends it.
+                // A skipped scheduled time is not counted and does not end the sequence.
                 Outcome::Skipped { .. } => {}
                 _ => break,
             }
@@ -235,7 +233,7 @@ impl Store {
     }
 }
 
-/// Maps the columns of a night, and after them the headline, the worst outcome and the folder of
+/// Maps a night's columns, which are followed by the headline, the worst outcome and the folder of
 /// its report.
 fn last_night(row: &Row<'_>) -> rusqlite::Result<LastNight> {
     let worst: Option<String> = row.get(7)?;

@@ -1,8 +1,7 @@
-//! Pauses: a job, or everything, is held until a given time or until a person resumes it.
+//! Pauses: a job, or all jobs, are held until a given time or until a person resumes them.
 //!
-//! While a pause lasts, no waiting run is started. The scheduled times that a clock reached
-//! meanwhile are recorded as missed when the pause is over and never caught up, because they were
-//! not wanted.
+//! During a pause, no waiting run starts. When the pause has ended, the scheduled times in it are
+//! recorded as missed. They are never caught up, because they were not supposed to run.
 
 use jiff::Timestamp;
 use rusqlite::{Connection, params};
@@ -10,11 +9,11 @@ use rusqlite::{Connection, params};
 use super::columns::{Query as _, millis, time};
 use super::{Fault, JobId, Result, Store};
 
-/// The end of a pause without an end; the tables can store this timestamp exactly.
+/// The end of an indefinite pause. The tables can store this timestamp exactly.
 pub const FOREVER: Timestamp = Timestamp::constant(253_402_207_200, 0);
 
 impl Store {
-    /// Pauses a job, or everything, until `until`.
+    /// Pauses a job, or all jobs, until `until`.
     pub fn pause(&mut self, job: Option<JobId>, until: Timestamp) -> Result<()> {
         let until = millis(until);
         self.write(|tx| {
@@ -29,7 +28,7 @@ impl Store {
         })
     }
 
-    /// Ends the pause of a job, or of everything, at `now`; false when there was none.
+    /// Ends the pause of a job, or of all jobs, at `now`. Returns false if there was no pause.
     pub fn resume(&mut self, job: Option<JobId>, now: Timestamp) -> Result<bool> {
         let now = millis(now);
         let of_job = "UPDATE jobs SET paused_until = ?2 WHERE id = ?1 AND paused_until > ?2";
@@ -42,13 +41,13 @@ impl Store {
         })
     }
 
-    /// Returns the end of the pause of everything, if one lasts at `now`.
+    /// Returns the end of the pause of all jobs, if there is one at `now`.
     pub fn paused_until(&self, now: Timestamp) -> Result<Option<Timestamp>> {
         Ok(self.view(all)?.filter(|until| *until > now))
     }
 }
 
-/// Returns the end of the pause of everything, past or future.
+/// Returns the end of the pause of all jobs, which may be in the past.
 pub(super) fn all(db: &Connection) -> Result<Option<Timestamp>, Fault> {
     db.first("SELECT until FROM pause", [], |row| time(row, 0))
 }

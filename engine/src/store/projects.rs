@@ -1,4 +1,4 @@
-//! The repositories that runner looks after.
+//! The projects that are registered in the database.
 
 use std::collections::BTreeMap;
 use std::fs::Metadata;
@@ -13,42 +13,44 @@ use super::columns::{Query as _, millis};
 use super::{Result, Store, StoreError};
 use crate::ids::ProjectId;
 
-/// A registered repository.
+/// A registered project.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Project {
-    /// Its id, as `runner.toml` names it.
+    /// The project's id in `runner.toml`.
     pub id: ProjectId,
-    /// Its canonical path when it was registered.
+    /// The canonical path at which the project was registered.
     pub path: PathBuf,
-    /// Which folder it was.
+    /// The identity of the project's folder.
     pub node: Node,
-    /// The stat of the files that its jobs were read from; empty before the first reading.
+    /// The stat data of the files from which the project's jobs were read. Empty before the first
+    /// read.
     pub config_stamp: String,
-    /// The id was seen in its own git folder: it is not only the seed that every clone is born with.
+    /// Whether the id was found in the project's own git folder, and not only in `runner.toml`,
+    /// which every clone shares.
     pub own: bool,
 }
 
-/// Identifies a folder, whatever its path is and whatever it contains.
+/// Identifies a folder, regardless of its path and content.
 ///
-/// A file system gives the inode of a removed folder to the next one that is made, so the time at which
-/// the folder was made counts too, where the file system keeps it.
+/// A file system may reuse the inode of a removed folder, so the creation time is compared as well,
+/// if the file system records it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Node {
-    /// The device that it lies on.
+    /// The device on which the folder is.
     pub device: u64,
-    /// Its inode there.
+    /// The folder's inode on the device.
     pub inode: u64,
-    /// When it was made, in nanoseconds since 1970; `None` where that is not known.
+    /// The creation time in nanoseconds since 1970, or `None` if it is unknown.
     pub born: Option<i64>,
 }
 
 impl Node {
-    /// Returns the folder of this inode, whenever it was made.
+    /// Returns the identity of a folder whose creation time is unknown.
     pub const fn new(device: u64, inode: u64) -> Self {
         Self { device, inode, born: None }
     }
 
-    /// Returns the folder that `data` describes.
+    /// Returns the identity of the folder that `data` describes.
     pub fn of(data: &Metadata) -> Self {
         let born = data.created().ok();
         let born = born.and_then(|at| at.duration_since(UNIX_EPOCH).ok());
@@ -59,15 +61,16 @@ impl Node {
         }
     }
 
-    /// Returns whether both are one folder, as far as both are known.
+    /// Returns whether both identify the same folder. An unknown creation time matches any creation
+    /// time.
     pub fn is(&self, other: &Self) -> bool {
         let born = self.born.is_none() || other.born.is_none() || self.born == other.born;
         (self.device, self.inode) == (other.device, other.inode) && born
     }
 }
 
-/// How the stamp of a project begins whose folder was not there when it was last looked for; behind it
-/// stands why, in words.
+/// The first word in the config stamp of a project whose folder was missing at the last check. The
+/// reason follows it.
 pub const GONE: &str = "gone";
 
 /// Returns the config stamp of a project that is missing for this reason.
@@ -75,14 +78,14 @@ pub fn gone(why: &str) -> String {
     format!("{GONE}: {why}")
 }
 
-/// Returns the reason why a project with this stamp is missing; `None` for one that exists.
+/// Returns the reason why a project with this stamp is missing, or `None` if the project exists.
 pub fn why_gone(stamp: &str) -> Option<&str> {
     let rest = stamp.strip_prefix(GONE)?;
     Some(rest.strip_prefix(": ").unwrap_or("the project is gone"))
 }
 
 impl Project {
-    /// Returns the path that another project has taken over, if this project was displaced from it.
+    /// Returns the path at which another project has replaced this project, if that has happened.
     pub fn displaced_from(&self) -> Option<PathBuf> {
         let suffix = format!(" was {}", self.id);
         let path = self.path.to_str()?.strip_suffix(&suffix)?;
@@ -91,11 +94,12 @@ impl Project {
 }
 
 impl Store {
-    /// Registers `project`, or brings its place up to date. Another project that had this path is no
-    /// more: its history stays under a path that cannot exist, and nothing of it is due again.
+    /// Registers `project`, or updates its path. A different project that was registered at this
+    /// path is displaced: its history stays under a path that cannot exist, and its jobs are never
+    /// due again.
     ///
     /// # Errors
-    /// [`StoreError`].
+    /// Returns a [`StoreError`].
     pub fn register(&mut self, project: &Project, now: Timestamp) -> Result<()> {
         let path = text(&project.path)?;
         self.write(|tx| {
@@ -123,21 +127,21 @@ impl Store {
         })
     }
 
-    /// Records that a project is missing: `stamp` is what [`gone`] makes of the reason. Its jobs
-    /// stay, and their scheduled times are missed until it is back.
+    /// Records that a project is missing. [`gone`] creates the `stamp`. The project's jobs stay,
+    /// and their scheduled times are missed until the project is back.
     pub fn mark_gone(&mut self, project: &ProjectId, stamp: &str) -> Result<()> {
         let sql = "UPDATE projects SET config_stamp = ?2 WHERE id = ?1";
         self.write(|tx| tx.change(sql, params![project, stamp]).map(drop))
     }
 
-    /// Returns all projects, by path.
+    /// Returns all projects, ordered by path.
     pub fn projects(&self) -> Result<Vec<Project>> {
         let sql = select("path NOT LIKE '% was ' || id ORDER BY path");
         self.view(|db| db.all(&sql, [], project))
     }
 
-    /// Returns the stored projection of each project's configuration, made from the files with the
-    /// project's stamp or from the last ones before. `only` selects one project.
+    /// Returns the stored projection of each project's configuration. If the current files could
+    /// not be read, this is the last projection before. `only` selects one project.
     pub fn projections(&self, only: Option<&ProjectId>) -> Result<BTreeMap<ProjectId, String>> {
         let sql = "SELECT id, projection FROM projects
                    WHERE projection IS NOT NULL AND (?1 IS NULL OR id = ?1)";
@@ -146,23 +150,23 @@ impl Store {
         Ok(found.into_iter().collect())
     }
 
-    /// Returns all projects by path, including those whose path another project has taken over.
+    /// Returns all projects ordered by path, including displaced projects.
     pub fn every_project(&self) -> Result<Vec<Project>> {
         self.view(|db| db.all(&select("1 ORDER BY path"), [], project))
     }
 
-    /// Returns the project that is registered at exactly this path.
+    /// Returns the project that is registered at exactly this path, if there is one.
     pub fn project_at(&self, path: &Path) -> Result<Option<Project>> {
         self.view(|db| db.first(&select("path = ?1"), [path.to_str()], project))
     }
 
-    /// Returns one project.
+    /// Returns one project, or `None` if it does not exist.
     pub fn project(&self, wanted: &ProjectId) -> Result<Option<Project>> {
         self.view(|db| db.first(&select("id = ?1"), [wanted], project))
     }
 }
 
-/// The query that [`project`] maps.
+/// The query whose rows [`project`] maps.
 fn select(wheres: &str) -> String {
     format!(
         "SELECT id, path, device, inode, folder_created, config_stamp, owns_id FROM projects
@@ -193,11 +197,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_inode_given_again_is_another_folder() {
+    fn a_reused_inode_is_another_folder() {
         let born = |born| Node { born, ..Node::new(1, 2) };
         assert!(born(Some(5)).is(&born(Some(5))));
         assert!(!born(Some(5)).is(&born(Some(6))));
-        // A birth time that is unknown on one side does not decide the comparison.
+        // An unknown creation time on one side does not affect the comparison.
         assert!(born(None).is(&born(Some(6))) && born(Some(6)).is(&born(None)));
         assert!(!born(None).is(&Node::new(1, 3)) && !born(None).is(&Node::new(2, 2)));
     }

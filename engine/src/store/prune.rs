@@ -1,5 +1,6 @@
-//! The rows of a pruning: gathered for the plan, and removed by it in small transactions, each of
-//! which looks again before it removes. Must never remove a row that the plan does not name.
+//! The database rows of a pruning. They are collected for the plan and then deleted in small
+//! transactions, each of which checks the rows again. This module must never delete a row that the
+//! plan does not name.
 
 use std::str::FromStr;
 
@@ -18,12 +19,13 @@ use super::usage::{DAY, JOB, POOL_DAY, POOL_WEEK, WINDOW};
 use super::{Fault, Result, Store};
 use crate::ids::{BadId, OccurrenceId, RunId};
 
-/// So many occurrences, deferrals or events go in one transaction: a few milliseconds.
+/// Maximum number of occurrences, deferrals or events per transaction, so that it takes only a few
+/// milliseconds.
 const BATCH: usize = 50;
 const EVENTS: usize = 500;
 
 impl Store {
-    /// Returns the old rows of the database; the caller adds the files.
+    /// Returns the old rows of the database. The caller adds the files.
     pub fn old_rows(&self, retention: &Retention, now: Timestamp) -> Result<PruneFacts> {
         let limit = retention.limit(now);
         self.view(|db| {
@@ -38,9 +40,9 @@ impl Store {
         })
     }
 
-    /// Returns when a run was settled, if it was settled and swept: the files of such a run may be
-    /// deleted. `Ok(None)` means that they may not. For an unknown run it returns the time in its
-    /// id.
+    /// Returns the time at which a run was settled if its files may be deleted, because it is
+    /// settled and swept. Returns `None` if they may not. For an unknown run, returns the time in
+    /// its id.
     pub fn over_since(&self, run: &RunId) -> Result<Option<Timestamp>> {
         let sql = "SELECT CASE WHEN state = 'settled' AND staging IS NULL THEN finished END
                    FROM runs WHERE id = ?1";
@@ -48,15 +50,15 @@ impl Store {
         Ok(found.unwrap_or_else(|| run.at()))
     }
 
-    /// Returns whether a run is known, over and swept, with nothing kept for a person. Files that
-    /// are still in its staging folder are then left over.
+    /// Returns whether a run is settled and swept, with no staged files kept for a person. Any
+    /// files that remain in its staging folder are left over.
     pub fn is_swept(&self, run: &RunId) -> Result<bool> {
         let sql = "SELECT 1 FROM runs r WHERE id = ?1 AND state = 'settled' AND staging IS NULL
                    AND NOT EXISTS (SELECT 1 FROM publications WHERE run = r.id AND published IS NULL)";
         self.view(|db| db.exists(sql, [run]))
     }
 
-    /// Removes the rows of a plan.
+    /// Deletes the rows in a plan.
     pub fn prune_rows(&mut self, plan: &PrunePlan, dying: &mut CrashPoints) -> Result<()> {
         for some in plan.rows.deferrals.chunks(BATCH) {
             dying.before("remove deferrals");
@@ -90,7 +92,8 @@ impl Store {
                 }
             }
             for old in &plan.rows.budget_usage {
-                // Something may have drawn on it since the plan was made, or been asked for once more.
+                // Since the plan was made, a run may have reserved an amount at this level, or an
+                // occurrence may have been reopened.
                 for table in ["budget_usage", "grants"] {
                     let sql = format!(
                         "DELETE FROM {table} WHERE level = ?1 AND key = ?2 AND NOT EXISTS
@@ -116,8 +119,8 @@ impl Store {
 }
 
 fn old_occurrences(db: &Connection, limit: Timestamp) -> Result<Vec<OldOccurrence>, Fault> {
-    // The newest occurrence of a job shows how it last ended and when it last began. The breaker
-    // counts back to the last run that published something, and no further than fifty runs.
+    // The newest occurrences of a job show how it last ended and when it last started. The breaker
+    // counts back to the last run that published artifacts, but at most fifty runs.
     db.all(
         "WITH newest AS (
            SELECT occurrence FROM runs WHERE rowid IN (SELECT max(rowid) FROM runs GROUP BY job)
@@ -156,7 +159,7 @@ fn old_occurrences(db: &Connection, limit: Timestamp) -> Result<Vec<OldOccurrenc
     )
 }
 
-/// A column of ids with a space between them; null for none.
+/// A column of ids separated by spaces. Null is an empty list.
 struct List<T>(Vec<T>);
 
 impl<T: FromStr<Err = BadId>> FromSql for List<T> {
@@ -167,7 +170,7 @@ impl<T: FromStr<Err = BadId>> FromSql for List<T> {
     }
 }
 
-/// Returns the reason of the statement above as a static string.
+/// Returns the reason from the statement above as a static string.
 fn reason(why: &str) -> &'static str {
     const REASONS: &[&str] = &[
         "not over",
@@ -213,8 +216,8 @@ fn events(db: &Connection, limit: Timestamp) -> Result<u64, Fault> {
     db.value(sql, [millis(limit)]).map(|Count(count)| count)
 }
 
-/// Returns the usage and grants of days, weeks and windows, whose keys end in their date, whether
-/// they were used or not. A window that may still be open is not included.
+/// Returns the usage and grants of days, weeks and windows, whose keys end with their date. Keys
+/// that have only grants are included. A window that may still be open is left out.
 fn old_usage(db: &Connection) -> Result<Vec<OldUsage>, Fault> {
     let found: Vec<Option<OldUsage>> = db.all(
         "WITH named AS (SELECT level, key FROM budget_usage UNION SELECT level, key FROM grants)
@@ -235,8 +238,8 @@ fn old_usage(db: &Connection) -> Result<Vec<OldUsage>, Fault> {
     Ok(found.into_iter().flatten().collect())
 }
 
-/// Returns the last day of a budget level's period, as its key states it; for a window, the day on
-/// which it opened.
+/// Returns the last day of a budget level's period, which its key states. For a window, this is the
+/// day on which it opened.
 fn last_day(level: &str, key: &str) -> Option<Date> {
     let reported = key.rsplit(' ').next()?;
     match level {
@@ -268,7 +271,8 @@ fn remove_occurrence(
     occurrence: &OccurrenceId,
     limit: Timestamp,
 ) -> Result<(), Fault> {
-    // It may have been opened again manually, or named by a reset, since the plan was made.
+    // Since the plan was made, a person may have reopened the occurrence, or a reset may refer to
+    // one of its runs.
     let old = tx.exists(
         "SELECT 1 FROM occurrences WHERE id = ?1 AND settled IS NOT NULL AND settled < ?2
            AND NOT EXISTS (SELECT 1 FROM runs WHERE occurrence = ?1 AND (state <> 'settled' OR staging IS NOT NULL))
@@ -289,7 +293,7 @@ fn remove_occurrence(
 
 fn remove_run(tx: &Transaction<'_>, run: &RunId) -> Result<(), Fault> {
     for sql in [
-        // The amounts that the run's children spent out of its remaining reservation.
+        // The amounts that the run's children spent from its remaining reservation.
         "DELETE FROM budget_usage WHERE level = 'parent' AND key = ?1
            AND NOT EXISTS (SELECT 1 FROM reservations WHERE level = 'parent' AND key = ?1)",
         "DELETE FROM requests WHERE run = ?1",

@@ -1,5 +1,5 @@
-//! The database as the log of publications: a manifest before the first rename, an outcome after the
-//! last sync, each one transaction that checks the fence.
+//! The publication log in the database: a manifest before the first rename and an outcome after the
+//! last sync. Each is one transaction that checks the fence.
 
 use jiff::Timestamp;
 use rusqlite::{Connection, params};
@@ -9,7 +9,7 @@ use super::{Fault, Result, RunSummary, Store, StoreError, settle};
 use crate::ids::{Fence, RunId};
 use crate::publish::{LogError, Manifest, PublishLog, RecordedManifest};
 
-/// The log of one run, with what its row gets besides.
+/// The log of one run, with the summary to store in the run's row.
 pub struct RunLog<'a> {
     store: &'a mut Store,
     summary: Option<&'a RunSummary>,
@@ -17,8 +17,8 @@ pub struct RunLog<'a> {
 }
 
 impl Store {
-    /// Returns the log through which the publication of a run is recorded. `summary` is stored with
-    /// its manifest; a recovery passes none and keeps the stored one.
+    /// Returns the log that records a run's publication. `summary` is stored with the manifest. A
+    /// recovery passes `None`, which keeps the stored summary.
     pub fn publish_log<'a>(
         &'a mut self,
         summary: Option<&'a RunSummary>,
@@ -27,8 +27,8 @@ impl Store {
         RunLog { store: self, summary, now }
     }
 
-    /// Checks that a running run still holds its fence. This is checked at both commits of a
-    /// publication that is recorded elsewhere.
+    /// Checks that a running run still holds its fence. Publications that are recorded elsewhere
+    /// call this function at both commits.
     ///
     /// # Errors
     /// Returns [`LogError::StaleFence`] or [`LogError::Store`].
@@ -36,8 +36,8 @@ impl Store {
         self.view(|db| fenced(db, run, fence)).map_err(store)?
     }
 
-    /// Takes a dead run over: its own fence is stale from now on, and the new one is the caller's.
-    /// Call it with the deciding lock held and the run's processes gone.
+    /// Takes over a dead run and returns the new fence. The run's old fence is stale from then on.
+    /// The caller must hold the deciding lock, and the run's processes must have ended.
     pub fn take_over(&mut self, run: &RunId) -> Result<Fence> {
         self.write(|tx| {
             let fence: Fence = tx.value(

@@ -1,4 +1,4 @@
-//! The queue: runs that wait, and the step from waiting to being started.
+//! The queue: waiting runs, and the step that starts them.
 
 use runner_text::counted;
 use std::collections::BTreeMap;
@@ -15,16 +15,17 @@ use crate::process_id::ProcessIdentity;
 use crate::queue::{Choice, LiveRun, QueuedRun, choose};
 
 impl Store {
-    /// Lets those of the waiting begin whose turn it is at `now`, all or those of one night, and
-    /// makes `starter` answer for them. One transaction: two drivers never start the same run, and
-    /// never more of a group than it has slots. The cost follows the number of those that are ready.
+    /// Requests the runs whose turn it is at `now`, either all or only those of one night, and
+    /// makes `starter` responsible for them. The choice is one transaction, so that two processes
+    /// never start the same run, and a group never has more live runs than slots. The cost is
+    /// proportional to the number of ready runs.
     pub fn start_ready(
         &mut self,
         only: Option<NightId>,
         starter: &ProcessIdentity,
         now: Timestamp,
     ) -> Result<Vec<RunId>> {
-        // A look without a write lock first: mostly nothing is ready.
+        // The first check takes no write lock, because usually no run is ready.
         let ready = "SELECT 1 FROM runs INDEXED BY runs_ready
                      WHERE state = 'queued' AND waits_for IS NULL AND ready_at <= ?1";
         if !self.view(|db| db.exists(ready, [millis(now)]))? {
@@ -47,17 +48,17 @@ impl Store {
         })
     }
 
-    /// Returns the next time after `now` at which a waiting run is ready, whether or not it may
-    /// begin then.
+    /// Returns the next time after `now` at which a waiting run becomes ready, even if it may not
+    /// start then.
     pub fn next_ready(&self, now: Timestamp) -> Result<Option<Timestamp>> {
         let sql = "SELECT min(ready_at) FROM runs INDEXED BY runs_ready
                    WHERE state = 'queued' AND waits_for IS NULL AND ready_at > ?1";
         Ok(self.view(|db| db.first(sql, [millis(now)], |row| time_opt(row, 0)))?.flatten())
     }
 
-    /// Resets runs that wait for a time more than an hour in the future only because the clock was
-    /// wrong when they were queued, and the nights that opened then. Returns a description of the
-    /// changes. A time that a person chose stays.
+    /// Resets waiting runs whose start time is more than an hour in the future only because the
+    /// clock was wrong when they were queued. Nights that opened while the clock was wrong are
+    /// reset too. Start times that a person chose stay. Returns a description of the changes.
     pub fn reset_waits_ahead(&mut self, now: Timestamp) -> Result<Option<String>> {
         let limit = millis(now.saturating_add(AHEAD).unwrap_or(now));
         let ahead = "SELECT 1 WHERE EXISTS (SELECT 1 FROM runs INDEXED BY runs_ready
@@ -89,15 +90,15 @@ impl Store {
         })
     }
 
-    /// Returns the name of a job that a clock makes due at exactly `at`, if there is one.
+    /// Returns the name of a job whose next scheduled time is exactly `at`, if there is one.
     pub fn job_due_at(&self, at: Timestamp) -> Result<Option<String>> {
         let sql = "SELECT name FROM jobs
                    WHERE enabled AND next_due IS NOT NULL AND next_due = ?1 LIMIT 1";
         self.view(|db| db.first(sql, [millis(at)], |row| row.get(0)))
     }
 
-    /// Returns the next time at which a tick may have work of its own: a job is due, a run is
-    /// ready, or a night closes. Runs that wait for another run's end do not count.
+    /// Returns the next time at which a tick may have work: a job is due, a run is ready, or a
+    /// night closes. Runs that wait for another run to end are left out.
     pub fn next_moment(&self, now: Timestamp) -> Result<Option<Timestamp>> {
         let sql = "SELECT min(at) FROM (
                      SELECT at FROM (SELECT next_due AS at FROM jobs
@@ -120,8 +121,8 @@ fn waiting(
     only: Option<NightId>,
     now: Timestamp,
 ) -> Result<Vec<QueuedRun>, Fault> {
-    // A clock's scheduled time waits for the older ones of its job, even while those wait for
-    // another try.
+    // A scheduled time waits for the older scheduled times of its job, even while those wait for
+    // another attempt.
     let sql = "SELECT r.id, r.job, o.priority, o.due, o.origin IN ('clock', 'event') AND NOT EXISTS (
                  SELECT 1 FROM runs e WHERE e.occurrence = r.occurrence AND e.started IS NOT NULL)
          FROM runs r INDEXED BY runs_ready JOIN occurrences o ON o.id = r.occurrence
@@ -152,8 +153,7 @@ fn waiting(
             slots: policy.group.slots,
             priority,
             due,
-            // A run that a person queued is wanted whenever its turn comes, and an attempt that
-            // follows another is not the beginning.
+            // A run that a person queued has no start deadline, and neither has a further attempt.
             start_by: policy
                 .start_within
                 .filter(|_| beginning)
@@ -163,7 +163,8 @@ fn waiting(
     Ok(waiting)
 }
 
-/// Returns the live runs; a run whose policy cannot be read counts only for its job and group.
+/// Returns the live runs. If a job's policy cannot be read, its live run takes a slot of its group
+/// but does not limit the number of slots.
 fn live(tx: &Transaction<'_>) -> Result<Vec<LiveRun>, Fault> {
     tx.all(
         "SELECT r.job, j.slot_group, j.policy -> '$.group' ->> 'slots' FROM runs r INDEXED BY runs_live

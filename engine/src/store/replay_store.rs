@@ -1,7 +1,8 @@
-//! Replay of a finished run: it is admitted again in an in-memory database of its own.
+//! The database for the replay of a finished run, which is admitted again in a separate in-memory
+//! database.
 //!
-//! The run gets its recorded id, seed, start time and reservation, through the same admission as
-//! any run. This module must never touch the user's database.
+//! The run gets its recorded id, seed, start time and reservation through the same admission as any
+//! other run. This module must never access the user's database.
 
 use std::path::Path;
 use std::time::Duration;
@@ -24,37 +25,34 @@ use crate::time::ClockReading;
 /// The recorded facts of the run.
 #[derive(Clone, Debug)]
 pub struct ReplayRun<'a> {
-    /// Its id.
     pub run: &'a RunId,
-    /// Its seed.
+    /// The recorded seed.
     pub seed: u64,
-    /// Whether a person asked for it.
+    /// Whether a person requested the run.
     pub manual: bool,
-    /// Its project.
     pub project: &'a ProjectId,
-    /// Where it works now.
+    /// The folder in which the replay works.
     pub root: &'a Path,
-    /// The name of its job.
+    /// The name of the run's job.
     pub job: &'a str,
-    /// The kind of the job.
     pub kind: &'a str,
-    /// When it was admitted, and the boot clock now: deadlines run from here.
+    /// The recorded start time.
     pub started: Timestamp,
-    /// See [`ClockReading::boot`].
+    /// The current boot time, at which the replay's deadline starts (see [`ClockReading::boot`]).
     pub boot: Duration,
     /// The recorded reservation.
     pub reserved: Amounts,
-    /// How long it may take.
+    /// The maximum total time of the replay.
     pub total: Duration,
-    /// Where it stages.
+    /// The staging folder, relative to `root`.
     pub staging: &'a str,
 }
 
 impl Store {
-    /// Creates the database for a replayed run and admits the run.
+    /// Creates the database for a replay and admits the run.
     ///
     /// # Errors
-    /// Returns [`StoreError`].
+    /// Returns a [`StoreError`].
     pub fn again(again: &ReplayRun<'_>) -> Result<(Self, Admitted)> {
         let mut store = Self::in_memory()?;
         let (now, me) = (again.started, ProcessIdentity::me());

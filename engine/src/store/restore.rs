@@ -1,17 +1,17 @@
-//! Replacement of the database by a backup copy.
+//! Replaces the database with a backup copy.
 //!
 //! ```text
-//! plan ──> draft made of the copy, brought to the present, told what it cannot know ──synced──>
+//! plan ──> draft from the copy, migrated, with missed times and ended runs recorded ──synced──>
 //!   intent written ──> log and file moved aside together ──> draft renamed into place ──> intent removed
 //! ```
 //!
-//! Until the intent is written, a process that dies leaves the old database. Once it is written,
-//! the next process that opens the database for writing completes the restore first, and readers
-//! get an error that asks them to wait. The restore does not guess facts that the copy cannot
-//! contain: scheduled times since the copy was made are recorded as missed, waiting runs are
-//! skipped, and runs that were live are not tried again, each with the reason. Pauses are carried
-//! over from the previous database where it can be read, because a job that a person paused must
-//! not begin because of a restore. This module must never delete the previous database.
+//! If the process dies before the intent is written, the old database stays in use. After that, the
+//! next process that opens the database for writing completes the restore first, and readers get an
+//! error that asks them to wait. The restore does not guess facts that the copy cannot contain:
+//! scheduled times since the copy are recorded as missed, waiting runs are skipped, and runs that
+//! were live are not retried, each with the reason. Pauses are carried over from the previous
+//! database if it can be read, because a restore must not start a job that a person has paused.
+//! This module must never delete the previous database.
 
 use std::fs::{self, TryLockError};
 use std::io;
@@ -39,35 +39,36 @@ use crate::tick::{REPORT_JOB, passed_over};
 /// The planned steps of a restore.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RestorePlan {
-    /// The copy, which was looked at.
+    /// The copy, which has been checked.
     pub copy: BackupCopy,
-    /// The database.
+    /// The path of the database.
     pub store: PathBuf,
-    /// Where the database that is there goes, with its log; absent when there is none.
+    /// The path to which the current database and its log are moved, or `None` if there is no
+    /// current database.
     pub keep: Option<PathBuf>,
-    /// The records that the current database has and the copy lacks; absent where the database
-    /// cannot be read or does not exist.
+    /// The records that are in the current database but not in the copy. `None` if the database
+    /// does not exist or cannot be read.
     pub since: Option<RestoreLoss>,
-    /// An earlier restore was begun and not finished: it is, first.
+    /// Whether an earlier restore was interrupted. That restore is completed first.
     pub unfinished: bool,
 }
 
 /// The changes that a restore made.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Restored {
-    /// Number of scheduled times that passed since the copy was made.
+    /// The number of scheduled times that passed since the copy was made.
     pub missed: u64,
-    /// Runs that waited when it was made.
+    /// The number of runs that were waiting when the copy was made.
     pub skipped: u64,
-    /// Runs that lived when it was made.
+    /// The number of runs that were live when the copy was made.
     pub ended: u64,
-    /// Nights that closed since.
+    /// The number of nights that have closed since then.
     pub nights: u64,
-    /// Where the database that was there lies now, with its log; absent when there was none.
+    /// The path of the previous database and its log, or `None` if there was none.
     pub kept: Option<PathBuf>,
 }
 
-/// An unfinished restore, which must be completed before anything else.
+/// An incomplete restore, which must be completed before the database can be opened.
 #[derive(Debug, Serialize, Deserialize)]
 struct Intent {
     draft: PathBuf,
@@ -78,12 +79,12 @@ fn intent_of(path: &Path) -> PathBuf {
     path.with_extension("restoring")
 }
 
-/// Returns whether a restore has begun to move files.
+/// Returns whether an interrupted restore has begun to move files.
 pub(super) fn is_half_done(path: &Path) -> bool {
     intent_of(path).exists()
 }
 
-/// Inspects `copy` and plans the restore that puts it in the place of `store`. Changes nothing.
+/// Checks `copy` and plans its restore to `store` without changing anything.
 ///
 /// # Errors
 /// Returns the errors of [`inspect_copy`].
@@ -99,12 +100,12 @@ pub fn plan_restore(store: &Path, copy: &Path, now: Timestamp) -> Result<Restore
     })
 }
 
-/// Returns whether the database file, its log or its index exists at this path.
+/// Returns whether the database file, its log or its index exists.
 fn there(store: &Path) -> bool {
     ["", "-wal", "-shm"].iter().any(|ending| beside(store, ending).symlink_metadata().is_ok())
 }
 
-/// Returns a path that neither a database file nor its log has yet.
+/// Returns a path at which neither a database file nor its log exists.
 fn keep(store: &Path, now: Timestamp) -> PathBuf {
     let stamp = now.strftime("%Y%m%dT%H%M%SZ").to_string();
     let names = (0..).map(|n| match n {
@@ -119,8 +120,8 @@ impl RestorePlan {
     ///
     /// # Errors
     /// Returns [`StoreError::InUse`] while any process has the database open for writing, the
-    /// errors of the copy itself, and [`StoreError::CannotWrite`]. A repeated call continues where
-    /// the first one stopped.
+    /// errors of checking the copy, and [`StoreError::CannotWrite`]. A repeated call continues from
+    /// the point where the first call stopped.
     pub fn carry_out(&self, now: Timestamp, dying: &mut CrashPoints) -> Result<Restored> {
         let path = &self.store;
         let lock = lock_file(path)?;
@@ -148,7 +149,7 @@ impl RestorePlan {
         dying.before("prepare the draft");
         let mut reported = self.prepare(&draft, now)?;
         dying.before("write the intent");
-        // Under the lock: what the plan named may have been taken since.
+        // The planned path may be in use by now, so it is checked again under the lock.
         let keep = match &self.keep {
             Some(planned) if !there(planned) => planned.clone(),
             _ => keep(path, now),
@@ -162,7 +163,8 @@ impl RestorePlan {
         Ok(reported)
     }
 
-    /// Makes the draft a whole database of the present format that knows that it was restored.
+    /// Turns the draft into a complete database in the current format, and records the restore in
+    /// it.
     fn prepare(&self, draft: &Path, now: Timestamp) -> Result<Restored> {
         let sql = sql_error(draft);
         make_private(draft).map_err(cannot_write(draft))?;
@@ -179,7 +181,7 @@ impl RestorePlan {
             Ok(reported)
         })()
         .map_err(|fault| fault.at(draft))?;
-        // Into one file, whatever journal the copy came with.
+        // The result is a single file, regardless of the copy's journal mode.
         db.query_row("PRAGMA journal_mode = delete", [], |_| Ok(())).map_err(&sql)?;
         full_check(&db, draft)?;
         db.close().map_err(|(_, error)| sql(error))?;
@@ -207,8 +209,8 @@ impl RestorePlan {
             settle::skip(tx, &run, why, now)?;
             reported.skipped += 1;
         }
-        // Recovery settles these runs: as published if they recorded that, else as cancelled with
-        // this reason. They are never tried again.
+        // Recovery settles these runs as published if they recorded a publication, and otherwise as
+        // cancelled with this reason. They are never retried.
         let why = format!("{restored}: it ran then, and how it ended is not known");
         reported.ended = tx.change(
             "UPDATE runs SET cancel = coalesce(cancel, ?1) WHERE state = 'running'",
@@ -237,8 +239,8 @@ impl RestorePlan {
     }
 }
 
-/// Records the scheduled times of all schedules up to `now` as missed: they may have been run, and are not
-/// run once more in silence.
+/// Records the scheduled times of all jobs up to `now` as missed. They may already have been run,
+/// so they must not silently run again.
 fn pass_over(tx: &Transaction<'_>, why: &str, now: Timestamp) -> Result<u64, Fault> {
     let jobs: Vec<(JobId, Schedule, Timestamp)> = tx.all(
         "SELECT id, schedule, watermark FROM jobs WHERE enabled AND next_due IS NOT NULL",
@@ -247,7 +249,7 @@ fn pass_over(tx: &Transaction<'_>, why: &str, now: Timestamp) -> Result<u64, Fau
     )?;
     let mut count = 0;
     for (job, schedule, watermark) in jobs {
-        // Every tick already reports a zone that this machine does not know.
+        // Every tick already reports a zone that is unknown on this machine.
         let Ok((missed, due)) = passed_over(&schedule, watermark, now) else {
             continue;
         };
@@ -263,8 +265,8 @@ fn pass_over(tx: &Transaction<'_>, why: &str, now: Timestamp) -> Result<u64, Fau
     Ok(count)
 }
 
-/// Closes the nights whose time is over without making their reports again: the ones that were made
-/// knew more.
+/// Closes the nights whose time has passed, without creating their reports again. Any existing
+/// reports contain more data than the copy.
 fn close_nights(tx: &Transaction<'_>, why: &str, now: Timestamp) -> Result<u64, Fault> {
     let sql = "SELECT id, project FROM nights WHERE closed IS NULL AND closes <= ?1";
     let over: Vec<(NightId, String)> = tx.all(sql, [millis(now)], |row| row.try_into())?;
@@ -285,8 +287,8 @@ fn close_nights(tx: &Transaction<'_>, why: &str, now: Timestamp) -> Result<u64, 
     Ok(over.len() as u64)
 }
 
-/// Moves the files of a restore whose draft is whole. Call it with the database's lock held alone; doing
-/// it again does nothing more.
+/// Moves the files of a restore with a complete draft. The caller must hold the database's lock
+/// exclusively. A repeated call does nothing more.
 pub(super) fn finish(path: &Path, dying: &mut CrashPoints) -> Result<()> {
     let intent = intent_of(path);
     let text = read_host(&intent, SMALL).map_err(cannot_write(&intent))?;

@@ -1,5 +1,5 @@
-//! The records of a database that a copy of it lacks: the ones that a restore of the copy loses,
-//! and the pauses, which are carried over. This module only reads both databases.
+//! The records that are in a database but not in a copy of it. A restore of the copy loses them,
+//! except for the pauses, which are carried over. This module only reads both databases.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -14,29 +14,29 @@ use super::{Fault, Result, Store, sql_error};
 /// The records and decisions made since a copy was made.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct RestoreLoss {
-    /// Runs that the copy does not know.
+    /// The number of runs that the copy does not contain.
     pub runs: u64,
-    /// Resets of circuit breakers: the failures before them count again.
+    /// The number of lost circuit breaker resets. The failures before them are counted again.
     pub breaker_resets: u64,
-    /// Extras to budgets: they are gone.
+    /// The number of lost budget grants.
     pub grants: u64,
-    /// Waits that a provider asked for: it is asked again at once.
+    /// The number of lost provider limits. The providers are asked again at once.
     pub limits: u64,
-    /// Pauses that last now, of everything and of jobs: they are carried over.
+    /// The number of current pauses, of single jobs and of all jobs, which are carried over.
     pub pauses: u64,
     #[serde(skip)]
     held: Pauses,
 }
 
-/// All pauses there are.
+/// All pauses in a database.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Pauses {
     all: Option<i64>,
-    /// Project, job, end.
+    /// The project, the job and the end of each pause.
     jobs: Vec<(String, String, i64)>,
 }
 
-/// Returns the records of the database at `path` that the copy lacks.
+/// Returns the records in the database at `path` that are not in the copy.
 ///
 /// # Errors
 /// Returns an error if the database cannot be read, because the loss is then unknown.
@@ -76,7 +76,7 @@ fn pauses(db: &Connection) -> Result<Pauses, Fault> {
 }
 
 impl RestoreLoss {
-    /// Gives a database these pauses, and takes those away that ended since.
+    /// Replaces the pauses in a database with these pauses.
     pub(super) fn apply_pauses(&self, tx: &Transaction<'_>) -> Result<(), Fault> {
         tx.change("DELETE FROM pause", [])?;
         tx.change("UPDATE jobs SET paused_until = NULL WHERE paused_until IS NOT NULL", [])?;

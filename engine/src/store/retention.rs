@@ -1,7 +1,8 @@
-//! The plan of a pruning: it decides from facts alone what is deleted and what is kept.
+//! The plan of a pruning, which is decided from facts alone: which rows and files are deleted and
+//! which are kept.
 //!
 //! ```text
-//! facts, retention, now ──plan──> PrunePlan ──shown (dry run) or carried out, the same──>
+//! facts, retention, now ──plan──> PrunePlan ──> shown (dry run) or carried out
 //! ```
 //!
 //! The plan must never delete open rows, rows that later queries need (the newest run of a job, the
@@ -18,54 +19,54 @@ use serde::Serialize;
 use super::NightId;
 use crate::ids::{OccurrenceId, RunId};
 
-/// How long things are kept.
+/// The retention periods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retention {
-    /// Rows of the database, and with them what makes a caller's key known.
+    /// Retention of database rows. The key of an occurrence can be used again once its row is
+    /// deleted.
     pub rows: SignedDuration,
-    /// Folders of runs: logs and what their children left.
+    /// Retention of the runs' folders with logs and files from child processes.
     pub logs: SignedDuration,
-    /// Reports of nights; absent: for ever.
+    /// Retention of the nights' reports. `None` keeps them forever.
     pub reports: Option<SignedDuration>,
-    /// How many of the daily backups.
+    /// The number of daily backups to keep.
     pub backups: u32,
-    /// Recordings of runs; absent: nothing is recorded, and what is there goes.
+    /// Retention of recordings. `None` means that runs are not recorded, and existing recordings
+    /// are deleted.
     pub recordings: Option<SignedDuration>,
 }
 
-/// How long the deferrals between the first and the last of an occurrence are kept.
+/// Time after which the deferrals between an occurrence's first and last run are deleted.
 pub const FOLDED_AFTER: SignedDuration = SignedDuration::from_hours(24);
-/// How long a left-over staging folder is left alone.
+/// Time after which a left-over staging folder is deleted.
 pub const STAGING_AFTER: SignedDuration = SignedDuration::from_hours(24);
 
-/// An occurrence that was settled before the limit for rows.
+/// An occurrence that was settled before the limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OldOccurrence {
-    /// Which.
     pub id: OccurrenceId,
-    /// Its runs.
+    /// The runs of the occurrence.
     pub runs: Vec<RunId>,
-    /// Why it must stay all the same.
+    /// The reason why the occurrence must be kept, if there is one.
     pub needed: Option<&'static str>,
 }
 
-/// A deferral that is neither the first nor the last of its occurrence, and was never admitted.
+/// A deferred run that was never admitted, and is neither the first nor the last run of its
+/// occurrence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Deferral {
-    /// The run.
     pub run: RunId,
-    /// When it was put off.
+    /// The time at which the run was deferred.
     pub finished: Timestamp,
 }
 
 /// A closed night.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OldNight {
-    /// Which.
     pub id: NightId,
-    /// Its occurrences.
+    /// The occurrences of the night.
     pub occurrences: Vec<OccurrenceId>,
-    /// It is its project's newest.
+    /// Whether this is the newest night of its project.
     pub newest: bool,
 }
 
@@ -75,32 +76,31 @@ pub struct UsageKey {
     /// The kind of budget level: a day of a project, of a job or of a pool, or a week or a window
     /// of a pool.
     pub level: String,
-    /// Which of them.
+    /// The key of the budget level.
     pub key: String,
 }
 
-/// A row of budget usage whose key contains its date.
+/// A row of budget usage whose key contains a date.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OldUsage {
-    /// Which.
     pub usage: UsageKey,
-    /// The last day of its period, in its own zone.
+    /// The last day of the period, in the level's zone.
     pub date: Date,
-    /// The occurrences whose runs drew on it and are known.
+    /// The existing occurrences whose runs used the budget level.
     pub occurrences: Vec<OccurrenceId>,
 }
 
-/// The category of a file or a folder.
+/// The category of a prunable file or folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FileKind {
-    /// The folder of a run below the state folder.
+    /// A run's folder below the state folder.
     Log,
-    /// A staging folder that nobody swept.
+    /// A staging folder that was not swept.
     Staging,
-    /// The folder of a night's report.
+    /// A night report's folder.
     Report,
-    /// The state before a decision on a proposal, with which the decision can be undone.
+    /// The files from before a decision on a proposal, with which the decision can be undone.
     Undo,
     /// A daily backup.
     Backup,
@@ -110,95 +110,94 @@ pub enum FileKind {
     Recording,
 }
 
-/// A file or a folder that pruning may remove: `below` has no symbolic link in it, beneath `root`.
+/// A file or folder that a pruning may delete. No component of `below` under `root` is a symbolic
+/// link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PrunableFile {
-    /// The category of the file.
     pub kind: FileKind,
-    /// The state folder, or a project.
+    /// The state folder or a project.
     pub root: PathBuf,
-    /// Its place below that.
+    /// The path relative to `root`.
     pub below: PathBuf,
-    /// When it was over, by the database or else by its name or its last change.
+    /// The time at which the file's run or night ended according to the database, or else the time
+    /// in the file's name or of its last change.
     pub at: Timestamp,
-    /// Why it must stay all the same.
+    /// The reason why the file must be kept, if there is one.
     pub needed: Option<&'static str>,
 }
 
-/// Everything that the plan is made from.
+/// The facts from which the plan is made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PruneFacts {
-    /// Occurrences that are older than the limit.
+    /// The occurrences that were settled before the limit.
     pub occurrences: Vec<OldOccurrence>,
-    /// Deferrals in the middle of their chains.
+    /// Deferrals that are neither the first nor the last run of their occurrence.
     pub deferrals: Vec<Deferral>,
-    /// Nights that closed before the limit.
+    /// The nights that closed before the limit.
     pub nights: Vec<OldNight>,
-    /// Events before the limit.
+    /// The number of events before the limit.
     pub events: u64,
-    /// Budget usage of days, weeks and windows.
+    /// The budget usage of days, weeks and windows.
     pub budget_usage: Vec<OldUsage>,
-    /// Files and folders.
+    /// The files and folders that a pruning may delete.
     pub files: Vec<PrunableFile>,
 }
 
-/// Rows that go.
+/// The rows to delete.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct OldRows {
-    /// Occurrences, with their runs, requests, reservations and publications.
+    /// Occurrences, which are deleted with their runs, requests, reservations and publications.
     pub occurrences: Vec<OccurrenceId>,
-    /// Runs of those.
+    /// The number of runs of these occurrences.
     pub runs: u64,
-    /// Deferrals that are folded into the first and the last of their occurrence.
+    /// Deferrals between the first and last run of their occurrence.
     pub deferrals: Vec<RunId>,
-    /// Nights, with their budget usage.
+    /// Nights, which are deleted with their budget usage.
     pub nights: Vec<i64>,
-    /// Events before [`PrunePlan::limit`].
+    /// The number of events before [`PrunePlan::limit`].
     pub events: u64,
-    /// Budget usage of days, weeks and windows, with their grants.
+    /// The budget usage of days, weeks and windows, which is deleted with their grants.
     pub budget_usage: Vec<UsageKey>,
 }
 
-/// Old rows that are kept, and the reason.
+/// Old rows or files that are kept for the same reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct KeptRows {
-    /// How many.
     pub count: u64,
-    /// Why.
+    /// The reason why they are kept.
     pub why: &'static str,
 }
 
-/// A file or a folder that goes.
+/// A file or folder to delete.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct OldFile {
-    /// The category of the file.
     pub kind: FileKind,
-    /// The state folder, or a project.
+    /// The state folder or a project.
     pub root: PathBuf,
-    /// Its place below that.
+    /// The path relative to `root`.
     pub below: PathBuf,
 }
 
-/// The rows and files that a pruning deletes, and the old rows that it keeps.
+/// The rows and files to delete, and the old rows and files to keep.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PrunePlan {
-    /// Rows that ended before this time are old.
+    /// The time before which rows and events are old.
     pub limit: Timestamp,
-    /// Rows.
+    /// The rows to delete.
     pub rows: OldRows,
-    /// Files and folders.
+    /// The files and folders to delete.
     pub files: Vec<OldFile>,
-    /// Old rows that are kept.
+    /// The old rows and files to keep.
     pub kept: Vec<KeptRows>,
 }
 
 impl Retention {
-    /// Returns the time before which a row must have ended to be old.
+    /// Returns the time before which rows and events are old.
     pub fn limit(&self, now: Timestamp) -> Timestamp {
         before(now, self.rows)
     }
 
-    /// Decides what goes.
+    /// Decides which rows and files to delete.
     pub fn plan(&self, facts: PruneFacts, now: Timestamp) -> PrunePlan {
         let mut kept: BTreeMap<&'static str, u64> = BTreeMap::new();
         let mut rows = OldRows { events: facts.events, ..OldRows::default() };
@@ -216,7 +215,7 @@ impl Retention {
             facts.deferrals.into_iter().filter(|one| one.finished < fold).map(|one| one.run),
         );
         let old = rows.occurrences.clone();
-        // Budget usage is kept as long as an occurrence that drew on it.
+        // Budget usage is kept while an occurrence that used it is kept.
         let gone = |one: &OccurrenceId| old.binary_search(one).is_ok();
         for night in facts.nights {
             if night.newest {
@@ -226,7 +225,7 @@ impl Retention {
             }
         }
         let limit = self.limit(now);
-        // A day's date is that of its project's zone: two days of grace cover all of them.
+        // A day's date is in its project's zone. Two days of grace cover every zone.
         let oldest =
             before(limit, SignedDuration::from_hours(48)).to_zoned(jiff::tz::TimeZone::UTC).date();
         rows.budget_usage.extend(
@@ -251,7 +250,7 @@ impl Retention {
         kept: &mut BTreeMap<&'static str, u64>,
         now: Timestamp,
     ) -> Vec<OldFile> {
-        // The newest first, so that those that are counted are counted from there.
+        // The newest files come first, so that the newest backups are kept.
         found.sort_by(|a, b| (a.kind, b.at, &b.below).cmp(&(b.kind, a.at, &a.below)));
         let mut backups = 0;
         let mut files = Vec::new();

@@ -1,5 +1,5 @@
-//! Rows of occurrences and runs as they are first written: what was asked for, by whom, and the run
-//! that is to serve it. Must never settle anything.
+//! The initial rows of occurrences and their runs. This module must never settle a run or an
+//! occurrence.
 
 use jiff::Timestamp;
 use rusqlite::{Transaction, params};
@@ -15,16 +15,16 @@ use crate::process_id::ProcessIdentity;
 pub enum Origin {
     /// A scheduled time of the job.
     Clock,
-    /// The end of another job, or of a night.
+    /// The end of another job or of a night.
     Event,
-    /// Somebody put it into the queue and does not wait for it.
+    /// A person or script that queued the occurrence and does not wait for it.
     Queue,
-    /// A person who waits for it.
+    /// A person who waits for the run.
     Manual,
 }
 
 impl Origin {
-    /// Returns the name used in the database and in listings.
+    /// Returns the origin's name in the database and in listings.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Clock => "clock",
@@ -34,7 +34,7 @@ impl Origin {
         }
     }
 
-    /// Returns the origin with this name.
+    /// Returns the origin with this name, if there is one.
     pub(super) fn read(name: &str) -> Option<Self> {
         [Self::Clock, Self::Event, Self::Queue, Self::Manual]
             .into_iter()
@@ -47,23 +47,22 @@ impl Origin {
 pub struct NewOccurrence {
     /// The job that is due.
     pub job: JobId,
-    /// The key that identifies the occurrence, whichever process records it: the due time for
-    /// clocks, the parent's id for events, and the caller's key or a fresh id for manual requests.
+    /// The key that identifies the occurrence regardless of the recording process: the due time for
+    /// schedules, the parent's id for events, and the caller's key or a new id for manual requests.
     pub key: String,
-    /// When it was due.
+    /// The time at which the job was due.
     pub due: Timestamp,
-    /// The night it belongs to.
+    /// The night to which the occurrence belongs.
     pub night: Option<NightId>,
-    /// The origin that made the occurrence due.
     pub origin: Origin,
-    /// Higher goes first; absent: the job's own.
+    /// The priority; higher values start first. `None` means the job's priority.
     pub priority: Option<i32>,
-    /// Settings of the job that hold for this one only, by key.
+    /// Settings of the job that apply only to this occurrence, by key.
     pub settings: Vec<(String, String)>,
 }
 
 impl NewOccurrence {
-    /// Creates an occurrence that a person asks for, due now.
+    /// Creates an occurrence that a person requests and that is due now.
     pub fn manual(job: JobId, key: String, now: Timestamp) -> Self {
         Self {
             job,
@@ -77,7 +76,8 @@ impl NewOccurrence {
     }
 }
 
-/// Adds an occurrence; the error is the one that has its key already.
+/// Adds an occurrence. If its key is already in use, the error is the id of the occurrence that has
+/// it.
 pub(super) fn insert(
     tx: &Transaction<'_>,
     new: &NewOccurrence,
@@ -99,7 +99,7 @@ pub(super) fn insert(
     Ok(Ok(id))
 }
 
-/// Queues an occurrence; `None` when it is known.
+/// Queues an occurrence. Returns `None` if it has already been recorded.
 pub(super) fn line_up(
     tx: &Transaction<'_>,
     new: &NewOccurrence,
@@ -112,8 +112,8 @@ pub(super) fn line_up(
     }
 }
 
-/// Returns a new run id, later than all others of its millisecond, and the seed that the id
-/// determines.
+/// Returns a new run id that sorts after all existing ids from the same millisecond, and the seed
+/// derived from it.
 fn fresh(tx: &Transaction<'_>, now: Timestamp) -> Result<(RunId, i64), Fault> {
     let last: Option<RunId> = tx.value("SELECT max(id) FROM runs", [])?;
     let run = RunId::new_after(last.as_ref(), now);
@@ -122,7 +122,7 @@ fn fresh(tx: &Transaction<'_>, now: Timestamp) -> Result<(RunId, i64), Fault> {
     Ok((run, seed.cast_signed()))
 }
 
-/// Adds a requested run to an occurrence: `starter` spawns it now.
+/// Adds a requested run to an occurrence. `starter` spawns the run now.
 pub(super) fn request(
     tx: &Transaction<'_>,
     occurrence: &OccurrenceId,
@@ -139,7 +139,7 @@ pub(super) fn request(
     Ok(run)
 }
 
-/// Adds a queued run to an occurrence: whoever ticks at `ready_at` or later starts it.
+/// Adds a queued run to an occurrence. The first tick at or after `ready_at` can start it.
 pub(super) fn queue(
     tx: &Transaction<'_>,
     occurrence: &OccurrenceId,

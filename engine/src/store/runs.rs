@@ -1,5 +1,5 @@
-//! Runs: each attempt at an occurrence, as rows to be read. How they end is `settle`, how they wait
-//! is `queue`.
+//! Runs: reads the rows of all attempts at occurrences. `settle` handles how runs end, and `queue`
+//! how they wait.
 //!
 //! ```text
 //! queued{ready_at} ──start_ready──> requested{starter, owner, deadline} ──admit──> running{owner, fence, deadline}
@@ -7,7 +7,7 @@
 //!     └── expired, cancelled ───────────┴── declined ────────────────┴──settle──> settled(outcome)
 //! ```
 //!
-//! An occurrence is open exactly as long as one of its runs is not settled.
+//! An occurrence is open exactly while one of its runs is unsettled.
 
 use std::time::Duration;
 
@@ -23,92 +23,88 @@ use crate::ids::{Fence, OccurrenceId, ProjectId, RunId};
 use crate::outcome::Outcome;
 use crate::process_id::ProcessIdentity;
 
-/// The results of a run in a form for people.
+/// The results of a run for people.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RunSummary {
-    /// One line.
+    /// A one-line summary.
     pub headline: String,
-    /// More lines.
+    /// Further lines for the report.
     pub lines: Vec<String>,
-    /// Figures by name, for scripts.
+    /// Named figures for scripts.
     pub facts: serde_json::Map<String, serde_json::Value>,
     /// The published files, relative to the project.
     pub artifacts: Vec<String>,
-    /// The backend that answered.
+    /// The name of the backend that answered.
     pub backend: String,
-    /// How its children were confined.
+    /// A description of the sandbox of the run's children.
     pub containment: String,
-    /// The result of keeping the machine awake, where that was requested.
+    /// The result of keeping the machine awake, if this was requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub awake: Option<SleepInhibition>,
 }
 
-/// The state of a run, with the facts that belong to it.
+/// The state of a run, with the data of that state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RunState {
     /// The run waits for its start time, its turn or another run.
     Queued {
         /// The earliest start time.
         ready_at: Timestamp,
-        /// The last run of the occurrence that must succeed first, and the name of its job.
+        /// The last run of the occurrence that must succeed first, and the name of that run's job.
         waits_for: Option<(RunId, String)>,
     },
-    /// A process starts the run now; it is not admitted yet.
+    /// A process is starting the run, which has not been admitted yet.
     Requested {
-        /// The process that is to spawn it.
+        /// The process that spawns the run.
         starter: ProcessIdentity,
-        /// The process that was spawned.
+        /// The process that was spawned for the run, if any.
         spawned: Option<Spawned>,
     },
-    /// The run was admitted and is not settled yet.
+    /// The run has been admitted and has not been settled.
     Running {
-        /// Its admission.
         execution: Execution,
-        /// The time by which it must be over, in boot-time milliseconds of its owner's boot.
+        /// The time by which the run must end, in boot-time milliseconds of its owner's boot.
         deadline: u64,
-        /// Its staging folder, relative to the project.
+        /// The run's staging folder, relative to the project.
         staging: String,
-        /// The reason why it was asked to end.
+        /// The reason why the run was asked to end, if it was.
         cancel: Option<String>,
     },
     /// The run is over.
     Settled {
-        /// How it ended.
         outcome: Outcome,
-        /// When it was settled.
+        /// The time at which the run was settled.
         finished: Timestamp,
-        /// Its admission, if it was admitted.
+        /// The run's admission, if it was admitted.
         execution: Option<Execution>,
-        /// Its staging folder, until it is swept.
+        /// The run's staging folder, until it is swept.
         staging: Option<String>,
-        /// The reason why it was asked to end while it ran.
+        /// The reason why the run was asked to end while it ran, if it was.
         cancel: Option<String>,
     },
 }
 
-/// The process of a run that is not admitted yet.
+/// The process of a run that has not been admitted yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spawned {
-    /// The process.
     pub owner: ProcessIdentity,
     /// The time by which the run must be admitted, in boot-time milliseconds of the owner's boot.
     pub deadline: u64,
 }
 
-/// The admission of a run.
+/// The facts of a run's admission.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Execution {
-    /// Its fence.
     pub fence: Fence,
-    /// When it was admitted.
+    /// The time at which the run was admitted.
     pub started: Timestamp,
-    /// The process that runs or ran it.
+    /// The process that executes or executed the run.
     pub owner: ProcessIdentity,
 }
 
 impl RunState {
-    /// Returns the name used in the database and in `--json`.
+    /// Returns the state's name in the database and in `--json`.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Queued { .. } => "queued",
@@ -119,50 +115,45 @@ impl RunState {
     }
 }
 
-/// A run with its names.
+/// A run, with data of its job and occurrence.
 #[derive(Clone, Debug)]
 pub struct RunRow {
-    /// Its id.
     pub id: RunId,
-    /// Its occurrence.
     pub occurrence: OccurrenceId,
-    /// Its job.
     pub job: JobId,
-    /// The job's name.
+    /// The name of the run's job.
     pub job_name: String,
-    /// The job's kind.
+    /// The kind of the run's job.
     pub kind: String,
-    /// Its project.
     pub project: ProjectId,
-    /// The night of its occurrence.
+    /// The night to which the run's occurrence belongs.
     pub night: Option<NightId>,
-    /// The origin that made the run's occurrence due.
+    /// The origin of the run's occurrence.
     pub origin: Origin,
-    /// Settings of its job that hold for its occurrence only, by key, as they were given.
+    /// Settings of the job that apply only to the run's occurrence, by key, as they were entered.
     pub settings: Vec<(String, String)>,
-    /// Higher goes first.
+    /// The priority; higher values start first.
     pub priority: i32,
-    /// When its occurrence was due.
+    /// The time at which the run's occurrence was due.
     pub due: Timestamp,
-    /// 1 for the first.
+    /// The number of the attempt, starting with 1.
     pub attempt: u32,
-    /// When it was queued or requested.
+    /// The time at which the run was queued or requested.
     pub requested: Timestamp,
-    /// Model calls made.
+    /// The number of model calls made.
     pub model_calls: u32,
-    /// The results of the run in a form for people; empty until it publishes or settles.
+    /// The results of the run for people. Empty until the run publishes or is settled.
     pub summary: RunSummary,
-    /// Its state.
     pub state: RunState,
 }
 
 impl RunRow {
-    /// Returns whether a person asked for the run and waits for it.
+    /// Returns whether a person requested the run and waits for it.
     pub fn manual(&self) -> bool {
         self.origin == Origin::Manual
     }
 
-    /// Returns how the run ended; `None` while it is not settled.
+    /// Returns how the run ended, or `None` if it has not been settled.
     pub fn outcome(&self) -> Option<&Outcome> {
         match &self.state {
             RunState::Settled { outcome, .. } => Some(outcome),
@@ -178,7 +169,8 @@ impl RunRow {
         }
     }
 
-    /// Returns the run that must succeed before this queued one starts, and the name of its job.
+    /// Returns the run that must succeed before this queued run starts, and the name of that run's
+    /// job.
     pub fn waits_for(&self) -> Option<&(RunId, String)> {
         match &self.state {
             RunState::Queued { waits_for, .. } => waits_for.as_ref(),
@@ -186,7 +178,7 @@ impl RunRow {
         }
     }
 
-    /// Returns the admission of the run, if it was admitted.
+    /// Returns the facts of the run's admission, if it was admitted.
     pub fn execution(&self) -> Option<&Execution> {
         match &self.state {
             RunState::Running { execution, .. } => Some(execution),
@@ -208,7 +200,7 @@ impl RunRow {
         }
     }
 
-    /// Returns the process that runs or ran it, once it is spawned.
+    /// Returns the process that executes or executed the run, if it has been spawned.
     pub fn owner(&self) -> Option<&ProcessIdentity> {
         match &self.state {
             RunState::Requested { spawned, .. } => spawned.as_ref().map(|spawned| &spawned.owner),
@@ -227,7 +219,7 @@ impl RunRow {
     }
 }
 
-/// Which runs to list.
+/// Selects the runs to list.
 #[derive(Clone, Debug, Default)]
 pub struct RunFilter {
     /// Selects the runs of this project.
@@ -238,13 +230,13 @@ pub struct RunFilter {
     pub night: Option<NightId>,
     /// Selects the runs whose id begins with this text.
     pub prefix: Option<String>,
-    /// At most so many, newest first; 0 means all.
+    /// Maximum number of runs, newest first. 0 means no limit.
     pub limit: u32,
-    /// Not of jobs of this kind, unless `job` names one.
+    /// Excludes the jobs of this kind, unless `job` is set.
     pub but_kind: Option<&'static str>,
 }
 
-/// The columns that [`run`] maps.
+/// The columns that the function [`run`] maps.
 const COLUMNS: &str = "r.id, r.occurrence, r.job, j.name, j.kind, j.project, o.night, o.origin,
     o.settings, o.priority, o.due, r.attempt, r.requested, r.model_calls, r.summary, r.state,
     r.ready_at, (SELECT json_array(w.id, wj.name) FROM runs w JOIN jobs wj ON wj.id = w.job
@@ -302,7 +294,7 @@ fn state(row: &Row<'_>) -> rusqlite::Result<RunState> {
     })
 }
 
-/// The joins of [`COLUMNS`]; `index` names the index that finds the runs, or is empty.
+/// Returns the query for [`COLUMNS`]. `index` names the index that finds the runs, or is empty.
 fn select(index: &str, wheres: &str) -> String {
     format!(
         "SELECT {COLUMNS} FROM runs r {index} JOIN occurrences o ON o.id = r.occurrence
@@ -322,7 +314,8 @@ impl Store {
         })
     }
 
-    /// Returns runs, the last recorded first: ids begin with a time, and clocks are set back.
+    /// Returns runs, last recorded first. They are not sorted by id, because ids begin with a time
+    /// and clocks are sometimes set back.
     pub fn runs(&self, filter: &RunFilter) -> Result<Vec<RunRow>> {
         let mut wheres: Vec<&str> = vec!["1"];
         let mut values: Vec<Value> = Vec::new();
@@ -335,7 +328,8 @@ impl Store {
             values.push(job.0.into());
         }
         if let Some(project) = &filter.project {
-            // The plus keeps the order of recording, so that a limit ends the search.
+            // The plus sign keeps the query in the order of recording, so that the limit ends the
+            // search early.
             wheres.push("+r.job IN (SELECT id FROM jobs WHERE project = ?)");
             values.push(project.to_string().into());
         }
@@ -359,15 +353,15 @@ impl Store {
         self.view(|db| db.first(&sql, [occurrence], run))
     }
 
-    /// Returns the runs that a process starts or runs, or did before it died. The cost is
-    /// proportional to their number.
+    /// Returns the runs that a process is starting or executing, including runs whose process has
+    /// died. The cost is proportional to their number.
     pub fn live(&self) -> Result<Vec<RunRow>> {
         let wheres = "r.state IN ('requested', 'running') ORDER BY r.rowid";
         self.view(|db| db.all(&select("INDEXED BY runs_live", wheres), [], run))
     }
 
-    /// Returns the waiting runs of a project: first those that wait for their start time or their
-    /// turn, in the order in which they become ready, then those that wait for other runs.
+    /// Returns the waiting runs of a project. Runs that wait for their start time or turn come
+    /// first, in the order in which they become ready, followed by runs that wait for other runs.
     pub fn queued_of(&self, project: &ProjectId) -> Result<Vec<RunRow>> {
         let sql = select(
             "",
@@ -378,28 +372,29 @@ impl Store {
         self.view(|db| db.all(&sql, [project], run))
     }
 
-    /// Returns the settled runs whose staging folder still has to be removed. The cost is
+    /// Returns the settled runs whose staging folder must still be removed. The cost is
     /// proportional to their number.
     pub fn unswept(&self) -> Result<Vec<RunRow>> {
         let wheres = "r.state = 'settled' AND r.staging IS NOT NULL ORDER BY r.rowid";
         self.view(|db| db.all(&select("INDEXED BY runs_unswept", wheres), [], run))
     }
 
-    /// Records that a settled run's staging folder was removed.
+    /// Records that the staging folder of a settled run was removed.
     pub fn swept(&mut self, run: &RunId) -> Result<()> {
         let sql = "UPDATE runs SET staging = NULL WHERE id = ?1 AND state = 'settled'";
         self.write(|tx| tx.change(sql, [run]).map(drop))
     }
 
-    /// Makes `starter` the process that answers for a requested run.
+    /// Makes `starter` responsible for a requested run. Returns false if the run is no longer
+    /// requested.
     pub fn adopt(&mut self, run: &RunId, starter: &ProcessIdentity) -> Result<bool> {
         let sql = "UPDATE runs SET starter = ?2, owner = NULL, deadline = NULL
                    WHERE id = ?1 AND state = 'requested'";
         self.write(|tx| Ok(tx.change(sql, params![run, to_json(starter)])? == 1))
     }
 
-    /// Records the process of a requested run, and the boot time by which the run must have been
-    /// admitted. Returns false and changes nothing if the run was admitted or settled meanwhile.
+    /// Records the process of a requested run, and the boot time by which the run must be admitted.
+    /// Returns false and changes nothing if the run was admitted or settled meanwhile.
     pub fn spawned(
         &mut self,
         run: &RunId,
@@ -411,28 +406,29 @@ impl Store {
         self.write(|tx| Ok(tx.change(sql, params![run, to_json(owner), deadline])? == 1))
     }
 
-    /// Counts the lost runs of one occurrence so far.
+    /// Counts the lost runs of an occurrence.
     pub fn lost_runs_of(&self, occurrence: &OccurrenceId) -> Result<u32> {
         let sql =
             "SELECT count(*) FROM runs WHERE occurrence = ?1 AND outcome ->> 'outcome' = 'lost'";
         self.view(|db| db.value(sql, [occurrence]))
     }
 
-    /// Returns when the last run of a job for an occurrence other than `but` was admitted.
+    /// Returns when the job's last run for an occurrence other than `but` was admitted.
     pub fn last_began(&self, job: JobId, but: &OccurrenceId) -> Result<Option<Timestamp>> {
         let sql = "SELECT started FROM runs WHERE job = ?1 AND occurrence <> ?2
                    AND started IS NOT NULL ORDER BY rowid DESC LIMIT 1";
         self.view(|db| db.first(sql, params![job, but], |row| time(row, 0)))
     }
 
-    /// Returns whether an attempt at an occurrence was ever admitted.
+    /// Returns whether any attempt at an occurrence was admitted.
     pub fn began(&self, occurrence: &OccurrenceId) -> Result<bool> {
         let sql = "SELECT 1 FROM runs WHERE occurrence = ?1 AND started IS NOT NULL";
         self.view(|db| db.exists(sql, [occurrence]))
     }
 
-    /// Counts the job's last runs, in a row, that ended as deferred with a reason that begins with
-    /// `why`. Skipped runs do not count and do not end the row. Only the last fifty runs are read.
+    /// Counts how many of the job's last runs in a row were deferred with a reason that begins with
+    /// `why`. Skipped runs are not counted and do not end the sequence. Only the last fifty runs
+    /// are read.
     pub fn deferrals_in_a_row(&self, job: JobId, why: &str) -> Result<u32> {
         let sql = "SELECT outcome FROM runs WHERE job = ?1 AND state = 'settled'
                    ORDER BY rowid DESC LIMIT 50";
@@ -449,14 +445,14 @@ impl Store {
     }
 }
 
-/// A requested run, as far as its admission needs it.
+/// The data of a requested run that its admission needs.
 pub(super) struct RequestedRun {
     pub occurrence: OccurrenceId,
     pub job: JobId,
     pub seed: u64,
 }
 
-/// Returns the run if its state is still requested.
+/// Returns the run if it is still requested.
 pub(super) fn requested(db: &Connection, run: &RunId) -> Result<Option<RequestedRun>, Fault> {
     let sql = "SELECT occurrence, job, seed FROM runs WHERE id = ?1 AND state = 'requested'";
     db.first(sql, [run], |row| {

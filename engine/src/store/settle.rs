@@ -1,14 +1,15 @@
-//! How a run ends, and what follows from it in the same transaction.
+//! Settles runs and occurrences, and records all consequences in the same transaction.
 //!
 //! ```text
 //! outcome of a run ──deferred{until}─────────────> its occurrence stays open: queued again at until
-//!                  ├─a failure worth a retry─────> queued again after its backoff
+//!                  ├─a failure to retry──────────> queued again after its backoff
 //!                  └─anything else──> outcome of the occurrence
 //!                                        ├─> runs that wait for it: ready, or skipped with it
-//!                                        └─> jobs that are due after its job: recorded
+//!                                        └─> jobs that follow its job: recorded
 //! ```
 //!
-//! [`settle_row`] is the one place where a run or an occurrence gets its outcome.
+//! All runs and occurrences are settled by [`settle_row`], except for dead runs that are retried at
+//! once and missed scheduled times.
 
 use runner_text::counted;
 use std::collections::VecDeque;
@@ -24,7 +25,7 @@ use crate::outcome::Outcome;
 use crate::policy::{Overlap, Policy, QUEUE, retryable};
 use crate::schedule::{On, Schedule, Trigger};
 
-/// Gives a run its outcome, and its occurrence what follows from it.
+/// Settles a run, and retries or settles its occurrence.
 pub(super) fn settle_row(
     tx: &Transaction<'_>,
     run: &RunId,
@@ -33,7 +34,8 @@ pub(super) fn settle_row(
     now: Timestamp,
 ) -> Result<(), Fault> {
     let over = close(tx, run, outcome, summary, now)?;
-    // Those that were to follow what did not succeed are skipped with it, and those behind them.
+    // If an occurrence did not succeed, the runs that wait for it are skipped, and so are the runs
+    // that wait for those.
     let mut ended = VecDeque::from([(run.clone(), over)]);
     while let Some((run, over)) = ended.pop_front() {
         match again_at(tx, &over, now)? {
@@ -46,17 +48,17 @@ pub(super) fn settle_row(
     Ok(())
 }
 
-/// A run that just ended.
+/// A run that has just ended.
 pub(super) struct EndedRun {
     pub occurrence: OccurrenceId,
     job: JobId,
     seed: u64,
-    /// Somebody asked for its end: it is not tried again, however it ended.
+    /// Whether the run was asked to end. If it was, it is not retried, however it ended.
     unwanted: bool,
     outcome: Outcome,
 }
 
-/// Gives a run, and nothing else, its outcome.
+/// Records the outcome of a run without settling its occurrence.
 pub(super) fn close(
     tx: &Transaction<'_>,
     run: &RunId,
@@ -73,7 +75,8 @@ pub(super) fn close(
     let Some((occurrence, job, started, cancel, seed)) = open else {
         return Err(Fault::not_found("unsettled run", run));
     };
-    // The run knows only of a signal; the database knows who wanted it and why.
+    // The run itself has only seen a signal, but the database contains the reason for the
+    // cancellation.
     let unwanted = cancel.is_some();
     let outcome = match (outcome, cancel) {
         (Outcome::Cancelled { .. } | Outcome::Deferred { .. }, Some(why)) => {
@@ -96,7 +99,7 @@ pub(super) fn close(
     Ok(EndedRun { occurrence, job, seed: seed.cast_unsigned(), unwanted, outcome })
 }
 
-/// Returns when the occurrence is to be tried again, if it is.
+/// Returns when the next attempt at the occurrence may start, or `None` if there is none.
 fn again_at(
     tx: &Transaction<'_>,
     over: &EndedRun,
@@ -117,7 +120,8 @@ fn again_at(
     let (origin, reported, policy): (Origin, bool, Policy) =
         found.ok_or_else(|| Fault::not_found("occurrence", occurrence))?;
     if let Some(until) = deferred {
-        // A person who asked for one run has already been informed, and nothing else waits for it.
+        // A person who requested a single run has already been informed, and nothing else waits for
+        // the run.
         return Ok((!reported).then_some(until));
     }
     if origin == Origin::Manual {
@@ -131,7 +135,7 @@ fn again_at(
     Ok(wait.map(|wait| now.saturating_add(wait).unwrap_or(now)))
 }
 
-/// Settles a run that never began as skipped.
+/// Settles a run that has not started as skipped.
 pub(super) fn skip(
     tx: &Transaction<'_>,
     run: &RunId,
@@ -141,8 +145,8 @@ pub(super) fn skip(
     settle_row(tx, run, &Outcome::Skipped { why }, &RunSummary::default(), now)
 }
 
-/// Gives an occurrence its outcome, by its last run; the runs that ended with it are returned, and
-/// their occurrences are still to be settled.
+/// Records the outcome of an occurrence after its last run. Returns the waiting runs that ended as
+/// a result, whose occurrences the caller must still settle.
 fn settle_occurrence(
     tx: &Transaction<'_>,
     over: &EndedRun,
@@ -160,7 +164,8 @@ fn settle_occurrence(
     release(tx, occurrence, outcome, now)
 }
 
-/// Lets those go that were queued behind this occurrence, or ends them as skipped and returns them.
+/// Makes the runs that wait for this occurrence ready if it succeeded. Otherwise, ends them as
+/// skipped and returns them.
 fn release(
     tx: &Transaction<'_>,
     occurrence: &OccurrenceId,
@@ -185,8 +190,8 @@ fn release(
     Ok(ended)
 }
 
-/// Returns the reason why a follower of a success is skipped. If the predecessor was skipped for
-/// the same reason, its own text is used, so that a long chain reports its beginning.
+/// Returns the reason why a run that waits for a success is skipped. If the awaited run was itself
+/// skipped for this reason, its text is reused, so that a long chain reports the original cause.
 pub(super) fn not_followed(outcome: &Outcome) -> String {
     match outcome {
         Outcome::Skipped { why } if why.starts_with(NOT_FOLLOWED) => why.clone(),
@@ -195,8 +200,8 @@ pub(super) fn not_followed(outcome: &Outcome) -> String {
 }
 const NOT_FOLLOWED: &str = "what it was to follow ended as";
 
-/// Records the jobs that are due after this one, in the night that it belonged to while that is
-/// open: one that wants a success and got none is recorded as skipped.
+/// Records the occurrences of the jobs that follow this job, in the same night if it is still open.
+/// A job that requires a success is recorded as skipped if there was none.
 fn follow(
     tx: &Transaction<'_>,
     job: JobId,
@@ -221,8 +226,8 @@ fn follow(
             origin: Origin::Event,
             ..NewOccurrence::manual(follower, format!("after {run}"), now)
         };
-        // A run that was skipped, or deferred for a person to try again, did no work, so it has not
-        // ended.
+        // A run that was skipped, or deferred until a person tries again, did no work, so it is not
+        // treated as an end of the job.
         let ended = !matches!(outcome, Outcome::Skipped { .. } | Outcome::Deferred { .. });
         if outcome.published() || (after.on == On::End && ended) {
             await_turn(tx, &new, now, now)?;
@@ -234,7 +239,7 @@ fn follow(
     Ok(())
 }
 
-/// Refuses a run that another one has overtaken.
+/// Refuses a commit of a run that has been taken over.
 pub(super) fn check_fence(db: &Connection, run: &RunId, fence: Option<Fence>) -> Result<(), Fault> {
     let Some(fence) = fence else { return Ok(()) };
     let current: Option<Fence> = db.first(
@@ -250,7 +255,8 @@ pub(super) fn check_fence(db: &Connection, run: &RunId, fence: Option<Fence>) ->
     }
 }
 
-/// Records an occurrence that nobody starts, with the reason; `None` when it is known.
+/// Records an occurrence as skipped, with the reason. Returns `None` if it has already been
+/// recorded.
 pub(super) fn skipped(
     tx: &Transaction<'_>,
     new: &NewOccurrence,
@@ -264,8 +270,8 @@ pub(super) fn skipped(
     Ok(run)
 }
 
-/// Queues an occurrence of a clock or an event, by its job's rule for overlap: what a person or a
-/// script put into the queue is in nobody's way.
+/// Queues an occurrence of a schedule or an event according to the job's overlap rule. Runs that a
+/// person or a script queued do not affect this rule.
 pub(super) fn await_turn(
     tx: &Transaction<'_>,
     new: &NewOccurrence,
@@ -299,7 +305,7 @@ pub(super) fn await_turn(
         Overlap::Replace => {
             let run = line_up(tx, new, ready_at, now)?;
             if run.is_some() {
-                // A run that a person asked for is not replaced; the new one waits for it.
+                // A run that a person requested is not replaced. The new run waits for it.
                 for (earlier, ..) in ahead.iter().filter(|one| one.3) {
                     let why = format!("replaced by the one due {}", new.due);
                     ask(tx, earlier, &why, now)?;
@@ -310,7 +316,7 @@ pub(super) fn await_turn(
     }
 }
 
-/// Ends a run that has not begun, or notes that a running one is to end.
+/// Ends a run that has not started, or requests the end of a run in progress.
 pub(super) fn ask(
     tx: &Transaction<'_>,
     run: &RunId,

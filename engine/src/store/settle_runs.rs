@@ -1,4 +1,4 @@
-//! The ends of runs, each one transaction around [`settle`](super::settle).
+//! The public functions that settle runs. Each is one transaction around [`settle`](super::settle).
 
 use jiff::Timestamp;
 use rusqlite::params;
@@ -14,8 +14,9 @@ impl Store {
     /// Settles a run and, unless it was deferred, its occurrence.
     ///
     /// # Errors
-    /// [`StaleFence`](super::StoreError::StaleFence) when another run of the job was admitted since; the run must then
-    /// not touch anything any more. [`NotFound`](super::StoreError::NotFound) when it is settled already.
+    /// Returns [`StaleFence`](super::StoreError::StaleFence) if the run has been taken over; the
+    /// run must then not change anything any more. Returns
+    /// [`NotFound`](super::StoreError::NotFound) if the run has already been settled.
     pub fn settle(
         &mut self,
         run: &RunId,
@@ -30,8 +31,8 @@ impl Store {
         })
     }
 
-    /// Settles a run that was never admitted with its outcome. Returns false and changes nothing if
-    /// the run was admitted or settled meanwhile, because another process then decides its outcome.
+    /// Settles a run that has not been admitted. Returns false and changes nothing if the run was
+    /// admitted or settled meanwhile, because another process then decides its outcome.
     pub fn decline(&mut self, run: &RunId, outcome: &Outcome, now: Timestamp) -> Result<bool> {
         self.write(|tx| {
             if runs::requested(tx, run)?.is_none() {
@@ -42,8 +43,8 @@ impl Store {
         })
     }
 
-    /// Settles a run whose publication met a target with neither the expected nor the new content.
-    /// The staged files are kept for a person and no longer swept.
+    /// Settles a run whose publication found a target with neither the expected nor the new
+    /// content. The staged files are kept for a person and are not swept.
     pub fn settle_conflict(
         &mut self,
         run: &RunId,
@@ -64,8 +65,7 @@ impl Store {
         })
     }
 
-    /// Settles a run whose process is gone, and requests another attempt at its occurrence where
-    /// `retry` allows one.
+    /// Settles a run whose process is gone, and requests another attempt if `retry` allows it.
     pub fn settle_dead(
         &mut self,
         run: &RunId,

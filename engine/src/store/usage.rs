@@ -1,17 +1,19 @@
-//! Budget usage: reserve before, settle after, fail closed.
+//! Budget usage: reserved before it is spent, settled afterwards, and charged at the maximum if it
+//! is unknown.
 //!
 //! ```text
-//! caps + grants ──fit──> reservation of a run, at all levels at once      (BEGIN IMMEDIATE)
-//!                            └──request──> stated | charged at its reserved maximum
-//!                            └──escalation──> reservation of a child, out of what is left
-//!                        settle ──> used, at each level; the rest is free again
+//! limits + grants ──fit──> reservation of a run, at all levels at once    (BEGIN IMMEDIATE)
+//!                            └──request──> reported usage | reserved maximum
+//!                            └──escalation──> reservation of a child, from the remaining amount
+//!                        settle ──> usage at each level; the rest is released
 //! ```
 //!
-//! A run reserves its maximum at every level (its job's day, its night, its day, the pool it spends
-//! from) and holds it until it is settled; each model request draws on that reservation. A request
-//! whose usage was never stated, or was stated beyond [`MEASURE`], is charged at its reserved
-//! maximum. A unit that neither the run nor any level limits is reserved at [`DEFAULT`]: no amount
-//! is ever unlimited. Amounts only ever saturate; no sum of them can overflow a row.
+//! A run reserves its maximum at every level (its job's day, its night, its project's day, and the
+//! pool from which it spends) and holds the reservation until it is settled. Each model request
+//! draws on that reservation. A request whose usage was not reported, or was reported as more than
+//! [`MEASURE`], is charged at its reserved maximum. A unit that neither the run nor any level
+//! limits is reserved at [`DEFAULT`], so no amount is ever unlimited. Sums of amounts saturate and
+//! cannot overflow a row.
 
 use jiff::{SignedDuration, Timestamp};
 use rusqlite::{Connection, Row, params};
@@ -28,62 +30,66 @@ use crate::ids::RunId;
 pub struct Amounts {
     /// Model calls.
     pub calls: u64,
-    /// Tokens, in and out.
+    /// Input and output tokens.
     pub tokens: u64,
     /// Millionths of a dollar.
     pub micros: u64,
     /// Wall-clock seconds.
     pub seconds: u64,
-    /// Ideas, or whatever a job counts its work in.
+    /// Ideas, or the unit in which a job counts its work.
     pub ideas: u64,
 }
 
-/// A cap for each unit; none means that this level does not bound it.
+/// A limit for each unit. `None` means that the level does not limit the unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Budget {
     /// Model calls.
     pub calls: Option<u64>,
-    /// Tokens, in and out.
+    /// Input and output tokens.
     pub tokens: Option<u64>,
     /// Millionths of a dollar.
     pub micros: Option<u64>,
     /// Wall-clock seconds.
     pub seconds: Option<u64>,
-    /// Ideas, or whatever a job counts its work in.
+    /// Ideas, or the unit in which a job counts its work.
     pub ideas: Option<u64>,
 }
 
-/// A budget level that a run spends from.
+/// A budget level from which a run spends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BudgetLevel {
-    /// One of [`DAY`], [`NIGHT`], [`JOB`], [`POOL_DAY`], [`POOL_WEEK`], [`WINDOW`], [`PARENT`].
+    /// The kind of level: [`DAY`], [`NIGHT`], [`JOB`], [`POOL_DAY`], [`POOL_WEEK`], [`WINDOW`] or
+    /// [`PARENT`].
     pub level: &'static str,
-    /// Which day or night; of a window the pool's name, of a parent its run's id.
+    /// Identifies the level within its kind. For a window, this is the pool's name, and for a
+    /// parent, the id of the parent run.
     pub key: String,
     /// The name shown to people: `night 2026-11-21`.
     pub label: String,
-    /// The maximum that runs may reserve or spend at this level in total.
+    /// The maximum that all runs together may reserve or spend at this level.
     pub cap: Budget,
-    /// How long a window lasts, from the first run that is admitted in it.
+    /// The length of a window, which starts with the first run that is admitted in it.
     pub window: Option<SignedDuration>,
 }
 
-/// A civil day of a project.
+/// The kind of level for a civil day of a project.
 pub const DAY: &str = "day";
-/// A night.
+/// The kind of level for a night.
 pub const NIGHT: &str = "night";
-/// A civil day of one job.
+/// The kind of level for a civil day of one job.
 pub const JOB: &str = "job";
-/// A civil day of a pool, over all projects.
+/// The kind of level for a civil day of a pool, for all projects together.
 pub const POOL_DAY: &str = "pool-day";
-/// An ISO week of a pool, over all projects.
+/// The kind of level for an ISO week of a pool, for all projects together.
 pub const POOL_WEEK: &str = "pool-week";
-/// A window of a pool, like a provider's five hours: it opens with the first use.
+/// The kind of level for a pool's window, such as a provider's five-hour window. It opens with the
+/// first use.
 pub const WINDOW: &str = "pool-window";
-/// The run whose remainder is spent: the reservation comes out of that run's, at all its levels.
+/// The kind of level for the remaining amounts of a parent run. The reservation is taken from the
+/// parent's reservation at all its levels.
 pub const PARENT: &str = "parent";
-/// The run itself: the bound of its requests.
+/// The kind of level for the run itself, which limits its requests.
 pub(super) const RUN: &str = "run";
 
 impl BudgetLevel {
@@ -92,7 +98,8 @@ impl BudgetLevel {
         Self { level, key, label, cap, window: None }
     }
 
-    /// Creates the budget level of a parent run's remaining amounts, for a run that it starts.
+    /// Creates the budget level for the remaining amounts of a parent run, for a run that the
+    /// parent starts.
     pub fn of_parent(parent: &RunId) -> Self {
         let label = format!("run {parent}");
         Self::new(PARENT, parent.to_string(), label, Budget::default())
@@ -102,27 +109,28 @@ impl BudgetLevel {
 /// The actual usage of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestUsage {
-    /// The backend said.
+    /// The backend reported the usage.
     Known(Amounts),
-    /// It did not: the reserved maximum is charged.
+    /// The backend did not report the usage. The reserved maximum is charged.
     Unknown,
-    /// It did not, but this much was heard of: the reserved maximum, or this where it is more.
+    /// The backend did not report the usage, but at least this much was observed. The reserved
+    /// maximum or this amount is charged, whichever is more.
     AtLeast(Amounts),
 }
 
-/// How the money of a request is known.
+/// How the cost of a request is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Money {
-    /// The backend stated it.
+    /// The backend reported the cost.
     Stated,
-    /// Its tokens were stated, and the list of prices has its model.
+    /// The backend reported the tokens, and the price list contains the model.
     Priced,
-    /// Its tokens were stated, its price is not known: the reserved maximum.
+    /// The backend reported the tokens, but the price is unknown. The reserved maximum is charged.
     Reserved,
 }
 
 impl Money {
-    /// Returns the name used in the database and in `--json`.
+    /// Returns the name in the database and in `--json`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Stated => "stated",
@@ -132,11 +140,11 @@ impl Money {
     }
 }
 
-/// One reserved model call.
+/// The id of a reserved model call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestId(i64);
 
-/// The names of the units, in the order of their amounts.
+/// The names of the units, in the order in which amounts are stored.
 pub const UNITS: [&str; 5] = ["calls", "tokens", "micros", "seconds", "ideas"];
 
 impl Amounts {
@@ -150,25 +158,25 @@ impl Amounts {
         Self { calls, tokens, micros, seconds, ideas }
     }
 
-    /// Adds two amounts unit by unit.
+    /// Adds the amounts of each unit.
     pub fn plus(self, other: Self) -> Self {
         let (a, b) = (self.array(), other.array());
         Self::from_array(std::array::from_fn(|unit| a[unit].saturating_add(b[unit])))
     }
 
-    /// Subtracts `other` unit by unit, and never goes below zero.
+    /// Subtracts `other` from each unit. The result is never below zero.
     pub fn less(self, other: Self) -> Self {
         let (a, b) = (self.array(), other.array());
         Self::from_array(std::array::from_fn(|unit| a[unit].saturating_sub(b[unit])))
     }
 
-    /// Returns whether any unit exceeds [`MEASURE`] and is therefore implausible.
+    /// Returns whether any unit exceeds [`MEASURE`], which makes the amounts implausible.
     pub fn beyond_measure(self) -> bool {
         self.array().into_iter().any(|amount| amount > MEASURE)
     }
 }
 
-/// More than this of any unit is a mistake of whoever said it: a thousand million million.
+/// The largest plausible amount of any unit, 10¹⁵. A larger reported amount is treated as an error.
 pub const MEASURE: u64 = 1_000_000_000_000_000;
 
 impl Budget {
@@ -179,8 +187,8 @@ impl Budget {
 }
 
 impl Store {
-    /// Returns the amounts spent or reserved at a budget level; for a window, at the one with this
-    /// key.
+    /// Returns the amounts spent or reserved at a budget level. The key of a window must be
+    /// resolved.
     pub fn account(&self, level: &str, key: &str) -> Result<Amounts> {
         self.view(|db| in_use(db, level, key))
     }
@@ -190,10 +198,10 @@ impl Store {
         self.view(|db| used_by(db, run))
     }
 
-    /// Reserves one model call out of the run's reservation.
+    /// Reserves one model call from the run's reservation.
     ///
     /// # Errors
-    /// The inner error is the unit that the run's reservation has too little of.
+    /// Returns the unit that the run's reservation does not have enough of, as the inner error.
     pub fn reserve_request(
         &mut self,
         run: &RunId,
@@ -224,8 +232,9 @@ impl Store {
         })
     }
 
-    /// Records the usage of a request. In a run that is already settled the request was charged at
-    /// its maximum, and a later report changes nothing. `money` states how the cost is known.
+    /// Records the usage of a request. In a run that has already been settled, the request was
+    /// charged at its maximum, and a later report changes nothing. `money` states how the cost is
+    /// known.
     pub fn settle_request(
         &mut self,
         request: RequestId,
@@ -258,8 +267,8 @@ impl Store {
             };
             let [calls, tokens, micros, _, ideas] = stored(least);
             let (id, money) = (request.0, money.map(Money::as_str));
-            // A usage that is not known is charged at the reserved maximum, or at what was observed
-            // where that is more.
+            // A request with unknown usage is charged at its reserved maximum, or at the observed
+            // amounts where they are larger.
             tx.change(
                 "UPDATE requests SET settled = ?2, note = ?3, money = ?4, stated = ?5,
                    calls = iif(?5, ?6, max(calls, ?6)), tokens = iif(?5, ?7, max(tokens, ?7)),
@@ -271,33 +280,33 @@ impl Store {
         })
     }
 
-    /// Counts the model calls of a run whose backend did not state the usage, so that they are
-    /// charged as reserved.
+    /// Counts the model calls of a run that are charged at their reserved maximum because the
+    /// backend did not report their usage.
     pub fn unstated_calls(&self, run: &RunId) -> Result<u64> {
         let sql = "SELECT count(*) FROM requests WHERE run = ?1 AND NOT stated";
         self.view(|db| db.value(sql, [run]).map(|Count(count)| count))
     }
 
-    /// Returns the amounts that a run reserved at its admission, also after it is settled; zero if
-    /// it was not admitted.
+    /// Returns the amounts that a run reserved when it was admitted, even after it has been
+    /// settled. Returns zero if it was not admitted.
     pub fn reserved_for(&self, run: &RunId) -> Result<Amounts> {
         let sql = "SELECT calls, tokens, micros, seconds, ideas FROM reservations
                    WHERE run = ?1 AND level = 'run'";
         Ok(self.view(|db| db.first(sql, [run], amounts))?.unwrap_or_default())
     }
 
-    /// Returns the amounts that a run may still draw: its reservation minus what its requests
-    /// reserve or used.
+    /// Returns the amounts that a run can still use: its reservation minus the amounts that its
+    /// requests have reserved or used.
     pub fn left_of(&self, run: &RunId) -> Result<Amounts> {
         self.view(|db| Ok(reserved_by(db, run)?.unwrap_or_default().less(used_by(db, run)?)))
     }
 }
 
-/// Reserves usage beyond a run's reservation at all its levels at once, not only when the run is
-/// settled, because other runs would otherwise count on it until then.
+/// Increases a run's reservation at all its levels at once if the run's usage exceeds it.
+/// Otherwise, other runs could reserve these amounts until the run is settled.
 fn reserve_excess(db: &Connection, request: RequestId) -> Result<(), Fault> {
     let run: RunId = db.value("SELECT run FROM requests WHERE id = ?1", [request.0])?;
-    // A sum of a thousand rows must still fit.
+    // The sum of a thousand rows must still fit into a column.
     let held = |amount: u64| i64::try_from(amount).unwrap_or(i64::MAX).min(i64::MAX / 1024);
     let [calls, tokens, micros, _, ideas] = used_by(db, &run)?.array().map(held);
     db.change(
@@ -309,7 +318,7 @@ fn reserve_excess(db: &Connection, request: RequestId) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Returns the amounts spent or reserved at a budget level.
+/// Returns the total of the amounts spent and reserved at a budget level.
 pub(super) fn in_use(db: &Connection, level: &str, key: &str) -> Result<Amounts, Fault> {
     let sql = "SELECT calls, tokens, micros, seconds, ideas FROM budget_usage
                WHERE level = ?1 AND key = ?2";
@@ -336,7 +345,7 @@ pub(super) fn used_by(db: &Connection, run: &RunId) -> Result<Amounts, Fault> {
     Ok(db.first(sql, [run], amounts)?.unwrap_or_default())
 }
 
-/// The sums of the amounts of some rows, which [`amounts`] maps.
+/// The sums of amounts over several rows, which [`amounts`] maps.
 pub(super) const SUMS: &str = "coalesce(sum(calls), 0), coalesce(sum(tokens), 0),
     coalesce(sum(micros), 0), coalesce(sum(seconds), 0), coalesce(sum(ideas), 0)";
 
@@ -345,7 +354,7 @@ pub(super) fn amounts(row: &Row<'_>) -> rusqlite::Result<Amounts> {
     amounts_from(row, 0)
 }
 
-/// Maps five columns, beginning with `first`, to amounts.
+/// Maps five columns, starting with `first`, to amounts.
 pub(super) fn amounts_from(row: &Row<'_>, first: usize) -> rusqlite::Result<Amounts> {
     let mut amounts = [0_u64; 5];
     for (unit, amount) in amounts.iter_mut().enumerate() {
@@ -354,7 +363,8 @@ pub(super) fn amounts_from(row: &Row<'_>, first: usize) -> rusqlite::Result<Amou
     Ok(Amounts::from_array(amounts))
 }
 
-/// Converts amounts to the form stored in a row, in which a sum of a thousand amounts still fits.
+/// Converts amounts to the form stored in a row. The sum of a thousand stored amounts still fits
+/// into a column.
 pub(super) fn stored(amounts: Amounts) -> [i64; 5] {
     amounts.array().map(|amount| i64::try_from(amount.min(MEASURE)).unwrap_or(i64::MAX))
 }

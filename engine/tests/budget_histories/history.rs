@@ -1,4 +1,4 @@
-//! One history: the database, what truly happened, and what must hold after each step.
+//! One history: the database, the actual events and usage, and the invariants after each step.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -15,26 +15,26 @@ use runner_engine::store::{
 
 use super::random::Random;
 
-/// A bug that is injected to check that the histories find it.
+/// A bug that is injected to check that the histories detect it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bug {
     /// The remaining amount is read in one transaction and reserved in another.
     CheckThenReserve,
-    /// A dead run's open requests are charged nothing.
+    /// The open requests of a dead run are not charged.
     ForgetTheLost,
-    /// Unknown usage is taken for none.
+    /// Unknown usage is treated as zero.
     UnknownIsFree,
-    /// Usage beyond the reservation is cut down to it.
+    /// Usage beyond the reservation is reduced to the reservation.
     OverIsCut,
-    /// An extra is counted twice.
+    /// A grant is counted twice.
     GrantTwice,
-    /// Each project counts the pool by itself.
+    /// The usage of a pool is counted separately for each project.
     PoolPerProject,
     /// A run that died is never settled.
     NeverRecovered,
-    /// A child's reservation does not come out of its parent's but beside it.
+    /// A child's reservation is added to its parent's reservation instead of being taken from it.
     ChildBeside,
-    /// An answer that is still out when its run ends is taken back.
+    /// A request without an answer is refunded when its run ends.
     EndTakesBack,
 }
 
@@ -92,29 +92,29 @@ pub struct Job {
     pub id: JobId,
 }
 
-/// A request that is out.
+/// A request without an answer.
 pub struct Out {
     pub id: RequestId,
     pub reserved: Amounts,
-    /// The model's actual usage of the request.
+    /// The request's actual usage in the model.
     pub truly: Amounts,
 }
 
-/// A run that is not settled.
+/// A run that has not been settled.
 pub struct Run {
     pub id: RunId,
     pub job: usize,
     pub accounts: Vec<(String, String)>,
     pub out: Option<Out>,
     pub dead: bool,
-    /// It went over: it asks no more.
+    /// Whether the run has exceeded its reservation and makes no further requests.
     pub stopped: bool,
 }
 
-/// The true state of a budget level, kept outside of the database.
+/// The actual state of a budget level, which is kept outside the database.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Truth {
-    /// The most it may ever have held: its cap and all that was granted.
+    /// The maximum that the level may ever contain: its limit and all grants.
     pub most: [Option<u64>; 5],
     /// The amounts that were truly spent.
     pub spent: Amounts,
@@ -134,17 +134,17 @@ pub struct History {
     pub window: Budget,
     pub day: Budget,
     pub runs: Vec<Run>,
-    /// Budgets that were read and not reserved yet; used only with [`Bug::CheckThenReserve`].
+    /// Budgets that have been read but not reserved; used only with [`Bug::CheckThenReserve`].
     pub looked: Vec<(usize, Budget)>,
     pub truth: BTreeMap<(String, String), Truth>,
-    /// The budget levels of every live or settled run.
+    /// The budget levels of every run, live or settled.
     pub all_runs: BTreeMap<RunId, Vec<(String, String)>>,
     pub me: ProcessIdentity,
     pub number: u64,
     pub counts: Counts,
 }
 
-/// Jobs of each project: with two projects, this many may ask at once.
+/// The number of jobs of each project. With two projects, twice as many runs may spend at once.
 const JOBS: usize = 25;
 const STEPS: i64 = 160;
 const LENGTH: SignedDuration = SignedDuration::from_hours(5);
@@ -152,7 +152,7 @@ const LENGTH: SignedDuration = SignedDuration::from_hours(5);
 impl History {
     pub fn new(seed: u64, bug: Option<Bug>) -> Self {
         let mut random = Random(seed);
-        // Some on a disk, to be closed and opened again.
+        // Some databases are on disk, so that they can be closed and reopened.
         let file = random.permille(15).then(|| {
             let folder = tempfile::tempdir().unwrap();
             let path = folder.path().join("database.sqlite");
@@ -219,7 +219,7 @@ impl History {
         }
     }
 
-    /// Lives to the end, then settles everything.
+    /// Performs all steps of the history, and then settles everything.
     pub fn live(mut self) -> Counts {
         for _ in 0..STEPS {
             self.act();
@@ -231,7 +231,7 @@ impl History {
         self.counts
     }
 
-    /// Returns the current budget levels of a run of this project.
+    /// Returns the current budget levels for a run of this project.
     pub fn levels(&self, project: usize) -> Vec<BudgetLevel> {
         let date = self.now.strftime("%F").to_string();
         let pool = match self.bug {
@@ -254,8 +254,8 @@ impl History {
         levels
     }
 
-    /// Returns the name under which the model knows a budget level: the correct one, even when a
-    /// bug uses another.
+    /// Returns the model's name for a budget level, which is the correct name even if a bug uses
+    /// another one.
     pub fn name(&self, level: &BudgetLevel) -> (String, String) {
         let standing = self.store.standing(level, self.now).unwrap();
         let key = standing.level.key;
@@ -268,7 +268,7 @@ impl History {
         (level.level.to_owned(), right)
     }
 
-    /// Checks the invariants that must hold after each step.
+    /// Checks the invariants that must be true after each step.
     fn holds(&self) {
         for ((level, key), truth) in &self.truth {
             let held = self.in_use(level, key);
@@ -294,12 +294,12 @@ impl History {
         }
         let holders: BTreeSet<RunId> = self.store.holders().unwrap().into_iter().collect();
         let runs: BTreeSet<RunId> = self.runs.iter().map(|run| run.id.clone()).collect();
-        assert_eq!(holders, runs, "a run that is over holds, or a live one holds nothing");
+        assert_eq!(holders, runs, "exactly the live runs hold reservations");
     }
 
     fn in_use(&self, level: &str, key: &str) -> Amounts {
         match self.bug {
-            // The pool as it should have been counted.
+            // This is the pool's usage as it should have been counted.
             Some(Bug::PoolPerProject) if level == POOL_DAY => {
                 let date = key.strip_prefix("max ").unwrap();
                 let one = |n: usize| self.store.account(level, &format!("max{n} {date}"));
@@ -323,6 +323,6 @@ impl History {
             let account = Amounts { seconds: 0, ..self.in_use(level, key) };
             assert_eq!(account, sum, "{level} {key}: its runs come to something else");
         }
-        assert!(self.store.holders().unwrap().is_empty(), "held at rest");
+        assert!(self.store.holders().unwrap().is_empty(), "reservations remain");
     }
 }

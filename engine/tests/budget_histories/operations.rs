@@ -1,4 +1,4 @@
-//! The operations of a history, each of which is one or two transactions of some process.
+//! The operations of a history. Each consists of one or two transactions of a process.
 
 use std::time::Duration;
 
@@ -146,7 +146,7 @@ impl History {
                 return;
             }
             Err(StoreError::CannotWrite { .. }) if blown => {
-                // It died before it was admitted: whoever started it notes that.
+                // The run died before it was admitted, and its starter records that.
                 self.counts.blown += 1;
                 let why = "died".to_owned();
                 self.store.decline(&id, &Outcome::Lost { why }, self.now).unwrap();
@@ -201,7 +201,7 @@ impl History {
         };
         assert!(fits, "more than is left: {reserved:?} of {left:?}");
         self.counts.requests += 1;
-        // The model goes to work at once; some go further than they may.
+        // The model answers at once. Some answers exceed the reservation.
         let over = self.random.permille(60);
         let mut part = |most: u64| match over {
             true => most + self.random.between(1, 500).unsigned_abs(),
@@ -213,7 +213,7 @@ impl History {
             micros: part(reserved.micros),
             ..Amounts::default()
         };
-        // Excess usage is known as soon as it is reported; a death before that is not modelled.
+        // Excess usage is reported at once. A death before the report is not simulated.
         self.runs[run].out = Some(Out { id: request, reserved, truly });
         if over {
             self.counts.over += 1;
@@ -292,7 +292,7 @@ impl History {
             .settle(&id, None, &Outcome::Succeeded, &RunSummary::default(), self.now)
             .unwrap();
         let run = self.runs.remove(run);
-        // A late word of a request changes nothing any more.
+        // A late answer to a request no longer changes anything.
         if let Some(out) = run.out {
             let none = RequestUsage::Known(Amounts::default());
             self.store.settle_request(out.id, none, None, "", self.now).unwrap();
@@ -332,7 +332,7 @@ impl History {
             Ok(_) => {
                 self.runs.remove(run);
             }
-            // The one who recovers may die of it too; the next one does it again.
+            // The recovering process may die of the same fault, and the next process tries again.
             Err(StoreError::CannotWrite { .. }) if blown => self.counts.blown += 1,
             Err(error) => panic!("{error:?}"),
         }
@@ -344,7 +344,7 @@ impl History {
         let level = self.random.one_of(&levels).clone();
         let standing = self.store.standing(&level, self.now).unwrap();
         let account = self.name(&level);
-        // Only what has been opened can be added to.
+        // Grants can only be added to levels that exist.
         if !self.truth.contains_key(&account)
             || (level.window.is_some() && standing.window.is_none())
         {
@@ -402,11 +402,11 @@ impl History {
         if self.counts.runs > runs && self.bug.is_none() {
             let child = self.runs.last().unwrap().id.clone();
             let [left, given] = [&id, &child].map(|run| self.store.left_of(run).unwrap());
-            assert_eq!(left.plus(given), before, "out of the parent's remainder");
+            assert_eq!(left.plus(given), before, "taken from the parent");
         }
     }
 
-    /// Ends all processes of a host and starts new ones.
+    /// Ends all processes on a host and starts new ones.
     fn reopen(&mut self) {
         let Some((_, path)) = &self.file else { return };
         self.store = runner_engine::store::Store::in_memory().unwrap();

@@ -1,4 +1,4 @@
-//! Crashes at every operation, in recoveries too, with and without a journal.
+//! Crashes at every operation, also in recoveries, with and without a journal.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -10,8 +10,8 @@ use super::trial::{Trial, TrialFailure, ensure, fingerprint};
 use super::world::{CrashPoint, World};
 
 impl Trial<'_> {
-    /// Crashes at every operation, with every damage; then the same in every recovery, and in every
-    /// recovery from that, until no new disk appears.
+    /// Crashes at every operation with every kind of damage, and then in every recovery, and in
+    /// every recovery from that, until no new disk state appears.
     pub fn crashes(&mut self) -> TrialFailure {
         let mut random = Random(self.seed);
         let world = World::recording(self.prepared.start.clone());
@@ -58,7 +58,8 @@ impl Trial<'_> {
         Ok(())
     }
 
-    /// Recovers undisturbed and comes to the one right end, and a second time does nothing.
+    /// Recovers without a disturbance, and checks that the result is the only correct one and that
+    /// a second recovery does nothing.
     fn recovers(&self, crashed: &CrashPoint) -> Result<Vec<CrashPoint>, String> {
         let world = World::recording(crashed.clone());
         let recovery = self.take_over(&world).map_err(|error| error.to_string())?;
@@ -82,7 +83,7 @@ impl Trial<'_> {
         Ok(points)
     }
 
-    /// Cuts the power of a disk without a journal, which may lose a file in a rename. Even then no
+    /// Cuts the power of a disk without a journal, which may lose a file in a rename. Even then, no
     /// file is overwritten or torn, and every publication that cannot be completed is reported.
     pub fn unjournaled(&mut self) -> TrialFailure {
         let mut random = Random(self.seed ^ 2);

@@ -1,32 +1,33 @@
-//! Damages of a disk in a crash: all of them where there are few, seeded samples where there are
-//! many.
+//! The kinds of damage to a disk in a crash: all of them if there are few, and random samples if
+//! there are many.
 
 use super::disk::{Blob, Order, blob};
 use super::world::CrashPoint;
 
-/// Up to so many changes that are not durable, every subset is tried.
+/// Maximum number of changes that are not durable for which every subset is tried.
 const EXHAUSTIVE: usize = 8;
-/// So many subsets are drawn beyond that, at scale 1.
+/// The number of random subsets for more changes, at scale 1.
 const SAMPLES: f64 = 64.0;
 
-/// One way to crash; it is shown when a case fails.
+/// A way to crash, which is printed if a case fails.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Damage {
-    /// The process died, the machine did not: nothing is lost and nothing more is durable.
+    /// The process died but the machine did not: nothing is lost, and nothing more is durable.
     Killed,
-    /// A power cut that kept nothing that was not durable.
+    /// A power cut that lost everything that was not durable.
     AllLost,
     /// A power cut that lost nothing.
     AllKept,
-    /// A power cut that kept all names, and of one new file so many bytes (zeros, if so).
+    /// A power cut that kept all names, but only `length` bytes of one new file. The rest is
+    /// missing, or reads as zeros if `zeros` is set.
     Torn { file: usize, length: usize, zeros: bool },
     /// A power cut that kept these changes and the content of these files.
     Subset { units: Vec<usize>, files: Vec<usize> },
-    /// A drawn subset; contents may be torn.
+    /// A random subset in which contents may be torn.
     Drawn(u64),
 }
 
-/// A small generator: splitmix64.
+/// A small random generator (splitmix64).
 #[derive(Clone, Debug)]
 pub struct Random(pub u64);
 
@@ -48,7 +49,7 @@ impl Random {
     }
 }
 
-/// Returns all crashes at this point.
+/// Returns all crashes that are tried at this point.
 pub fn damages(
     point: &CrashPoint,
     order: Order,
@@ -117,7 +118,7 @@ pub fn damages(
     all
 }
 
-/// Returns at most twelve of the crashes, for suites that enumerate something else.
+/// Returns at most twelve of these crashes, for suites that enumerate something else.
 pub fn few(point: &CrashPoint, random: &mut Random) -> Vec<(Damage, CrashPoint)> {
     let mut all = damages(point, Order::Journaled, random, 0.25);
     all.truncate(12);

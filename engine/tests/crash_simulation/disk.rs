@@ -1,11 +1,11 @@
-//! A disk with a page cache: what programs see, what would survive a power cut, and the changes
-//! that lie between the two.
+//! A disk with a page cache: the state that programs see, the state that would survive a power cut,
+//! and the changes between the two.
 //!
-//! Content is durable once its file is synced; a name is durable once its folder is synced. Until
-//! then a power cut may keep any of the changes and drop any other, with two rules that journaled
-//! file systems keep: an exchange survives whole or not at all, and a rename never survives as the
-//! loss of the old name alone. (`Order::Unjournaled` breaks the second rule.) Unsynced content may
-//! be kept, lost, cut anywhere, or read as zeros.
+//! Content is durable once its file is synced, and a name is durable once its folder is synced.
+//! Until then, a power cut may keep any of the changes and drop any other, with two rules that
+//! journaled file systems follow: an exchange survives as a whole or not at all, and a rename never
+//! survives as only the loss of the old name. `Order::Unjournaled` breaks the second rule. Unsynced
+//! content may be kept, lost, truncated anywhere, or read as zeros.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -34,19 +34,20 @@ enum Node {
     Dir { live: Names, durable: Names },
 }
 
-/// One name that became something else and may not be durable yet.
+/// A change to one name that may not be durable yet.
 #[derive(Clone, Debug)]
 struct Change {
     id: u32,
     dir: usize,
     name: Rc<str>,
     to: Option<usize>,
-    /// Survives only together with this one (an exchange), or only after it (a rename).
+    /// The change survives only together with `with` (an exchange), and only if `after` survives (a
+    /// rename).
     with: Option<u32>,
     after: Option<u32>,
 }
 
-/// Why an act did not happen.
+/// The reason why an operation failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     Missing,
@@ -55,7 +56,7 @@ pub enum Refusal {
     NotEmpty,
 }
 
-/// Whether a power cut keeps the rules of a journal.
+/// Whether a power cut follows the rules of a journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     Journaled,
@@ -67,7 +68,7 @@ pub struct Disk {
     nodes: Vec<Node>,
     pending: Vec<Change>,
     next: u32,
-    /// Whether it knows exchange and noreplace.
+    /// Whether the disk supports exchange and no-replace renames.
     pub modern: bool,
 }
 
@@ -79,7 +80,7 @@ impl Disk {
         Self { nodes: vec![root], pending: Vec::new(), next: 0, modern }
     }
 
-    // Read operations: the content that programs see, durable or not.
+    // These read operations return the content that programs see, durable or not.
 
     pub fn read(&self, path: &str) -> Option<&Blob> {
         match &self.nodes[self.node(path)?] {
@@ -95,7 +96,7 @@ impl Disk {
         }
     }
 
-    // The acts.
+    // These operations change the disk.
 
     pub fn write_new(&mut self, path: &str, bytes: &[u8]) -> Result<(), Refusal> {
         let (dir, name) = self.place(path)?;
@@ -150,7 +151,7 @@ impl Disk {
         let at = self.entry(from_dir, from_name).ok_or(Refusal::Missing)?;
         match self.entry(to_dir, to_name) {
             Some(_) if !replace => return Err(Refusal::Exists),
-            // Two names of one file: POSIX lets a rename do nothing.
+            // Both are names of one file. POSIX lets such a rename do nothing.
             Some(same) if same == at => return Ok(()),
             _ => {}
         }
@@ -188,7 +189,7 @@ impl Disk {
         Ok(())
     }
 
-    // Other programs: whatever they do is durable at once.
+    // These are changes by other programs, which are durable at once.
 
     pub fn put_durably(&mut self, path: &str, bytes: &[u8]) {
         let mut at = 0;
@@ -203,7 +204,7 @@ impl Disk {
         self.sync_above(path);
     }
 
-    /// Rewrites the very file, as some editors do; false if there is none.
+    /// Rewrites a file in place, as some editors do. Returns false if the file does not exist.
     pub fn rewrite_durably(&mut self, path: &str, bytes: &[u8]) -> bool {
         let Some(at) = self.node(path) else {
             return false;
@@ -214,7 +215,7 @@ impl Disk {
         true
     }
 
-    /// Writes the very file, or a new one, and syncs nothing.
+    /// Writes a file in place, or creates it, without a sync.
     pub fn scribble(&mut self, path: &str, bytes: &[u8]) -> bool {
         match self.node(path) {
             None => self.write_new(path, bytes).is_ok(),
@@ -248,9 +249,9 @@ impl Disk {
         }
     }
 
-    // Power cuts.
+    // These functions simulate power cuts.
 
-    /// Returns the changes that survive or vanish together: an exchange is one change, a rename is
+    /// Returns the changes that survive or vanish together. An exchange is one unit, a rename is
     /// two.
     pub fn units(&self) -> Vec<Vec<u32>> {
         let mut units: Vec<Vec<u32>> = Vec::new();
@@ -263,7 +264,7 @@ impl Disk {
         units
     }
 
-    /// Returns the files whose content is not durable, with that content.
+    /// Returns the files whose content is not durable, with their content.
     pub fn unsynced(&self) -> Vec<(usize, Blob)> {
         self.nodes
             .iter()
@@ -277,7 +278,7 @@ impl Disk {
             .collect()
     }
 
-    /// Returns whether a journal could leave exactly these changes.
+    /// Returns whether a power cut could leave exactly these changes.
     pub fn allows(&self, kept: &[u32], order: Order) -> bool {
         let pending = |id: u32| self.pending.iter().any(|change| change.id == id);
         order == Order::Unjournaled
@@ -286,7 +287,7 @@ impl Disk {
             })
     }
 
-    /// Returns the disk after a power cut that kept these changes, and this content of unsynced
+    /// Returns the disk after a power cut that kept these changes and this content of unsynced
     /// files.
     pub fn cut(&self, kept: &[u32], content: &[(usize, Blob)]) -> Self {
         let mut disk = self.clone();
@@ -306,7 +307,8 @@ impl Disk {
         disk
     }
 
-    /// Returns a number that two disks share if no program and no power cut can distinguish them.
+    /// Returns a number that is equal for two disks if no program and no power cut can distinguish
+    /// them.
     pub fn fingerprint(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         let mut seen = vec![0_u32; self.nodes.len()];
@@ -354,7 +356,7 @@ impl Disk {
         }
     }
 
-    /// Returns the folder of `path` and its last name.
+    /// Returns the folder of `path` and the last component.
     fn place<'p>(&self, path: &'p str) -> Result<(usize, &'p str), Refusal> {
         match path.rsplit_once('/') {
             None => Ok((ROOT, path)),
@@ -382,7 +384,7 @@ impl Disk {
         self.next
     }
 
-    /// Returns all changes that have to be durable for these changes to be durable.
+    /// Returns all changes that must be durable if these changes are durable.
     pub fn closure(&self, mut kept: Vec<u32>) -> Vec<u32> {
         let mut next = 0;
         while next < kept.len() {
@@ -402,7 +404,7 @@ impl Disk {
         kept
     }
 
-    /// Makes these changes durable, in their order; what they supersede is forgotten.
+    /// Makes these changes durable in their order, and drops the changes that they supersede.
     fn persist(&mut self, kept: &[u32]) {
         let pending = std::mem::take(&mut self.pending);
         let mut rest: Vec<Change> = Vec::with_capacity(pending.len());

@@ -1,4 +1,4 @@
-//! Another program edits a target, at every operation of a publication and of a recovery.
+//! Another program edits a target before every operation of a publication and of a recovery.
 
 use std::cell::Cell;
 use std::collections::HashSet;
@@ -14,21 +14,21 @@ use super::scenarios::Target;
 use super::trial::{Trial, TrialFailure, bystander, ensure, fingerprint, held};
 use super::world::{CrashPoint, OperationKind, World};
 
-/// A change that another program makes to a target.
+/// A change to a target by another program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Edit {
-    /// A new file, renamed over it.
+    /// A new file is renamed over the target.
     Replace,
-    /// The same file, written anew.
+    /// The existing file is rewritten.
     Rewrite,
-    /// It is deleted.
+    /// The target is deleted.
     Delete,
 }
 
 const FOREIGN: &[u8] = b"somebody else's words";
 
 impl Edit {
-    /// Does it; false if there was nothing to be done.
+    /// Applies the edit. Returns false if there was nothing to change.
     pub fn apply(self, disk: &mut Disk, path: &str, text: &[u8]) -> bool {
         match self {
             Self::Delete => disk.delete_durably(path),
@@ -40,7 +40,8 @@ impl Edit {
         }
     }
 
-    /// Applies the edit before operation `at`; the returned flag shows whether it changed anything.
+    /// Applies the edit before operation `at`. The returned flag shows whether the edit changed
+    /// anything.
     fn before(self, world: &World, path: &'static str, at: usize) -> Rc<Cell<bool>> {
         let edited = Rc::new(Cell::new(false));
         let mark = edited.clone();
@@ -55,7 +56,8 @@ impl Edit {
         let held = held(&point.disk, target.path);
         let spared = match self {
             Self::Replace | Self::Rewrite => held == Some(Digest::of(FOREIGN)),
-            // A new file that is deleted again at once may come back: nothing was there before.
+            // If a new file is deleted right after it was published, it may come back, because
+            // nothing existed before.
             Self::Delete => held.is_none() || target.before.is_none() && held == target.after,
         };
         ensure!(spared, "the edit of {} is lost", target.path);
@@ -64,14 +66,15 @@ impl Edit {
 }
 
 impl Trial<'_> {
-    /// Edits a target by another program before any operation of the publication, or of a recovery;
-    /// then nothing follows, or a crash and a recovery.
+    /// Lets another program edit a target before any operation of a publication or recovery,
+    /// followed by nothing or by a crash and a recovery.
     pub fn editor(&mut self) -> TrialFailure {
         let world = World::recording(self.prepared.start.clone());
         let undisturbed = self.prepared.perform_in(self.faults, &world);
         let total = world.operations();
         let snapshots = world.take();
-        // Where another program writes the new content itself, it would undo the edit.
+        // A target to which another program writes the new content is left out, because that write
+        // would undo the edit.
         for target in self.prepared.targets.iter().filter(|target| !target.already) {
             for edit in [Edit::Replace, Edit::Rewrite, Edit::Delete] {
                 for at in 0..=total {
@@ -138,7 +141,7 @@ impl Trial<'_> {
         Ok(())
     }
 
-    /// Checks that success is returned only for a target that held the new content, and a conflict
+    /// Checks that success is returned only if the target had the new content, and a conflict
     /// otherwise.
     fn answers<T: Debug>(
         &self,
@@ -154,7 +157,7 @@ impl Trial<'_> {
             }
             Err(PublishError::Changed(_) | PublishError::Conflict(_)) => {}
             // A target that was published and deleted at once cannot be published again, and the
-            // error states that.
+            // error reports that.
             Err(PublishError::Staged { found: PathState::Absent, .. })
                 if target.before.is_none() => {}
             Err(error) => return Err(format!("not a conflict: {}", error)),
@@ -191,7 +194,7 @@ impl Trial<'_> {
         Ok(())
     }
 
-    /// Checks that recovery after an edit stops or completes, returns the same result when
+    /// Checks that recovery after an edit either stops or completes, returns the same result when
     /// repeated, and preserves the edit.
     fn settles(&self, world: &World, target: &Target, edit: Edit) -> TrialFailure {
         let first = self.take_over(world);
@@ -219,7 +222,7 @@ impl Trial<'_> {
                 );
                 Ok(())
             }
-            // As in `answers`.
+            // The same case as in `answers`.
             (Err(PublishError::Staged { .. }), Err(PublishError::Staged { .. }))
                 if edit == Edit::Delete =>
             {
@@ -229,7 +232,7 @@ impl Trial<'_> {
         }
     }
 
-    /// Returns whether the edit fell between the last check and the plain rename on a disk without
+    /// Returns whether the edit came between the last check and the plain rename on a disk without
     /// exchange.
     fn in_window(&mut self, world: &World) -> bool {
         let inside = !self.prepared.scenario.modern && world.met() == Some(OperationKind::Replace);
@@ -237,8 +240,8 @@ impl Trial<'_> {
         inside
     }
 
-    /// Writes the same content by another program, which syncs nothing, and checks that it is
-    /// durable all the same.
+    /// Lets another program write the same content without a sync, and checks that the content
+    /// still becomes durable.
     pub fn twins(&mut self) -> TrialFailure {
         let world = World::new(self.prepared.start.clone());
         let _ = self.prepared.perform_in(self.faults, &world);
@@ -254,7 +257,8 @@ impl Trial<'_> {
                 result.map_err(|error| format!("{path} at {at}: {error}"))?;
                 self.counts.twins += 1;
                 for point in world.take() {
-                    // Before anything else, it is synced before the manifest; later, by the end.
+                    // Content written before the first operation is synced before the manifest.
+                    // Content written later is synced by the end.
                     let lasts = point.log.settled || at == 0 && point.log.manifest.is_some();
                     for (damage, crashed) in few(&point, &mut random) {
                         let show = |why| format!("{path} at {at} {damage:?}: {why}");

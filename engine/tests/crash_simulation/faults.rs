@@ -1,4 +1,4 @@
-//! Take-overs, errors and rot at every operation.
+//! Takeovers, errors and corrupted staged files at every operation.
 
 use std::cell::Cell;
 use std::collections::HashSet;
@@ -11,20 +11,20 @@ use super::scenarios::{OTHER_STAGING, place_other, take_over};
 use super::trial::{Trial, TrialFailure, ensure, fingerprint, held};
 use super::world::{CrashPoint, Failure, World};
 
-/// The process that takes over a run, and when.
+/// Which process takes over a run, and when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Takeover {
-    /// The fence moves; the recovery comes when the old run has ended.
+    /// The fence is increased, and the recovery starts after the old run has ended.
     Later,
-    /// The recovery comes in the midst of the old run, which then goes on.
+    /// The recovery runs in the middle of the old run, which then continues.
     AtOnce,
-    /// And another run places over the same targets before the old one goes on.
+    /// As `AtOnce`, and another run publishes to the same targets before the old run continues.
     WithNextRun,
 }
 
 impl Trial<'_> {
-    /// Takes a run over before any operation: the old run stops or is refused, and the next process
-    /// finds one consistent tree.
+    /// Takes over a run before any operation. The old run stops or is refused, and the next process
+    /// finds a consistent tree.
     pub fn take_overs(&mut self) -> TrialFailure {
         let world = World::new(self.prepared.start.clone());
         self.prepared
@@ -101,7 +101,7 @@ impl Trial<'_> {
         Ok(())
     }
 
-    /// Checks that a recovery that is itself taken over does not commit.
+    /// Checks that a recovery does not commit if it is itself taken over.
     fn recoverer_taken(&mut self, crashed: &CrashPoint) -> TrialFailure {
         let undisturbed = World::new(crashed.clone());
         let _ = self.take_over(&undisturbed);
@@ -126,7 +126,7 @@ impl Trial<'_> {
         Ok(())
     }
 
-    /// Makes each operation fail: once, from then on, or (for a commit) only in appearance.
+    /// Makes each operation fail: only once, from then on, or (for a commit) only in appearance.
     pub fn errors(&mut self) -> TrialFailure {
         let kinds = [Failure::Once, Failure::From, Failure::Unacknowledged];
         let undisturbed = World::recording(self.prepared.start.clone());
@@ -171,8 +171,8 @@ impl Trial<'_> {
         self.ended(&world.now())
     }
 
-    /// Corrupts a staged file after the manifest and checks that recovery reports it and does not
-    /// publish it.
+    /// Corrupts a staged file after the manifest, and checks that recovery reports the file and
+    /// does not publish it.
     pub fn rot(&mut self) -> TrialFailure {
         let world = World::recording(self.prepared.start.clone());
         let _ = self.prepared.perform_in(self.faults, &world);
@@ -206,7 +206,7 @@ impl Trial<'_> {
         Ok(())
     }
 
-    /// Removes the staging folder: files that are already in place are settled, and the rest is
+    /// Removes the staging folder. Files that are already in place are settled, and the rest is
     /// reported.
     fn vanished(&mut self, point: &CrashPoint) -> TrialFailure {
         self.counts.rot += 1;

@@ -1,5 +1,5 @@
-//! A commit of several subtrees whose record is a marker in the tree: a crash at every operation, with
-//! every damage, and in every recovery by whoever comes next.
+//! A commit of several subtrees that is recorded in a marker in the tree. The test crashes at every
+//! operation, with every kind of damage, and in every recovery by the next process.
 
 use std::collections::{HashSet, VecDeque};
 use std::io::Write as _;
@@ -31,8 +31,8 @@ const FILES: &[(&str, &str)] = &[
     (".agents/other.md", "untouched"),
 ];
 
-/// The changes of the iteration: an overwritten file, a new one, a removed one and one in a new
-/// folder.
+/// The changes of the iteration: an overwritten file, a new file, a removed file and a file in a
+/// new folder.
 const CHANGES: &[(&str, Option<&str>)] = &[
     (".agents/learnings/a.md", Some("new a")),
     (".agents/learnings/b.md", None),
@@ -68,7 +68,7 @@ fn holds(disk: &Disk, path: &str) -> Option<Digest> {
     disk.read(path).map(|content| content.digest)
 }
 
-/// Commits one iteration with the world's fence.
+/// Commits one iteration with the current fence.
 fn commit(world: &World) -> Result<(), PublishError> {
     let fs = world.fs();
     let mut draft = Draft::new(rel(PREV));
@@ -115,12 +115,12 @@ fn next(world: &World) -> Result<Vec<MarkerOutcome>, PublishError> {
 enum TreeState {
     Old,
     New,
-    /// READY: no reader takes it for a whole tree.
+    /// The marker is READY, and no reader treats the tree as complete.
     Between,
 }
 
-/// Returns the tree state that a reader sees if it honours the marker. The error describes a tree
-/// that seems to be whole and is not.
+/// Returns the tree state for a reader that respects the marker. The error describes a tree that
+/// seems to be complete but is not.
 fn reader(point: &CrashPoint) -> Result<TreeState, String> {
     let world = World::new(point.clone());
     let marker = marker::inspect(&world.fs(), &rel(MARKER)).unwrap();
@@ -196,13 +196,13 @@ fn crash_everywhere(modern: bool, scale: f64, counts: &mut Counts) {
         assert_eq!(reader(&end), Ok(wanted), "depth {depth}");
         assert!(end.disk.read(MARKER).is_none() && end.disk.list(PREV).is_none());
         let changes = world.changes();
-        assert!(next(&world).unwrap().is_empty() && world.changes() == changes, "a second is idle");
+        assert!(next(&world).unwrap().is_empty() && world.changes() == changes, "a repeat is idle");
         crash(world.take(), depth, &mut waiting, counts);
     }
 }
 
-/// Checks an error at every operation, and from every operation on (a full disk): afterwards the
-/// tree is old and whole, or in between, and the next process makes it whole.
+/// Checks an error at every operation, and errors from every operation on, as with a full disk.
+/// Afterwards, the tree is complete in its old state, or the next process completes it.
 fn errors_everywhere(modern: bool, counts: &mut Counts) {
     let world = World::new(start(modern));
     commit(&world).unwrap();
@@ -226,7 +226,8 @@ fn errors_everywhere(modern: bool, counts: &mut Counts) {
     }
 }
 
-/// Checks that a run that was taken over records nothing and settles nothing that it recorded.
+/// Checks that a run that was taken over neither records a manifest nor settles the one that it
+/// recorded.
 fn taken_over() {
     let world = World::new(start(true));
     commit(&world).unwrap();
@@ -245,7 +246,7 @@ fn taken_over() {
     }
 }
 
-/// Checks that a marker from an untrusted tree cannot make us write elsewhere.
+/// Checks that a marker in an untrusted tree cannot make runner write elsewhere.
 #[test]
 fn a_marker_that_names_other_files_is_left_alone() {
     let world = World::new(start(true));
@@ -269,7 +270,7 @@ fn a_marker_that_names_other_files_is_left_alone() {
 }
 
 #[test]
-fn a_commit_by_marker_is_whole_for_every_reader_that_honours_it() {
+fn marker_commits_are_atomic_for_readers() {
     let began = boot_time();
     let scale: f64 = super::setting("RUNNER_TEST_SCALE", 1.0);
     let mut counts = Counts::default();

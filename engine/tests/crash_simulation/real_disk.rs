@@ -1,4 +1,4 @@
-//! The same scenarios, through the same code, on disks that exist; and a disk that is full.
+//! Tests of the same scenarios and the same code on real disks, and on a full disk.
 
 use std::fs;
 use std::io::Write as _;
@@ -13,7 +13,7 @@ use runner_engine::publish::{
 
 use super::scenarios::{ALL, BYSTANDER, Prepared, rel, run};
 
-/// Lays out a scenario's starting tree.
+/// Creates a scenario's initial tree.
 fn lay_out(prepared: &Prepared, root: &Path) {
     fs::create_dir_all(root.join("d")).unwrap();
     fs::write(root.join(BYSTANDER.0), BYSTANDER.1).unwrap();
@@ -96,13 +96,13 @@ fn every_scenario_stops_at_an_edit_on_a_real_disk() {
     }
 }
 
-/// A small disk of its own; gone at the end.
+/// A small temporary disk, which is unmounted when dropped.
 struct SmallDisk {
     folder: tempfile::TempDir,
 }
 
 impl SmallDisk {
-    /// Mounts a small disk; returns `None` where mounting is not permitted.
+    /// Mounts a small disk. Returns `None` if mounting is not permitted.
     fn mount(options: &str) -> Option<Self> {
         let folder = tempfile::tempdir().unwrap();
         let mut mount = Command::new("mount");
@@ -122,7 +122,7 @@ impl Drop for SmallDisk {
     }
 }
 
-/// Takes all pages but so many.
+/// Uses all pages except `room` pages.
 fn fill_pages(path: &Path, room: usize) {
     let mut file = fs::File::create(path).unwrap();
     while file.write_all(&[1; 4096]).is_ok() {}
@@ -130,7 +130,7 @@ fn fill_pages(path: &Path, room: usize) {
     file.set_len(length.saturating_sub(room as u64) * 4096).unwrap();
 }
 
-/// Takes all inodes but so many.
+/// Uses all inodes except `room` inodes.
 fn fill_names(folder: &Path, room: usize) {
     let kept: Vec<PathBuf> = (0..)
         .map(|number: u32| folder.join(number.to_string()))
@@ -146,7 +146,8 @@ fn a_full_disk_leaves_the_old_tree_or_the_new_one() {
     let (mut refused, mut published, mut skipped) = (0, 0, 0);
     for scenario in ALL.iter().filter(|scenario| scenario.already.is_empty()) {
         let prepared = Prepared::new(scenario);
-        // Every small amount of free pages is tried, then every small number of free names.
+        // The test tries every small number of free pages, and then every small number of free
+        // inodes.
         for (options, pages) in [("size=4m", true), ("size=4m,nr_inodes=40", false)] {
             for room in 0..12 {
                 let Some(small) = SmallDisk::mount(options) else {
@@ -172,7 +173,7 @@ fn a_full_disk_leaves_the_old_tree_or_the_new_one() {
                 if recorded.is_none() {
                     assert!(is_all(&prepared, &root, false), "{} {room}", scenario.name);
                 }
-                // Some space is freed, and the next tick recovers.
+                // Space is freed, and the next tick recovers the run.
                 fs::remove_dir_all(&ballast).unwrap();
                 recover(&disk, &mut log, &run(), Fence(1), &rel(scenario.staging)).unwrap();
                 assert!(is_all(&prepared, &root, recorded.is_some()), "{} {room}", scenario.name);

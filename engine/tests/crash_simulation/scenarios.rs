@@ -1,4 +1,4 @@
-//! The scenarios: the smallest set of trees and changes that differ in the operations they need.
+//! The scenarios: the smallest set of trees and changes that require different operations.
 
 use std::collections::BTreeMap;
 
@@ -15,29 +15,29 @@ use super::world::{CrashPoint, Log, World};
 
 /// The staging folder of most runs under test.
 const STAGING: &str = "d/.staging/RUN";
-/// One whose folders have all to be made.
+/// A staging folder whose parent folders do not exist yet.
 const FAR_STAGING: &str = ".runner/staging/RUN";
-/// The staging folder of any other run.
+/// The staging folder of other runs.
 pub const OTHER_STAGING: &str = "d/.staging/OTHER";
-/// A file that no scenario touches.
+/// A file that no scenario changes.
 pub const BYSTANDER: (&str, &str) = ("d/keep", "untouched");
 
-/// A tree: paths and contents.
+/// A tree, as paths and contents.
 pub type Files = &'static [(&'static str, &'static str)];
-/// Targets and their new content; `None` removes.
+/// Targets and their new content. `None` removes the target.
 pub type Changes = &'static [(&'static str, Option<&'static str>)];
 
 pub struct Scenario {
     pub name: &'static str,
     pub staging: &'static str,
     pub files: Files,
-    /// Changes that another run published first.
+    /// Changes that another run has published before.
     pub earlier: Changes,
     pub changes: Changes,
-    /// Targets that another program brings to their new content after the draft.
+    /// Targets to which another program writes the new content after the draft.
     pub already: &'static [&'static str],
     pub degraded: bool,
-    /// Whether the disk knows exchange and noreplace.
+    /// Whether the disk supports exchange and no-replace renames.
     pub modern: bool,
 }
 
@@ -150,7 +150,7 @@ pub const ALL: &[Scenario] = &[
     ),
 ];
 
-/// A target with what it holds before and after.
+/// A target, with its content before and after the publication.
 #[derive(Clone, Debug)]
 pub struct Target {
     pub path: &'static str,
@@ -159,7 +159,7 @@ pub struct Target {
     pub already: bool,
 }
 
-/// A scenario at its start.
+/// A scenario that is ready to start.
 pub struct Prepared {
     pub scenario: &'static Scenario,
     pub start: CrashPoint,
@@ -205,7 +205,7 @@ impl Prepared {
         Self { scenario, targets: targets.collect(), outcome, start }
     }
 
-    /// Builds the draft as the scope would.
+    /// Builds the draft as a scope would.
     pub fn draft<F: Faults>(
         &self,
         faults: F,
@@ -225,8 +225,8 @@ impl Prepared {
         draft.seal(fs, run(), fence, self.outcome.clone())
     }
 
-    /// Performs a whole run: draft, then publication. `meanwhile` applies the changes that another
-    /// program makes between the two.
+    /// Performs a complete run: a draft and then a publication. `meanwhile` applies the changes of
+    /// another program between the two.
     pub fn perform<F: Faults>(
         &self,
         faults: F,
@@ -243,7 +243,7 @@ impl Prepared {
         place_with(faults, fs, log, &manifest)
     }
 
-    /// Performs a whole run in a simulated world.
+    /// Performs a complete run in a simulated world.
     pub fn perform_in<F: Faults>(
         &self,
         faults: F,
@@ -255,7 +255,7 @@ impl Prepared {
     }
 }
 
-/// Takes the run over, as a tick does, and recovers it.
+/// Takes over the run and recovers it, as a tick does.
 pub fn take_over<F: Faults>(
     faults: F,
     scenario: &Scenario,
@@ -268,7 +268,7 @@ pub fn take_over<F: Faults>(
     recover_with(faults, &world.fs(), &mut world.log(), &run(), fence, &rel(scenario.staging))
 }
 
-/// Publishes these changes by another run, without a fault or a disturbance.
+/// Publishes these changes in another run, without a fault or disturbance.
 pub fn place_other(world: &World, changes: Changes) -> Result<Published, PublishError> {
     let owned: BTreeMap<_, _> = changes.iter().map(|(path, text)| (*path, *text)).collect();
     let fs = world.fs();

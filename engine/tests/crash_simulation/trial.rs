@@ -1,4 +1,4 @@
-//! A trial: one scenario with one injected bug or none, its counts, and its invariants.
+//! A trial: one scenario with at most one injected fault, its counts and its invariants.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::AddAssign;
@@ -10,37 +10,39 @@ use super::disk::Disk;
 use super::scenarios::{BYSTANDER, Prepared, take_over};
 use super::world::{CrashPoint, World};
 
-/// The result of a check; the error states the problem, where it occurred and after which steps.
+/// The result of a check. The error describes the problem, its location and the steps that led to
+/// it.
 pub type TrialFailure = Result<(), String>;
 
-/// How much was tried.
+/// The numbers of tested cases.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counts {
-    /// Operations at which a crash was tried, in publications and in recoveries.
+    /// Operations at which a crash was tested, in publications and in recoveries.
     pub points: u64,
-    /// Pairs of a point and a damage.
+    /// Pairs of a crash point and a kind of damage.
     pub cases: u64,
-    /// The cases in which a recovery crashed.
+    /// Cases in which a recovery crashed.
     pub doubles: u64,
-    /// The distinct disks among the cases; each was recovered.
+    /// Distinct disk states among the cases, each of which was recovered.
     pub disks: u64,
-    /// The longest chain of crashes, one in the recovery from another, until no new disk appeared.
+    /// The longest chain of crashes, each in the recovery from the previous crash, until no new
+    /// disk state appeared.
     pub chain: u64,
-    /// Another program's edits.
+    /// Edits by another program.
     pub editor: u64,
     /// Edits in the window that a disk without exchange leaves open.
     pub window: u64,
-    /// Take-overs.
+    /// Takeovers.
     pub fence: u64,
     /// Errors of the disk and of the log.
     pub errors: u64,
-    /// Staged files that rotted.
+    /// Corrupted staged files.
     pub rot: u64,
-    /// Power cuts of a disk without a journal.
+    /// Power cuts on a disk without a journal.
     pub unjournaled: u64,
-    /// Drawn sequences of edits, crashes and recoveries.
+    /// Random sequences of edits, crashes and recoveries.
     pub unruly: u64,
-    /// The same content, written by another program.
+    /// Writes of the same content by another program.
     pub twins: u64,
 }
 
@@ -62,7 +64,7 @@ impl AddAssign for Counts {
     }
 }
 
-/// One scenario with one injected bug or none.
+/// One scenario with at most one injected fault.
 pub struct Trial<'a> {
     pub prepared: &'a Prepared,
     pub faults: OneFault,
@@ -71,10 +73,10 @@ pub struct Trial<'a> {
     pub counts: Counts,
 }
 
-/// One way to disturb a publication at each of its operations.
+/// A way to disturb a publication at each of its operations.
 type Suite = fn(&mut Trial) -> TrialFailure;
 
-/// The suites, in the order in which they look for injected bugs.
+/// The suites, in the order in which they search for injected faults.
 pub const SUITES: [(&str, Suite); 8] = [
     ("crashes", |trial| trial.crashes()),
     ("take-over", |trial| trial.take_overs()),
@@ -100,8 +102,8 @@ impl Trial<'_> {
         take_over(self.faults, self.prepared.scenario, world)
     }
 
-    /// Checks the invariants at any crash point: whole files, no new content before the manifest,
-    /// and no old content after the outcome.
+    /// Checks the invariants at any crash point: files are intact, there is no new content before
+    /// the manifest, and no old content after the outcome.
     pub fn live(&self, point: &CrashPoint) -> TrialFailure {
         for target in &self.prepared.targets {
             let held = held(&point.disk, target.path);
@@ -117,7 +119,7 @@ impl Trial<'_> {
         bystander(&point.disk)
     }
 
-    /// Checks the invariants when no work is left.
+    /// Checks the invariants after all work is done.
     pub fn ended(&self, point: &CrashPoint) -> TrialFailure {
         self.live(point)?;
         for target in &self.prepared.targets {
@@ -138,12 +140,12 @@ impl Trial<'_> {
     }
 }
 
-/// Returns the digest of a file's content.
+/// Returns the digest of a file's content, or `None` if the file does not exist.
 pub fn held(disk: &Disk, path: &str) -> Option<Digest> {
     disk.read(path).map(|content| content.digest)
 }
 
-/// Checks that the file outside the publication was not touched.
+/// Checks that the file outside the publication was not changed.
 pub fn bystander(disk: &Disk) -> TrialFailure {
     let (path, content) = BYSTANDER;
     let untouched = held(disk, path) == Some(Digest::of(content.as_bytes()));
@@ -151,7 +153,7 @@ pub fn bystander(disk: &Disk) -> TrialFailure {
     Ok(())
 }
 
-/// Returns a number that two crash points share if no later step can distinguish them.
+/// Returns a number that is equal for two crash points if no later step can distinguish them.
 pub fn fingerprint(point: &CrashPoint) -> u64 {
     let mut hasher = DefaultHasher::new();
     (point.disk.fingerprint(), point.log.manifest.is_some(), point.log.settled).hash(&mut hasher);

@@ -1,4 +1,4 @@
-//! Unruly nights: random sequences of edits, deaths, power cuts and people who fix conflicts.
+//! Random sequences of edits, deaths, power cuts and people who fix conflicts.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -11,17 +11,17 @@ use super::editor::Edit;
 use super::trial::{Trial, TrialFailure, bystander, ensure, held};
 use super::world::{CrashPoint, Failure, OperationKind, World};
 
-/// So many a scenario, at scale 1.
+/// The number of nights for each scenario at scale 1.
 const NIGHTS: f64 = 400.0;
 
-/// Content that other programs wrote, did not overwrite themselves, and expect to find.
+/// Content that other programs wrote and have not overwritten, and that must still exist.
 #[derive(Clone, Debug, Default)]
 struct ForeignBytes(Rc<RefCell<Vec<Vec<u8>>>>);
 
-/// A change that another program or a person makes to a target.
+/// A change to a target by another program or a person.
 #[derive(Clone, Debug)]
 enum ForeignEdit {
-    /// An edit that writes these words, if it writes.
+    /// An edit with the content to write, if it writes.
     Edit(Edit, Vec<u8>),
     /// Restores the target's original content, as a person would to fix a conflict.
     Mend(Option<Vec<u8>>),
@@ -50,9 +50,9 @@ impl ForeignEdit {
 }
 
 impl Trial<'_> {
-    /// Performs a publication and two recoveries, each with up to two changes by others, each dying
-    /// anywhere or not, each followed by a power cut or not. Checks that everything that others
-    /// wrote still exists: in the tree, or in staging, which a conflict keeps.
+    /// Performs a publication and two recoveries. Each may be disturbed by up to two foreign
+    /// changes, may die anywhere, and may be followed by a power cut. Checks that all foreign
+    /// content still exists, in the tree or in the staging folder that a conflict keeps.
     pub fn unruly(&mut self) -> TrialFailure {
         let mut random = Random(self.seed ^ 3);
         let world = World::new(self.prepared.start.clone());
@@ -106,7 +106,8 @@ impl Trial<'_> {
             }
             bystander(&now.disk)?;
             let reported = match &result {
-                // Two deeds can make a file come and go between two of our operations.
+                // Two foreign changes can create and remove a file between two operations of the
+                // publication.
                 Err(PublishError::Fs(error)) => dies.is_some() || error.is_missing(),
                 Err(PublishError::Log(_)) => dies.is_some(),
                 _ => true,

@@ -1,5 +1,5 @@
-//! One simulated disk and one log under the core's two traits, with a place before each operation
-//! where something may happen: a snapshot, another program, a take-over, an error.
+//! A simulated disk and log behind the core's two traits. Before each operation, a snapshot, a
+//! foreign change, a takeover or an error can be injected.
 
 use std::cell::RefCell;
 use std::io;
@@ -13,7 +13,7 @@ use runner_engine::publish::{
 
 use super::disk::{Disk, Refusal};
 
-/// No publication of these scenarios needs more operations than this.
+/// The maximum number of operations. No publication in these scenarios needs more.
 const ENDLESS: usize = 2_000;
 
 /// The log of the run under test, and the job's fence.
@@ -31,7 +31,7 @@ pub struct CrashPoint {
     pub log: Log,
 }
 
-/// The kind of an operation on the disk.
+/// The kind of a disk operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OperationKind {
     Look,
@@ -46,11 +46,11 @@ type Hook = Box<dyn FnOnce(&World)>;
 /// Which operations fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// This one, with nothing done.
+    /// The operation with this number fails and has no effect.
     Once(usize),
-    /// This one and all that follow.
+    /// The operation with this number and all later operations fail.
     From(usize),
-    /// This one, if it is a commit, which is durable all the same.
+    /// The operation with this number, if it is a commit, returns an error although it is durable.
     Unacknowledged(usize),
 }
 
@@ -65,7 +65,7 @@ struct Inner {
     failure: Option<Failure>,
 }
 
-/// A handle; its clones share the world.
+/// A handle. Clones share the world.
 #[derive(Clone)]
 pub struct World(Rc<RefCell<Inner>>);
 
@@ -83,14 +83,14 @@ impl World {
         })))
     }
 
-    /// Creates a world that keeps the state before every operation that changes anything.
+    /// Creates a world that saves the state before every operation that changes something.
     pub fn recording(now: CrashPoint) -> Self {
         let world = Self::new(now);
         world.0.borrow_mut().snapshots = Some(Vec::new());
         world
     }
 
-    /// Lets something happen just before operation `at`.
+    /// Calls `hook` just before operation `at`.
     pub fn interrupt(&self, at: usize, hook: impl FnOnce(&World) + 'static) {
         self.0.borrow_mut().hook = Some((at, Box::new(hook)));
     }
@@ -99,7 +99,7 @@ impl World {
         self.0.borrow_mut().failure = failure;
     }
 
-    /// Returns the kind of the operation that the interruption came just before, if it came.
+    /// Returns the kind of the operation before which the hook was called, if it was called.
     pub fn met(&self) -> Option<OperationKind> {
         self.0.borrow().met
     }
@@ -112,7 +112,7 @@ impl World {
         act(&mut self.0.borrow_mut().now)
     }
 
-    /// Keeps the current state and records the number of snapshots.
+    /// Saves the current state and remembers the number of snapshots as the mark.
     pub fn mark(&self) {
         let mut inner = self.0.borrow_mut();
         let inner = &mut *inner;
@@ -127,7 +127,7 @@ impl World {
         self.0.borrow().mark
     }
 
-    /// Returns the snapshots so far and the current state.
+    /// Returns the snapshots so far, followed by the current state.
     pub fn take(&self) -> Vec<CrashPoint> {
         let mut inner = self.0.borrow_mut();
         let mut all = inner.snapshots.take().unwrap_or_default();
@@ -139,7 +139,7 @@ impl World {
         self.0.borrow().operations
     }
 
-    /// Returns the number of operations that changed the disk; syncs do not count.
+    /// Returns the number of operations that changed the disk. Syncs are not counted.
     pub fn changes(&self) -> usize {
         self.0.borrow().changes
     }
@@ -152,7 +152,7 @@ impl World {
         SimLog(self.clone())
     }
 
-    /// Begins an operation and returns the error with which it is to fail, if any.
+    /// Starts an operation, and returns the failure to inject, if any.
     fn step(&self, kind: OperationKind) -> Option<Failure> {
         let hook = {
             let mut inner = self.0.borrow_mut();
@@ -161,7 +161,7 @@ impl World {
             assert!(at < ENDLESS, "it does not end");
             match inner.hook.take() {
                 Some((when, hook)) if when == at => {
-                    // The one that matters stays, where several things happen.
+                    // If several operations are met, a replacement takes precedence.
                     if inner.met != Some(OperationKind::Replace) {
                         inner.met = Some(kind);
                     }
@@ -251,7 +251,7 @@ impl PublishFs for SimFs {
     }
 
     fn create_dir(&self, path: &RelPath) -> Result<(), FsError> {
-        // Whether it changes anything depends on the disk; only a new folder counts.
+        // Creating a folder is a change only if the folder does not exist yet.
         let there = self.0.with(|now| now.disk.list(path.as_str()).is_some());
         let kind = if there { OperationKind::Look } else { OperationKind::Change };
         self.act(kind, "make the folder", path, |disk| disk.create_dir(path.as_str()))

@@ -1,4 +1,5 @@
-//! Every kept answer of cronsim, exactly; and what we refuse.
+//! Tests that every saved output of cronsim is matched exactly, and that invalid expressions are
+//! refused.
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -33,7 +34,7 @@ fn every_row_of_cronsim_is_met() {
 }
 
 #[test]
-fn what_means_nothing_is_refused_with_its_reason() {
+fn invalid_expressions_are_refused() {
     let cases = [
         ("", "0 of the five fields"),
         ("* * * *", "4 of the five fields"),
@@ -63,14 +64,14 @@ fn what_means_nothing_is_refused_with_its_reason() {
         let error = text.parse::<Cron>().unwrap_err().to_string();
         assert!(error.contains(why), "{text:?}: {error}");
     }
-    // Rare, but due: a leap day on a Sunday, a month's end in a short month.
+    // These are rare but due, such as a leap day on a Sunday or the end of a short month.
     for text in ["0 0 29 2 */7", "0 0 31W * *", "0 0 * 2 1#5", "0 0 31 2 1"] {
         assert!(text.parse::<Cron>().is_ok(), "{text}");
     }
 }
 
 #[test]
-fn it_is_kept_as_it_was_written() {
+fn expressions_keep_their_text() {
     let cron: Cron = "  @Daily".parse().unwrap();
     assert_eq!(cron.to_string(), "  @Daily");
     assert_ne!(cron, "0 0 * * *".parse().unwrap());
@@ -89,10 +90,10 @@ fn days_are_read_as_in_debian() {
         at.strftime("%F %a").to_string()
     };
     let cases = [
-        // Both restricted: either.
+        // If both fields are restricted, one match is enough.
         ("0 0 13 * 5", "2026-11-10", "2026-11-13 Fri"),
         ("0 0 13 * 5", "2026-11-14", "2026-11-20 Fri"),
-        // One begins with a star: both.
+        // If one field begins with a star, both must match.
         ("0 0 */2 * 5", "2026-11-07", "2026-11-13 Fri"),
         ("0 0 20-31 * */5", "2026-11-01", "2026-11-20 Fri"),
         ("0 0 L * *", "2028-02-01", "2028-02-29 Tue"),
@@ -120,7 +121,7 @@ fn days_are_read_as_in_debian() {
 #[test]
 fn odd_transitions_are_met_as_documented() {
     let cases = [
-        // Half an hour forward, 02:00 to 02:30, and back at 02:00.
+        // The clock goes forward half an hour, from 02:00 to 02:30, and back at 02:00.
         ("Australia/Lord_Howe", "15 2 * * *", "2026-10-03T12:00:00Z", "2026-10-04T02:30:00+11:00"),
         ("Australia/Lord_Howe", "45 1 * * *", "2026-04-04T12:00:00Z", "2026-04-05T01:45:00+11:00"),
         ("Australia/Lord_Howe", "45 1 * * *", "2026-04-04T14:45:00Z", "2026-04-06T01:45:00+10:30"),
@@ -130,14 +131,14 @@ fn odd_transitions_are_met_as_documented() {
             "2026-04-04T14:45:00Z",
             "2026-04-05T01:30:00+10:30",
         ),
-        // The gap ends on another day than the one that is asked for.
+        // The gap ends on a later day than the requested one.
         ("America/Nuuk", "30 23 28 3 *", "2026-03-01T00:00:00Z", "2026-03-29T00:00:00-01:00"),
-        // Two swallowed times and one existing time are due at the same time, once.
+        // Two skipped times and one existing time are due at the same time, only once.
         ("Europe/Berlin", "0,30 2,3 29 3 *", "2026-03-28T12:00:00Z", "2026-03-29T03:00:00+02:00"),
         ("Europe/Berlin", "0,30 2,3 29 3 *", "2026-03-29T01:00:00Z", "2026-03-29T03:30:00+02:00"),
-        // A whole day swallowed: the 30th of December 2011.
+        // A whole day is skipped: 30 December 2011.
         ("Pacific/Apia", "0 12 30 12 *", "2011-12-01T00:00:00Z", "2011-12-31T00:00:00+14:00"),
-        // The hour before midnight repeated, and nothing else for months.
+        // The hour before midnight is repeated, and the next scheduled time is a year later.
         ("Africa/Cairo", "*/30 23 29 10 *", "2026-10-29T20:45:00Z", "2026-10-29T23:00:00+02:00"),
         ("Africa/Cairo", "*/30 23 29 10 *", "2026-10-29T21:30:00Z", "2027-10-29T23:00:00+02:00"),
     ];

@@ -1,8 +1,9 @@
-//! Random expressions: the sets they mean and their text, made together, so that nothing is parsed.
+//! Random expressions. The sets and the text are generated together, so that no text has to be
+//! parsed.
 
 use crate::Random;
 
-/// A cron expression as sets of bits.
+/// A cron expression as bit sets.
 #[derive(Clone, Debug, Default)]
 pub struct Expression {
     pub text: String,
@@ -12,13 +13,13 @@ pub struct Expression {
     pub days: u64,
     pub last_day: bool,
     pub last_working: bool,
-    /// Days of the month whose nearest working day is meant.
+    /// Days of the month of which the nearest weekday matches.
     pub near: u64,
     /// Bit 0 is Sunday.
     pub weekdays: u64,
-    /// The first to fifth of a weekday in its month.
+    /// The first to fifth occurrence of a weekday in the month.
     pub nth: [u64; 5],
-    /// The last of a weekday in its month.
+    /// The last occurrence of a weekday in the month.
     pub last_of: u64,
     pub day_starred: bool,
     pub weekday_starred: bool,
@@ -29,8 +30,8 @@ const MONTHS: [&str; 12] =
     ["jan", "Feb", "MAR", "apr", "may", "JUN", "jul", "Aug", "sep", "OCT", "nov", "Dec"];
 const WEEKDAYS: [&str; 7] = ["sun", "MON", "Tue", "wed", "THU", "Fri", "sat"];
 
-/// Draws a field of plain numbers from `low` to `high`: its text, its set, and whether it begins
-/// with `*`.
+/// Generates a field of plain numbers from `low` to `high`. Returns the text, the set, and whether
+/// the text begins with `*`.
 fn numbers(dice: &mut Random, low: u64, high: u64, star: u64) -> (String, u64, bool) {
     if dice.roll(100) < star {
         return ("*".into(), (low..=high).fold(0, |set, n| set | 1 << n), true);
@@ -42,7 +43,7 @@ fn numbers(dice: &mut Random, low: u64, high: u64, star: u64) -> (String, u64, b
     };
     let (mut texts, mut set, mut starred) = (Vec::new(), 0, false);
     for part in 0..parts {
-        // Small hours and minutes are where transitions are.
+        // Low hours and minutes are preferred, because transitions are there.
         let near = |dice: &mut Random| {
             if dice.roll(2) == 0 {
                 dice.between(low, high.min(low + 4))
@@ -163,7 +164,7 @@ impl Expression {
                     texts.push(format!("{name}L"));
                 }
                 2 => {
-                    // To Sunday as the week's end, whatever it begins with.
+                    // Sunday is the end of the week here, whatever the start of the range.
                     let from = dice.between(1, 6);
                     self.weekdays |= (from..=7).fold(0, |set, n| set | 1 << (n % 7));
                     texts.push(format!("{}-SUN", WEEKDAYS[from as usize]));

@@ -1,7 +1,8 @@
-//! The brute-force oracle: every real minute around a transition, with what the local clock shows.
+//! The brute-force oracle: every real minute around a transition, with the local time that the
+//! clock shows.
 //!
-//! It shares nothing with the implementation but jiff's answer to "what is the local time of this
-//! instant". Rules are Debian's; wrong ones exist so that the comparison is known to be able to fail.
+//! The oracle shares no code with the implementation except jiff's conversion to local time. It
+//! follows Debian's rules. Wrong rules exist to verify that the comparison can fail.
 
 use jiff::Timestamp;
 use jiff::civil::{Date, DateTime};
@@ -13,29 +14,29 @@ use crate::expressions::Expression;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rules {
     Debian,
-    /// Wrong: a swallowed fixed time is skipped.
+    /// Wrong: a skipped fixed time is never due.
     GapSkips,
     /// Wrong: a repeated fixed time is due twice.
     FoldTwice,
-    /// Wrong: what follows elapsed time is made up for after a gap, and once only in a fold.
+    /// Wrong: a time that follows elapsed time is due after a gap, and only once in a fold.
     ElapsedAsFixed,
-    /// Wrong: `*/2` in a day field counts as restricted.
+    /// Wrong: `*/2` in a day field is treated as restricted.
     BareStarOnly,
 }
 
-/// Minutes of one civil hour that follow each other in real time.
+/// Consecutive minutes in one civil hour.
 struct Block {
     date: usize,
     hour: u64,
     minutes: u64,
-    /// The instant of the first of them, in seconds, and which minute that is.
+    /// The timestamp of the first minute, in seconds. `first` is the number of that minute.
     begins: i64,
     first: u64,
-    /// The local clock shows them for the first time.
+    /// Whether the local clock shows these minutes for the first time.
     fresh: bool,
 }
 
-/// Minutes of one civil hour that a gap swallowed.
+/// The minutes of one civil hour that a gap skips.
 struct Swallowed {
     date: usize,
     hour: u64,
@@ -44,7 +45,7 @@ struct Swallowed {
     due: i64,
 }
 
-/// The real minutes of a window.
+/// The real minutes in a window of time.
 pub struct Table {
     pub from: Timestamp,
     pub until: Timestamp,
@@ -68,7 +69,8 @@ impl Table {
             swallowed: Vec::new(),
         };
         let local = |at: i64| zone.to_datetime(Timestamp::from_second(at).unwrap());
-        // A day before the window: what the clock has shown there counts as shown.
+        // The walk starts a day before the window, because times that the clock showed there are
+        // not shown for the first time later.
         let mut furthest = local(from - DAY);
         let mut minute = from - DAY + 60;
         while minute <= until {

@@ -1,4 +1,4 @@
-//! Long sleeps: the result of `due` for a stretch is exact, and cheap to compute.
+//! Tests that `due` returns the exact result for a long stretch, and computes it quickly.
 
 use jiff::civil::time;
 use jiff::{SignedDuration, Timestamp};
@@ -13,7 +13,7 @@ fn schedule(trigger: Trigger, zone: &str) -> Schedule {
     Schedule { trigger, zone: zone.into(), ..Schedule::manual() }
 }
 
-/// Computes the result of `due` by walking every scheduled time.
+/// Computes the result of `due` by visiting every scheduled time.
 fn walked(schedule: &Schedule, watermark: Timestamp, now: Timestamp, catch_up: &CatchUp) -> Due {
     let next = |after| schedule.next_after(after, watermark).unwrap();
     let mut all = Vec::new();
@@ -39,7 +39,7 @@ fn walked(schedule: &Schedule, watermark: Timestamp, now: Timestamp, catch_up: &
 }
 
 #[test]
-fn what_is_due_is_what_walking_finds() {
+fn due_matches_a_full_walk() {
     let mut dice = Random(11);
     let start: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
     let zones =
@@ -101,6 +101,6 @@ fn ten_years_asleep_are_counted_at_once() {
     let daily = schedule(Trigger::Daily(time(2, 30, 0, 0)), "Europe/Berlin");
     let due = daily.due(watermark, now, &CatchUp::default()).unwrap();
     assert_eq!(due.missed.unwrap().count + 1, 3_652);
-    // Generous for a laden machine: walking them would take minutes here.
+    // The limit is generous for a loaded machine. Visiting every scheduled time would take minutes.
     assert!((boot_time() - began).as_secs() < 5);
 }

@@ -1,4 +1,5 @@
-//! Every zone × every transition 2020–2037 × random expressions, against the oracle.
+//! Compares every zone and every transition from 2020 to 2037, with random expressions, against the
+//! oracle.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,13 +15,14 @@ use crate::expressions::Expression;
 use crate::oracle::{Rules, Table, day};
 use crate::{Random, print_line, setting};
 
-/// The seed of an ordinary run.
+/// The default seed.
 const SEED: u64 = 0x6e69_6768_7473;
-/// How many triples at least, at scale 1.
+/// The minimum number of triples at scale 1.
 const TRIPLES: f64 = 1_000_000.0;
-/// Expressions are drawn and parsed once, and used with several transitions each.
+/// The number of transitions with which each parsed expression is used.
 const REUSE: usize = 16;
-/// Windows with more scheduled times than this are walked in parts; the count is compared always.
+/// Windows with more scheduled times than this are only partly visited. Their counts are always
+/// compared.
 const WALKED: usize = 40;
 
 struct Case {
@@ -51,8 +53,8 @@ fn cases() -> (usize, Vec<Case>) {
     (names.len(), found)
 }
 
-/// Draws an expression that can be due, with its parsed form. An expression that the implementation
-/// refuses must never be due on any day of a whole cycle of the calendar.
+/// Generates an expression that can be due, with its parsed form. An expression that the
+/// implementation refuses must not match any day in a whole cycle of the calendar.
 fn expression(dice: &mut Random) -> (Expression, Cron) {
     loop {
         let drawn = Expression::draw(dice);
@@ -72,7 +74,7 @@ fn expression(dice: &mut Random) -> (Expression, Cron) {
     }
 }
 
-/// Compares one triple; what differs.
+/// Compares one triple, and describes any difference.
 fn compare(
     zone: &TimeZone,
     table: &Table,
@@ -108,7 +110,8 @@ fn compare(
     if expected.len() <= WALKED {
         walk(table.from, WALKED + 1)?;
     }
-    // Any instant of the window, and one close to its middle, to the nanosecond.
+    // The start is any time in the window, and then a time close to the middle, with nanosecond
+    // precision.
     let width = 4 * 86_400 * 1_000_000_000_u64;
     let near = 4 * 3_600 * 1_000_000_000_u64;
     for ahead in [dice.roll(width), (width - near) / 2 + dice.roll(near)] {
@@ -123,7 +126,7 @@ fn compare(
     Ok(())
 }
 
-/// Compares about `triples`; how many there were, and the first difference.
+/// Compares about `triples` triples. Returns their actual number and the first difference.
 fn examine(cases: &[Case], triples: f64, rules: Rules, seed: u64) -> (usize, Option<String>) {
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)]
     let each = (triples / cases.len() as f64).ceil().max(1.0) as usize;
@@ -179,7 +182,7 @@ fn every_transition_of_every_zone_is_met() {
 }
 
 #[test]
-fn each_wrong_rule_is_told_apart() {
+fn each_wrong_rule_is_detected() {
     let (_, cases) = cases();
     for rules in [Rules::GapSkips, Rules::FoldTwice, Rules::ElapsedAsFixed, Rules::BareStarOnly] {
         let (_, failure) = examine(&cases, 20_000.0, rules, SEED);

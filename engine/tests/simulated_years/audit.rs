@@ -1,4 +1,4 @@
-//! The audit of a year: it reads the database independently and compares it with the model.
+//! The audit of a year, which reads the database independently and compares it with the model.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use runner_engine::schedule::{On, Trigger};
 
 use super::year::{Job, Year};
 
-/// An occurrence as it stands in the file.
+/// An occurrence as stored in the file.
 struct Occurrence {
     number: usize,
     id: String,
@@ -23,14 +23,14 @@ struct Occurrence {
 }
 
 impl Occurrence {
-    /// Returns whether a clock made the occurrence due. An occurrence that a person retries becomes
-    /// a queue entry and keeps its key.
+    /// Returns whether a schedule made the occurrence due. An occurrence that a person retries
+    /// becomes a queue entry but keeps its key.
     fn by_clock(&self) -> bool {
         self.origin == "clock" || self.key == self.due.to_string()
     }
 }
 
-/// A run as it stands in the file.
+/// A run as stored in the file.
 #[derive(Debug)]
 struct Run {
     id: String,
@@ -50,7 +50,7 @@ fn outcome(text: Option<String>) -> Option<Outcome> {
 }
 
 impl Year {
-    /// Accounts for everything that was due, and for everything that was done.
+    /// Checks that everything that was due and everything that was done is recorded.
     pub fn account(&mut self) {
         let ends = self.watermarks();
         assert!(self.orphans().is_empty());
@@ -149,8 +149,8 @@ impl Year {
         }
     }
 
-    /// Checks that each scheduled time of each stretch of the schedule was run or is part of one
-    /// stretch of missed ones, and that nothing else was recorded.
+    /// Checks that each scheduled time in each segment of the schedule was run or is part of
+    /// exactly one missed stretch, and that nothing else was recorded.
     fn every_moment_once(&mut self, job: &Job, mine: &[&Occurrence]) {
         let name = &job.new.name;
         let mut known: BTreeSet<Timestamp> = BTreeSet::new();
@@ -213,8 +213,8 @@ impl Year {
         assert_eq!(seen, clocks, "{name}: recorded outside of any stretch");
     }
 
-    /// Checks that of the scheduled times found late at once, no more than the rule allows were
-    /// run, in order.
+    /// Checks that, of the scheduled times that were found late together, only as many were run as
+    /// the rule permits, and in order.
     fn caught_up_in_order(
         &self,
         job: &Job,
@@ -254,8 +254,8 @@ impl Year {
         }
     }
 
-    /// Checks that no scheduled time during a pause was run. Skips years in which the clock was set
-    /// back, which pass a pause twice.
+    /// Checks that no scheduled time during a pause was run. Years in which the clock was set back
+    /// are left out, because they may pass a pause twice.
     fn pauses_were_kept(&self, job: &Job, mine: &[&Occurrence]) {
         if self.set_backs {
             return;
@@ -275,7 +275,7 @@ impl Year {
         }
     }
 
-    /// Checks that each attempt is justified by the one before it.
+    /// Checks that each attempt is justified by the previous attempt.
     fn attempts_are_justified(&self, job: &Job, one: &Occurrence, runs: Option<&Vec<Run>>) {
         let name = &job.new.name;
         if matches!(one.outcome, Some(Outcome::Missed { .. })) {

@@ -1,5 +1,5 @@
-//! The processes that tick: a daemon, the host's timer and people. Each may die between any two
-//! transactions.
+//! The processes that run ticks: a daemon, the host timer and people. Each of them may die between
+//! any two transactions.
 
 use std::collections::BTreeMap;
 
@@ -13,23 +13,23 @@ use runner_engine::tick::tick;
 
 use super::year::{DAY, Event, HOUR, MINUTE, Micros, SECOND, Year};
 
-/// A process that ticks, or that waits for a run which it has asked for.
+/// A process that runs ticks, or that waits for a run that it has requested.
 #[derive(Debug)]
 pub struct Driving {
     pub me: ProcessIdentity,
     pub daemon: bool,
-    /// Processes that it has started, with their runs.
+    /// The processes that it has started, with their runs.
     pub children: BTreeMap<u32, RunId>,
-    /// How many of those that it is about to start are not processes yet.
+    /// The number of runs that it is about to start.
     pub coming: u32,
-    /// It ticks then, at the latest.
+    /// The time of its next tick.
     pub wakes: Micros,
-    /// It ticks at all: somebody who waits for one run does not.
+    /// Whether it runs ticks. A person who waits for a single run does not.
     pub ticks: bool,
 }
 
 const NEVER: Micros = Micros::MAX;
-/// How many names a hand remembers.
+/// The number of names that a person remembers.
 const SEEN: usize = 40;
 
 impl Year {
@@ -44,8 +44,8 @@ impl Year {
         }
     }
 
-    /// Starts a driver for the host's timer, and schedules the timer again at the first quarter of
-    /// an hour at which there may be work.
+    /// Starts a driver for the host timer, and schedules the next timer tick at the first quarter
+    /// of an hour at which there may be work.
     pub fn start_timer(&mut self) {
         self.new_driver(false, true);
         let next = self.store.next_moment(self.wall()).unwrap();
@@ -86,7 +86,7 @@ impl Year {
         }
     }
 
-    /// Runs one tick of a driver and starts the runs that it returns.
+    /// Runs one tick of a driver and starts the runs that the tick returns.
     pub fn drive(&mut self, pid: u32) {
         self.counts.ticks += 1;
         let me = self.drivers[&pid].me.clone();
@@ -145,7 +145,7 @@ impl Year {
         self.plan(pid);
     }
 
-    /// Lets a driver read the due jobs and act on them slowly.
+    /// Lets a driver read the due jobs, on which it will act later.
     fn read(&mut self) {
         if self.read.is_some() || !self.random.permille(20) {
             return;
@@ -156,7 +156,8 @@ impl Year {
         self.in_future(wait, Event::Late);
     }
 
-    /// Does what was to be done some time ago: others have done it meanwhile, for the most part.
+    /// Acts on rows that were read some time ago. In most cases, other processes have already acted
+    /// on them.
     pub fn act_late(&mut self) {
         let Some((live, due)) = self.read.take() else {
             return;
@@ -181,7 +182,7 @@ impl Year {
         self.forget_killed();
         for due_job in due {
             let job = &due_job.job;
-            // The model does not predict a tick's result for these jobs.
+            // The model does not predict the result of a tick for these jobs.
             if job.paused_until.is_some() || job.schedule.night.is_some() || self.paused(&job.name)
             {
                 continue;
@@ -196,7 +197,7 @@ impl Year {
         }
     }
 
-    /// Hands a run to a driver to start.
+    /// Assigns a run to a driver, which starts it.
     pub fn hand_out(&mut self, pid: u32, run: &RunId) {
         let order = self.started.len();
         self.started.entry(run.clone()).or_insert(order);
@@ -211,7 +212,7 @@ impl Year {
         self.in_future(wait, Event::Begin(run.clone(), pid));
     }
 
-    /// Plans the driver's next tick, or its exit.
+    /// Schedules the driver's next tick, or its exit.
     fn plan(&mut self, pid: u32) {
         let Some(driver) = self.drivers.get(&pid) else {
             return;
@@ -245,7 +246,7 @@ impl Year {
         self.drivers.get_mut(&pid).unwrap().wakes = wakes.max(soonest);
     }
 
-    /// Informs a driver that one of its processes has ended.
+    /// Notifies a driver that one of its processes has ended.
     pub fn child_ended(&mut self, parent: u32, child: u32) {
         let Some(driver) = self.drivers.get_mut(&parent) else {
             return;
@@ -290,7 +291,7 @@ impl Year {
         self.wake_daemon();
     }
 
-    /// Informs the daemon that something has changed; the message is occasionally lost.
+    /// Notifies the daemon of a change. The message is occasionally lost.
     pub fn wake_daemon(&mut self) {
         if self.random.permille(950) || self.resting {
             for driver in self.drivers.values_mut().filter(|driver| driver.daemon) {
@@ -311,7 +312,7 @@ impl Year {
         }
     }
 
-    /// Returns when a run that begins now is overdue.
+    /// Returns the time at which a run that starts now is overdue.
     pub fn overrun(&self, total: std::time::Duration) -> Micros {
         let after = total + OVERRUN_GRACE;
         self.now + Micros::try_from(after.as_micros()).unwrap() + SECOND

@@ -1,4 +1,5 @@
-//! The process of one run: lock, facts, admission, some work, an outcome; or a death at any point.
+//! The process of one run: locking, facts, admission, some work and an outcome, or a death at any
+//! point.
 
 use std::time::Duration;
 
@@ -18,20 +19,20 @@ use runner_engine::tick::REPORT_JOB;
 use super::injected_bugs::Bug;
 use super::year::{Event, MINUTE, Micros, SECOND, Year};
 
-/// A run that was admitted and whose process lives.
+/// An admitted run whose process is alive.
 #[derive(Debug)]
 pub struct LiveRun {
     pub run: RunId,
     pub job: String,
     pub group: String,
-    /// The driver that has started it.
+    /// The driver that started it.
     pub parent: u32,
     pub fence: Fence,
-    /// It came out of the queue, so it counts against the slots of its group.
+    /// Whether it came from the queue and therefore uses a slot of its group.
     pub queued: bool,
-    /// It was asked to end.
+    /// Whether it was asked to end.
     pub asked: bool,
-    /// It does not listen any more.
+    /// Whether it has stopped responding.
     pub hangs: bool,
     pub overruns: Micros,
 }
@@ -39,7 +40,7 @@ pub struct LiveRun {
 const TURN_WAIT: SignedDuration = SignedDuration::from_secs(15);
 
 impl Year {
-    /// Begins the process of a run, if the driver that was to start it still lives.
+    /// Starts the process of a run, if the driver that should start it is still alive.
     pub fn begin(&mut self, run: &RunId, parent: u32) {
         let Some(driver) = self.drivers.get_mut(&parent) else {
             return;
@@ -54,7 +55,7 @@ impl Year {
         }
     }
 
-    /// Starts the work of a run; returns false when its process is over already.
+    /// Starts the work of a run. Returns false if the run's process has already ended.
     fn perform(&mut self, run: &RunId, parent: u32, me: &ProcessIdentity) -> bool {
         let row = self.store.run(run).unwrap();
         if !matches!(row.state, RunState::Requested { .. }) {
@@ -122,7 +123,8 @@ impl Year {
         let known = self.jobs.get_mut(&job).unwrap();
         assert!(fence > known.fence, "{job}: {fence:?} after {:?}", known.fence);
         known.fence = fence;
-        // A hand starts when it likes, a lost run is made good at once, a night's report closes it.
+        // The limit does not apply to manual runs, to replacements of lost runs, and to reports of
+        // nights.
         let queued = !manual && job != REPORT_JOB && self.came_from_the_queue(&row);
         if queued {
             let beside = self.running.values().filter(|one| one.queued && one.group == group.name);
@@ -154,7 +156,8 @@ impl Year {
         true
     }
 
-    /// Runs that replace lost ones are started by whoever finds the loss.
+    /// Returns whether the run was started from the queue. A run that replaces a lost run is
+    /// started by the process that finds the loss.
     fn came_from_the_queue(&self, row: &RunRow) -> bool {
         row.attempt == 1 || self.store.lost_runs_of(&row.occurrence).unwrap() == 0
     }
@@ -244,7 +247,7 @@ impl Year {
                 let row = self.store.run(&id).unwrap();
                 sweep(&mut self.store, &row, now).unwrap();
             }
-            // It dies before it has swept.
+            // The process dies before it has swept its staging folder.
             Ok(()) => {}
             Err(StoreError::CannotWrite { .. }) if fuse.is_some() => self.counts.blown += 1,
             Err(error) => panic!("{id} cannot be settled: {error:?}"),
@@ -294,7 +297,7 @@ impl Year {
             return;
         }
         one.asked = true;
-        // Its shortened deadline and the grace.
+        // The time consists of the shortened deadline and the grace.
         one.overruns = one.overruns.min(self.now + MINUTE);
         if !one.hangs {
             let wait = self.random.between(0, 15 * SECOND);

@@ -1,4 +1,4 @@
-//! Faults of the simulated host: sleep, reboots, clock changes, edits and deaths.
+//! Faults of the simulated host: suspends, reboots, clock changes, edits and deaths.
 
 use runner_engine::store::NewJob;
 use runner_engine::tick::report_job;
@@ -37,7 +37,7 @@ impl Year {
         }
     }
 
-    /// Suspends the host: live runs continue later or run out of time.
+    /// Suspends the host. Live runs continue later or exceed their time limit.
     fn sleep(&mut self, asleep: Micros) {
         let shift = self.random.permille(500);
         let wakes = self.now + asleep;
@@ -71,8 +71,8 @@ impl Year {
     }
 
     fn set_clock(&mut self, by: Micros) {
-        // A pause that is over stays over, whatever the clock shows later; the database may apply
-        // it again where nothing was due since.
+        // In the model, a pause that has ended stays ended, whatever the clock shows later. The
+        // database may apply the pause again if nothing has been due since.
         let now = self.wall();
         let jobs = self.jobs.values_mut().map(|job| &mut job.paused_until);
         for paused in jobs.chain([&mut self.all_paused]) {
@@ -101,7 +101,7 @@ impl Year {
         self.wake_all();
     }
 
-    /// Drivers or runs are killed, or both.
+    /// Kills drivers, runs or both.
     fn kill_some(&mut self, drivers: bool) {
         let runs: Vec<u32> = self.running.keys().copied().collect();
         let share = self.random.between(0, 1001).cast_unsigned();

@@ -1,4 +1,4 @@
-//! A simulated host: processes that live or not, locks that they hold, one boot after another.
+//! A simulated host: its processes, the locks that they hold, and its boots.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -15,21 +15,21 @@ use runner_engine::recover::World;
 #[derive(Debug, Default)]
 pub struct State {
     pub alive: BTreeSet<u32>,
-    /// By job, the process that holds its deciding lock.
+    /// The process that holds the deciding lock of each job.
     pub locks: BTreeMap<String, u32>,
     pub boot: u32,
     next: u32,
-    /// Processes that recovery has killed and nobody has looked at since.
+    /// Processes that recovery has killed and that have not been handled since.
     pub killed: Vec<u32>,
-    /// The next kill does not end its process in time.
+    /// Whether the next kill fails to end its process in time.
     pub unkillable: bool,
-    /// An injected bug: every process that asks gets the lock.
+    /// An injected bug: every process that requests a lock gets it.
     pub locks_always_free: bool,
     /// An injected bug: dead processes seem to be alive.
     pub dead_live: bool,
 }
 
-/// Shared by the simulation and by the engine's recovery.
+/// A handle that the simulation and the engine's recovery share.
 #[derive(Clone, Debug, Default)]
 pub struct Host(pub Rc<RefCell<State>>);
 
@@ -53,7 +53,7 @@ impl Host {
         self.0.borrow().alive.contains(&pid)
     }
 
-    /// Takes a job's lock for a process until it ends.
+    /// Takes a job's lock for a process, which holds it until the process ends.
     pub fn lock(&self, job: &str, pid: u32) -> bool {
         let mut state = self.0.borrow_mut();
         if state.locks.contains_key(job) && !state.locks_always_free {
@@ -73,7 +73,7 @@ impl Host {
     }
 }
 
-/// A lock that is held for a look.
+/// A lock that is held briefly, during recovery.
 struct HeldLock(Host, String);
 
 impl Drop for HeldLock {

@@ -1,33 +1,33 @@
-//! Bugs that are injected to check that the audit of a year finds them: a driver that does one
-//! thing wrong, or a host that reports a wrong state.
+//! Bugs that are injected to check that the audit detects them: a driver that makes one mistake, or
+//! a host that reports a wrong state.
 
 use runner_engine::schedule::Missed;
 use runner_engine::store::{DueJob, NewOccurrence, Origin};
 
 use super::year::Year;
 
-/// A bug.
+/// An injected bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bug {
-    /// A watermark moves and nothing is recorded.
+    /// A watermark is advanced without recording anything.
     WatermarkAlone,
-    /// A scheduled time is run, and the ones missed before it are not recorded.
+    /// A scheduled time is run without recording the missed scheduled times before it.
     MissedForgotten,
-    /// A stretch counts one too many.
+    /// The count of a missed stretch is one too high.
     CountOff,
     /// Missed scheduled times are run as well.
     MissedAndRun,
     /// One scheduled time is recorded under two keys.
     TwoKeys,
-    /// The scheduled times of a pause are run for.
+    /// The scheduled times during a pause are run.
     PauseIgnored,
-    /// More scheduled times are caught up than the rule allows.
+    /// More scheduled times are caught up than the rule permits.
     CapIgnored,
-    /// Something is tried again without a reason.
+    /// An attempt is repeated without a reason.
     TriedAgain,
-    /// Two processes hold one lock.
+    /// Two processes hold the same lock.
     LockShared,
-    /// The dead are taken for alive.
+    /// Dead processes are treated as alive.
     DeadLive,
     /// Runs are admitted although their job is paused.
     PauseNotSeen,
@@ -50,7 +50,7 @@ impl Bug {
 }
 
 impl Year {
-    /// Does the wrong thing now and then, where there is an occasion.
+    /// Occasionally injects the bug if there is an opportunity.
     pub fn plant(&mut self, bug: Bug) {
         match bug {
             Bug::LockShared => self.host.0.borrow_mut().locks_always_free = true,

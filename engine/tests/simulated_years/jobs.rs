@@ -1,4 +1,4 @@
-//! The jobs of a year: a few, of every trigger and policy, in zones that change their clocks.
+//! The jobs of a year: a few jobs with every trigger and policy, in zones with clock changes.
 
 use jiff::SignedDuration;
 use jiff::civil::Time;
@@ -37,7 +37,7 @@ const CRONS: [&str; 12] = [
     "59 23 15W * *",
 ];
 
-/// Draws the jobs of one year; the first always has a clock.
+/// Generates the jobs of one year. The first job always has a schedule.
 pub fn draw(random: &mut Random) -> Vec<NewJob> {
     let count = random.between(2, 5);
     let slots = u32::try_from(random.between(1, 4)).unwrap();
@@ -59,7 +59,7 @@ pub fn draw(random: &mut Random) -> Vec<NewJob> {
     jobs
 }
 
-/// Draws the trigger of a job: a clock for the first.
+/// Generates the trigger of a job. The first job gets a schedule.
 pub fn trigger(random: &mut Random, parent: Option<String>) -> Trigger {
     match (random.between(0, 12), parent) {
         (0, Some(_)) => Trigger::Manual,

@@ -1,4 +1,4 @@
-//! Actions of people: they request runs now and later, end them, retry them, pause and resume.
+//! Actions of people, who request, end and retry runs, and pause and resume jobs.
 
 use jiff::{SignedDuration, Timestamp};
 use runner_engine::ids::RunId;
@@ -108,14 +108,14 @@ impl Year {
         (!seen.is_empty()).then(|| self.random.one_of(&seen).clone())
     }
 
-    /// Returns whether a job, or everything, is paused now.
+    /// Returns whether a job, or all jobs, are paused now.
     pub fn paused(&self, job: &str) -> bool {
         let now = self.wall();
         let job = self.jobs[job].paused_until;
         [job, self.all_paused].into_iter().flatten().any(|until| until > now)
     }
 
-    /// Pauses a job or all for so long.
+    /// Pauses a job, or all jobs, for the duration `long`.
     pub fn pause(&mut self, job: Option<&str>, long: SignedDuration) {
         let now = self.wall();
         let until = Timestamp::from_millisecond(now.saturating_add(long).unwrap().as_millisecond())
@@ -134,7 +134,7 @@ impl Year {
         self.counts.pauses += 1;
     }
 
-    /// Ends a pause.
+    /// Ends the pause of a job, or of all jobs.
     pub fn resume(&mut self, job: Option<&str>) {
         let now = self.wall();
         let was = match job {

@@ -1,6 +1,5 @@
-//! The random generator of a year: splitmix64, so that the seed determines everything that happens.
+//! The random generator of a year. It is splitmix64, so that the seed determines all events.
 
-/// A small generator.
 #[derive(Clone, Debug)]
 pub struct Random(pub u64);
 
@@ -13,7 +12,7 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// Returns a number distributed evenly in `from..to`.
+    /// Returns an evenly distributed number in `from..to`.
     pub fn between(&mut self, from: i64, to: i64) -> i64 {
         let span = (to - from).max(1).cast_unsigned();
         from + (self.next() % span).cast_signed()
@@ -29,7 +28,8 @@ impl Random {
         &all[usize::try_from(index).unwrap()]
     }
 
-    /// Returns a number that is mostly near `from` and sometimes near `to`: even in the logarithm.
+    /// Returns a number whose logarithm is evenly distributed, so that most numbers are near `from`
+    /// and few are near `to`.
     pub fn spread(&mut self, from: i64, to: i64) -> i64 {
         #[allow(clippy::cast_precision_loss)]
         let share = (self.next() >> 11) as f64 / (1_u64 << 53) as f64;

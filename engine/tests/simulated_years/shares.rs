@@ -1,18 +1,18 @@
-//! The figures of many years, and their sharing among processes.
+//! The total counts of many years, and the distribution of years to processes.
 //!
-//! SQLite's page cache is one for a whole process and locked, so two threads are hardly faster than
-//! one: the test runs itself again, as two processes.
+//! SQLite's page cache is shared by the whole process and locked, so two threads are hardly faster
+//! than one. The test therefore starts itself again as two processes.
 
 use std::ops::AddAssign;
 use std::process::{Command, Stdio};
 
 use serde::{Deserialize, Serialize};
 
-/// How many processes share the years.
+/// The number of processes.
 pub const SHARES: u64 = 2;
-/// Name of the variable that assigns a share to a process.
+/// The environment variable that assigns a share to a process.
 pub const SHARE: &str = "RUNNER_TEST_SHARE";
-/// Failures after which no further years are lived.
+/// Number of failures after which no further years are simulated.
 const ENOUGH: usize = 3;
 
 macro_rules! counts {
@@ -56,7 +56,7 @@ pub struct ProcessReport {
     pub failures: Vec<String>,
 }
 
-/// Lives these years, one after the other.
+/// Simulates these years one after another.
 pub fn all(
     years: impl Iterator<Item = u64>,
     live: impl Fn(u64) -> Result<Counts, String>,
@@ -74,7 +74,7 @@ pub fn all(
     reported
 }
 
-/// Has every share lived by a process of its own: the test with this name, again.
+/// Runs the test named `test` again in one process for each share.
 pub fn by_processes(test: &str) -> ProcessReport {
     let program = std::env::current_exe().unwrap();
     let children: Vec<_> = (0..SHARES)

@@ -1,7 +1,7 @@
-//! One year: the clocks, what happens next, and what goes wrong meanwhile.
+//! One year: the clocks, the next events and the faults.
 //!
-//! Time jumps from one thing to the next: a driver wakes, a run begins or ends, a person acts, the
-//! machine sleeps, its clock is set, it dies. Nothing is stepped through.
+//! Time jumps from one event to the next: a driver wakes, a run starts or ends, a person acts, the
+//! machine sleeps or reboots, or its clock is set.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -21,7 +21,7 @@ use super::jobs;
 use super::random::Random;
 use super::shares::Counts;
 
-/// Simulated time, in microseconds since the year began; it counts suspend and never jumps.
+/// Simulated time in microseconds since the start of the year. It includes suspend and never jumps.
 pub type Micros = i64;
 pub const SECOND: Micros = 1_000_000;
 pub const MINUTE: Micros = 60 * SECOND;
@@ -31,9 +31,9 @@ pub const DAY: Micros = 24 * HOUR;
 /// A future event of the simulation.
 #[derive(Clone, Debug)]
 pub enum Event {
-    /// The process of a run begins; the driver with this number has started it.
+    /// The process of a run starts. The number identifies the driver that started it.
     Begin(RunId, u32),
-    /// The process with this number comes to its end.
+    /// The process with this number ends.
     End(u32),
     /// The process with this number dies.
     Die(u32),
@@ -41,35 +41,35 @@ pub enum Event {
     Daemon,
     /// The host timer starts a tick.
     Timer,
-    /// A person does something.
+    /// A person performs an action.
     Hand,
-    /// A driver goes on with what it read some time ago.
+    /// A driver acts on rows that it read some time ago.
     Late,
-    /// The machine or its clock does something.
+    /// The machine or its clock has a fault.
     Fault,
 }
 
-/// A stretch of a job's life in which its watermark only rose.
+/// A period of a job's life in which its watermark only increased.
 #[derive(Clone, Debug)]
 pub struct Segment {
     pub schedule: Schedule,
-    /// The watermark at its beginning.
+    /// The watermark at the start of the segment.
     pub start: Timestamp,
-    /// The watermark at its end.
+    /// The watermark at the end of the segment.
     pub end: Option<Timestamp>,
-    /// How many occurrences there were when it began.
+    /// The number of occurrences at the start of the segment.
     pub mark: usize,
 }
 
-/// A job as the model knows it.
+/// A job in the model.
 #[derive(Clone, Debug)]
 pub struct Job {
     pub id: JobId,
     pub new: NewJob,
     pub segments: Vec<Segment>,
-    /// The end of its pause.
+    /// The end of the job's pause.
     pub paused_until: Option<Timestamp>,
-    /// Pauses as they turned out.
+    /// The pauses, with their actual ends.
     pub pauses: Vec<(Timestamp, Timestamp)>,
     pub fence: Fence,
 }
@@ -86,19 +86,19 @@ pub struct Year {
     pub all_paused: Option<Timestamp>,
     pub all_pauses: Vec<(Timestamp, Timestamp)>,
     pub now: Micros,
-    /// Wall time less simulated time.
+    /// Wall-clock time minus simulated time.
     pub offset: i64,
     pub booted: Micros,
     pub queue: BTreeMap<(Micros, u64), Event>,
     events: u64,
     pub drivers: BTreeMap<u32, Driving>,
     pub running: BTreeMap<u32, LiveRun>,
-    /// Runs that a hand may name.
+    /// Runs to which a person may refer.
     pub seen: VecDeque<RunId>,
     pub keys: Vec<String>,
-    /// Fences of runs that somebody else has settled.
+    /// The fences of runs that another process has settled.
     pub stale: Vec<(RunId, Fence)>,
-    /// Occurrences that a hand has opened again, once for each time.
+    /// Occurrences that a person has retried, once for each retry.
     pub retried: Vec<String>,
     /// Runs in the order in which they were first started.
     pub started: BTreeMap<RunId, usize>,
@@ -108,13 +108,13 @@ pub struct Year {
     pub breaker: bool,
     pub set_backs: bool,
     pub resting: bool,
-    /// The highest watermark there can be.
+    /// The highest possible watermark.
     high: Timestamp,
     copies: u32,
 }
 
 impl Year {
-    /// Creates a year that has not begun.
+    /// Creates a year that has not started.
     pub fn new(seed: u64, bug: Option<Bug>) -> Self {
         let mut random = Random(seed);
         runner_engine::ids::draw_from(Some(seed));
@@ -169,7 +169,7 @@ impl Year {
         Timestamp::from_microsecond(self.now + self.offset).unwrap()
     }
 
-    /// Returns the wall time in milliseconds, as the database stores it.
+    /// Returns the wall-clock time in milliseconds, as the database stores it.
     pub fn wall_millis(&self) -> Timestamp {
         Timestamp::from_millisecond(self.wall().as_millisecond()).unwrap()
     }
@@ -181,9 +181,9 @@ impl Year {
         }
     }
 
-    /// Converts a wall time to simulated time.
+    /// Converts a wall-clock time to simulated time.
     pub fn at_wall(&self, wall: Timestamp) -> Micros {
-        // The result is rounded up, because the wall time must have been reached.
+        // The result is rounded up, so that the wall-clock time has been reached.
         wall.as_microsecond().saturating_add(1).saturating_sub(self.offset)
     }
 
@@ -192,7 +192,7 @@ impl Year {
         self.queue.insert((self.now + wait, self.events), event);
     }
 
-    /// Simulates the year until its end, and then until everything is at rest.
+    /// Simulates the year until its end, and then until all runs are settled.
     pub fn live(&mut self) {
         self.in_future(0, Event::Daemon);
         if self.timers {
@@ -212,7 +212,7 @@ impl Year {
         self.now = self.now.max(end);
     }
 
-    /// Performs the next event before `end`; returns false when there is none.
+    /// Performs the next event before `end`. Returns false if there is none.
     fn step(&mut self, end: Micros) -> bool {
         let wake = self.drivers.iter().map(|(pid, one)| (one.wakes, *pid)).min();
         let event = self.queue.first_key_value().map(|(key, _)| *key);
@@ -246,7 +246,7 @@ impl Year {
         true
     }
 
-    /// Ends what would go on for ever, and waits until nothing is open.
+    /// Ends all activity that would continue forever, and waits until nothing is open.
     fn rest(&mut self) {
         self.resting = true;
         self.queue.retain(|_, event| !matches!(event, Event::Hand | Event::Fault | Event::Timer));
@@ -275,7 +275,7 @@ impl Year {
             let waiting = self.store.next_ready(Timestamp::MIN).unwrap().is_some();
             let open = waiting || !self.store.live().unwrap().is_empty();
             if !open && self.running.is_empty() {
-                // Reports of nights may still come.
+                // Reports of nights may still be due.
                 let next = self.store.next_moment(self.wall()).unwrap();
                 let Some(next) = next else { return };
                 self.until(self.at_wall(next) + MINUTE);
@@ -286,7 +286,7 @@ impl Year {
         panic!("it never comes to rest: {:?}", self.store.live().unwrap());
     }
 
-    /// Checks that every scheduled time that has passed is recorded.
+    /// Checks that every scheduled time in the past is recorded.
     fn all_is_recorded(&mut self) {
         let now = self.wall();
         for job in self.store.jobs(&self.project).unwrap() {
@@ -295,7 +295,7 @@ impl Year {
         }
     }
 
-    /// Brings the database's jobs, and the model's, to what the config files say now.
+    /// Updates the jobs in the database and in the model to match the configuration files.
     pub fn describe(&mut self, mut new: Vec<NewJob>) {
         let marks = self.watermarks();
         let mark = self.occurrences();
@@ -336,19 +336,19 @@ impl Year {
         self.jobs.keys().cloned().collect()
     }
 
-    /// Returns the watermark of each job that a clock makes due.
+    /// Returns the watermark of each job that has a schedule.
     pub fn watermarks(&self) -> BTreeMap<String, Timestamp> {
         let all = self.store.due_jobs(Timestamp::MAX).unwrap();
         all.into_iter().map(|due| (due.job.name, due.watermark)).collect()
     }
 
-    /// Returns the watermarks if a schedule may have to start again because the clock was set back.
+    /// Returns the watermarks if a schedule may have to restart because the clock was set back.
     pub fn ahead(&self) -> Option<BTreeMap<String, Timestamp>> {
         let limit = self.wall().checked_add(AHEAD).unwrap();
         (self.high > limit).then(|| self.watermarks())
     }
 
-    /// Looks at what a tick has made of schedules that were ahead of the clock.
+    /// Checks the schedules that were ahead of the clock after a tick.
     pub fn set_back(&mut self, before: BTreeMap<String, Timestamp>, whole: bool) {
         let after = self.watermarks();
         let limit = self.wall().checked_add(AHEAD).unwrap();
@@ -394,7 +394,7 @@ impl Year {
         usize::try_from(count).unwrap()
     }
 
-    /// Names of jobs whose locks are held by processes that are gone: there can be none.
+    /// Returns the jobs whose locks are held by dead processes. There must be none.
     pub fn orphans(&self) -> BTreeSet<String> {
         let state = self.host.0.borrow();
         let held = state.locks.iter().filter(|(_, pid)| !state.alive.contains(pid));

@@ -1,5 +1,5 @@
-//! Alerts over random histories, against a slow model that knows nothing of rows: it reads the whole
-//! history again at each step.
+//! Compares the alerts of random histories with a slow model that does not use rows: it evaluates
+//! the whole history again at each step.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
@@ -7,7 +7,7 @@ use std::io::Write as _;
 use super::*;
 use crate::alerts::{AlertKind, AlertRules};
 
-/// An event, in the order in which it was digested.
+/// An event in the order in which events were digested.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Entry {
     Failed { manual: bool, stopped: bool },
@@ -18,7 +18,7 @@ enum Entry {
     Ack,
 }
 
-/// One problem from its beginning to its end, as the model computes it.
+/// One problem from its start to its end, as computed by the model.
 #[derive(Clone, Debug, PartialEq)]
 struct Episode {
     kind: AlertKind,
@@ -26,13 +26,13 @@ struct Episode {
     count: u32,
     silenced: bool,
     over: bool,
-    /// `raised` and `repeated` messages were made at these minutes.
+    /// The minutes at which `raised` and `repeated` messages were created.
     reported: Vec<i64>,
     /// Whether the recovery was reported.
     recovered: bool,
 }
 
-/// Computes the episodes of one job's whole history, kind by kind.
+/// Computes the episodes in one job's whole history, separately for each kind.
 fn episodes(history: &[(i64, Entry)], rules: &AlertRules) -> Vec<Episode> {
     let mut all = Vec::new();
     for kind in AlertKind::ALL {
@@ -104,7 +104,7 @@ fn recorded(fixture: &Fixture) -> Vec<Episode> {
                     messages.iter().filter(|one| one.channel == channel && one.what != "recovered");
                 of_it.map(|one| minute(one.made)).collect()
             };
-            assert_eq!(reported("a"), reported("b"), "every channel is told the same");
+            assert_eq!(reported("a"), reported("b"), "all channels get the same");
             Episode {
                 kind: alert.kind,
                 raised: minute(alert.raised),
@@ -143,7 +143,7 @@ fn rules(dice: &mut Random) -> AlertRules {
     }
 }
 
-/// A number of the environment, or this.
+/// Returns the number in an environment variable, or `usual` if the variable is not set.
 #[allow(clippy::disallowed_methods, reason = "a person's switch, and no part of what is tested")]
 fn number(name: &str, usual: f64) -> f64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(usual)
@@ -156,7 +156,7 @@ impl Fixture {
         assert!(self.store.projects_with_news().unwrap().is_empty());
     }
 
-    /// Runs a job once, for a person or for the queue.
+    /// Runs a job once, as requested by a person or from the queue.
     fn ends(&mut self, manual: bool, outcome: &Outcome, at: Timestamp) {
         let run = match manual {
             true => self.requested("dream", &OccurrenceId::new(at).to_string()),
@@ -168,13 +168,14 @@ impl Fixture {
         self.end(&run, outcome, at);
     }
 
-    /// Delivers what waits, or fails to; whatever is sent is what the model can tell.
+    /// Delivers the waiting messages, or fails to. Only messages that the model also creates may be
+    /// sent.
     fn deliver(&mut self, dice: &mut Random, at: Timestamp) {
         let mut without = Vec::new();
         while let Some(sent) = self.store.begin_delivery(&without, at).unwrap() {
             assert!(sent.tries <= MOST_TRIES);
             match dice.roll(4) {
-                // Killed before its end was written down.
+                // The process is killed before the result is recorded.
                 0 => without.push((sent.project, sent.channel)),
                 1 => {
                     let tried = DeliveryResult::Failed("no".to_owned());
@@ -192,7 +193,7 @@ impl Fixture {
 
 #[test]
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "numbers of cases")]
-fn alerts_are_raised_told_and_ended_as_the_model_says() {
+fn alerts_match_the_model() {
     let seed = number("RUNNER_TEST_SEED", f64::from(std::process::id())) as u64;
     let cases = (60.0 * number("RUNNER_TEST_SCALE", 1.0)).ceil() as u64;
     let began = crate::time::boot_time();
@@ -209,7 +210,7 @@ fn alerts_are_raised_told_and_ended_as_the_model_says() {
         let job = fixture.id("dream");
         let mut history: Vec<(i64, Entry)> = Vec::new();
         let mut minute = 0;
-        // The model needs these times to decide when the job is stale.
+        // The model uses these times to decide when the job is stale.
         let (mut good, mut watched) = (None, None);
         for _ in 0..60 {
             minute += 1 + i64::try_from(dice.roll(120)).unwrap();
@@ -230,7 +231,7 @@ fn alerts_are_raised_told_and_ended_as_the_model_says() {
                     good = Some(minute);
                 }
                 4 => {
-                    // Neither good nor bad.
+                    // A skipped run is neither a success nor a failure.
                     let why = "x".to_owned();
                     fixture.ends(true, &Outcome::Skipped { why }, at);
                     fixture.digest(&rules, at);
@@ -284,7 +285,7 @@ fn alerts_are_raised_told_and_ended_as_the_model_says() {
             let wanted = episodes(&history, &rules);
             let mut found = recorded(&fixture);
             for (one, wanted) in found.iter_mut().zip(&wanted) {
-                // Messages decide whether a recovery is reported; they are checked below.
+                // Whether a recovery is reported depends on the messages, which are checked below.
                 one.recovered &= wanted.recovered;
             }
             assert_eq!(found, wanted, "seed {seed}, case {case}, {history:#?}");
@@ -303,21 +304,21 @@ fn alerts_are_raised_told_and_ended_as_the_model_says() {
     assert_eq!(kinds.len(), 4, "every kind was raised");
 }
 
-/// Checks the invariants of the messages of one alert to each channel, whichever process died when.
+/// Checks the invariants of one alert's messages to each channel, even if a process has died.
 fn messages_are_in_order(fixture: &Fixture, alert: &AlertRow, recovery: bool) {
     let messages = fixture.store.messages_of(&alert.id).unwrap();
     for channel in ["a", "b"] {
         let of_it: Vec<&MessageRow> =
             messages.iter().filter(|one| one.channel == channel).collect();
         let recovered: Vec<_> = of_it.iter().filter(|one| one.what == "recovered").collect();
-        assert!(recovered.len() <= 1, "a recovery is told once");
+        assert!(recovered.len() <= 1, "a recovery is reported once");
         if let Some(reported) = recovered.first() {
             assert!(recovery && alert.ended.is_some() && alert.silenced.is_none());
             let heard = of_it.iter().any(|one| one.tries > 0 && one.made <= reported.made);
-            assert!(heard, "to those who may have heard");
+            assert!(heard, "never reported before");
         }
         let open = of_it.iter().filter(|one| one.state == MessageState::Waiting);
-        assert!(open.count() <= 1, "what waits is the last word");
+        assert!(open.count() <= 1, "only the newest one waits");
         if alert.silenced.is_some() {
             assert!(of_it.iter().all(|one| one.state != MessageState::Waiting));
         }
@@ -325,7 +326,7 @@ fn messages_are_in_order(fixture: &Fixture, alert: &AlertRow, recovery: bool) {
 }
 
 #[test]
-fn a_recovery_is_told_once_and_of_all_that_is_over() {
+fn one_message_reports_all_recoveries() {
     let mut fixture = quick_house();
     let rules = AlertRules {
         on: AlertKind::ALL.into_iter().collect(),
@@ -351,7 +352,7 @@ fn a_recovery_is_told_once_and_of_all_that_is_over() {
     assert_eq!(sent.kinds, [AlertKind::Failure, AlertKind::Breaker]);
     assert_eq!(sent.count, 3);
     assert_eq!(fixture.store.begin_delivery(&[], later(5)).unwrap(), None);
-    // An alert that was never delivered recovers without a message.
+    // An alert whose message was never delivered ends without a message.
     fixture.ends(false, &failed(Class::Guard), later(6));
     fixture.ends(false, &Outcome::Succeeded, later(7));
     fixture.digest(&rules, later(7));
@@ -362,7 +363,7 @@ fn a_recovery_is_told_once_and_of_all_that_is_over() {
 }
 
 #[test]
-fn a_message_is_tried_so_often_and_then_given_up() {
+fn a_message_is_eventually_given_up() {
     let mut fixture = quick_house();
     let rules = AlertRules {
         on: AlertKind::ALL.into_iter().collect(),
@@ -374,7 +375,7 @@ fn a_message_is_tried_so_often_and_then_given_up() {
     fixture.digest(&rules, now());
     let (mut minute, mut tries) = (0, 0);
     while minute < 3000 {
-        // Every other one dies in the middle.
+        // Every second delivery dies before its result is recorded.
         if let Some(sent) = fixture.store.begin_delivery(&[], later(minute)).unwrap() {
             tries += 1;
             assert_eq!(sent.tries, tries);
@@ -399,7 +400,7 @@ fn a_message_is_tried_so_often_and_then_given_up() {
 }
 
 #[test]
-fn what_was_off_or_paused_is_not_stale_when_it_is_on_again() {
+fn a_resumed_job_is_not_stale() {
     let mut fixture = quick_house();
     let rules = AlertRules {
         on: AlertKind::ALL.into_iter().collect(),
@@ -412,7 +413,7 @@ fn what_was_off_or_paused_is_not_stale_when_it_is_on_again() {
     assert!(!fixture.store.maintenance_due(Task::Watch, later(59)).unwrap());
     assert!(fixture.store.maintenance_due(Task::Watch, later(60)).unwrap());
     let stale = fixture.store.watch(&rules, later(day + 1)).unwrap();
-    assert_eq!(stale.len(), 1, "only the one with a clock");
+    assert_eq!(stale.len(), 1, "only the scheduled job");
     let off = NewJob { enabled: false, ..job("tidy", every(15)) };
     fixture.jobs(&[off]);
     assert!(fixture.store.watch(&rules, later(2 * day)).unwrap().is_empty());

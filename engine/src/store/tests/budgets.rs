@@ -21,7 +21,7 @@ fn budgets_hold_across_runs_and_fail_closed() {
         panic!("the day was overspent")
     };
     assert_eq!(outcome.class(), Some(Class::OverBudget));
-    // One call with unknown usage is charged as it was reserved; the rest comes back.
+    // One call with unknown usage is charged at its reserved maximum, and the rest is released.
     let request = fixture
         .store
         .reserve_request(&first, "x", Amounts { calls: 1, ..Amounts::default() }, now())
@@ -37,7 +37,7 @@ fn budgets_hold_across_runs_and_fail_closed() {
 }
 
 #[test]
-fn a_request_beyond_the_runs_reservation_is_refused_before_it_is_made() {
+fn a_request_beyond_the_reservation_is_refused() {
     let mut fixture = fixture();
     let run = fixture.requested("dream", "a");
     fixture
@@ -69,7 +69,7 @@ fn a_dead_run_is_charged_its_open_requests_in_full() {
 }
 
 #[test]
-fn nobody_is_charged_more_time_than_was_allowed() {
+fn charged_time_never_exceeds_the_limit() {
     let mut fixture = fixture();
     let run = fixture.requested("dream", "a");
     let want = Budget { seconds: Some(90), ..Budget::default() };

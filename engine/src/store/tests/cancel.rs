@@ -1,4 +1,4 @@
-//! Ending runs in each of their states.
+//! Tests of ending runs in each of their states.
 
 use super::*;
 
@@ -7,7 +7,7 @@ fn cancel(fixture: &mut Fixture, run: &RunId) -> Cancelled {
 }
 
 #[test]
-fn what_has_not_begun_is_settled_at_once() {
+fn a_waiting_run_is_settled_at_once() {
     for started in [false, true] {
         let mut fixture = fixture();
         let run = fixture.enqueue("dream");
@@ -20,7 +20,7 @@ fn what_has_not_begun_is_settled_at_once() {
         assert_eq!(why(fixture.stands(&run)), "cancelled: manually");
         assert!(why(fixture.stands(&behind)).starts_with("skipped"));
         assert!(fixture.start(later(60)).is_empty());
-        // Its process comes too late.
+        // The run's process tries to be admitted too late.
         let late = fixture.admit(&run, Budget::default(), &[]).unwrap_err();
         assert!(matches!(late, StoreError::NotFound { .. }), "{late}");
         fixture.check();
@@ -28,7 +28,7 @@ fn what_has_not_begun_is_settled_at_once() {
 }
 
 #[test]
-fn what_waits_for_another_is_settled_alone() {
+fn a_follower_is_cancelled_alone() {
     let mut fixture = fixture();
     let run = fixture.enqueue("dream");
     let behind = fixture.enqueue_after("tidy", Some(&run));
@@ -41,7 +41,7 @@ fn what_waits_for_another_is_settled_alone() {
 }
 
 #[test]
-fn what_runs_is_asked_and_keeps_the_first_reason() {
+fn the_first_cancellation_reason_is_kept() {
     let mut fixture = fixture();
     let run = fixture.admitted("k").run().clone();
     let Cancelled::Asked(row) = cancel(&mut fixture, &run) else { panic!() };
@@ -53,7 +53,7 @@ fn what_runs_is_asked_and_keeps_the_first_reason() {
 }
 
 #[test]
-fn what_succeeded_meanwhile_has_succeeded() {
+fn a_late_cancellation_keeps_the_success() {
     let mut fixture = fixture();
     let run = fixture.admitted("k").run().clone();
     cancel(&mut fixture, &run);
@@ -62,7 +62,7 @@ fn what_succeeded_meanwhile_has_succeeded() {
 }
 
 #[test]
-fn what_is_over_is_left_alone() {
+fn a_settled_run_is_not_changed() {
     let mut fixture = fixture();
     let run = fixture.requested("dream", "k");
     fixture.end(&run, &Outcome::Succeeded, now());
@@ -74,7 +74,7 @@ fn what_is_over_is_left_alone() {
 }
 
 #[test]
-fn an_earlier_attempt_names_the_one_that_is_to_come() {
+fn an_earlier_attempt_cancels_the_next() {
     let mut fixture = fixture();
     let run = fixture.enqueue("dream");
     fixture.start(now());
@@ -86,14 +86,14 @@ fn an_earlier_attempt_names_the_one_that_is_to_come() {
 }
 
 #[test]
-fn its_deadline_is_brought_forward_once() {
+fn the_deadline_is_shortened_once() {
     let mut fixture = fixture();
     let run = fixture.admitted("k").run().clone();
     cancel(&mut fixture, &run);
     let first = fixture.deadline(&run);
     fixture.store.hasten(&fixture.row(&run), Duration::from_secs(110)).unwrap();
     let hastened = fixture.deadline(&run);
-    // Killed when the grace of recovery is over too: twenty seconds from now.
+    // The run is killed when recovery's grace is over too, which is twenty seconds from now.
     let killed = Duration::from_millis(hastened) + crate::recover::OVERRUN_GRACE;
     assert_eq!(killed, Duration::from_secs(110) + CANCEL_GRACE);
     assert!(hastened < first);

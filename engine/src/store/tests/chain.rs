@@ -1,4 +1,4 @@
-//! Runs that wait for others to succeed.
+//! Tests of runs that wait for other runs to succeed.
 
 use super::*;
 
@@ -17,7 +17,7 @@ fn it_is_ready_when_the_other_has_succeeded() {
 }
 
 #[test]
-fn its_own_moment_counts_when_it_is_later() {
+fn a_later_start_time_applies() {
     let mut fixture = fixture();
     let first = fixture.enqueue("dream");
     let occurrence = fixture.row(&first).occurrence;
@@ -58,7 +58,8 @@ fn it_is_skipped_when_the_other_does_not_succeed() {
         fixture.end(&first, &outcome, later(1));
         let expected = format!("skipped: what it was to follow ended as {outcome}");
         assert_eq!(why(fixture.outcome(&behind)), expected);
-        // A later follower is skipped with the same reason at once, and one after a success runs.
+        // A run that is queued later behind the same failure is skipped at once with the same
+        // reason. A run behind a success runs.
         let late = fixture.enqueue_after("tidy", Some(&first));
         assert_eq!(why(fixture.stands(&late)), expected);
         fixture.check();
@@ -71,7 +72,7 @@ fn it_is_skipped_when_the_other_does_not_succeed() {
 }
 
 #[test]
-fn a_long_chain_falls_as_one() {
+fn a_long_chain_is_skipped_together() {
     let mut fixture = quick_house();
     let first = fixture.enqueue("dream");
     let mut last = first.clone();
@@ -89,7 +90,7 @@ fn a_long_chain_falls_as_one() {
 }
 
 #[test]
-fn what_falls_half_way_falls_not_at_all() {
+fn a_failed_transaction_skips_nothing() {
     let mut fixture = fixture();
     let first = fixture.enqueue("dream");
     let second = fixture.enqueue_after("tidy", Some(&first));

@@ -1,4 +1,5 @@
-//! Clocks that were wrong and are set right: what was recorded in a false future is in nobody's way.
+//! Tests of clocks that were wrong and have been corrected: records with a time in the future do
+//! not block later work.
 
 use super::*;
 use crate::policy::{CatchUp, CatchUpScope};
@@ -8,7 +9,7 @@ fn years() -> Timestamp {
 }
 
 #[test]
-fn what_waits_in_a_false_future_begins_again_from_now() {
+fn future_waits_restart_now() {
     let mut fixture = quick_house();
     let first = fixture.due("tidy", years()).pop().unwrap();
     fixture.start(years());
@@ -30,7 +31,7 @@ fn what_waits_in_a_false_future_begins_again_from_now() {
 }
 
 #[test]
-fn failures_in_a_false_future_are_made_good_by_a_success_now() {
+fn a_success_ends_future_failures() {
     let mut fixture = quick_house();
     for at in [years(), years(), years()] {
         let new = NewOccurrence::manual(fixture.id("tidy"), OccurrenceId::new(at).to_string(), at);
@@ -48,7 +49,7 @@ fn failures_in_a_false_future_are_made_good_by_a_success_now() {
 }
 
 #[test]
-fn what_waits_for_a_job_that_clocks_may_not_start_any_more_is_skipped() {
+fn runs_of_disabled_jobs_are_skipped() {
     let mut fixture = quick_house();
     let run = fixture.due("tidy", later(15)).remove(0);
     let wished = fixture.enqueue("tidy");
@@ -57,12 +58,12 @@ fn what_waits_for_a_job_that_clocks_may_not_start_any_more_is_skipped() {
     fixture.jobs(&[tidy, job("dream", Schedule::manual())]);
     let why = "skipped: its job was disabled or removed while it waited";
     assert_eq!(fixture.stands(&run).unwrap().to_string(), why);
-    assert_eq!(fixture.start(later(16)), [wished], "a person's wish stays");
+    assert_eq!(fixture.start(later(16)), [wished], "a person's run stays");
     fixture.check();
 }
 
 #[test]
-fn moments_that_are_caught_up_keep_their_order_when_one_is_tried_again() {
+fn caught_up_times_keep_their_order() {
     let mut fixture = quick_house();
     let mut policy = Policy {
         catch_up: CatchUp {

@@ -1,9 +1,9 @@
-//! Tests of recording occurrences and of the processes that begin them.
+//! Tests of recording occurrences, and of the processes that start their runs.
 
 use super::*;
 
 #[test]
-fn an_occurrence_is_recorded_once_whoever_asks() {
+fn an_occurrence_is_recorded_once() {
     let mut fixture = fixture();
     let run = fixture.requested("dream", "k");
     let Recorded::Known(occurrence) = fixture.request("dream", "k") else {
@@ -63,7 +63,7 @@ fn a_run_is_admitted_once_and_its_fence_grows() {
 }
 
 #[test]
-fn clocks_record_moments_once_and_missed_ones_as_one_row() {
+fn missed_times_are_one_row() {
     let mut fixture = fixture();
     let due_at = later(50);
     let due_job = fixture.store.due_jobs(due_at).unwrap().remove(0);
@@ -150,7 +150,7 @@ fn a_night_closes_once_when_its_work_is_settled() {
 }
 
 #[test]
-fn moments_that_are_caught_up_together_wait_together() {
+fn caught_up_times_wait_together() {
     let mut fixture = fixture();
     let catch_up = CatchUp {
         which: CatchUpScope::All,
@@ -161,7 +161,7 @@ fn moments_that_are_caught_up_together_wait_together() {
     tidy.policy.catch_up = catch_up.clone();
     let jobs = [job("dream", Schedule::manual()), tidy];
     fixture.store.project_jobs(&fixture.project, "two", "", &jobs, now()).unwrap();
-    // Due 35, 20 and 5 minutes ago: only the last is on time.
+    // The scheduled times are 35, 20 and 5 minutes in the past, so only the last is on time.
     let at = later(50);
     let due_job = fixture.store.due_jobs(at).unwrap().remove(0);
     let due = due_job.job.schedule.due(due_job.watermark, at, &catch_up).unwrap();

@@ -1,9 +1,9 @@
-//! The file itself.
+//! Tests of opening and creating the database file.
 
 use super::*;
 
 #[test]
-fn damage_and_strangers_are_refused_and_left_alone() {
+fn damaged_and_foreign_files_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("database.sqlite");
     for content in [
@@ -21,7 +21,7 @@ fn damage_and_strangers_are_refused_and_left_alone() {
 }
 
 #[test]
-fn a_newer_database_is_refused_and_a_missing_one_is_not_made_by_readers() {
+fn readers_create_no_database() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("database.sqlite");
     assert!(matches!(Store::read(&path).err().unwrap(), StoreError::Missing { .. }));
@@ -34,7 +34,7 @@ fn a_newer_database_is_refused_and_a_missing_one_is_not_made_by_readers() {
 }
 
 #[test]
-fn a_birth_that_was_interrupted_leaves_nothing_in_the_way() {
+fn an_interrupted_creation_is_harmless() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("database.sqlite");
     std::fs::write(path.with_extension("new"), b"half a database").unwrap();

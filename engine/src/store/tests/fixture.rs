@@ -1,9 +1,9 @@
-//! Helpers with which the tests of the queue act and inspect the database.
+//! Helpers with which the queue's tests change and inspect the database.
 
 use super::*;
 
 impl Fixture {
-    /// Describes the jobs anew.
+    /// Replaces the descriptions of the project's jobs.
     pub(super) fn jobs(&mut self, jobs: &[NewJob]) {
         self.store.project_jobs(&self.project, "again", "", jobs, now()).unwrap();
     }
@@ -12,7 +12,7 @@ impl Fixture {
         self.store.job(&self.project, job).unwrap().id
     }
 
-    /// Builds a new occurrence for the queue, with a key of its own.
+    /// Builds a new occurrence for the queue, with a new key.
     pub(super) fn wish(&self, job: &str, origin: Origin) -> NewOccurrence {
         NewOccurrence {
             origin,
@@ -20,7 +20,7 @@ impl Fixture {
         }
     }
 
-    /// Queues a run for now, as a caller that does not wait for it.
+    /// Queues a run that may start now, for a caller that does not wait for it.
     pub(super) fn enqueue(&mut self, job: &str) -> RunId {
         self.enqueue_after(job, None)
     }
@@ -58,7 +58,7 @@ impl Fixture {
         self.row(run).outcome().cloned()
     }
 
-    /// Returns the outcome of the occurrence that a run is an attempt at.
+    /// Returns the outcome of a run's occurrence.
     pub(super) fn stands(&self, run: &RunId) -> Option<Outcome> {
         let occurrence = self.row(run).occurrence;
         self.store.occurrence(&occurrence).unwrap().outcome
@@ -72,7 +72,7 @@ impl Fixture {
         runs
     }
 
-    /// Records what the clock of a job made due.
+    /// Records the scheduled times of a job that are due.
     pub(super) fn due(&mut self, job: &str, at: Timestamp) -> Vec<RunId> {
         let due_jobs = self.store.due_jobs(at).unwrap();
         let due_job = due_jobs.iter().find(|due| due.job.name == job).unwrap();
@@ -81,7 +81,7 @@ impl Fixture {
         self.store.enter_due(due_job, &due, None, None, at).unwrap()
     }
 
-    /// Checks that an occurrence is open exactly as long as one of its runs is not settled.
+    /// Checks that an occurrence is open exactly while one of its runs is unsettled.
     pub(super) fn check(&self) {
         let odd: i64 = self
             .store

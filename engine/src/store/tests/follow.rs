@@ -1,4 +1,4 @@
-//! Jobs that are due when another one ends.
+//! Tests of jobs that are due when another job ends.
 
 use super::*;
 
@@ -13,7 +13,7 @@ fn chained() -> Fixture {
     fixture
 }
 
-/// Ends a fresh run of `fetch` and returns the state of the other jobs.
+/// Ends a new run of `fetch` with `outcome`, and returns the state of the other jobs.
 fn ended(fixture: &mut Fixture, outcome: &Outcome) -> [String; 3] {
     let run = fixture.requested("fetch", &OccurrenceId::new(now()).to_string());
     fixture.end(&run, outcome, later(1));
@@ -48,8 +48,8 @@ fn each_end_of_the_first_has_its_followers() {
     let mut fixture = chained();
     let idle = Outcome::Skipped { why: "idle".to_owned() };
     let found = ended(&mut fixture, &idle);
-    assert_eq!(found[1], skip("fetch", "skipped: idle"), "it was not at work");
-    // The deferral asks a person to try again later.
+    assert_eq!(found[1], skip("fetch", "skipped: idle"), "it did no work");
+    // The deferral means that a person must try again later.
     let mut fixture = chained();
     let put_off = Outcome::Deferred { until: later(15), why: "dirty".to_owned() };
     let found = ended(&mut fixture, &put_off);
@@ -57,7 +57,7 @@ fn each_end_of_the_first_has_its_followers() {
 }
 
 #[test]
-fn attempts_that_are_not_the_last_have_none() {
+fn earlier_attempts_have_no_followers() {
     let mut fixture = chained();
     let run = fixture.enqueue("fetch");
     fixture.start(now());
@@ -97,7 +97,7 @@ fn a_follower_belongs_to_the_night_while_it_is_open() {
 }
 
 #[test]
-fn a_job_that_clocks_may_not_start_follows_nothing() {
+fn a_disabled_job_follows_nothing() {
     let mut fixture = chained();
     let mut tell = after("tell", "fetch", On::End);
     tell.enabled = false;

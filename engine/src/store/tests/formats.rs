@@ -1,8 +1,8 @@
-//! Every released format can be opened.
+//! Tests that every released format can be opened.
 //!
-//! `tests/fixtures/format-N.db` is a file of format N as it was when the format was frozen, and
-//! `format-N.sql` has its rows. `RUNNER_UPDATE_FIXTURES=1` makes the file of the present format
-//! again, which is permitted only until that format is released.
+//! `tests/fixtures/format-N.db` is a file with format N from the time of its release, and
+//! `format-N.sql` contains its rows. `RUNNER_UPDATE_FIXTURES=1` recreates the file for the current
+//! format, which is permitted only until that format is released.
 
 use std::fs;
 use std::path::Path;
@@ -15,7 +15,7 @@ fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures")
 }
 
-/// Copies the frozen file of a format.
+/// Copies the saved file of a format.
 fn frozen(format: i64) -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("database.sqlite");
@@ -23,7 +23,7 @@ fn frozen(format: i64) -> (tempfile::TempDir, PathBuf) {
     (folder, path)
 }
 
-/// Returns the whole content of a file as text.
+/// Returns the complete content of a database as text.
 fn content(db: &Connection) -> Vec<String> {
     let mut tables = db
         .prepare("SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY name")
@@ -45,7 +45,7 @@ fn content(db: &Connection) -> Vec<String> {
     lines
 }
 
-/// Creates a file of format `format` from the known steps and the frozen rows.
+/// Creates a file with the format `format` from the migration steps and the saved rows.
 fn made(format: usize, path: &Path) {
     let mut db = Connection::open(path).unwrap();
     db.pragma_update(None, "application_id", format::APPLICATION_ID).unwrap();
@@ -81,7 +81,7 @@ fn the_steps_still_make_what_was_frozen() {
 }
 
 #[test]
-fn every_frozen_format_opens_and_all_of_it_can_be_read() {
+fn every_released_format_opens() {
     for format in 1..=PRESENT {
         let (_folder, path) = frozen(format);
         let store = Store::open(&path).unwrap();
@@ -109,7 +109,7 @@ fn every_frozen_format_opens_and_all_of_it_can_be_read() {
     }
 }
 
-/// Returns the current steps and one that is not released, as the next format will have them.
+/// Returns the current steps and one unreleased step, which creates the next format.
 fn next() -> Vec<&'static str> {
     let mut steps = STEPS.to_vec();
     steps.push("ALTER TABLE events ADD COLUMN weight INTEGER; UPDATE events SET weight = 1;");
@@ -135,7 +135,7 @@ fn a_migration_keeps_every_row_and_the_file_as_it_was() {
         .unwrap();
     assert_eq!(digest, schema_digest(&next()));
     drop(db);
-    // We are the older program now.
+    // This program is now the older one.
     assert!(matches!(Store::open(&path).err().unwrap(), StoreError::Newer { .. }));
 }
 
@@ -159,7 +159,7 @@ fn a_migration_that_fails_half_way_changes_nothing() {
 }
 
 #[test]
-fn a_database_of_a_build_between_releases_is_named_as_what_it_is() {
+fn a_development_database_is_reported() {
     let (_folder, path) = frozen(PRESENT);
     for spoil in [
         "UPDATE maintenance SET detail = 'other' WHERE task = 'schema'",
@@ -173,7 +173,7 @@ fn a_database_of_a_build_between_releases_is_named_as_what_it_is() {
     }
 }
 
-/// Runs itself again as the process that dies.
+/// The test starts itself again as the process that dies.
 #[test]
 #[allow(clippy::disallowed_methods, reason = "the process that dies is told so by its environment")]
 fn a_kill_at_any_step_of_a_migration_leaves_the_old_or_the_new() {

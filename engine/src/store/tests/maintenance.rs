@@ -1,4 +1,4 @@
-//! Small care: the log, the daily turn.
+//! Tests of the log's length and of the daily maintenance.
 
 use super::*;
 use crate::store::maintenance::LOG_CEILING;
@@ -17,7 +17,7 @@ fn events(store: &mut Store, count: usize, bytes: usize) {
 }
 
 #[test]
-fn a_log_that_a_reader_kept_growing_is_cut_as_soon_as_the_reader_is_gone() {
+fn the_log_is_truncated_after_readers() {
     let mut fixture = fixture();
     let path = fixture.store.path().to_owned();
     let reader = Connection::open(&path).unwrap();
@@ -27,7 +27,7 @@ fn a_log_that_a_reader_kept_growing_is_cut_as_soon_as_the_reader_is_gone() {
     events(&mut fixture.store, 70, 1 << 20);
     let grown = fixture.store.log_length();
     assert!(grown > LOG_CEILING, "{grown}");
-    // Nobody waits for the reader, who still sees what it saw.
+    // Truncating the log does not wait for the reader, which still has its earlier view.
     fixture.store.cut_log(LOG_CEILING).unwrap();
     let seen: i64 = reader.query_row("SELECT count(*) FROM events", [], |row| row.get(0)).unwrap();
     assert_eq!(seen, 0);
@@ -49,7 +49,7 @@ fn a_long_series_of_writes_keeps_the_log_short() {
 }
 
 #[test]
-fn the_daily_care_is_one_callers_and_comes_again_when_it_was_not_finished() {
+fn daily_maintenance_has_one_claimant() {
     let mut fixture = fixture();
     let path = fixture.store.path().to_owned();
     let mut other = Store::open(&path).unwrap();
@@ -60,7 +60,7 @@ fn the_daily_care_is_one_callers_and_comes_again_when_it_was_not_finished() {
     other.record_maintenance(Task::Daily, "", later(61)).unwrap();
     assert!(!fixture.store.claim_maintenance(later(60 * 24)).unwrap());
     assert!(fixture.store.claim_maintenance(later(60 * 24 + 61)).unwrap());
-    // A clock that ran ahead does not put care off for ever.
+    // A time in the future, written by a wrong clock, does not postpone maintenance.
     other.record_maintenance(Task::Daily, "", later(60 * 24 * 900)).unwrap();
     assert!(fixture.store.claim_maintenance(later(60 * 24 * 2)).unwrap());
 }

@@ -1,4 +1,4 @@
-//! The database against the promises that others build on.
+//! Tests of the guarantees that other modules rely on.
 
 mod alerts;
 mod budgets;
@@ -58,7 +58,8 @@ fn fixture() -> Fixture {
     furnished(folder, store)
 }
 
-/// Creates a fixture in memory, which only this thread can read, for tests with many steps.
+/// Creates a fixture with a database in memory for tests with many steps. Only this thread can use
+/// the database.
 fn quick_house() -> Fixture {
     furnished(tempfile::tempdir().unwrap(), Store::in_memory().unwrap())
 }

@@ -1,4 +1,4 @@
-//! Tests of scheduled times that come while an earlier one is not over.
+//! Tests of scheduled times that come before an earlier one has finished.
 
 use super::*;
 use crate::policy::{Overlap, QUEUE};
@@ -11,7 +11,7 @@ fn overlapping(overlap: Overlap) -> Fixture {
 }
 
 #[test]
-fn skip_tells_of_the_one_that_is_in_the_way() {
+fn skip_names_the_earlier_run() {
     let mut fixture = overlapping(Overlap::Skip);
     let first = fixture.due("tidy", later(15)).remove(0);
     for (minute, state) in [(30, "queued"), (45, "requested"), (60, "running")] {
@@ -33,11 +33,11 @@ fn skip_tells_of_the_one_that_is_in_the_way() {
 }
 
 #[test]
-fn a_retry_that_waits_is_in_the_way_and_a_wish_is_not() {
+fn waiting_retries_overlap() {
     let mut fixture = overlapping(Overlap::Skip);
     let wished = fixture.enqueue("tidy");
     let first = fixture.due("tidy", later(15)).remove(0);
-    assert_eq!(fixture.stands(&first), None, "the wish only waits");
+    assert_eq!(fixture.stands(&first), None, "a queued run does not overlap");
     fixture.store.cancel(&wished, "x", now()).unwrap();
     fixture.start(later(15));
     fixture.end(&first, &failed(Class::Crash), later(29));
@@ -71,7 +71,7 @@ fn replace_ends_the_earlier_ones_and_waits_for_those_that_run() {
     let first = fixture.due("tidy", later(15)).remove(0);
     let second = fixture.due("tidy", later(30)).remove(0);
     let replaced = |at| format!("cancelled: replaced by the one due {}", later(at));
-    assert_eq!(why(fixture.stands(&first)), replaced(30), "it had not begun");
+    assert_eq!(why(fixture.stands(&first)), replaced(30), "it had not started");
     fixture.start(later(30));
     fixture.admit(&second, Budget::default(), &[]).unwrap();
     let third = fixture.due("tidy", later(45)).remove(0);
@@ -86,7 +86,7 @@ fn replace_ends_the_earlier_ones_and_waits_for_those_that_run() {
 }
 
 #[test]
-fn what_is_replaced_is_asked_to_end_by_the_same_tick() {
+fn replaced_runs_end_in_one_tick() {
     let mut fixture = overlapping(Overlap::Replace);
     let first = fixture.due("tidy", later(15)).remove(0);
     fixture.start(later(15));

@@ -1,4 +1,4 @@
-//! Looking at all projects at once, missing what is due of one that is gone, forgetting one.
+//! Tests of the overview of all projects, of missing projects and of deleting a project.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ fn failed() -> Outcome {
 }
 
 #[test]
-fn what_is_next_and_what_fails_is_found_by_set() {
+fn next_and_failing_jobs_are_found() {
     let mut fixture = fixture();
     let project = fixture.project.clone();
     let next = fixture.store.next_due(now()).unwrap();
@@ -31,7 +31,7 @@ fn what_is_next_and_what_fails_is_found_by_set() {
 }
 
 #[test]
-fn the_first_by_name_is_next_where_several_are_due_at_once() {
+fn ties_are_ordered_by_name() {
     let mut fixture = fixture();
     let project = fixture.project.clone();
     let jobs = [job("b", every(15)), job("a", every(15)), job("c", every(5))];
@@ -49,7 +49,7 @@ fn the_first_by_name_is_next_where_several_are_due_at_once() {
 }
 
 #[test]
-fn a_job_fails_as_long_as_its_last_attempt_that_tried_came_to_nothing() {
+fn skips_do_not_end_a_failure() {
     let mut fixture = fixture();
     let project = fixture.project.clone();
     let id = |fixture: &Fixture, job| fixture.store.job(&project, job).unwrap().id;
@@ -58,7 +58,7 @@ fn a_job_fails_as_long_as_its_last_attempt_that_tried_came_to_nothing() {
     let steps = [
         ("tidy", failed(), vec![tidy]),
         ("dream", failed(), vec![dream, tidy]),
-        // A skipped run does not clear the failure.
+        // A skipped run does not end the failure.
         ("tidy", skipped, vec![dream, tidy]),
         ("tidy", Outcome::Succeeded, vec![dream]),
         ("dream", failed(), vec![dream]),
@@ -98,7 +98,7 @@ fn the_last_night_is_the_one_that_opened_last() {
     let project = fixture.project.clone();
     assert!(fixture.store.last_nights().unwrap().is_empty());
     let mut last = None;
-    // Ten and more of one date: their names do not sort as they opened.
+    // With ten and more nights on one date, names no longer sort in the order of opening.
     for minute in 0..12 {
         let opens = later(minute);
         let night = fixture.store.open_night(&project, "2026-11-21", opens, later(500));
@@ -110,7 +110,7 @@ fn the_last_night_is_the_one_that_opened_last() {
 }
 
 #[test]
-fn what_is_due_of_a_project_that_is_gone_is_one_missed_stretch() {
+fn missing_projects_have_one_stretch() {
     let mut fixture = fixture();
     let project = fixture.project.clone();
     fixture.store.mark_gone(&project, &gone("it is away")).unwrap();
@@ -126,7 +126,7 @@ fn what_is_due_of_a_project_that_is_gone_is_one_missed_stretch() {
     assert_eq!((*first, *last, *count), (later(15), later(75), 5));
     assert_eq!(why, "it is away");
     assert!(fixture.store.runs(&RunFilter::default()).unwrap().is_empty());
-    // It is back: what comes now is run, and the stretch is over.
+    // The project is back: the next scheduled time runs, and the missed stretch has ended.
     let jobs = [job("dream", Schedule::manual()), job("tidy", every(15))];
     fixture.store.project_jobs(&project, "stamp", "", &jobs, later(76)).unwrap();
     record_due(&mut fixture.store, None, later(90), &mut troubles).unwrap();
@@ -134,20 +134,20 @@ fn what_is_due_of_a_project_that_is_gone_is_one_missed_stretch() {
     fixture.store.mark_gone(&project, &gone("it is away")).unwrap();
     record_due(&mut fixture.store, None, later(105), &mut troubles).unwrap();
     let missed = fixture.store.all_missed_since(now()).unwrap();
-    assert_eq!(missed.len(), 2, "a stretch does not reach over what was run");
+    assert_eq!(missed.len(), 2, "a run ends the stretch");
     assert_eq!(troubles, Vec::<String>::new());
 }
 
 #[test]
-fn forgetting_does_what_was_planned_or_nothing() {
+fn deletion_follows_the_plan() {
     let mut fixture = fixture();
     let project = fixture.project.clone();
     let run = fixture.requested("dream", "one");
     let plan = fixture.store.forgetting(&project).unwrap();
     assert_eq!(plan.live, std::slice::from_ref(&run));
-    assert!(fixture.store.forget(&plan).is_err(), "it lives");
+    assert!(fixture.store.forget(&plan).is_err(), "it has live runs");
     fixture.store.settle(&run, None, &failed(), &RunSummary::default(), now()).unwrap();
-    assert!(fixture.store.forget(&plan).is_err(), "the plan is old");
+    assert!(fixture.store.forget(&plan).is_err(), "the plan is outdated");
     assert!(fixture.store.project(&project).unwrap().is_some());
     let plan = fixture.store.forgetting(&project).unwrap();
     fixture.store.forget(&plan).unwrap();
@@ -157,7 +157,7 @@ fn forgetting_does_what_was_planned_or_nothing() {
 }
 
 #[test]
-fn a_project_is_bound_to_another_folder_only_where_none_is() {
+fn a_project_moves_only_to_free_paths() {
     let mut fixture = fixture();
     let project = fixture.project.clone();
     let other = Project {
@@ -176,7 +176,7 @@ fn a_project_is_bound_to_another_folder_only_where_none_is() {
     let row = fixture.store.project_at(Path::new("/r")).unwrap().unwrap();
     assert_eq!((row.id, row.node), (project.clone(), Node::new(3, 4)));
     assert_eq!(fixture.store.project_at(Path::new("/p")).unwrap(), None);
-    // One that takes the place of another displaces it, and both are listed.
+    // A project registered at the path of another project displaces it, and both are listed.
     let third = Project { id: ProjectId::new(later(2)), path: "/r".into(), ..other };
     fixture.store.register(&third, now()).unwrap();
     let displaced = fixture.store.project(&project).unwrap().unwrap();

@@ -1,4 +1,4 @@
-//! Pauses of a job and of everything.
+//! Tests of pauses of one job and of all jobs.
 
 use super::*;
 use crate::recover::{Driver, Host};
@@ -26,7 +26,7 @@ fn missed(fixture: &Fixture) -> Vec<(Timestamp, Timestamp, u64, String)> {
         .collect()
 }
 
-/// Runs `test` with both pauses: of the one job, and of everything.
+/// Runs `test` with both pauses: of all jobs and of one job.
 fn both(test: impl Fn(Fixture, Option<JobId>)) {
     test(quick_house(), None);
     let of_one = quick_house();
@@ -35,7 +35,7 @@ fn both(test: impl Fn(Fixture, Option<JobId>)) {
 }
 
 #[test]
-fn its_moments_are_one_missed_row_and_not_caught_up() {
+fn paused_times_are_one_missed_row() {
     both(|mut fixture, job| {
         fixture.store.pause(job, later(100)).unwrap();
         for minute in [15, 31, 99] {
@@ -52,10 +52,11 @@ fn its_moments_are_one_missed_row_and_not_caught_up() {
 }
 
 #[test]
-fn what_is_due_after_it_is_run_by_the_same_tick() {
+fn later_times_run_in_the_same_tick() {
     both(|mut fixture, job| {
         fixture.store.pause(job, later(20)).unwrap();
-        // Nothing was there from its end to now: that is another stretch, with a catch-up.
+        // No tick ran between the end of the pause and now, which is a separate stretch with a
+        // catch-up.
         let started = ticked(&mut fixture, later(61)).start;
         assert_eq!(started.len(), 1);
         assert_eq!(fixture.row(&started[0]).due, later(60));
@@ -70,7 +71,7 @@ fn what_is_due_after_it_is_run_by_the_same_tick() {
 }
 
 #[test]
-fn what_waits_is_held_and_goes_on() {
+fn waiting_runs_are_held() {
     both(|mut fixture, job| {
         let run = fixture.enqueue("tidy");
         let other = fixture.enqueue("dream");
@@ -83,14 +84,14 @@ fn what_waits_is_held_and_goes_on() {
 }
 
 #[test]
-fn a_pause_may_be_given_anew_and_ended_early() {
+fn a_pause_can_change_and_end() {
     both(|mut fixture, job| {
         assert!(!fixture.store.resume(job, now()).unwrap(), "there is none");
         fixture.store.pause(job, later(500)).unwrap();
         fixture.store.pause(job, later(20)).unwrap();
         let until =
             |fixture: &Fixture| fixture.store.job(&fixture.project, "tidy").unwrap().paused_until;
-        assert_eq!(until(&fixture), Some(later(20)), "the last word counts");
+        assert_eq!(until(&fixture), Some(later(20)), "the last pause applies");
         fixture.store.pause(job, FOREVER).unwrap();
         assert_eq!(until(&fixture), Some(FOREVER));
         assert_eq!(fixture.store.next_moment(later(1)).unwrap(), None, "no end to wait for");
@@ -117,7 +118,7 @@ fn one_pause_may_outlast_the_other() {
 }
 
 #[test]
-fn a_night_by_hand_goes_on() {
+fn a_manual_night_continues() {
     let mut fixture = fixture();
     fixture.store.pause(None, FOREVER).unwrap();
     let night = fixture.store.open_night(&fixture.project, "2026-11-21", now(), later(60)).unwrap();

@@ -47,11 +47,11 @@ fn old_runs_go_and_the_newest_and_the_open_stay() {
     assert!(fixture.store.run(&first).is_err());
     fixture.store.run(&second).unwrap();
     fixture.store.run(&open).unwrap();
-    assert!(prune(&mut fixture, days(91)).is_empty(), "twice is once");
+    assert!(prune(&mut fixture, days(91)).is_empty(), "nothing is left");
 }
 
 #[test]
-fn what_the_breaker_counts_stays_however_old() {
+fn runs_that_the_breaker_counts_stay() {
     let mut fixture = fixture();
     over(&mut fixture, "a", &Outcome::Succeeded);
     let good = over(&mut fixture, "b", &Outcome::Succeeded);
@@ -134,7 +134,7 @@ fn a_frozen_database_prunes_and_stays_in_order() {
         std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/format-1.db");
     std::fs::copy(fixture, &path).unwrap();
     let mut store = Store::open(&path).unwrap();
-    // The frozen rows have fences that their job never gave; the check sees that.
+    // The saved rows have fences that their job never issued, and the check finds them.
     assert_eq!(store.examine().unwrap().findings.len(), 2);
     store.db.execute_batch("UPDATE jobs SET fence = 9").unwrap();
     assert_eq!(store.examine().unwrap().findings, []);
@@ -154,7 +154,7 @@ fn an_acknowledgement_outlives_pruning() {
     for key in ["c", "d", "e"] {
         over(&mut fixture, key, &failed(Class::Crash));
     }
-    // the breaker's skip is the last run when somebody acknowledges
+    // The last run before the reset is one that the breaker skipped.
     let skip = fixture.requested("dream", "f");
     fixture
         .store
@@ -181,7 +181,7 @@ fn an_acknowledgement_outlives_pruning() {
         )
         .unwrap();
     prune(&mut fixture, days(91));
-    assert_eq!(fixture.store.streak(job).unwrap().failures, 0, "ack lost");
+    assert_eq!(fixture.store.streak(job).unwrap().failures, 0, "lost reset");
 }
 
 #[test]
@@ -199,11 +199,11 @@ fn an_acknowledgement_does_not_cover_a_run_that_goes_on() {
 }
 
 #[test]
-fn an_acknowledged_run_stays_whatever_it_came_to() {
+fn an_acknowledged_run_stays() {
     let mut fixture = fixture();
     let job = fixture.store.job(&fixture.project, "dream").unwrap().id;
     over(&mut fixture, "a", &failed(Class::Crash));
-    // Once, the last run was named whatever it was.
+    // Earlier versions recorded the last run in a reset, whatever its outcome.
     let skip = fixture.requested("dream", "b");
     let skipped = |why: &str| Outcome::Skipped { why: why.into() };
     let settle = |fixture: &mut Fixture, run: &RunId, why: &str| {
@@ -222,7 +222,7 @@ fn an_acknowledged_run_stays_whatever_it_came_to() {
 }
 
 #[test]
-fn what_was_granted_to_a_forgotten_project_is_granted_to_no_other() {
+fn grants_of_deleted_projects_are_deleted() {
     let mut fixture = fixture();
     let project = fixture.project.clone();
     let night = fixture.store.open_night(&project, "2026-11-21", now(), days(1)).unwrap();
@@ -253,7 +253,8 @@ fn what_was_granted_to_a_forgotten_project_is_granted_to_no_other() {
         let left: i64 = fixture.store.db.query_row(&sql, [], |row| row.get(0)).unwrap();
         assert_eq!(left, 0, "{table}");
     }
-    // One that an earlier program left is not taken over with the number either.
+    // A grant that an earlier version left behind must not apply to a new night with the same
+    // number.
     let sql =
         "INSERT INTO grants (level, key, made, calls, tokens, micros, seconds, ideas, reason, who)
                VALUES ('night', ?1, 0, 9, 0, 0, 0, 0, 'r', 'w')";
@@ -268,13 +269,13 @@ fn what_was_granted_to_a_forgotten_project_is_granted_to_no_other() {
     };
     fixture.store.register(&row, now()).unwrap();
     let next = fixture.store.open_night(&other, "2026-11-22", now(), days(1)).unwrap();
-    assert_eq!(night.id, next.id, "the number is given again");
+    assert_eq!(night.id, next.id, "the number is reused");
     let granted = fixture.store.grants("night", &keys[0].1).unwrap();
     assert!(granted.is_empty(), "{granted:?}");
 }
 
 #[test]
-fn accounts_of_pools_and_unused_grants_go_with_their_time_and_what_is_drawn_on_stays() {
+fn only_unused_old_usage_is_deleted() {
     let mut fixture = fixture();
     let opened = super::super::reserve::window_key("max", now());
     let old = [
@@ -300,10 +301,10 @@ fn accounts_of_pools_and_unused_grants_go_with_their_time_and_what_is_drawn_on_s
         )
         .unwrap();
     }
-    // Only granted to, never drawn on.
+    // This level has only grants and was never used.
     db.execute("DELETE FROM budget_usage WHERE level = 'pool-day' AND key = 'max 2026-11-21'", [])
         .unwrap();
-    // The window that was open last may be asked about.
+    // The window that was opened last may still be needed.
     db.execute("INSERT INTO windows VALUES ('max', ?1, ?1)", [millis(now())]).unwrap();
     let left = |fixture: &Fixture, table: &str| -> i64 {
         let sql = format!("SELECT count(*) FROM {table} WHERE key NOT LIKE '%x'");
@@ -313,7 +314,7 @@ fn accounts_of_pools_and_unused_grants_go_with_their_time_and_what_is_drawn_on_s
     let facts = fixture.store.old_rows(&retention(), days(120)).unwrap();
     let plan = retention().plan(facts, days(120));
     assert_eq!(plan.rows.budget_usage.len(), 4, "{:?}", plan.rows.budget_usage);
-    // Somebody draws on one of them between the plan and its doing.
+    // A run reserves an amount at one of these levels after the plan was made.
     let run = fixture.requested("dream", "late");
     let sql =
         "INSERT INTO reservations (run, level, key, calls, tokens, micros, seconds, ideas, open)

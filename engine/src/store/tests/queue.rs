@@ -1,4 +1,4 @@
-//! Tests of the order and the times in which waiting runs begin.
+//! Tests of the order in which waiting runs start, and of their start times.
 
 use super::*;
 use crate::policy::ConcurrencyGroup;
@@ -63,7 +63,7 @@ fn slots_hold_over_all_projects_and_count_what_a_person_runs() {
 }
 
 #[test]
-fn of_one_job_one_runs() {
+fn one_job_has_one_live_run() {
     let mut fixture = fixture();
     let (first, second) = (fixture.enqueue("dream"), fixture.enqueue("dream"));
     assert_eq!(fixture.start(later(1)), std::slice::from_ref(&first));
@@ -73,7 +73,7 @@ fn of_one_job_one_runs() {
 }
 
 #[test]
-fn two_drivers_never_start_the_same() {
+fn two_drivers_never_start_one_run() {
     let mut fixture = fixture();
     let names: Vec<String> = (0..12).map(|n| format!("j{n}")).collect();
     let jobs: Vec<NewJob> = names.iter().map(|name| grouped(name, 100)).collect();
@@ -99,7 +99,7 @@ fn two_drivers_never_start_the_same() {
 }
 
 #[test]
-fn a_moment_a_priority_and_settings_of_its_own_are_kept() {
+fn queued_settings_are_kept() {
     let mut fixture = fixture();
     let policy = Policy { priority: 7, ..Policy::default() };
     fixture.jobs(&[with("dream", Schedule::manual(), policy)]);
@@ -125,13 +125,13 @@ fn a_moment_a_priority_and_settings_of_its_own_are_kept() {
     assert_eq!(fixture.store.next_moment(later(29)).unwrap(), Some(later(30)));
     assert_eq!(fixture.start(later(30)), std::slice::from_ref(&run));
     assert_eq!(fixture.store.next_ready(later(30)).unwrap(), None);
-    // The same key identifies the same occurrence, whatever its other fields contain.
+    // The same key identifies the same occurrence, even if its other fields differ.
     let again = fixture.store.enqueue(&wish, now(), None, now()).unwrap();
     assert_eq!(again, Recorded::Known(fixture.row(&run).occurrence));
 }
 
 #[test]
-fn a_start_deadline_binds_clocks_and_not_the_queue() {
+fn start_deadlines_apply_only_to_schedules() {
     let mut fixture = fixture();
     let policy = Policy { start_within: Some(SignedDuration::from_mins(10)), ..Policy::default() };
     fixture.jobs(&[
@@ -142,7 +142,7 @@ fn a_start_deadline_binds_clocks_and_not_the_queue() {
     let due = fixture.due("tidy", later(15)).remove(0);
     assert_eq!(fixture.start(later(40)), [wished]);
     assert!(why(fixture.outcome(&due)).starts_with("skipped: its start deadline passed at"));
-    // Once it has begun it may be tried again at any time.
+    // Once an occurrence has started, a further attempt may start at any time.
     let due = fixture.due("tidy", later(45)).remove(0);
     assert_eq!(fixture.start(later(50)), std::slice::from_ref(&due));
     fixture.admit(&due, Budget::default(), &[]).unwrap();
@@ -152,7 +152,7 @@ fn a_start_deadline_binds_clocks_and_not_the_queue() {
 }
 
 #[test]
-fn what_waits_is_listed_the_next_first() {
+fn waiting_runs_are_listed_in_order() {
     let mut fixture = fixture();
     let first = fixture.enqueue("dream");
     let behind = fixture.enqueue_after("tidy", Some(&first));

@@ -1,10 +1,10 @@
-//! Copies and what a restored database knows.
+//! Tests of backup copies and of restored databases.
 
 use super::*;
 use crate::store::crash_points::CrashPoints;
 
 #[test]
-fn what_lived_in_a_backup_is_ended_and_never_tried_again() {
+fn live_runs_in_backups_are_ended() {
     let mut fixture = fixture();
     let path = fixture.store.path().to_owned();
     let running = fixture.admitted("a").run().clone();
@@ -36,14 +36,14 @@ fn what_lived_in_a_backup_is_ended_and_never_tried_again() {
     let row = store.run(&requested).unwrap();
     assert!(why(row.outcome().cloned()).contains("whether it ran since is not known"));
     let row = store.run(&ahead).unwrap();
-    assert!(row.ready_at().is_some(), "its time lies ahead");
+    assert!(row.ready_at().is_some(), "it starts later");
     let tidy = store.job(&fixture.project, "tidy").unwrap();
     assert!(tidy.next_due.unwrap() > later(120));
     assert!(store.due_jobs(later(120)).unwrap().is_empty());
 }
 
 #[test]
-fn what_is_no_backup_is_refused_before_anything_moves() {
+fn invalid_backups_are_refused_first() {
     let fixture = fixture();
     let path = fixture.store.path().to_owned();
     let bad = path.with_file_name("bad");
@@ -56,7 +56,7 @@ fn what_is_no_backup_is_refused_before_anything_moves() {
 }
 
 #[test]
-fn a_copy_is_of_one_moment_while_others_write() {
+fn a_copy_is_consistent_during_writes() {
     let mut fixture = fixture();
     let path = fixture.store.path().to_owned();
     let (begun, wait) = std::sync::mpsc::channel();
@@ -65,7 +65,7 @@ fn a_copy_is_of_one_moment_while_others_write() {
         move || {
             let mut store = Store::open(&path).unwrap();
             for round in 0..60 {
-                // Two rows of one transaction: a copy has both or none.
+                // One transaction writes two rows. A copy must contain both or neither.
                 store
                     .write(|tx| {
                         for half in ["left", "right"] {
@@ -99,7 +99,7 @@ fn a_copy_is_of_one_moment_while_others_write() {
 }
 
 #[test]
-fn what_was_decided_since_a_copy_is_counted_and_pauses_are_carried_over() {
+fn losses_are_counted_and_pauses_kept() {
     let mut fixture = fixture();
     let path = fixture.store.path().to_owned();
     let job = |name: &str| fixture.store.job(&fixture.project, name).unwrap().id;
@@ -118,7 +118,7 @@ fn what_was_decided_since_a_copy_is_counted_and_pauses_are_carried_over() {
     let plan = plan_restore(&path, &copy, later(120)).unwrap();
     assert_eq!(counts(plan.since.as_ref().unwrap()), (1, 0, 0, 0, 2));
     drop(fixture.store);
-    // Another file may have taken the planned name by then, and must not be overwritten.
+    // Another file may exist at the planned path by then, and must not be overwritten.
     let planned = plan.keep.clone().unwrap();
     std::fs::write(&planned, "kept").unwrap();
     let reported = plan.carry_out(later(120), dying).unwrap();
@@ -128,9 +128,9 @@ fn what_was_decided_since_a_copy_is_counted_and_pauses_are_carried_over() {
     assert_eq!(store.paused_until(later(121)).unwrap(), Some(later(800)));
     let own = store.own_pauses(later(121)).unwrap();
     let own: Vec<_> = own.iter().map(|it| (it.job.as_str(), it.until)).collect();
-    assert_eq!(own, [("dream", later(900))], "and the one that ended has ended");
+    assert_eq!(own, [("dream", later(900))], "the ended pause stays ended");
     drop(store);
-    // The loss of an unreadable database is unknown.
+    // If the database cannot be read, the loss is unknown.
     std::fs::write(&path, "damaged").unwrap();
     assert_eq!(plan_restore(&path, &copy, later(130)).unwrap().since, None);
 }

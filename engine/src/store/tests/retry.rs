@@ -1,8 +1,8 @@
-//! Attempts after the first: by themselves, and because somebody asks for one.
+//! Tests of further attempts, automatic and requested.
 
 use super::*;
 
-/// Fails each attempt until nothing is tried any more; how often, and the waits.
+/// Fails each attempt until there is no further attempt, and returns the waits between them.
 fn attempts(fixture: &mut Fixture, first: RunId, outcome: &Outcome) -> Vec<SignedDuration> {
     let mut waits = Vec::new();
     let (mut run, mut at) = (first, now());
@@ -23,7 +23,7 @@ fn attempts(fixture: &mut Fixture, first: RunId, outcome: &Outcome) -> Vec<Signe
 }
 
 #[test]
-fn a_failure_is_tried_again_as_often_as_the_job_says_within_its_backoff() {
+fn failures_are_retried_within_the_backoff() {
     let crash = failed(Class::Crash);
     let late = Outcome::TimedOut { why: "x".to_owned() };
     for outcome in [crash, late] {
@@ -45,7 +45,7 @@ fn a_failure_is_tried_again_as_often_as_the_job_says_within_its_backoff() {
 }
 
 #[test]
-fn nothing_is_tried_again_for_a_person_or_where_somebody_must_act() {
+fn manual_and_permanent_failures_are_final() {
     let mut fixture = quick_house();
     let manual = fixture.requested("dream", "k");
     assert!(attempts(&mut fixture, manual, &failed(Class::Crash)).is_empty());
@@ -57,7 +57,7 @@ fn nothing_is_tried_again_for_a_person_or_where_somebody_must_act() {
 }
 
 #[test]
-fn a_run_that_was_asked_to_end_is_not_tried_again_however_it_ends() {
+fn cancelled_runs_are_not_retried() {
     for outcome in [
         failed(Class::Crash),
         Outcome::TimedOut { why: "x".to_owned() },
@@ -89,12 +89,12 @@ fn a_deferral_comes_back_once_at_its_time() {
     assert_eq!(again.len(), 1);
     assert_eq!(fixture.row(&again[0]).attempt, 2);
     assert!(fixture.start(later(500)).is_empty());
-    // A deferral is no failure: all attempts are left.
+    // A deferral is not a failure, so all attempts remain.
     assert_eq!(attempts(&mut fixture, again[0].clone(), &failed(Class::Crash)).len(), 2);
 }
 
 #[test]
-fn a_wish_reopens_what_is_over_once() {
+fn a_requested_retry_reopens_once() {
     let mut fixture = fixture();
     let run = fixture.requested("dream", "k");
     assert!(fixture.store.retry(&run, now()).is_err(), "it is open");
@@ -107,8 +107,8 @@ fn a_wish_reopens_what_is_over_once() {
     let row = fixture.row(&again);
     assert_eq!((row.attempt, row.state.name()), (2, "queued"));
     assert_eq!(fixture.stands(&run), None);
-    // Nobody waits for it: it is the queue's, comes back when it is put off, and needs no starter
-    // that lives on.
+    // The attempt belongs to the queue, because no person waits for it: it returns after a
+    // deferral, and its starter need not stay alive.
     assert_eq!((row.origin, row.manual()), (Origin::Queue, false));
     assert_eq!(fixture.start(later(1)), std::slice::from_ref(&again));
     let put_off = Outcome::Deferred { until: later(9), why: "dirty".to_owned() };
@@ -116,7 +116,7 @@ fn a_wish_reopens_what_is_over_once() {
     let third = fixture.start(later(9)).remove(0);
     fixture.end(&third, &Outcome::Succeeded, later(10));
     assert_eq!(fixture.stands(&run), Some(Outcome::Succeeded));
-    // A successful occurrence can be retried too, by naming any of its attempts.
+    // An occurrence that succeeded can be retried too, by naming any of its attempts.
     let fourth = fixture.store.retry(&again, later(11)).unwrap();
     assert_eq!(fixture.row(&fourth).attempt, 4);
     fixture.check();
@@ -125,7 +125,7 @@ fn a_wish_reopens_what_is_over_once() {
 }
 
 #[test]
-fn a_wish_overrules_the_start_deadline() {
+fn a_requested_retry_overrules_the_deadline() {
     let mut fixture = fixture();
     let policy = Policy { start_within: Some(SignedDuration::from_mins(10)), ..Policy::default() };
     fixture.jobs(&[with("tidy", every(15), policy)]);

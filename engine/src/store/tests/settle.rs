@@ -1,4 +1,4 @@
-//! How runs end.
+//! Tests of how runs end.
 
 use super::*;
 
@@ -16,7 +16,7 @@ fn a_stale_fence_is_refused_everywhere() {
     let mut log = fixture.store.publish_log(None, later(1));
     let refused = log.commit_manifest(old.run(), old.fence(), &manifest).unwrap_err();
     assert!(matches!(refused, LogError::StaleFence { .. }), "{refused}");
-    // The one who took it over may still finish it.
+    // The process that took over the run may still finish it.
     log.commit_manifest(old.run(), fence, &manifest).unwrap();
     log.commit_outcome(old.run(), fence).unwrap();
     assert!(matches!(log.commit_outcome(old.run(), fence), Err(LogError::Settled { .. })));
@@ -34,7 +34,7 @@ fn manifest(run: &RunId, fence: Fence) -> Manifest {
 }
 
 #[test]
-fn a_placement_keeps_the_summary_of_a_run_that_dies_after_it() {
+fn a_publication_keeps_the_summary() {
     let mut fixture = fixture();
     let admitted = fixture.admitted("a");
     let summary = RunSummary { headline: "three proposals".to_owned(), ..RunSummary::default() };
@@ -51,7 +51,7 @@ fn a_placement_keeps_the_summary_of_a_run_that_dies_after_it() {
 }
 
 #[test]
-fn settled_means_settled() {
+fn a_run_is_settled_once() {
     let mut fixture = fixture();
     let admitted = fixture.admitted("a");
     let settle = |store: &mut Store, outcome: &Outcome| {
@@ -135,7 +135,7 @@ fn failures_are_counted_since_the_last_success() {
 }
 
 #[test]
-fn a_deferral_that_a_person_was_told_does_not_come_back() {
+fn a_reported_deferral_is_final() {
     let mut fixture = fixture();
     let run = fixture.requested("dream", "a");
     let facts = AdmissionFacts {
@@ -152,7 +152,7 @@ fn a_deferral_that_a_person_was_told_does_not_come_back() {
 }
 
 #[test]
-fn what_falls_short_after_its_end_is_degraded_and_nothing_else_changes() {
+fn a_settled_run_can_be_degraded() {
     let mut fixture = fixture();
     let admitted = fixture.admitted("a");
     let run = admitted.run().clone();

@@ -1,4 +1,5 @@
-//! Pools, windows, grants, escalations, limits, acknowledgements, and live reservations of a frozen database.
+//! Tests of pools, windows, grants, escalations, limits, breaker resets, and live reservations in a
+//! saved database.
 
 use super::*;
 
@@ -54,7 +55,7 @@ impl Fixture {
 }
 
 #[test]
-fn a_grant_adds_to_one_account_from_the_next_reservation_on_and_ends() {
+fn a_grant_raises_one_level() {
     let mut fixture = fixture();
     let levels = [pool_day(calls(2))];
     let first = fixture.enters("dream", calls(2), &levels).unwrap();
@@ -71,7 +72,7 @@ fn a_grant_adds_to_one_account_from_the_next_reservation_on_and_ends() {
     let standing = fixture.store.standing(&levels[0], now()).unwrap();
     assert_eq!(standing.left()[0], Some(0));
     assert_eq!((standing.used.calls, standing.reserved.calls), (0, 5));
-    // It ends while it is in use: nothing is left, and never less than nothing.
+    // The grant ends while it is in use. The amount left is zero, never negative.
     let standing = fixture.store.standing(&levels[0], later(11)).unwrap();
     assert_eq!((standing.granted.calls, standing.left()[0]), (0, Some(0)));
     for run in [first, second] {
@@ -103,7 +104,7 @@ fn a_window_opens_with_its_first_run_and_the_next_one_is_whole() {
     assert_eq!((standing.used.calls, standing.left()[0]), (2, Some(0)));
     let standing = fixture.store.standing(&window, later(300)).unwrap();
     assert_eq!((standing.used.calls, standing.left()[0]), (0, Some(2)));
-    // A clock that is set back for years does not keep it open for years.
+    // A window does not stay open for years because the clock was set back by years.
     let past = later(-3 * 365 * 24 * 60);
     assert_eq!(fixture.store.window("max", length, past).unwrap(), None);
 }
@@ -119,7 +120,7 @@ fn an_escalation_spends_its_parents_remainder_and_gives_back_the_rest() {
     assert!(short.why().unwrap().contains("has 3 calls left"), "{short}");
     let child = fixture.enters("tidy", calls(2), &of_parent).unwrap();
     assert_eq!(fixture.store.parent_of(&child).unwrap(), Some(parent.clone()));
-    // Nothing more is held of the day than the parent held.
+    // The child's reservation adds nothing to the parent's reservation for the day.
     let standing = fixture.store.standing(&day, now()).unwrap();
     assert_eq!(standing.reserved.calls, 4);
     assert_eq!(fixture.store.left_of(&parent).unwrap().calls, 1);
@@ -153,7 +154,7 @@ fn a_child_that_outlives_its_parent_keeps_what_it_holds() {
 }
 
 #[test]
-fn usage_beyond_all_measure_is_charged_as_it_was_reserved() {
+fn implausible_usage_is_charged_as_reserved() {
     let mut fixture = fixture();
     let day = pool_day(Budget::default());
     for (n, spent) in [
@@ -170,7 +171,7 @@ fn usage_beyond_all_measure_is_charged_as_it_was_reserved() {
         assert_eq!(fixture.store.unstated_calls(&run).unwrap(), 1);
         fixture.over(&run, now());
     }
-    // The largest that can be written down is kept, and a thousand of them do not break the sum.
+    // The largest plausible amount is stored, and a thousand of them do not overflow the sum.
     let huge = Amounts { tokens: MEASURE, ..one_call() };
     let run = fixture.enters("dream", calls(2_000), std::slice::from_ref(&day)).unwrap();
     for _ in 0..1_000 {
@@ -182,7 +183,7 @@ fn usage_beyond_all_measure_is_charged_as_it_was_reserved() {
 }
 
 #[test]
-fn what_is_told_after_a_run_was_settled_changes_nothing() {
+fn late_usage_reports_change_nothing() {
     let mut fixture = fixture();
     let day = pool_day(calls(5));
     let run = fixture.enters("dream", calls(2), std::slice::from_ref(&day)).unwrap();
@@ -195,7 +196,7 @@ fn what_is_told_after_a_run_was_settled_changes_nothing() {
 }
 
 #[test]
-fn time_that_is_not_paid_for_ends_the_run() {
+fn the_reserved_time_limits_the_run() {
     let mut fixture = fixture();
     let run = fixture.requested("dream", "a");
     let want = Budget { seconds: Some(20), ..Budget::default() };
@@ -222,7 +223,7 @@ fn a_limit_holds_for_its_pool_and_grows_only_after_its_wait() {
     let limit = store.note_limit("max", said, "5-hour limit", now()).unwrap();
     assert_eq!((limit.until, limit.streak), (later(60), 1));
     assert_eq!(limit.why, "5-hour limit");
-    // Nine others meet it at the same time: it is one refusal.
+    // Nine other requests are refused at the same time, which is treated as one refusal.
     for _ in 0..9 {
         let again = store.note_limit("max", said, "5-hour limit", later(1)).unwrap();
         assert_eq!(again.streak, 1);
@@ -230,7 +231,7 @@ fn a_limit_holds_for_its_pool_and_grows_only_after_its_wait() {
     assert!(store.limit("max", later(59)).unwrap().is_some());
     assert_eq!(store.limit("other", later(59)).unwrap(), None);
     assert_eq!(store.limit("max", later(60)).unwrap(), None);
-    // Still limited past its reset: the waits grow.
+    // The pool is still limited after its reset, so the waits grow.
     let mut at = later(61);
     for (streak, minutes) in [(2, 10), (3, 20), (4, 40)] {
         let limit = store.note_limit("max", said, "still", at).unwrap();
@@ -246,10 +247,10 @@ fn a_limit_holds_for_its_pool_and_grows_only_after_its_wait() {
     store.clear_limit("max", later(92), at).unwrap();
     assert_eq!(store.limit("max", later(92)).unwrap(), None);
     assert_eq!(store.note_limit("max", None, "", at).unwrap().streak, 1);
-    // One that a clock noted which was ahead is no newer.
+    // A limit that a wrong clock recorded with a time in the future is not treated as newer.
     store.clear_limit("max", now(), now()).unwrap();
     assert_eq!(store.note_limit("max", None, "", at).unwrap().streak, 1);
-    // A clock set back for a year does not make it hold for a year.
+    // A limit does not last a year longer because the clock was set back by a year.
     let past = later(-365 * 24 * 60);
     assert_eq!(store.limit("max", past).unwrap(), None);
 }
@@ -282,7 +283,8 @@ fn an_acknowledgement_ends_a_row_of_failures_and_is_on_record() {
         )
         .unwrap();
     assert_eq!(events, 1);
-    // A further failure counts from one; refused credentials stop at once, others do not.
+    // The next failure starts a new streak. Refused credentials open the breaker at once, other
+    // failures do not.
     for (n, class) in [Class::Crash, Class::Auth].into_iter().enumerate() {
         let run = fixture.requested("dream", &format!("later {n}"));
         fixture.store.decline(&run, &failed(class), later(2)).unwrap();
@@ -300,7 +302,8 @@ fn a_database_of_format_1_goes_on_with_its_live_reservations() {
     std::fs::copy(frozen, &path).unwrap();
     let mut store = Store::open(&path).unwrap();
     store.check().unwrap();
-    // Frozen with a run at work: ten calls are held of its day, one is out.
+    // The database was saved with a live run: ten calls are reserved for its day, and one request
+    // is in progress.
     let run: RunId = "01M80087Y0000000000000003Z".parse().unwrap();
     assert_eq!(store.holders().unwrap(), std::slice::from_ref(&run));
     let key = "01M5JT1KR00000000000000001 2026-11-21".to_owned();
@@ -320,7 +323,7 @@ fn a_database_of_format_1_goes_on_with_its_live_reservations() {
 }
 
 #[test]
-fn a_fallbacks_accounts_are_held_with_the_run_or_it_is_left_out() {
+fn fallbacks_are_reserved_or_left_out() {
     let mut fixture = fixture();
     let day = BudgetLevel::new(DAY, "p".to_owned(), "day".to_owned(), Budget::default());
     let pool = pool_day(calls(5));
