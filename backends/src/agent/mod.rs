@@ -268,8 +268,8 @@ pub(crate) fn child_spec(
     }
 }
 
-/// Returns whether the program ended normally: with exit code 0, or because runner ended it after its
-/// result.
+/// Returns whether the program ended normally: with exit code 0, or because runner ended it after
+/// its result.
 pub(crate) fn went_well(ended: &Ended) -> bool {
     ended.status == ExitStatus::Exit(0) || ended.lingered
 }
