@@ -1,12 +1,12 @@
-//! Keeping the machine awake, with a fake of the host's own program that keeps a list.
+//! Tests sleep inhibition with a fake of the host's own program that keeps a list.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
 use crate::fixture::{CommandOutput, Fixture};
 
-/// Creates a fixture with a `systemd-inhibit` that writes down its arguments and then runs the
-/// command after its options.
+/// Creates a fixture with a `systemd-inhibit` that records its arguments and then runs the command
+/// after its options.
 fn fixture(toml: &str, answer: &str) -> Fixture {
     let fixture = Fixture::with(toml);
     let program = fixture.root().join("host/systemd-inhibit");

@@ -1,4 +1,4 @@
-//! `runner schedule`: looking ahead, in any zone, without a database.
+//! Tests `runner schedule`, which previews due times in any zone, without a database.
 
 use crate::fixture::Fixture;
 

@@ -1,5 +1,5 @@
-//! Setting up, and taking back, with fakes of the host's own programs that keep files: what is there
-//! before is there after, to the byte, wherever a setup dies.
+//! Tests setup and its removal, with fakes of the host's programs that keep files: everything that
+//! existed before is byte-identical afterwards, wherever a setup dies.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,7 +10,8 @@ use std::time::Instant;
 
 use crate::fixture::{CommandOutput, Fixture, Random, print_line, scaled};
 
-/// As Debian's: `-l`, `-r`, a file; a strict one refuses a text without a last line break.
+/// Behaves like Debian's `crontab`: `-l`, `-r`, or a file. The strict variant rejects text without
+/// a final line break.
 const CRONTAB: &str = r#"#!/bin/sh
 case "$1" in
 -l) [ -f "$FAKE/tab" ] || { echo "no crontab for me" >&2; exit 1; }; cat "$FAKE/tab" ;;
@@ -32,7 +33,7 @@ show) echo no ;;
 esac
 "#;
 
-/// A fixture whose host is made of files.
+/// A fixture whose host programs are fakes that keep files.
 struct FakeHost {
     fixture: Fixture,
     systemd: bool,
@@ -96,7 +97,7 @@ impl FakeHost {
         fs::read_to_string(self.fake().join("calls")).unwrap_or_default()
     }
 
-    /// Returns all files that a setup may change, except its own notes.
+    /// Returns all files that a setup may change, except its own records.
     fn all(&self) -> BTreeMap<PathBuf, Vec<u8>> {
         let mut found = BTreeMap::new();
         below(&self.fixture.root().join("config"), &mut found);
@@ -164,7 +165,8 @@ fn one_timer_serves_all_projects() {
     assert!(tab.starts_with("MAILTO=me\n5 4 * * * mine\n# >>>"), "{tab}");
     assert!(tab.contains("\n0,15,30,37,45 * * * * /"), "{tab}");
     assert_eq!(host.run(&["config", "get", "night.at"]).ends(0).out, "23:37\n");
-    // Known at once, and not only to the first tick, for which its own minute would be over.
+    // The job is known immediately, not only at the first tick, which would come after the due
+    // minute.
     let known = "SELECT count(*) FROM jobs WHERE name = 'dream' AND schedule LIKE '%23:37%'";
     assert_eq!(host.fixture.count(known), 1);
     let mode = fs::metadata(host.fixture.state().join("environment")).unwrap().permissions().mode();
@@ -211,7 +213,7 @@ fn the_backend_of_jobs_is_set_and_set_back() {
     host.run(&["setup", "--remove"]).ends(0);
     assert_eq!(host.all(), before);
 
-    // A file that a person changed since stays unchanged and is reported.
+    // A file that a person has changed since is kept and reported.
     host.run(&["setup", "--at", "01:00", "--apply"]).ends(0);
     host.fixture.configure("# mine\n");
     host.run(&["setup", "--remove"]).ends(1).expect_text("was changed since");
@@ -260,7 +262,7 @@ fn what_is_not_ours_is_left_alone() {
 fn a_crontab_that_somebody_else_writes_at_the_same_time_is_told() {
     let host = FakeHost::new(false);
     host.set_tab(Some(b"x\n"));
-    // Comes between our writing and our reading back.
+    // The rival writes between setup's own write and its check.
     host.program("rival", "#!/bin/sh\necho rival > \"$FAKE/tab\"\n");
     host.run(&["setup", "--apply"]).ends(75).expect_text("somebody else");
     assert_eq!(host.tab().unwrap(), b"rival\n", "theirs stays");
@@ -280,7 +282,7 @@ fn a_crontab_program_that_wants_a_last_line_break_gets_one() {
     assert_eq!(host.tab().unwrap(), b"x\n");
 }
 
-/// Dies before each step in turn; what is done then again is right.
+/// Kills setup before each step in turn, and checks that the next attempt gives the right result.
 #[test]
 fn it_may_die_between_any_two_steps() {
     let mut deaths = 0;

@@ -1,4 +1,4 @@
-//! Taking out, ending, asking again.
+//! Tests cancelling and retrying runs.
 
 use super::*;
 
@@ -47,7 +47,7 @@ fn another_attempt_is_made_when_somebody_asks() {
     let runs = run(&fixture, &["runs", "--json"]).json();
     let second = runs.as_array().unwrap().iter().find(|run| run["attempt"] == 2);
     assert_eq!(second.unwrap()["outcome"], "succeeded");
-    // The other attempt of the same, and what went well.
+    // A retry is also possible by the other attempt's id, and after success.
     let json = run(&fixture, &["retry", &id, "--json"]).ends(0).json();
     assert_eq!((&json["state"], &json["attempt"]), (&"queued".into(), &3.into()));
 }

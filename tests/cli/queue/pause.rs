@@ -1,4 +1,4 @@
-//! Holding, and a daemon that obeys all of it.
+//! Tests pausing, and a daemon that respects the queue and pauses.
 
 use super::*;
 
