@@ -167,7 +167,7 @@ fn lane(fixture: &Fixture, states: &States, kills: usize, first: u64, mut dice: 
     let mut tally = Tally::default();
     let mut act = first;
     while tally.killed < kills {
-        // Each step is tried in turn; after every fourth kill, the recovery is also killed.
+        // Each step is tried in turn; after a random quarter of the kills, the recovery is also killed.
         let mut died = killed_at(fixture, act % states.acts);
         let place = format!("after a kill at act {}", act % states.acts);
         act += LANES as u64;
