@@ -232,7 +232,7 @@ fn receivers_that_hang_or_drip_are_waited_for_by_nobody() {
     run(&fixture, &["status"]).ends(0);
     let states = messages(&fixture);
     assert_eq!((states[0].1.as_str(), states[0].2), ("waiting", 1), "{states:?}");
-    assert!(states[0].3.is_empty(), "it still drips: {states:?}");
+    assert!(states[0].3.is_empty(), "the delivery is still in progress: {states:?}");
     hanging.next_request();
     let _open = held.recv_timeout(SURE).unwrap();
     delivered(&fixture);
@@ -280,7 +280,7 @@ fn bad_answers_are_failures_with_their_reason_and_are_tried_again() {
         assert_eq!(states.len(), 1);
         assert_eq!(states[0].1, "waiting", "{states:?}");
         assert!(states[0].3.contains(why) && !states[0].3.is_empty(), "{states:?}");
-        assert!(!states[0].3.contains("/hook"), "no address is told: {states:?}");
+        assert!(!states[0].3.contains("/hook"), "an address is shown: {states:?}");
         if turn == 0 {
             run(&fixture, &["status"])
                 .ends(0)
@@ -345,7 +345,7 @@ fn silence_and_acknowledgement() {
     run(&fixture, &["jobs", "reset", "bad"]).ends(0);
     run(&fixture, &["alerts"]).ends(0).expect_text("no alert is open");
     fail(&fixture);
-    assert_eq!(server.next_request().json()["what"], "raised", "what goes wrong next is new");
+    assert_eq!(server.next_request().json()["what"], "raised", "the next failure is not new");
     let shown = run(&fixture, &["alerts", "list", "--json"]).ends(0).json();
     let id = shown[0]["id"].as_str().unwrap().to_owned();
     run(&fixture, &["alerts", "show", &id]).ends(0).expect_text("hook");

@@ -157,7 +157,7 @@ fn an_api_that_blinks_is_asked_again_and_one_that_answered_in_part_is_not() {
         let server = server(Dialect::Chat, behaviour);
         let fixture = self::fixture("openai", &server.url(), "");
         fixture.run(&["run", "ask"]).ends(code);
-        assert_eq!(server.calls(), 1, "{behaviour:?} may have been paid for");
+        assert_eq!(server.calls(), 1, "{behaviour:?} was retried although it may be billed");
     }
 }
 

@@ -68,7 +68,7 @@ fn each_job_is_caught_up_with_once_and_apart_from_the_others() {
         assert!(!wait.is_negative() && wait <= SignedDuration::from_secs(60), "{wait}");
         places.insert(wait);
     }
-    assert!(places.len() >= 4, "all wake at once: {places:?}");
+    assert!(places.len() >= 4, "all runs start at once: {places:?}");
     // After half a minute, only runs whose `ready_at` has passed may have started.
     let half = woken(&fixture, 30);
     daemon.tick();
@@ -88,7 +88,7 @@ fn each_job_is_caught_up_with_once_and_apart_from_the_others() {
         assert_eq!(runs(&fixture, name), [("succeeded".to_owned(), String::new())], "{name}");
     }
     let ran = fixture.read("ran");
-    assert_eq!(ran.lines().count(), 5, "once each: {ran}");
+    assert_eq!(ran.lines().count(), 5, "a job did not run exactly once: {ran}");
     assert_eq!(ran.lines().collect::<BTreeSet<_>>(), names.into());
     assert_eq!(fixture.count("SELECT count(*) FROM occurrences"), 10);
     let slept = "SELECT count(*) FROM events WHERE kind = 'slept'";

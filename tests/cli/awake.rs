@@ -38,7 +38,7 @@ fn a_night_keeps_the_machine_awake_and_its_report_says_so() {
     let night = run(&fixture, &["night", "--json"]).ends(0);
     let asked = asked(&fixture);
     assert_eq!(asked.matches("--what=sleep:idle").count(), 2, "{asked}");
-    assert_eq!(asked.matches("over").count(), 2, "all were let go: {asked}");
+    assert_eq!(asked.matches("over").count(), 2, "not all inhibitions were released: {asked}");
     assert!(asked.contains("--why=tell of "), "{asked}");
     let reported = night.json();
     for line in reported["runs"].as_array().unwrap() {
@@ -57,7 +57,7 @@ fn who_wants_it_is_asked_and_the_flag_wins() {
     let fixture = fixture(&by_hand, "");
     let first = run(&fixture, &["run", "tell", "--json"]).ends(0).json();
     assert!(first["awake"].is_null(), "{first}");
-    assert_eq!(asked(&fixture), "", "a job manually does not ask by itself");
+    assert_eq!(asked(&fixture), "", "a manual run inhibits sleep by default");
     let second = run(&fixture, &["run", "tell", "--keep-awake", "--json"]).ends(0);
     assert_eq!(second.json()["awake"]["held"], "sleep");
     fixture.write("runner.toml", fixture.read("runner.toml") + "keep_awake = true\n");

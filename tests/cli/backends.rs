@@ -172,7 +172,7 @@ fn a_fallback_whose_pool_has_no_room_is_not_asked() {
     assert!(dry.out.contains("is not asked: other: pool max"), "{}{}", dry.out, dry.err);
     let said = fixture.run(&["run", "ask"]).ends(77);
     let run = last(&fixture);
-    assert_eq!(asked(), 1, "the pool has one call left, the run needs two");
+    assert_eq!(asked(), 1, "the pool has one call left, but the run needs two");
     assert_eq!(
         (run["class"].as_str(), &run["model_calls"]),
         (Some("auth"), &1.into()),

@@ -99,7 +99,7 @@ fn one_bad_idea_never_costs_the_others() {
         .unwrap();
     let said = fixture.run(&["dream", "run"]).ends(0).expect_text("degraded");
     for name in ["bytes.md", "huge.md", "link.md", "pipe.md", "secret.md"] {
-        assert!(said.out.contains(name), "{name} is not named: {}", said.out);
+        assert!(said.out.contains(name), "{name} is not reported: {}", said.out);
     }
     let mut targets = proposed(&fixture);
     targets.sort();
@@ -204,8 +204,8 @@ fn a_damaged_database_stops_everything_with_the_command_that_mends_it() {
             "{said:?}"
         );
     }
-    assert_eq!(fs::read(&path).unwrap(), damaged, "nothing was made anew");
-    assert!(fixture.state().join("damaged.json").is_file(), "a failmark says so");
+    assert_eq!(fs::read(&path).unwrap(), damaged, "the damaged database was replaced");
+    assert!(fixture.state().join("damaged.json").is_file(), "there is no failure marker");
     // Run the suggested command literally. There is no backup, so it suggests another command.
     let said = fixture.run(&["db", "restore"]).ends(65);
     let hint = said.err.split("fix: ").nth(1).unwrap().split("   (").next().unwrap();

@@ -222,7 +222,7 @@ fn a_pools_limit_defers_the_jobs_of_every_project_without_a_call_and_passes() {
         at(&fixture, now, &["-C", &second, "enqueue", &job]).ends(0);
     }
     at(&fixture, now, &["tick"]).ends(0);
-    assert_eq!(lines(&calls), 0, "nobody was asked");
+    assert_eq!(lines(&calls), 0, "a backend was asked");
     let mut back: Vec<i64> = Vec::new();
     let store = fixture.store();
     let mut statement = store
@@ -230,7 +230,7 @@ fn a_pools_limit_defers_the_jobs_of_every_project_without_a_call_and_passes() {
         .unwrap();
     let rows = statement.query_map([], |row| row.get::<_, i64>(0)).unwrap();
     back.extend(rows.map(Result::unwrap));
-    assert_eq!(back.len(), 10, "all wait");
+    assert_eq!(back.len(), 10, "not all runs wait");
     let (first, last) = (back[0] - until.as_millisecond(), back[9] - until.as_millisecond());
     assert!(first >= 0 && last <= 60_000 && last - first > 1_000, "{back:?}");
     at(&fixture, now, &["budget"])
@@ -239,7 +239,7 @@ fn a_pools_limit_defers_the_jobs_of_every_project_without_a_call_and_passes() {
     // The wait uses up no attempt, and after the reset the runs continue automatically.
     at(&fixture, "2026-11-21T22:02:00Z", &["tick"]).ends(0);
     assert_eq!(lines(&calls), 10);
-    assert_eq!(fixture.count("SELECT count(*) FROM limits"), 0, "it answers");
+    assert_eq!(fixture.count("SELECT count(*) FROM limits"), 0, "the limit is still recorded");
     // A person can start a run despite the limit.
     fixture
         .store()

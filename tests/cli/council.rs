@@ -164,7 +164,7 @@ fn the_rest_is_put_together_without_those_who_fail() {
 
     // Paid calls are recorded in the database like any others, with the backend that was asked.
     let asked = fixture.count("SELECT count(*) FROM requests");
-    assert_eq!(asked, 7, "six were asked once, one of them twice");
+    assert_eq!(asked, 7, "five councillors are asked once, and one is asked twice");
     assert_eq!(fixture.count("SELECT count(DISTINCT backend) FROM requests"), 6);
     let runs = run_ok(&fixture, &["runs", "--json"]).ends(0).json();
     assert!(runs[0]["backend"].as_str().unwrap().contains("yes, no"), "{runs}");
@@ -233,11 +233,11 @@ fn what_was_paid_for_is_not_asked_again_when_a_night_goes_on() {
     let first = artifact(&fixture, "council/packet.json");
     run_ok(&fixture, &["overnight", "start"]);
     let second = artifact(&fixture, "council/packet.json");
-    assert_eq!(first["run_id"], second["run_id"], "it goes on");
+    assert_eq!(first["run_id"], second["run_id"], "the run was not continued");
     // The second packet reports more degradations, but has the same candidates.
     assert_eq!(first["candidates"], second["candidates"]);
     assert_ne!(first["degraded"], second["degraded"]);
-    assert_eq!(asked(), 1, "the same question is answered already");
+    assert_eq!(asked(), 1, "the same question was asked again");
     // A different question is asked.
     for name in ["summary.json", "summary.md"] {
         fs::remove_file(fixture.path(&format!("{LATEST}/{name}"))).unwrap();

@@ -190,7 +190,7 @@ fn a_session_is_read_chunk_by_chunk_and_ideas_are_seeded_once() {
         );
     }
     let done = fixture.tree(".runner/curator/done").len();
-    assert_eq!(done, 2, "one for each chunk");
+    assert_eq!(done, 2, "there is not one per chunk");
 
     fixture.write("docs/plan.md", "# Plan\n\n- [ ] Retry the upload after a connection reset\n");
     for _ in 0..2 {
@@ -291,7 +291,7 @@ fn an_event_runs_as_a_job_until_its_budget_is_gone_and_the_row_says_so() {
             .expect_text("handled");
         calls += 1;
     }
-    assert_eq!(calls, 4, "as many calls as the first budget, whatever the model raised");
+    assert_eq!(calls, 4, "the calls exceed the first budget");
     let first = event["id"].as_str().unwrap();
     fixture.run(&["curator", "events", "escalate", first]).ends(1).expect_text("no budget left");
     let store = fixture.read(".runner/curator/events/ledger.jsonl");
@@ -352,7 +352,7 @@ fn diagnose_walks_from_nothing_to_a_curator_that_works() {
         let done = fixture.command("sh", &["-c", hint]).env("PATH", path).output().unwrap();
         assert!(done.status.success(), "{hint}: {done:?}");
     }
-    panic!("it is not fixed after six commands");
+    panic!("problems are left after six commands");
 }
 
 #[test]

@@ -223,7 +223,7 @@ fn ten_workers_of_whom_some_are_killed_do_each_job_once_or_fail_it_with_a_reason
             order.push(id);
         }
     }
-    assert_eq!(order, wanted, "priority, then age");
+    assert_eq!(order, wanted, "the order is not priority, then age");
     assert_eq!(fixture.count("SELECT count(*) FROM runs WHERE state <> 'settled'"), 0);
     assert!(fixture.survivors().is_empty(), "{:?}", fixture.survivors());
     #[allow(clippy::cast_precision_loss)]
@@ -256,7 +256,7 @@ fn no_sixty_minutes_begin_more_than_the_cap_whoever_is_killed_and_started_again(
     let (mut restarts, mut killed) = (0, 0);
     let first: jiff::Timestamp = "2027-03-01T12:00:00Z".parse().unwrap();
     while !ids(&fixture, "queue").is_empty() || !ids(&fixture, "processing").is_empty() {
-        assert!(minute < 60 * i64::try_from(count).unwrap(), "it does not come on");
+        assert!(minute < 60 * i64::try_from(count).unwrap(), "the queue does not advance");
         let now = first + jiff::SignedDuration::from_mins(minute);
         fs::write(&clock, now.to_string()).unwrap();
         let reported = FolderCounts::of(&fixture.path(WORKER).join("processing"));
@@ -298,7 +298,7 @@ fn no_sixty_minutes_begin_more_than_the_cap_whoever_is_killed_and_started_again(
         assert!(within <= CAP, "{within} in the hour from minute {from}");
         fullest = fullest.max(within);
     }
-    assert_eq!(fullest, CAP, "an hour is used to the full");
+    assert_eq!(fullest, CAP, "no hour reaches the cap");
     assert_eq!(ids(&fixture, "done").len() + ids(&fixture, "failed").len(), count);
     print_line(&format!(
         "cap: {count} jobs, {} begun over {minute} minutes, {restarts} restarts, {killed} killed",
@@ -361,12 +361,12 @@ fn a_watch_takes_what_is_dropped_sleeps_between_and_ends_when_asked() {
             break;
         }
     }
-    assert!(quiet, "it is busy with nothing to do");
+    assert!(quiet, "the watcher is busy although it has nothing to do");
     kill_process(Pid::from_child(&watch), Signal::TERM).unwrap();
     assert!(ended_within(watch.id(), LIMIT));
     assert_eq!(watch.wait().unwrap().code(), Some(0));
     let runs = fixture.run(&["runs", "--json"]).json();
-    assert_eq!(runs.as_array().unwrap().len(), 3, "no run without work: {runs}");
+    assert_eq!(runs.as_array().unwrap().len(), 3, "there are runs without work: {runs}");
 }
 
 #[test]
@@ -388,7 +388,7 @@ fn a_watch_that_is_ended_in_a_run_gives_its_file_back() {
     kill_process(Pid::from_child(&watch), Signal::TERM).unwrap();
     assert!(ended_within(watch.id(), LIMIT));
     assert_eq!(watch.wait().unwrap().code(), Some(0));
-    assert!(queue(&fixture, &id).exists(), "it waits again");
+    assert!(queue(&fixture, &id).exists(), "the job is not in the queue again");
     assert!(ids(&fixture, "processing").is_empty() && ids(&fixture, "done").is_empty());
     let job: Value =
         serde_json::from_str(&fs::read_to_string(queue(&fixture, &id)).unwrap()).unwrap();
@@ -433,5 +433,5 @@ fn a_worker_whose_job_another_has_says_so_once_and_ends() {
     let runs = fixture.run(&["runs", "--json"]).json();
     assert_eq!(runs.as_array().unwrap().len(), 3, "{runs}");
     let idle = fixture.run(&["curator", "work"]).ends(0);
-    assert_eq!(idle.out, "", "nothing waits, and nothing is run");
+    assert_eq!(idle.out, "", "a job was run although none was queued");
 }

@@ -228,7 +228,7 @@ fn a_follower_outlives_the_daemon_that_served_it() {
     assert_eq!(follower.wait().unwrap().code(), Some(0));
     assert!(ended_within(pid.as_raw_nonzero().get().cast_unsigned(), LIMIT));
     let whole = run(&fixture, &["runs", "logs", &id]).out;
-    assert_eq!(said, format!("{whole}wait: succeeded\n"), "no line is lost or said twice");
+    assert_eq!(said, format!("{whole}wait: succeeded\n"), "a line is lost or duplicated");
 }
 
 #[test]
@@ -294,7 +294,7 @@ fn a_killed_daemon_harms_no_run_and_hinders_no_daemon() {
     let pid = owner(&fixture);
     daemon.child.kill().unwrap();
     daemon.child.wait().unwrap();
-    assert!(fixture.state().join("control.sock").exists(), "it is stale");
+    assert!(fixture.state().join("control.sock").exists(), "the socket is missing");
     run(&fixture, &["status"]).ends(0).expect_text("no daemon");
     let second = Daemon::start(&fixture, &[]);
     assert_eq!(second.tick()["started"], json!([]));

@@ -190,16 +190,16 @@ fn what_happened_after_a_backup_does_not_happen_again_in_silence() {
     assert_eq!(reported["told"]["missed"], 4, "{reported}");
     assert_eq!(reported["told"]["skipped"], 1, "{reported}");
     let kept = PathBuf::from(reported["kept"].as_str().unwrap());
-    assert_eq!(content(&kept), before, "the old one is kept whole");
+    assert_eq!(content(&kept), before, "the old database was not kept");
     aged.run(&["tick"]).ends(0);
-    assert_eq!(aged.fixture.count(runs), 1, "nothing ran again");
+    assert_eq!(aged.fixture.count(runs), 1, "a run was repeated");
     let missed = "SELECT count(*) FROM occurrences WHERE outcome ->> 'outcome' = 'missed'
                   AND outcome ->> 'why' LIKE 'the database was restored from a backup of 2026-01-10T13:00:30Z'";
     assert_eq!(aged.fixture.count(missed), 1);
     assert_eq!(aged.fixture.count("SELECT count(*) FROM events WHERE kind = 'restored'"), 1);
     aged.at("2026-01-10T18:00:30Z");
     aged.run(&["tick"]).ends(0).expect_text("note");
-    assert_eq!(aged.fixture.count(runs), 2, "the next scheduled time runs");
+    assert_eq!(aged.fixture.count(runs), 2, "the next scheduled time did not run");
     aged.run(&["db", "check"]).ends(0);
 }
 
@@ -280,20 +280,20 @@ fn damage_is_met_and_a_backup_mends_it() {
         match (must, check.code) {
             // The removed part was also in the log, or held only zeros.
             (true, 0) if !whole.is_empty() => {
-                assert_eq!(content(&aged.store()), whole, "round {round}: something is lost");
+                assert_eq!(content(&aged.store()), whole, "round {round}: rows are missing");
                 unseen += 1;
             }
-            (true, 0) => panic!("round {round}: not seen: {check:?}"),
+            (true, 0) => panic!("round {round}: the damage was not found: {check:?}"),
             (_, 0) => unseen += 1,
             _ => seen += 1,
         }
         if check.code == 70 {
             // A tick detects the damage even where ordinary reads do not reach it.
             aged.run(&["tick"]).ends(70).expect_text("runner db restore");
-            assert_eq!(inode(&aged.store()), made, "round {round}: made anew");
+            assert_eq!(inode(&aged.store()), made, "round {round}: the file was replaced");
             let logged = cut && round % 3 == 1;
             let left = fs::read(aged.store()).unwrap() == bytes;
-            assert!(left || logged, "round {round}: written to");
+            assert!(left || logged, "round {round}: the file was modified");
         }
         if round % 10 == 0 && check.code == 70 {
             aged.run(&["db", "restore", "--yes"]).ends(0);
@@ -365,7 +365,7 @@ fn a_kill_at_any_step_of_a_restore_leaves_the_old_or_the_new() {
             .into_iter()
             .filter(|path| path.to_str().unwrap().contains("database.damaged-"))
             .any(|path| path.extension().is_some() && content_or_none(&path) == Some(old.len()));
-        assert!(kept, "step {step}: the old database is nowhere");
+        assert!(kept, "step {step}: the old database was not kept");
     }
     assert!(steps > 8, "{steps} steps");
     print_line(&format!("a restore was killed before each of its {steps} steps"));
@@ -426,7 +426,7 @@ fn pruning_shows_its_plan_and_carries_out_the_same() {
     let ran = aged.fixture.count(jobs);
     let before = content(&aged.store());
     let plan = aged.run(&["db", "prune", "--dry-run", "--json"]).ends(0).json();
-    assert_eq!(content(&aged.store()), before, "a dry run changes nothing");
+    assert_eq!(content(&aged.store()), before, "a dry run changed the database");
     let gone = plan["rows"]["occurrences"].as_array().unwrap().len();
     assert!(gone >= 4, "{plan}");
     let done = aged.run(&["db", "prune", "--json"]).ends(0).json();

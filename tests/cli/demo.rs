@@ -155,7 +155,7 @@ fn a_night_in_a_repository_of_ones_own() {
     assert_eq!(
         report.out,
         fixture.read(&format!(".runner/reports/{name}/report.md")),
-        "made again, it is the same"
+        "the report differs when it is generated again"
     );
     let published: serde_json::Value =
         serde_json::from_str(&fixture.read(&format!(".runner/reports/{name}/report.json")))

@@ -51,7 +51,7 @@ fn labels_become_figures() {
     assert_eq!(found["hit_rate"], 1.0);
     assert_eq!(found["past"]["rate"], 0.0);
     assert!(found["peak_bytes"].as_u64().unwrap() > 1 << 20, "{found}");
-    assert_eq!(fixture.tree(""), before, "it proposes and keeps nothing");
+    assert_eq!(fixture.tree(""), before, "the benchmark wrote files");
 }
 
 #[test]

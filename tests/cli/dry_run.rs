@@ -106,7 +106,7 @@ fn a_dry_run_leaves_no_trace_whatever_it_meets() {
     assert_eq!(
         said["requests"].as_array().map(Vec::len),
         Some(1),
-        "what it would ask is told all the same"
+        "the planned question is not shown"
     );
     dry(&fixture, &["night", "--dry-run"]).ends(69);
     dry(&fixture, &["run", "nobody", "--dry-run"]).ends(78);
@@ -244,7 +244,7 @@ fn its_numbers_bound_what_the_real_run_reserves() {
             if job != "list" {
                 assert!(
                     most[1] - asked[1] <= 1,
-                    "{job}: the bound is tight: {asked:?} of {most:?}"
+                    "{job}: the limit is not tight: {asked:?} of {most:?}"
                 );
             }
         }

@@ -44,7 +44,7 @@ fn passes(what: &str, said: &CommandOutput) -> bool {
             assert!(!said.err.contains("panicked"), "{what}: {said:?}");
             false
         }
-        _ => panic!("{what}: another code lets it through: {said:?}"),
+        _ => panic!("{what}: unexpected exit code: {said:?}"),
     }
 }
 

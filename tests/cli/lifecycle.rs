@@ -313,7 +313,7 @@ fn settle(fixture: &Fixture, clock: &std::path::Path) {
         let mut tick = fixture.runner(&["tick"]);
         CommandOutput::of(tick.env("RUNNER_TEST_CLOCK", clock).output().unwrap()).ends(0);
     }
-    panic!("something stays unsettled");
+    panic!("a run stays unsettled");
 }
 
 /// Checks that the position has advanced exactly once per published run, and that each entry was

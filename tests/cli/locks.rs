@@ -129,6 +129,6 @@ fn the_starter_settles_a_run_whose_process_is_killed() {
     assert_eq!(
         fixture.count("SELECT count(*) FROM runs"),
         1,
-        "a command is not tried again by itself"
+        "a command was retried automatically"
     );
 }

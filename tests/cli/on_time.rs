@@ -121,7 +121,7 @@ fn one_that_is_due_while_an_earlier_one_runs_is_skipped() {
         format!("an earlier one is not over: run {first}, due 2026-11-21T20:01:00Z, is running");
     assert_eq!(found[1].1, why);
     daemon.tick();
-    assert_eq!(runs(&fixture, "wait"), found, "the skipped one is not made up for");
+    assert_eq!(runs(&fixture, "wait"), found, "a skipped occurrence was caught up");
 }
 
 #[test]
@@ -154,7 +154,7 @@ fn one_that_is_due_replaces_an_earlier_one_that_runs() {
     let (mut daemon, first) = busy(&fixture, &[]);
     at(&fixture, "2026-11-21T20:02:00Z");
     let reported = daemon.tick();
-    assert_eq!(reported["started"], serde_json::json!([]), "not beside each other");
+    assert_eq!(reported["started"], serde_json::json!([]), "two runs overlap");
     // The run is replaced immediately and not at a later tick.
     let began = Instant::now();
     daemon.wait_for_text("wait: cancelled");

@@ -45,7 +45,7 @@ fn the_help_is_the_reference() {
 fn status_says_what_there_is() {
     let fixture = Fixture::new();
     fixture.run(&["status"]).ends(0).expect_text("no project yet");
-    assert!(!fixture.state().exists(), "looking makes nothing");
+    assert!(!fixture.state().exists(), "a read-only command created files");
     fixture.run(&["init"]).ends(0);
     fixture.run(&["status"]).ends(0).expect_text("none yet").expect_text("dream at");
     fixture.write("ideas/note.md", "Maybe use a shorter name?\n");

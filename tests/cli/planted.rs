@@ -133,7 +133,7 @@ fn no_command_starts_a_planted_program() {
         // The person's own git starts the injected programs, which shows that the test can detect
         // them.
         let _ = fixture.command("git", &["status"]).output();
-        assert!(Path::new(&effect).exists(), "the trap does not work");
+        assert!(Path::new(&effect).exists(), "git did not start the injected program");
     }
     crate::fixture::print_line(&format!("{chains} commands after an agent planted programs"));
 }

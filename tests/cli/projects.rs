@@ -591,10 +591,10 @@ fn forgetting_shows_a_plan_and_does_just_that() {
     let plan = fixture.run(&["projects", "forget", "."]).ends(0);
     assert!(plan.out.contains("would forget") && plan.out.contains("1 night"), "{plan:?}");
     assert!(plan.out.contains("nothing was done"), "{plan:?}");
-    assert_eq!(counts(&fixture, "AND 1"), kept, "a plan changes nothing");
+    assert_eq!(counts(&fixture, "AND 1"), kept, "the plan changed something");
     let files = fixture.tree(".");
     fixture.run(&["projects", "forget", ".", "--yes"]).ends(0).expect_text("forgotten");
-    assert_eq!(fixture.tree("."), files, "the project's own files stay");
+    assert_eq!(fixture.tree("."), files, "the project's own files were changed");
     let other_path = other.display().to_string();
     assert_eq!(standings(&fixture), pairs(&[("other", "known")]));
     for (left, all) in counts(&fixture, "AND 1").into_iter().zip(kept) {

@@ -130,5 +130,5 @@ fn settle(fixture: &Fixture) {
     assert_eq!(fixture.read("out/a.txt"), fixture.read("out/b.txt"));
     assert_eq!(fixture.count("SELECT count(*) FROM reservations WHERE open"), 0);
     let staging = std::fs::read_dir(fixture.path(".runner/staging")).map_or(0, Iterator::count);
-    assert_eq!(staging, 0, "staging is swept");
+    assert_eq!(staging, 0, "staging is not empty");
 }

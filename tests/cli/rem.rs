@@ -174,7 +174,7 @@ fn a_models_dream_is_placed_with_its_list_and_committed_where_it_is_told_to() {
         ["git log -12 --oneline", "the board", "the last 25 tools", "the entry by rule"]
     );
     let reported = &asked["instructions"].as_str().unwrap();
-    assert!(!reported.contains("comparison table"), "no source's words");
+    assert!(!reported.contains("comparison table"), "the text of a source is included");
 
     // If the commit fails, only the commit is lost: it is reported, and the next dream commits the
     // entry.

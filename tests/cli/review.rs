@@ -162,12 +162,12 @@ fn a_review_ends_with_its_terminal_and_with_a_signal() {
             child.kill().unwrap();
         }
         let was = child.wait().unwrap();
-        assert!(ended, "{typed:?} {signal:?}: it goes on for ever");
+        assert!(ended, "{typed:?} {signal:?}: the review does not end");
         assert_eq!(was.code(), Some(code), "{typed:?} {signal:?}");
         let mut complaints = String::new();
         let mut stderr = child.stderr.take().unwrap();
         stderr.read_to_string(&mut complaints).unwrap();
-        assert_eq!(complaints, "", "{typed:?} {signal:?}: nobody is there to be told");
+        assert_eq!(complaints, "", "{typed:?} {signal:?}: there is output on stderr");
         drop(ours);
     }
 }

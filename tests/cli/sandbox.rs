@@ -119,7 +119,7 @@ fn when_the_launcher_is_killed_runner_clears_up() {
         let mut live = Live::new(sandbox);
         kill(live.launcher, Signal::KILL);
         live.is_gone();
-        assert_eq!(live.command.wait().unwrap().code(), Some(1), "it is a failure");
+        assert_eq!(live.command.wait().unwrap().code(), Some(1), "the run did not fail");
         assert_eq!(live.fixture.survivors(), Vec::<String>::new());
     }
 }

@@ -99,7 +99,7 @@ impl<'a> Daemon<'a> {
 
     /// Waits for the daemon to exit, checks the exit code, and returns the remaining output.
     pub fn ends(mut self, code: i32) -> String {
-        assert!(ended_within(self.child.id(), LIMIT), "it does not end");
+        assert!(ended_within(self.child.id(), LIMIT), "the daemon does not end");
         let mut said = String::new();
         self.lines.read_to_string(&mut said).unwrap();
         assert_eq!(self.child.wait().unwrap().code(), Some(code), "{said}");
@@ -152,7 +152,7 @@ pub fn outcome(fixture: &Fixture, run: &str) -> String {
 /// Returns the process of the only run that is in progress.
 pub fn owner(fixture: &Fixture) -> Pid {
     let [pid] = owners(fixture)[..] else {
-        panic!("not one run is under way");
+        panic!("there is not exactly one run in progress");
     };
     pid
 }
@@ -204,7 +204,7 @@ pub fn begin(fixture: &Fixture, args: &[&str]) -> Child {
 pub fn kill(pid: Pid) {
     kill_process(pid, Signal::KILL).unwrap();
     let raw = pid.as_raw_nonzero().get().cast_unsigned();
-    assert!(ended_within(raw, LIMIT), "it does not end");
+    assert!(ended_within(raw, LIMIT), "the process does not end");
 }
 
 /// Returns the stretches of a job's missed scheduled times, as "first last count".

@@ -173,7 +173,7 @@ fn one_timer_serves_all_projects() {
     assert_eq!(mode & 0o777, 0o600);
     let once = host.all();
     host.run(&["setup", "--apply"]).ends(0).expect_text("nothing was done");
-    assert_eq!(host.all(), once, "twice is once");
+    assert_eq!(host.all(), once, "the second setup changed something");
 
     // A second project.
     let other = host.fixture.root().join("other");
@@ -188,7 +188,7 @@ fn one_timer_serves_all_projects() {
     assert!(String::from_utf8(host.tab().unwrap()).unwrap().contains("0,5,15,30,37,45 * * * *"));
     host.run(&["setup", "--status", "--json"]).ends(0).expect_text("\"cron\"");
     host.run(&["-C", there, "setup", "--remove"]).ends(0).expect_text("the timer stays for");
-    assert_eq!(host.all(), once, "the first keeps what it had");
+    assert_eq!(host.all(), once, "the first project's setup changed");
     host.run(&["setup", "--remove"]).ends(0).expect_text("no timer ticks any more");
     assert_eq!(host.all(), before);
     host.run(&["setup", "--remove"]).ends(0).expect_text("nothing was done");
@@ -229,7 +229,7 @@ fn one_host_scheduler_takes_the_others_place() {
     host.systemd = true;
     host.run(&["setup", "--apply"]).ends(0).expect_text("nothing was done");
     host.run(&["setup", "--scheduler", "systemd", "--apply"]).ends(0);
-    assert_eq!(host.tab(), None, "there was none before");
+    assert_eq!(host.tab(), None, "a crontab is left although there was none before");
     assert!(host.calls().contains("--user restart runner-tick.timer"), "{}", host.calls());
     host.run(&["setup", "--verify", "--json"]).expect_text("systemd");
     host.run(&["setup", "--remove"]).ends(0);
@@ -265,7 +265,7 @@ fn a_crontab_that_somebody_else_writes_at_the_same_time_is_told() {
     // The rival writes between setup's own write and its check.
     host.program("rival", "#!/bin/sh\necho rival > \"$FAKE/tab\"\n");
     host.run(&["setup", "--apply"]).ends(75).expect_text("somebody else");
-    assert_eq!(host.tab().unwrap(), b"rival\n", "theirs stays");
+    assert_eq!(host.tab().unwrap(), b"rival\n", "the rival's crontab was overwritten");
     fs::remove_file(host.fake().join("rival")).unwrap();
     host.run(&["setup", "--apply"]).ends(0);
     host.run(&["setup", "--remove"]).ends(0);
@@ -310,7 +310,7 @@ fn it_may_die_between_any_two_steps() {
                 let done =
                     host.command(first).env("RUNNER_TEST_DIE_AT", at.to_string()).output().unwrap();
                 if done.status.code() == Some(0) {
-                    assert!(at > 3, "there are steps to die before");
+                    assert!(at > 3, "setup has too few steps");
                     break;
                 }
                 deaths += 1;
@@ -381,7 +381,7 @@ fn come_and_go(host: &FakeHost, dice: &mut Random) {
     assert_ne!(during, before);
     for (path, text) in &before {
         let ours = path.ends_with("crontab") || path.ends_with("runner.toml");
-        assert!(ours || during.get(path) == Some(text), "{path:?} was touched");
+        assert!(ours || during.get(path) == Some(text), "{path:?} was changed");
     }
     host.run(&["setup", "--remove", "--quiet"]).ends(0);
     assert_eq!(host.all(), before);

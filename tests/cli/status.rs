@@ -224,13 +224,13 @@ fn a_watch_draws_over_a_terminal_and_leaves_it_as_it_was() {
     assert!(first.starts_with("\u{1b}[2J\u{1b}[H"), "{first:?}");
     fixture.run(&["pause", "--all"]).ends(0);
     let second = until("everything is paused");
-    assert!(!second.contains("\u{1b}[2J"), "drawn over, not cleared: {second:?}");
+    assert!(!second.contains("\u{1b}[2J"), "the screen was cleared instead of redrawn: {second:?}");
     let pid = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
     kill_process(pid, Signal::INT).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(130));
     for kept in [first, second] {
-        assert!(!kept.contains("\u{1b}[?"), "no mode of the terminal is touched: {kept:?}");
-        assert!(!kept.contains('m') || !kept.contains("\u{1b}[3"), "no colours: {kept:?}");
+        assert!(!kept.contains("\u{1b}[?"), "a terminal mode was changed: {kept:?}");
+        assert!(!kept.contains('m') || !kept.contains("\u{1b}[3"), "there are colours: {kept:?}");
     }
     let after = rustix::termios::tcgetattr(&ours).unwrap();
     assert_eq!(before.local_modes, after.local_modes);

@@ -81,7 +81,7 @@ fn pass(carrier: Carrier, orders: &[&str]) -> (usize, usize) {
     let said = fixture.run(&["dream", "run", "--json"]);
     assert!(
         fixture.path("dreams/state.json").exists(),
-        "{carrier:?}: the pass came to nothing: {} {}",
+        "{carrier:?}: the pass failed: {} {}",
         said.out,
         said.err
     );

@@ -104,7 +104,7 @@ mod tests {
         let mut lines = Lines::new(1_000);
         let piece = [b'x'; 64 * 1024];
         for _ in 0..16 * 1024 {
-            lines.feed(&piece, &mut |_| panic!("there is no line"));
+            lines.feed(&piece, &mut |_| panic!("no line was expected"));
             assert!(lines.begun.capacity() <= 2_048);
         }
         let mut after = Vec::new();

@@ -96,7 +96,7 @@ fn ten_thousand_cuts_lose_no_byte() {
         assert_eq!(found, events, "seed {seed:#x}, case {cases}, {end:?}, {pieces:?}");
         if end != "\r" {
             judged += 1;
-            assert_eq!(judge(&pieces), events, "the judge, case {cases}");
+            assert_eq!(judge(&pieces), events, "the other parser, case {cases}");
         }
         let lines: Vec<u8> = (events.iter())
             .flat_map(|(_, data)| [&data.replace_feeds()[..], b"\n"].concat())
@@ -144,7 +144,7 @@ fn the_last_event_waits_for_nothing_and_an_open_one_is_none() {
 #[test]
 fn an_event_without_end_takes_no_more_than_the_largest() {
     let mut endless = Framing::Sse(Sse::new(1_000));
-    let mut none = |_: &[u8], _: &[u8]| -> ControlFlow<()> { panic!("there is no event") };
+    let mut none = |_: &[u8], _: &[u8]| -> ControlFlow<()> { panic!("no event was expected") };
     assert_eq!(endless.feed(b"data: ", &mut none), Ok(()));
     assert_eq!(endless.feed(&[b'x'; 2_000], &mut none), Err(TooLarge));
     let mut lines = Framing::Sse(Sse::new(1_000));

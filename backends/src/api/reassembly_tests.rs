@@ -109,7 +109,7 @@ fn ten_thousand_cuts_of_replies_lose_no_byte_of_text() {
         let (gathered, heard) = read(plan, kind, &pieces);
         let about = format!("seed {seed:#x}, case {case}, {dialect:?}, {end:?}, {pieces:?}");
         assert_eq!(gathered.text, text, "{about}");
-        assert_eq!(heard, text, "what the sink heard: {about}");
+        assert_eq!(heard, text, "the text in the sink: {about}");
         assert!(gathered.over, "{about}");
         let Usage { input_tokens, output_tokens, .. } = gathered.usage().unwrap();
         assert_eq!((input_tokens, output_tokens), (120, 30), "{about}");

@@ -144,14 +144,14 @@ fn ollamas_silent_cut_is_found_before_and_after() {
     }
     let asked = body(&cuts);
     assert_eq!(asked["keep_alive"], "300s");
-    assert_eq!(asked["format"], json!({"type": "array"}), "as it is, whatever its root");
+    assert_eq!(asked["format"], json!({"type": "array"}), "the schema was changed");
 
     let before = cuts.calls();
     match ask(&*backend, &words(2_000)) {
         Err(E::Rejected { why }) => assert!(why.contains("backends.under-test.num_ctx"), "{why}"),
         other => panic!("{other:?}"),
     }
-    assert_eq!(cuts.calls(), before, "it was sent all the same");
+    assert_eq!(cuts.calls(), before, "the question was sent anyway");
 
     // Without a configured window, the window grows with the question up to a limit.
     for (count, window) in [(100, 4_096), (3_000, 8_192), (15_000, 32_768)] {

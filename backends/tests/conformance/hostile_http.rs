@@ -248,7 +248,7 @@ fn whatever_a_provider_does_has_one_right_outcome() {
         }
         rows.push(row.trim_end().to_owned());
     }
-    assert!(elsewhere.seen().is_empty(), "a key went elsewhere");
+    assert!(elsewhere.seen().is_empty(), "a key was sent to another server");
     rows.push(format!(
         "hostile http: {} behaviours × 4 dialects, {cells} cells, {absent} not applicable",
         ALL.len()

@@ -383,15 +383,15 @@ fn every_situation_ends_as_the_contract_says() {
         assert!(took < DEADLINE + SLACK, "{name} took {took:?}");
         assert_eq!(request, before, "{name} changed the request");
         assert_eq!(case.backend.name(), "under-test", "{name}");
-        assert_eq!(kill_marked(&request.id).count, 0, "{name} left a process");
+        assert_eq!(kill_marked(&request.id).count, 0, "{name} left a process running");
         match (expected(situation), result) {
             (Expected::Answer, Ok(reply)) => {
                 let answer = (case.answer)(&request);
                 assert_eq!(reply.value.as_ref(), Some(&answer), "{name}");
                 let text: Value = serde_json::from_str(&reply.text).unwrap();
-                assert_eq!(text, answer, "{name}: the text is not the value's");
+                assert_eq!(text, answer, "{name}: the text does not match the value");
                 let heard = OwnedEvent::Text(reply.text.clone());
-                assert!(sink.events.contains(&heard), "{name} told the sink nothing");
+                assert!(sink.events.contains(&heard), "{name} reported nothing to the sink");
                 let noted = reply.notes.iter().any(|note| note.contains("were killed"));
                 assert_eq!(noted, situation == S::LeavesProcesses, "{name}: {:?}", reply.notes);
                 match situation {

@@ -130,7 +130,7 @@ fn only_the_right_certificate_opens_a_connection() {
             other => panic!("{base}: {other:?}"),
         }
     }
-    assert_eq!(server.seen().len(), before, "something was sent all the same");
+    assert_eq!(server.seen().len(), before, "something was sent anyway");
 
     for content in ["", "no certificate"] {
         let empty = place.path().join("empty.pem");

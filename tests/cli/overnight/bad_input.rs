@@ -51,7 +51,7 @@ fn bad_nodes_are_told_and_left_alone() {
     }
     for (path, bytes) in fixture.tree(".agents/overnight") {
         let secret = bytes.windows(8).any(|it| it == b"# Secret");
-        assert!(!secret, "{path} holds what a link led to");
+        assert!(!secret, "{path} has the content of a link's target");
     }
     let after: Vec<_> = odd
         .iter()
@@ -167,7 +167,7 @@ fn a_disk_that_is_full_at_any_point_leaves_a_whole_corpus() {
     let around = surroundings(&fixture);
     let (mut in_commit, mut failed, mut free) = (0, 0, 0_u64);
     loop {
-        assert!(free < 1_000, "a night never had enough");
+        assert!(free < 1_000, "no night had enough space");
         // Disk space is checked before a night begins but inodes are not, so using up the inodes
         // simulates a disk that fills up later.
         let fill = fixture.path("fill");

@@ -43,7 +43,7 @@ fn strict_rules_caps_and_the_pinned_queue_are_kept() {
     assert_eq!(
         fixture.read(WORK_FILE).matches("pinned|second").count(),
         1,
-        "nothing is added twice"
+        "an item was added twice"
     );
     for bad in [
         ["--plateau-window", "1"],
@@ -67,7 +67,7 @@ fn a_night_whose_time_is_spent_ends_with_what_it_has() {
     assert_eq!(summary["status"], "done");
     assert_eq!(summary["budget_exhausted"], true);
     let iterations = summary["iterations"].as_array().unwrap();
-    assert_eq!(iterations.len(), 1, "none is begun that cannot end in time");
+    assert_eq!(iterations.len(), 1, "an iteration was started without enough time");
     assert_eq!(iterations[0]["status"], "done");
     assert!(summary["plateau_reason"].is_null() && summary["regression_reason"].is_null());
     assert_eq!(summary["runtime"]["requested_timeout"], "1h0m0s");
@@ -117,7 +117,7 @@ fn what_cannot_be_measured_is_not_committed_and_three_times_end_the_loop() {
     let before = (tree(&fixture), fixture.read(WORK_FILE));
     with_broken_disk(&fixture, &library, 1_000).ends(0);
     let summary = summary_of(&fixture);
-    assert_eq!(summary["status"], "done", "the steps after the loop are made");
+    assert_eq!(summary["status"], "done", "the steps after the loop were skipped");
     assert_eq!(summary["measure_failure_halt"], true);
     let iterations = summary["iterations"].as_array().unwrap();
     assert_eq!(iterations.len(), 3);
@@ -127,7 +127,7 @@ fn what_cannot_be_measured_is_not_committed_and_three_times_end_the_loop() {
         assert!(error.contains("could not be measured") && error.contains("os error 5"), "{error}");
         assert_eq!(it["fitness_after"], Value::Null);
     }
-    assert_eq!(tree(&fixture), before.0, "nothing was committed");
+    assert_eq!(tree(&fixture), before.0, "something was committed");
     assert_eq!(summary["degraded"].as_array().unwrap().len(), 3);
     assert!(!summary["morning_packets"].as_array().unwrap().is_empty());
     run_ok(&fixture, &["overnight", "report", "--validate"]).ends(0);
@@ -173,7 +173,7 @@ fn a_fall_is_not_committed_unless_a_rescue_is_left_for_it() {
     let before = tree(&fixture);
     start(&fixture, &["--warn-only=false"]).ends(0).expect_text("fell by");
     let strict = summary_of(&fixture);
-    assert_eq!(tree(&fixture), before, "the live tree never saw it");
+    assert_eq!(tree(&fixture), before, "the live tree was changed");
     let last = strict["iterations"].as_array().unwrap().last().unwrap();
     assert_eq!(last["status"], "halted-on-regression-pre-commit");
     let why = strict["regression_reason"].as_str().unwrap();

@@ -91,7 +91,7 @@ impl States {
 
     /// Checks the files other than the work file, which also records the failures of a night.
     pub(super) fn hold_tree(&self, fixture: &Fixture, after: &str) {
-        assert!(self.trees.contains(&tree(fixture)), "half committed {after}");
+        assert!(self.trees.contains(&tree(fixture)), "a commit is incomplete {after}");
     }
 
     /// Checks that a reader who respects the marker sees only a state that a night without
@@ -99,7 +99,7 @@ impl States {
     pub(super) fn hold(&self, fixture: &Fixture, after: &str) {
         self.hold_tree(fixture, after);
         let work = fixture.read(WORK_FILE);
-        assert!(self.works.contains(&work), "the work file is torn {after}:\n{work}");
+        assert!(self.works.contains(&work), "the work file is incomplete {after}:\n{work}");
     }
 }
 
@@ -175,7 +175,7 @@ fn lane(fixture: &Fixture, states: &States, kills: usize, first: u64, mut dice: 
         let mut dead = BTreeSet::new();
         loop {
             tally.killed += 1;
-            assert!(died.code == -1 || died.err.contains("lost"), "it ended otherwise: {died:?}");
+            assert!(died.code == -1 || died.err.contains("lost"), "not killed: {died:?}");
             let step = unfinished(fixture);
             let name = step.as_ref().map_or("none yet", |(_, step)| step.as_str());
             *tally.at.entry(name.to_owned()).or_default() += 1;
@@ -185,7 +185,7 @@ fn lane(fixture: &Fixture, states: &States, kills: usize, first: u64, mut dice: 
                 if dice.roll(2) == 0 {
                     tally.by_readers += 1;
                     run_ok(fixture, &["corpus", "brief", "--goal", "retry"]).ends(0);
-                    assert!(!is_ready(fixture), "whoever comes next finishes it");
+                    assert!(!is_ready(fixture), "the next reader did not finish the commit");
                 }
             }
             if !is_ready(fixture) {

@@ -133,7 +133,7 @@ fn untouched(fixture: &Fixture, before: &Tree, by: &str) {
         let (was, is) = (before.get(path), after.get(path));
         assert!(
             was == is,
-            "{path} was touched by {by}: {:?} -> {:?}",
+            "{path} was changed by {by}: {:?} -> {:?}",
             was.map(|it| String::from_utf8_lossy(it)),
             is.map(|it| String::from_utf8_lossy(it))
         );

@@ -167,7 +167,7 @@ fn each_packet_becomes_a_bead_once() {
     assert!(fixture.read(".agents/rpi/next-work.jsonl").contains("\"bead_id\":\"bd-2\""));
     fixture.write(".beads/n", "-100");
     let summary = night();
-    assert_eq!(summary["morning_packets"][0]["bead_id"], "bd-1", "not asked for again");
+    assert_eq!(summary["morning_packets"][0]["bead_id"], "bd-1", "the packet lost its bead");
     let made = fixture.read(".beads/n").trim().parse::<i64>().unwrap() + 100;
     assert_eq!(made, summary["morning_packets"].as_array().unwrap().len() as i64 - 2);
 }

@@ -30,7 +30,7 @@ fn what_runs_is_ended_with_all_that_it_started() {
     assert_eq!(row["asked_to_end"], "manually");
     assert_eq!(fixture.survivors(), Vec::<String>::new());
     assert!(!fixture.path(".runner/failed/wait.json").exists());
-    assert!(ticked(&fixture).is_empty(), "it is not tried again");
+    assert!(ticked(&fixture).is_empty(), "the run was retried");
     run(&fixture, &["cancel", &id]).ends(65);
 }
 

@@ -154,7 +154,7 @@ mod tests {
         assert_eq!(new, text.replace("provisional # for now", "candidate # for now"));
         let new = set(text, "promoted_at", "2026-11-22").unwrap();
         assert_eq!(new, text.replace("  - a\n---", "  - a\npromoted_at: 2026-11-22\n---"));
-        assert_eq!(set(text, "list", "x"), None, "a list is not replaced");
+        assert_eq!(set(text, "list", "x"), None, "a list was replaced");
         assert_eq!(set("---\nnever: ended\n", "a", "b"), None);
         assert_eq!(set("# T\r\nx\r\n", "a", "b").unwrap(), "---\r\na: b\r\n---\r\n# T\r\nx\r\n");
         assert_eq!(

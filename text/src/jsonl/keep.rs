@@ -238,7 +238,7 @@ mod tests {
         let mut row = kept.rows().nth(1).unwrap().1.clone();
         let mut items = row.objects("items").unwrap();
         assert!(items[1].set("id", &json!("dream-1")));
-        assert!(!items[0].set("n", &json!(0.8)), "the same number");
+        assert!(!items[0].set("n", &json!(0.8)), "the number was rewritten");
         row.set_objects("items", &items);
         kept.replace(4, row);
         kept.push(Object::new([("new", json!(true))]));
@@ -249,7 +249,7 @@ mod tests {
     #[test]
     fn a_changed_object_keeps_what_it_does_not_know() {
         let mut object = Object::parse("{\"a\": 1.0, \"odd\": [ 1 ], \"a\": 2.00}").unwrap();
-        assert_eq!(object.get("a"), Some(json!(2.0)), "the last one counts");
+        assert_eq!(object.get("a"), Some(json!(2.0)), "the last value is not used");
         object.set("b", &json!("é"));
         assert_eq!(object.to_text(), "{\"a\":1.0,\"odd\":[ 1 ],\"a\":2.00,\"b\":\"é\"}");
         assert!(Object::parse("[1]").is_err());
