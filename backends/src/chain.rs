@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn each_is_asked_once_in_order_and_only_for_what_another_may_do_better() {
+    fn fallbacks_are_asked_once_in_order() {
         let mut chain = Chain::new(["codex", "builtin"]);
         let malformed = BackendError::Malformed { why: "prose".into(), excerpt: String::new() };
         let cancelled = BackendError::Cancelled { why: "me".into() };

@@ -123,7 +123,7 @@ fn a_tick_stays_until_the_last_has_had_its_place() {
 }
 
 #[test]
-fn all_are_caught_up_with_in_order_up_to_the_cap_and_none_is_where_none_is_wanted() {
+fn catch_up_keeps_order_and_cap() {
     let fixture = weekend(&[
         ("all", "catch_up = \"all\"\ncatch_up_cap = 5"),
         ("day", "catch_up = \"all\"\ncatch_up_window = \"3h\""),

@@ -52,7 +52,7 @@ fn a_night_keeps_the_machine_awake_and_its_report_says_so() {
 }
 
 #[test]
-fn who_wants_it_is_asked_and_the_flag_wins() {
+fn keep_awake_flag_overrides_the_setting() {
     let by_hand = format!("{TELL}trigger = \"manual\"\n");
     let fixture = fixture(&by_hand, "");
     let first = run(&fixture, &["run", "tell", "--json"]).ends(0).json();
@@ -69,7 +69,7 @@ fn who_wants_it_is_asked_and_the_flag_wins() {
 }
 
 #[test]
-fn a_machine_that_cannot_be_kept_awake_is_told_of_and_the_run_goes_on() {
+fn failed_sleep_inhibition_is_reported() {
     let fixture =
         fixture(TELL, "echo 'Failed to connect to bus: No such file or directory' >&2; exit 1");
     let reported = run(&fixture, &["night", "--json"]).ends(0).json();

@@ -60,7 +60,7 @@ fn an_agent_answers_and_what_it_told_is_kept_without_its_key() {
 }
 
 #[test]
-fn who_cannot_answer_is_followed_by_who_can_and_the_report_says_so() {
+fn fallbacks_answer_and_are_reported() {
     let fixture = fixture("NoAuth", "fallback = [\"other\", \"builtin\"]");
     fixture.configure(&format!(
         "[backends.other]\ntype = \"codex\"\nprogram = \"{}/no-such-agent\"\n",

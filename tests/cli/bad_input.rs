@@ -186,7 +186,7 @@ fn a_full_disk_loses_nothing() {
 }
 
 #[test]
-fn a_damaged_database_stops_everything_with_the_command_that_mends_it() {
+fn a_damaged_database_stops_every_command() {
     let fixture = dreaming();
     fixture.run(&["dream", "run"]).ends(0);
     let path = fixture.state().join("database.sqlite");
@@ -343,7 +343,7 @@ fn wrong_usage_is_2() {
 }
 
 #[test]
-fn what_is_named_wrong_is_answered_with_what_there_is() {
+fn unknown_names_list_the_known_ones() {
     let fixture = Fixture::with("[jobs.tidy]\nkind = \"command\"\nprogram = \"true\"\n");
     for command in [&["run"][..], &["enqueue"], &["pause"], &["jobs", "reset"]] {
         fixture

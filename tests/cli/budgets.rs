@@ -300,7 +300,7 @@ fn a_broken_job_is_stopped_and_starts_again_once_somebody_acknowledges_it() {
 }
 
 #[test]
-fn what_a_check_refuses_is_told_once_and_goes_on_by_itself_once_it_is_mended() {
+fn a_refused_job_is_reported_once() {
     let fixture = Fixture::new();
     at(&fixture, "2026-11-21T20:00:00Z", &["init"]).ends(0);
     fixture.configure(

@@ -240,7 +240,7 @@ fn a_mistake_is_an_object_for_scripts() {
 }
 
 #[test]
-fn what_is_set_beside_a_mistake_says_that_it_remains() {
+fn setting_a_key_reports_remaining_mistakes() {
     let fixture = Fixture::with("[night]\nlenght = \"8h\"\n");
     fixture
         .run(&["config", "set", "jobs.dream.max_ideas", "9"])

@@ -266,7 +266,7 @@ fn a_councillor_that_is_not_configured_is_named_before_anything_begins() {
 /// Checks that summaries written by other programs are shown in every form: the first version, and
 /// the second version with unknown fields and values.
 #[test]
-fn summaries_of_others_are_told_in_every_form() {
+fn foreign_summaries_are_shown_in_every_form() {
     let fixture = Fixture::with("");
     let first = json!({
         "schema_version": 1, "mode": "dream.local-bedtime", "run_id": "20260409T220000Z", "status": "done",

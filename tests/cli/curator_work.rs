@@ -239,7 +239,7 @@ fn ten_workers_of_whom_some_are_killed_do_each_job_once_or_fail_it_with_a_reason
 }
 
 #[test]
-fn no_sixty_minutes_begin_more_than_the_cap_whoever_is_killed_and_started_again() {
+fn the_hourly_cap_survives_restarts() {
     const CAP: usize = 7;
     let fixture = fixture(&format!(
         "[curator]\nhourly_cap = {CAP}\n[jobs.curator]\nkind = \"curator\"\ntrigger = \"manual\"\nbatch = 3\n"

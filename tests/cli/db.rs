@@ -163,7 +163,7 @@ fn once_a_day_a_tick_makes_a_backup_and_seven_are_kept() {
 }
 
 #[test]
-fn what_happened_after_a_backup_does_not_happen_again_in_silence() {
+fn a_restore_reports_lost_runs() {
     let aged = Aged::new();
     aged.at("2026-01-10T13:00:30Z");
     aged.run(&["tick"]).ends(0).expect_text("note");
@@ -222,8 +222,8 @@ fn a_restore_waits_for_nobody_who_has_the_database_open() {
 
 /// Truncates or overwrites the database in each round, and checks that the damage is found.
 #[test]
-fn damage_is_met_and_a_backup_mends_it() {
-    let mut dice = Random::new("damage_is_met_and_a_backup_mends_it");
+fn a_backup_restores_a_damaged_database() {
+    let mut dice = Random::new("a_backup_restores_a_damaged_database");
     let began = std::time::Instant::now();
     let aged = Aged::new();
     aged.run(&["run", "note"]).ends(0);
@@ -579,7 +579,7 @@ impl Drop for Tmpfs {
 }
 
 #[test]
-fn one_file_that_cannot_be_removed_keeps_nothing_else_and_makes_no_more_backups() {
+fn one_unremovable_file_does_not_stop_pruning() {
     let aged = old_house();
     let runs = aged.fixture.state().join("runs");
     // Even root cannot remove an immutable file.

@@ -84,7 +84,7 @@ fn a_key_reaches_the_tick_by_its_own_file_alone() {
 /// Checks that a tick started by the host sees the saved variables, the keys, and the variables
 /// that the host sets.
 #[test]
-fn a_tick_by_the_host_works_in_what_was_frozen() {
+fn a_host_tick_uses_the_saved_environment() {
     let fixture = fixture(
         "[jobs.tell]\nkind = \"command\"\nprogram = \"tell\"\nenv = [\"MY_KEY\", \"FROM_HOST\"]\nartifacts = [{ from = \"env\", to = \"env\" }]\ntrigger = \"manual\"\n",
     );
@@ -188,7 +188,7 @@ fn an_agent_that_is_not_there_or_not_logged_in_is_found() {
 
 /// Checks that each finding above the level of a note has a fix that a shell can parse.
 #[test]
-fn every_mend_is_a_command() {
+fn every_fix_is_a_command() {
     let fixture = fixture(
         "[jobs.tidy]\nkind = \"command\"\nprogram = \"tidy-up\"\nartifacts = [{ from = \"a\", to = \"a\" }]\n",
     );

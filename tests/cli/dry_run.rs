@@ -322,7 +322,7 @@ fn a_program_is_shown_with_what_it_sees_and_no_secret() {
 /// Checks that a dry run lists both kinds of writes: files that runner publishes, and paths that a
 /// program may write itself.
 #[test]
-fn what_may_be_written_is_told_with_or_without_a_slash() {
+fn writable_paths_are_listed() {
     for slash in ["", "/"] {
         let fixture = Fixture::with(&format!(
             "[jobs.dream]\ndreams = \"dreams{slash}\"\nideas = \"ideas{slash}\"\n\
@@ -387,7 +387,7 @@ fn a_night_has_the_jobs_of_a_real_one() {
 }
 
 #[test]
-fn a_night_is_told_in_order_with_what_does_not_fit() {
+fn a_night_lists_jobs_that_exceed_budgets() {
     let fixture = Fixture::with(&format!(
         "{JOBS}[jobs.last]\nkind = \"command\"\nprogram = \"true\"\ntrigger = \"after list\"\n\
          [jobs.off]\nkind = \"command\"\nprogram = \"true\"\nenabled = false\n"

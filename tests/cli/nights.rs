@@ -114,7 +114,7 @@ fn a_clock_that_was_set_back_does_not_silence_a_job() {
 }
 
 #[test]
-fn an_idea_saved_a_moment_ago_defers_a_pass_of_a_clock_and_not_of_a_person() {
+fn a_fresh_idea_defers_scheduled_passes() {
     let fixture = old("");
     fixture.command("touch", &["-d", "2026-11-22T02:28:00Z", "ideas/note.md"]).status().unwrap();
     let reported = at(&fixture, "2026-11-22T02:30:00Z", &["tick", "--json"]).ends(0).json();

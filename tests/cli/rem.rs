@@ -131,7 +131,7 @@ fn a_dream_is_due_after_an_audit_and_not_twice_within_its_interval() {
 }
 
 #[test]
-fn a_models_dream_is_placed_with_its_list_and_committed_where_it_is_told_to() {
+fn a_models_dream_is_published_and_committed() {
     let fixture = fixture("[lifecycle]\ncommit = true\n");
     fs::write(fixture.root().join(".gitconfig"), "[user]\nname = a\nemail = a@b\n").unwrap();
     fixture.write("mine.txt", "staged by somebody");
@@ -218,7 +218,7 @@ fn a_models_dream_is_placed_with_its_list_and_committed_where_it_is_told_to() {
 const ORG: &str = "* tale\nIt ran.\n* goals\n- a\n* blue sky\n- b\n* fears\n- c\n* verdicts\n- keep course — fine\n* carry\n- DOING: x\n";
 
 #[test]
-fn whatever_is_wrong_with_an_answer_nothing_of_it_is_placed_and_the_gap_has_its_reason() {
+fn invalid_answers_publish_nothing_and_are_explained() {
     let fixture = fixture("answer = \"org\"\n");
     // Each case has the reason for which it fails.
     let text = |org: &str| org.to_owned();

@@ -238,7 +238,7 @@ fn sleep_and_daydreams_are_replayed_without_a_commit_and_kinds_that_cannot_be_sa
 }
 
 #[test]
-fn what_is_no_whole_recording_is_said() {
+fn an_incomplete_recording_is_reported() {
     let fixture = Fixture::new();
     fixture.run(&["demo", "../demo"]).ends(0);
     let dream = the(&fixture, "dream");

@@ -67,7 +67,7 @@ fn one_night_has_one_story_in_all_forms() {
 }
 
 #[test]
-fn what_was_decided_since_is_said_when_it_is_told_again() {
+fn later_decisions_are_shown() {
     let fixture = Fixture::with("");
     fixture.write("ideas/note.md", "Maybe use a shorter name?\n");
     fixture.run(&["night"]).ends(0);

@@ -196,7 +196,7 @@ fn a_command_writes_its_tree_and_not_what_rules_it() {
 }
 
 #[test]
-fn it_runs_in_a_process_namespace_that_its_group_is_no_part_of() {
+fn works_with_a_group_outside_the_namespace() {
     let fixture = Fixture::with(
         "[jobs.tidy]\nkind = \"command\"\ntrigger = \"manual\"\nprogram = \"true\"\n",
     );

@@ -334,9 +334,9 @@ fn it_may_die_between_any_two_steps() {
 }
 
 #[test]
-fn whatever_was_there_is_there_again() {
+fn setup_and_removal_restore_every_file() {
     let began = Instant::now();
-    let dice = Random::new("whatever_was_there_is_there_again");
+    let dice = Random::new("setup_and_removal_restore_every_file");
     let count = scaled(200);
     let seed = dice.0;
     std::thread::scope(|scope| {

@@ -68,7 +68,7 @@ fn a_project_that_never_ran_is_told_of_its_mistakes() {
 }
 
 #[test]
-fn that_nothing_ticks_is_said_aloud() {
+fn missing_ticks_are_reported() {
     let fixture = Fixture::new();
     clocked(&fixture, "2026-11-21T20:00:00Z", &["init"]).ends(0);
     let status = |now: &str| clocked(&fixture, now, &["status"]).ends(0).out;
@@ -86,7 +86,7 @@ fn that_nothing_ticks_is_said_aloud() {
 }
 
 #[test]
-fn moments_are_told_in_the_zone_of_the_job_and_in_utc_to_scripts() {
+fn times_are_shown_in_the_jobs_zone() {
     let fixture = Fixture::with(
         "[night]\nzone = \"Asia/Tokyo\"\n[jobs.dream]\nenabled = false\n[jobs.tidy]\nkind = \"command\"\nprogram = \"true\"\ntrigger = \"daily 07:00\"\nzone = \"Europe/Berlin\"\n",
     );

@@ -82,7 +82,7 @@ fn a_night_with_something_put_off_says_when_its_report_follows() {
 
 /// Checks that runner works in a container when the leader of its process group is outside.
 #[test]
-fn a_process_group_from_outside_of_a_container_is_no_matter() {
+fn a_process_group_outside_a_container() {
     let fixture = crate::fixture::Fixture::new();
     let inside = ["--mount", "--pid", "--fork", "--mount-proc"];
     let unshare = |what: &[&str]| fixture.command("unshare", &[&inside[..], what].concat());

@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_put_around_an_answer_is_taken_away_again() {
+    fn a_wrapped_answer_is_unwrapped() {
         let list = json!({"type": "array"});
         assert_eq!(rooted(&list)["properties"]["answer"], list);
         assert_eq!(unrooted(&list, json!({"answer": [1]})), json!([1]));

@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limits_end_is_what_was_said_of_it_else_what_the_words_say() {
+    fn a_reported_limit_end_takes_precedence() {
         let here = LocalClock { now: "2026-11-22T05:00:00Z".parse().unwrap(), zone: TimeZone::UTC };
         let reported =
             Limit { until: "2026-11-22T09:00:00Z".parse().ok(), reached: true, overage: false };

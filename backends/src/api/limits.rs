@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_was_not_said() {
+    fn impossible_times_are_ignored() {
         for bad in ["-5", "0", "soon", "", "NaN", "inf", "1e300", "Sun, 22 Nov 2020 06:30:00 GMT"] {
             assert_eq!(of(&[("retry-after", bad)]), None, "{bad}");
         }

@@ -377,7 +377,7 @@ null
     }
 
     #[test]
-    fn what_helpers_used_counts_and_money_is_never_less_than_the_whole() {
+    fn usage_and_cost_include_subagents() {
         let result = serde_json::json!({
             "usage": {"input_tokens": 1200, "output_tokens": 5},
             "total_cost_usd": 0.5,

@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_anywhere_is_never_taken_for_whole() {
+    fn a_truncated_recording_is_never_accepted() {
         let bytes = sample();
         for length in 0..bytes.len() - 1 {
             let error = parse(&bytes[..length], Path::new("x")).unwrap_err().to_string();
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn garbage_is_said_to_be_none_with_its_line() {
+    fn garbage_is_reported_with_its_line() {
         let why = |bytes: &[u8]| parse(bytes, Path::new("x")).unwrap_err().to_string();
         assert_eq!(why(b""), "x is no recording: it is empty");
         assert!(why(b"\0\xff\x01").contains("line 1"), "{}", why(b"\0\xff\x01"));

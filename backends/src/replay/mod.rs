@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_an_error_is_one_again_and_what_is_no_json_is_malformed() {
+    fn errors_are_replayed_as_errors() {
         let request = question::tests::request(1);
         let redactor = Redactor::new(Vec::new());
         let auth = BackendError::Auth { why: "no".into() };

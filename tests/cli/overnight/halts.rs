@@ -109,7 +109,7 @@ fn with_broken_disk(fixture: &Fixture, library: &std::path::Path, times: u64) ->
 }
 
 #[test]
-fn what_cannot_be_measured_is_not_committed_and_three_times_end_the_loop() {
+fn three_measurement_failures_end_the_loop() {
     let fixture = night();
     let Some(library) = broken_disk(&fixture) else {
         return;

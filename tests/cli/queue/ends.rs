@@ -16,7 +16,7 @@ fn what_waits_can_be_taken_out() {
 }
 
 #[test]
-fn what_runs_is_ended_with_all_that_it_started() {
+fn cancelling_ends_the_whole_process_tree() {
     let fixture = fixture("");
     let id = enqueue(&fixture, &["wait"]);
     let mut tick = busy(&fixture);

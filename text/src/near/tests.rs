@@ -216,7 +216,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_found_is_what_all_pairs_would_give(
+    fn results_equal_an_exhaustive_comparison(
         edits in prop::collection::btree_set((0..4_usize, 0..70_usize), 2..10),
     ) {
         let texts: Vec<String> = edits.iter().map(|(kind, at)| damaged(*kind, *at)).collect();
