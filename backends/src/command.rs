@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! request ──JSON──> stdin, and <run_dir>/request.json
-//!                       program, watched to the death of its whole tree
-//! answer  <──────── <run_dir>/<artifact>, if it is there and not empty; else stdout
+//!                       program, watched until its whole tree is dead
+//! answer  <──────── <run_dir>/<artifact>, if it exists and is not empty; otherwise stdout
 //! ```
 //!
 //! An exit code proves nothing: exit 0 without an answer is an error. The artifact must be JSON and

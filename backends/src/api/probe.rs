@@ -1,8 +1,8 @@
 //! Checks whether an endpoint is reachable and has the model, without asking the model.
 //!
 //! ```text
-//! preflight   loopback only: does anybody listen, and does Ollama have the model
-//! check       GET the list of models: who answers, does the key open it, is the model in it
+//! preflight   loopback only: does a server listen, and does Ollama have the model
+//! check       GET the model list: which server answers, is the key accepted, is the model listed
 //! ```
 //!
 //! Ollama's list is parsed into the types of `ollama-rs`. The client of that crate is not used,

@@ -1,10 +1,10 @@
 //! Reads the objects of a damaged array one by one.
 //!
 //! ```text
-//! between ──{──> element ──parses──────────────> keep it, between
-//!    │                   └─does not parse──────> an error; go on behind its closing brace, or
+//! between ──{──> element ──parses──────────────> keep it; between
+//!    │                   └─does not parse──────> an error; continue after its closing brace, or
 //!    │                                           where the next element visibly begins
-//!    ├──other text──> an error; go on at the next element
+//!    ├──other text──> an error; continue at the next element
 //!    └──] or the end──> done
 //! ```
 //!

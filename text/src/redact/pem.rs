@@ -1,7 +1,7 @@
 //! Finds private keys in PEM blocks, over several lines or escaped on a single line.
 //!
 //! ```text
-//! outside ──BEGIN … PRIVATE KEY──> inside ──END … or a line that is no part of a key──> outside
+//! outside ──BEGIN … PRIVATE KEY──> inside ──END … or a line that is not part of a key──> outside
 //! ```
 //!
 //! A truncated key is redacted as far as it looks like a key.
