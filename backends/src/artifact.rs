@@ -13,7 +13,7 @@ use std::path::Path;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, fstat, openat, unlinkat};
 use rustix::io::Errno;
 
-/// A handle on a folder, which stays valid even if the folder is renamed.
+/// A handle that refers to the same folder even if the folder is renamed.
 #[derive(Debug)]
 pub(crate) struct Folder(OwnedFd);
 

@@ -22,7 +22,7 @@ use runner_engine::files::{open_host, read_host};
 /// complete reference.
 pub const KEYRING: &str = "keyring:";
 
-/// Returns the key under which the passed environment stores the reason why a reference provides no
+/// Returns the name under which the passed environment stores the reason why a reference provides no
 /// secret. No variable has such a name.
 pub fn why_not(reference: &str) -> String {
     format!("{reference} is not had because")

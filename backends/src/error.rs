@@ -59,7 +59,7 @@ pub enum BackendError {
     /// An answer arrived but is unusable. Asking again may help; repairing the answer is forbidden.
     #[error("{why}{}", Excerpt(excerpt))]
     Malformed {
-        /// The defect of the answer.
+        /// The description of the defect.
         why: String,
         /// The beginning of the answer, redacted.
         excerpt: String,
@@ -83,7 +83,7 @@ pub enum BackendError {
         /// The person or event that cancelled the request.
         why: String,
     },
-    /// A program failed by itself; its own output describes the failure.
+    /// A program failed by itself, and its output describes the failure.
     #[error("{why} ({status}){}", Excerpt(stderr_tail))]
     Crash {
         /// The exit status: `exit 3`, `signal 11`.
@@ -99,7 +99,7 @@ pub enum BackendError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Phase {
-    /// The time until the other side is reached.
+    /// The time until the provider is reached.
     Connect,
     /// The time until the backend sends anything.
     FirstByte,
@@ -114,7 +114,7 @@ impl BackendError {
     pub fn class(&self) -> Class {
         match self {
             // An overloaded or unreachable provider must be tried again later, according to the
-            // job's retries, and no person need act. Both exit with 69.
+            // job's retries, and nobody needs to act. Both exit with 69.
             Self::RateLimited { .. } | Self::Unavailable { .. } => Class::RateLimited,
             Self::Auth { .. } => Class::Auth,
             Self::NotInstalled { .. } => Class::NotInstalled,

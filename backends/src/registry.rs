@@ -125,7 +125,7 @@ pub struct BackendSpec {
 }
 
 grammar! {
-    /// A path that means the same in every folder.
+    /// An absolute path, or a path below the home folder.
     OwnPath: PathBuf, "~/x", "(/|~/).*", own_path;
 }
 

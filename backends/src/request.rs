@@ -140,9 +140,9 @@ pub struct Reply {
 /// The usage that a provider states for an answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
-    /// Tokens read, including cached ones.
+    /// Input tokens, including cached tokens.
     pub input_tokens: u64,
-    /// Tokens written, including the model's thoughts.
+    /// Output tokens, including the model's thoughts.
     pub output_tokens: u64,
     /// The part of `input_tokens` that came from a cache.
     pub cached_input_tokens: u64,

@@ -3,7 +3,7 @@
 //!
 //! It covers every way in which a backend can end, so that jobs can be tested against each. The
 //! double must never do anything that the contract forbids, so that a job that passes these tests
-//! meets nothing new in production.
+//! meets no new behaviour in production.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;

@@ -46,7 +46,7 @@ pub enum Target<'a> {
     Path(&'a str),
     /// A command line.
     Command(&'a str),
-    /// Any other input of the tool: a pattern, a query, a tool of a server.
+    /// Any other input of the tool: a pattern, a query, the name of a server's tool.
     Pipeline(&'a str),
 }
 

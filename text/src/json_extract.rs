@@ -89,9 +89,9 @@ pub fn extract_array(text: &str) -> Result<Vec<ElementResult>, ExtractError> {
 /// Whether the end of an array is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Extent {
-    /// The array ends somewhere up to the limit.
+    /// The array ends at or before the limit.
     Open,
-    /// The array ends at the limit.
+    /// The array ends exactly at the limit.
     ToLimit,
 }
 

@@ -29,7 +29,7 @@ pub struct JsonlRecord<T> {
 pub struct Bad {
     /// The record's line number, from 1.
     pub line: u64,
-    /// The offset of the record in bytes, counted from where the reader began.
+    /// The byte offset of the record, counted from where the reader began.
     pub offset: u64,
     /// The reason.
     pub why: BadReason,
@@ -38,7 +38,7 @@ pub struct Bad {
 /// The reason why a record could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadReason {
-    /// The record is not JSON, or not of the expected form.
+    /// The record is not JSON, or does not have the expected structure.
     #[error("{0}")]
     Json(String),
     /// The last record has no line break; it is probably still being written.

@@ -226,8 +226,7 @@ fn percent_encoded(text: &str) -> String {
 }
 
 /// Returns whether a word can begin at `at`: at the start, after a character other than a letter or
-/// digit, or after the end of an escape (`
-/// `, `\u0022`, `%20`) or of a colour code.
+/// digit, or after the end of an escape (`\n`, `\u0022`, `%20`) or of a colour code.
 fn begins_word(bytes: &[u8], at: usize) -> bool {
     let back = |n: usize| at.checked_sub(n).map(|i| bytes[i]);
     let Some(before) = back(1) else { return true };

@@ -1,5 +1,5 @@
 //! The common parts of agent programs: a question on standard input, events as JSON lines on
-//! standard output, one verdict at the end.
+//! standard output, and one verdict at the end.
 //!
 //! ```text
 //! Request ──prompt──> stdin, written and closed

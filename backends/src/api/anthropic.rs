@@ -51,7 +51,7 @@ pub(super) struct Messages {
     belief: Belief,
     /// The index of the block that holds the answer, and the block's initial content.
     tool: Option<(u64, Value)>,
-    /// Tokens read, by category: fresh, written to a cache, read from a cache.
+    /// Input tokens by category: uncached, written to a cache, read from a cache.
     read: [u64; 3],
 }
 

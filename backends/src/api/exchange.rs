@@ -1,7 +1,7 @@
 //! One request over HTTP, from the connection to the end of the reply, within its four deadlines.
 //!
 //! ```text
-//! connect ──> sent ──first byte──> head ──2xx──> body ──> … ──last word──> Gathered
+//! connect ──> sent ──first byte──> head ──2xx──> body ──> … ──final event──> Gathered
 //!    │          │                    │            │ each piece moves the idle deadline
 //!    v          v                    v            v
 //! Connect   FirstByte             refusal    Idle, cut off, an error among the events

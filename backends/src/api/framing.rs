@@ -3,8 +3,8 @@
 //!
 //! ```text
 //! piece ──> Sse    line feed, carriage return or both end a line; an empty line ends an event
-//!       ──> Lines  one JSON text a line
-//!       ──> Whole  all of it is one JSON text
+//!       ──> Lines  one JSON text per line
+//!       ──> Whole  the complete body is one JSON text
 //! ```
 //!
 //! The usual crate (`eventsource-stream`) is not used: where carriage returns end lines, it

@@ -83,10 +83,10 @@ pub(crate) struct Gathered {
 /// earlier one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ReplyUsage {
-    /// Tokens read, including cached ones.
+    /// Input tokens, including cached tokens.
     pub input: Option<u64>,
     pub output: Option<u64>,
-    /// The part of the read tokens that came from a cache.
+    /// The part of the input tokens that came from a cache.
     pub cached: u64,
     /// Cost in millionths of the provider's currency.
     pub micros: Option<u64>,

@@ -9,7 +9,7 @@
 //!   (`danger-full-access`): a nested sandbox often cannot be set up, and the program then does not
 //!   report the commands that it could not run. Without runner's sandbox, the mode is `read-only`.
 //! - **Success** requires exit code 0, a completed turn and a non-empty last message, which must be
-//!   JSON if there is a schema. Commands that failed on the way are noted.
+//!   JSON if there is a schema. Failed commands are noted.
 //! - The program reports no cost; the caller prices its tokens.
 //!
 //! This module must never wait for an approval, and never leave behind a file that contains the

@@ -96,7 +96,7 @@ pub struct Exchange {
     /// The reason why there is no answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<BackendError>,
-    /// Digest of the answer's text; it shows whether the text was changed since.
+    /// The digest of the answer's text, which shows whether the text has been changed since.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reply_digest: Option<Digest>,
 }
@@ -111,7 +111,7 @@ pub enum FileError {
     #[error("{} is no recording: {why}", path.display())]
     NotOne {
         path: PathBuf,
-        /// The defect, and the line that has it.
+        /// The defect and its line.
         why: String,
     },
     /// The recording has no end, or lines are missing.

@@ -16,7 +16,7 @@ pub struct Sets {
 }
 
 impl Sets {
-    /// Computes the sets of a markdown text.
+    /// Computes the sets of a Markdown text.
     pub fn of(text: &str) -> Self {
         let plain = markdown::plain(text);
         let lower = plain.to_lowercase();

@@ -23,7 +23,7 @@ pub(super) struct Mins {
 }
 
 impl Sketch {
-    /// Computes the sketch of a markdown text.
+    /// Computes the sketch of a Markdown text.
     pub fn of(text: &str) -> Self {
         Self::of_sets(&Sets::of(text))
     }

@@ -17,9 +17,8 @@ pub struct Line<'t> {
 }
 
 impl Line<'_> {
-    /// Returns the line's ending: `"\r
-    /// "`, `"
-    /// "`, or an empty string if the last line has no line break.
+    /// Returns the line's ending: `"\r\n"`, `"\n"`, or an empty string if the last line has no line
+    /// break.
     pub fn ending(&self) -> &'static str {
         match self.end - self.range.end {
             0 => "",

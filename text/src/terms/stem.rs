@@ -2,7 +2,7 @@
 //! left unchanged; a full Porter stemmer was rejected because it gives "universe" and "university"
 //! the same stem.
 
-/// Returns the stem of a lower-case word. Words with other characters than ASCII letters are
+/// Returns the stem of a lower-case word. Words with characters other than ASCII letters are
 /// returned unchanged.
 pub(super) fn stem(word: &str) -> String {
     if word.len() < 4 || !word.bytes().all(|b| b.is_ascii_lowercase()) {
