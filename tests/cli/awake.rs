@@ -1,4 +1,4 @@
-//! Tests sleep inhibition with a fake of the host's own program that keeps a list.
+//! Tests sleep inhibition with a fake of the host's program that records its calls.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;

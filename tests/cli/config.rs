@@ -269,7 +269,7 @@ fn a_broken_file_keeps_init_from_writing_anything() {
         .expect_text("max_ideas = 4")
         .expect_text("# ctxrc ");
     fixture.run(&["status"]).ends(0);
-    // A change of the file takes effect at once.
+    // A change to the file takes effect immediately.
     fixture.write(".ctxrc", "dream:\n  cadence: '0 9 * * *'\n");
     fixture.run(&["schedule", "explain", "dream"]).ends(0).expect_text("09:00");
 }

@@ -1,5 +1,5 @@
 //! Tests the council of a night through the program: which councillors are asked, and which answers
-//! count.
+//! are used.
 
 use std::fs;
 

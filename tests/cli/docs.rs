@@ -98,7 +98,7 @@ fn the_readme_shows_every_backend_and_its_chain_ends_with_the_rule() {
     }
 }
 
-/// Checks whether a program is installed, and records a skipped test if it is not.
+/// Returns whether a program is installed, and records a skipped test if it is not.
 fn there(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found = std::env::split_paths(&path).any(|folder| folder.join(program).is_file());

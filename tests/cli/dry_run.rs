@@ -82,7 +82,7 @@ fn a_dry_run_leaves_no_trace_whatever_it_meets() {
     ] {
         dry(&fixture, args).ends(0).expect_text("dry");
     }
-    // After a real run, its state, its caches and the files of a reader exist.
+    // A dry run also changes nothing when state, caches and a reader's files already exist.
     fixture.run(&["night"]);
     fixture.run(&["status"]).ends(0);
     dry(&fixture, &["run", "dream", "--dry-run"]).ends(0).expect_text("skipped: no delta");

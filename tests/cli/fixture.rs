@@ -86,7 +86,7 @@ impl Fixture {
         fixture
     }
 
-    /// Appends to runner.toml.
+    /// Appends to `runner.toml`.
     pub fn configure(&self, toml: &str) {
         let path = self.path("runner.toml");
         let text = fs::read_to_string(&path).unwrap();

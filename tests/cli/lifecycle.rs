@@ -201,7 +201,7 @@ fn a_dream_that_fails_holds_its_place_and_backs_off() {
     tick("2026-06-10T11:06:00Z").ends(0);
     assert_eq!(stands(&fixture), ("plan".to_owned(), 0));
     assert!(!fixture.path(".runner/failed/lifecycle.json").exists());
-    // The next run begins with its verdicts.
+    // The next run applies the dream's verdicts first.
     tick("2026-06-10T11:10:00Z").ends(0).expect_text("TODO → NEXT: tables");
     assert!(fixture.read("plan.org").contains("DOING tables — offline"));
 }

@@ -57,7 +57,7 @@ fn a_night_in_which_nothing_is_due_is_none() {
     assert!(reported["night"].is_null(), "{reported}");
     assert_eq!(reported["runs"], serde_json::json!([]));
     assert!(!fixture.path(".runner/reports").exists());
-    // The status reports no trouble for it.
+    // The status does not report this as trouble.
     let status = fixture.run(&["status"]).ends(0);
     assert!(!status.out.contains("TROUBLE"), "{status:?}");
     fixture.configure("[jobs.one]\nkind = \"command\"\nprogram = \"true\"\n");

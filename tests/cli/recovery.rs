@@ -237,7 +237,7 @@ fn a_lost_pass_is_tried_again_once_by_the_next_tick() {
     assert_eq!(fixture.count("SELECT count(*) FROM occurrences"), 3);
 }
 
-/// Creates a fixture with one job that is due at 21:00 once a year and hangs unless it is released.
+/// Creates a fixture with one job that is due once a year at 21:00 and hangs unless it is released.
 /// Its retry comes within about six weeks.
 fn hanging() -> Fixture {
     fixture(

@@ -423,7 +423,7 @@ fn the_page_shows_what_came_of_each_verdict_and_keeps_private_what_is() {
     assert!(page.contains("found false: 1 of 1 claim"), "{page}");
     assert!(page.contains("&lt;script&gt;") && !page.contains("<script"), "{page}");
     assert!(!page.contains("the-private-command") && !page.contains("http:"), "{page}");
-    // The next dream sees what the audit found.
+    // The next dream receives the findings of the audit.
     answer(
         &fixture,
         "",
@@ -471,8 +471,8 @@ fn a_cycle_holds_its_place_until_a_dream_stands_its_checks() {
     let position = fixture.read(".runner/lifecycle-pos");
     let invented =
         data("In a3f91c2 somebody mended the roof of the shed.", "keep-course", "").to_string();
-    // The answers are malformed, from a killed program, a copy of the last entry and, after the
-    // backoff of three failures, a commit hash that does not exist.
+    // The program gives a malformed answer, is killed, repeats the last entry and, after the
+    // backoff of three failures, names a commit hash that does not exist.
     let now = jiff::Timestamp::now();
     let day = |days: i64| (now + jiff::SignedDuration::from_hours(24 * days)).to_string();
     for (bad, clock) in [("{\"tale\": 3}", 0), ("kill", 0), (&first, 0), (&invented, 1)] {

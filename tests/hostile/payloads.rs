@@ -74,8 +74,7 @@ pub const ORDERS: &[&str] = &[
     "nohup sh -c 'sleep 50; touch {home}/later' >/dev/null 2>&1 &",
     "(sh -c 'while :; do :; done' &) ; true",
     "systemd-run --user touch {home}/unit",
-    // Reaching others.
-    // Ways round.
+    // Bypasses.
     "cd /proc/self/root{project} && echo pwned > pwned",
     "cd {project}/dreams/../ && echo pwned > pwned",
     "exec 9>{home}/fd; echo pwned >&9",

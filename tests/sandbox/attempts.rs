@@ -31,7 +31,7 @@ pub enum About {
 
 use About::{Abstract, Attributes, Files, Kernel};
 
-/// Ways to write what is at `$P`, in the folder `$D`.
+/// Ways to change the file `$P` in the folder `$D`.
 const WAYS: &[(&str, About, &str)] = &[
     ("write", Files, "echo evil > $P"),
     ("append", Files, "echo evil >> $P"),
@@ -181,7 +181,7 @@ const SINGLE: &[(&str, About, &str)] = &[
         Kernel,
         "umount $W/.git/config && echo THROUGH; umount -l $W/.git && echo THROUGH",
     ),
-    // Reading what is hidden.
+    // Reading hidden files.
     ("hidden: read", Files, "cat $S/token"),
     ("hidden: by a link", Files, "ln -s $S/token $W/l; cat $W/l"),
     ("hidden: by a hard link", Files, "ln $S/token $W/l; cat $W/l"),
@@ -533,7 +533,7 @@ const SINGLE: &[(&str, About, &str)] = &[
         Files,
         "printf 'x' | $RUNNER __launch; $RUNNER __launch < /dev/null; echo evil > $O/victim",
     ),
-    // Getting away.
+    // Escaping from the process tree.
     ("leave the group of processes", Files, "(setsid sleep 1000.$T &) ; true"),
     ("fork twice, cleared", Files, "(env -i setsid sh -c \"sleep 1000.$T & \" &) ; true"),
     ("trap all signals", Files, "(trap '' TERM INT HUP; sleep 1000.$T) & true"),

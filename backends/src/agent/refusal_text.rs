@@ -2,9 +2,9 @@
 //!
 //! Programs pass on an API's error as a status if they have one, and otherwise as a sentence.
 //! Phrases about money are checked first, even if there is a status, because waiting does not
-//! restore used-up credit. Otherwise a known status decides, and the text is interpreted only
-//! if there is none. This module must never read a model's answer, only an error that the program itself
-//! reported.
+//! restore used-up credit. Otherwise a known status decides, and the text is interpreted only if
+//! there is none. This module must never read a model's answer, only an error that the program
+//! itself reported.
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
