@@ -1,7 +1,7 @@
-# Registers the task that calls `runner tick`, for the user who runs this script. Made by
-# `runner setup`, which never runs it: read it, then run it yourself, in PowerShell:
+# Registers the task that calls `runner tick`, for the user who runs this script. `runner setup`
+# generated this script but never runs it: read it, then run it yourself in PowerShell:
 #   powershell -NoProfile -ExecutionPolicy Bypass -File register-runner-tick.ps1
-# To take the task away: the same with -Remove at the end.
+# To remove the task, run the same command with -Remove at the end.
 param([switch]$Remove)
 $ErrorActionPreference = 'Stop'
 $file = {{ task_file }}
@@ -11,7 +11,7 @@ if ($Remove) {
     return
 }
 $xml = [System.IO.File]::ReadAllText($file, [System.Text.Encoding]::UTF8)
-# Windows stores tasks as UTF-16: what the text says of its own encoding must go.
+# Windows stores tasks as UTF-16, so the XML declaration, which names another encoding, is removed.
 $xml = $xml -replace '^\s*<\?xml[^>]*\?>\s*', ''
 Register-ScheduledTask -TaskPath '\runner\' -TaskName 'tick' -Xml $xml -Force | Out-Null
 Get-ScheduledTask -TaskPath '\runner\' -TaskName 'tick' | Get-ScheduledTaskInfo

@@ -1,7 +1,7 @@
-//! Reads an answer from a model's whole text: one strict reading, the same for every backend.
+//! Reads an answer from a model's complete text, with the same strict rules for every backend.
 //!
-//! This module must never cut JSON out of prose, drop a fence, close a bracket or replace a bad
-//! byte. Text that is not an answer is an error, so that it is counted and seen.
+//! This module must never extract JSON from prose, remove a fence, close a bracket or replace an
+//! invalid byte. Text that is not an answer is an error, so that it is counted and reported.
 
 use serde_json::Value;
 
@@ -12,8 +12,8 @@ use crate::request::Request;
 /// Maximum length of the excerpt of a malformed answer that an error shows.
 const EXCERPT: usize = 200;
 
-/// Reads `bytes`, which came from `origin`. The value is present if the text is JSON, and always if
-/// the request has a schema or `must_parse` is set.
+/// Parses `bytes`, which came from `origin`. The value is present if the text is JSON; if the
+/// request has a schema or `must_parse` is set, text that is not JSON is an error.
 pub(crate) fn read(
     request: &Request,
     bytes: Vec<u8>,
@@ -39,7 +39,7 @@ fn malformed(why: String, text: &str, secrets: &Secrets) -> BackendError {
     BackendError::Malformed { why, excerpt: secrets.head(text, EXCERPT) }
 }
 
-/// Returns whether `bytes` contains nothing that could be an answer.
+/// Returns whether `bytes` is empty or contains only whitespace.
 pub(crate) fn is_blank(bytes: &[u8]) -> bool {
     bytes.iter().all(u8::is_ascii_whitespace)
 }

@@ -1,9 +1,9 @@
-//! Files that runner and a child exchange, through an open handle on their folder.
+//! Exchanges files between runner and a child, through an open handle on their folder.
 //!
-//! A child owns its run folder and may put anything there: links, pipes, devices, a folder in the
-//! place of a file. So runner follows no link, opens nothing that exists for writing, and reads
-//! only plain files that have one name. It must read what a child wrote only after the child's
-//! process tree is dead.
+//! A child owns its run folder and may put anything there: links, pipes, devices, or a folder
+//! instead of a file. Runner therefore follows no link, never opens an existing file for writing,
+//! and reads only regular files with a single hard link. It must read a child's files only after
+//! the child's process tree is dead.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -13,7 +13,7 @@ use std::path::Path;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, fstat, openat, unlinkat};
 use rustix::io::Errno;
 
-/// A handle on a folder. It refers to the same folder even if the folder's name changes.
+/// A handle that refers to the same folder even if the folder is renamed.
 #[derive(Debug)]
 pub(crate) struct Folder(OwnedFd);
 
@@ -39,12 +39,12 @@ impl Folder {
         File::from(file).write_all(bytes)
     }
 
-    /// Reads the file `name`; returns `None` if there is none.
+    /// Reads the file `name`, or returns `None` if it does not exist.
     ///
     /// # Errors
-    /// Returns the reason why the file is not accepted, as text that follows its name.
+    /// Returns the reason why the file is not accepted, phrased to follow the file's name.
     pub fn read(&self, name: &str, cap: usize) -> Result<Option<Vec<u8>>, String> {
-        // The open is non-blocking: opening a named pipe would otherwise wait for a writer.
+        // Without the non-blocking flag, opening a named pipe would wait for a writer.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
         let file = match openat(&self.0, name, flags | OFlags::CLOEXEC, Mode::empty()) {
             Ok(file) => file,

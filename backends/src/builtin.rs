@@ -1,21 +1,21 @@
-//! The backend that needs no network, key or server: it returns the answer that the rules give.
+//! The backend that needs no network, key or server, because it returns the rule-based answer.
 //!
-//! It is also the baseline for all other backends, because a model's contribution is what it adds
-//! to this answer. This backend must never fail for any reason but cancellation.
+//! It is also the baseline for all other backends: a model contributes only what it adds to this
+//! answer. This backend must never fail for any reason but cancellation.
 
 use async_trait::async_trait;
 use runner_engine::process::Cancel;
 
 use crate::{Backend, BackendError, Description, Event, Reply, Request, Sink, Stop, Usage};
 
-/// The backend that returns the rule answer of the request.
+/// A backend that returns the request's rule-based answer.
 #[derive(Clone, Debug)]
 pub struct Builtin {
     name: String,
 }
 
 impl Builtin {
-    /// Creates a builtin backend with the name from the configuration.
+    /// Creates a builtin backend with its configured name.
     pub fn new(name: impl Into<String>) -> Self {
         Self { name: name.into() }
     }

@@ -1,33 +1,32 @@
-//! Chooses the backend that is asked next when one cannot answer.
+//! Chooses the next backend when one cannot answer.
 //!
 //! ```text
 //! claude ──RateLimited──> codex ──NotInstalled──> builtin ──> its answer, degraded
 //!    └──Malformed, Silent, Cancelled, …──> the error itself
 //! ```
 //!
-//! The chain moves on only for an error that another backend would not have met: this backend is
-//! missing, is not allowed, or has no capacity now. An answer that cannot be used is a problem of
-//! the request or the model, and is reported. Each attempt is a request of its own, reserved and
-//! settled. The chain must never ask the same backend twice, and never hide which backends did not
-//! answer.
+//! The chain moves on only after an error that another backend may not have: this backend is
+//! missing, is not allowed, or has no capacity now. An unusable answer is a problem of the request
+//! or the model, and is reported. Each attempt is a separate request with its own reservation. The
+//! chain must never ask the same backend twice, and never hide which backends did not answer.
 
 use std::collections::VecDeque;
 
 use crate::error::BackendError;
 
-/// The fallbacks that are left to be asked, in order.
+/// The fallbacks that have not been asked yet, in order.
 #[derive(Clone, Debug)]
 pub struct Chain<T> {
     rest: VecDeque<T>,
 }
 
 impl<T> Chain<T> {
-    /// Creates a chain from the fallbacks of the backend that is asked first.
+    /// Creates a chain from the fallbacks of the first backend.
     pub fn new(fallbacks: impl IntoIterator<Item = T>) -> Self {
         Self { rest: fallbacks.into_iter().collect() }
     }
 
-    /// Returns the fallback to ask after the last one could not answer, if any is left.
+    /// Returns the next fallback, if any is left.
     #[allow(
         clippy::should_implement_trait,
         reason = "takes the reason for the step and is not an iterator"
@@ -58,7 +57,7 @@ pub fn moves_on(error: &BackendError) -> bool {
     }
 }
 
-/// Returns the mistake in the fallbacks of `name`, if there is one; `known` lists all instances.
+/// Returns the first mistake in the fallbacks of `name`, if any; `known` lists all instances.
 pub fn mistake<'a>(
     name: &str,
     fallbacks: &[String],
@@ -89,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn each_is_asked_once_in_order_and_only_for_what_another_may_do_better() {
+    fn fallbacks_are_asked_once_in_order() {
         let mut chain = Chain::new(["codex", "builtin"]);
         let malformed = BackendError::Malformed { why: "prose".into(), excerpt: String::new() };
         let cancelled = BackendError::Cancelled { why: "me".into() };

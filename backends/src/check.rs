@@ -1,7 +1,7 @@
-//! The checks of `runner backends check`, which examine an instance's environment without asking a
-//! model.
+//! The checks behind `runner backends check`, which examine an instance's environment without
+//! asking a model.
 //!
-//! Unlike a preflight, a check may start the program, to read its version, with a short deadline. A
+//! Unlike a preflight, a check may start the program to read its version, with a short deadline. A
 //! check must never spend anything and never show a key.
 
 use runner_text::counted;
@@ -23,15 +23,15 @@ use crate::{BackendError, build, child, credentials};
 /// Maximum time for a program to print its version.
 const VERSION: Duration = Duration::from_secs(10);
 
-/// One item of a check and its result.
+/// A checked item and the result of its check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CheckItem {
-    /// The checked item: `program`, `version`, `login`, `state`, `settings`, `endpoint`, `key`,
+    /// The name of the item: `program`, `version`, `login`, `state`, `settings`, `endpoint`, `key`,
     /// `model`.
     pub what: &'static str,
     /// The finding, as text.
     pub said: String,
-    /// The problem, as a class of failure, if there is one.
+    /// The failure class of the problem, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub problem: Option<Class>,
 }
@@ -58,7 +58,7 @@ pub fn check(spec: &BackendSpec, around: &Surroundings<'_>, marker: &str) -> Vec
     let kind = match spec.kind.as_str() {
         "claude" => "claude",
         "codex" => "codex",
-        // Other kinds have no check beyond the preflight.
+        // Other kinds are checked only by their preflight.
         _ => {
             let program = spec.program.as_deref().unwrap_or("none is needed");
             return vec![match backend.preflight() {
@@ -96,7 +96,7 @@ pub fn check(spec: &BackendSpec, around: &Surroundings<'_>, marker: &str) -> Vec
 /// the model.
 fn endpoint(spec: &BackendSpec, around: &Surroundings<'_>) -> Vec<CheckItem> {
     let mut named = spec.clone();
-    // Without a model, the list of models can still be shown.
+    // Even if no model is configured, the list of models can be shown.
     let unnamed = spec.model.as_deref().is_none_or(str::is_empty);
     if unnamed {
         named.model = Some("none".to_owned());
@@ -112,7 +112,7 @@ fn endpoint(spec: &BackendSpec, around: &Surroundings<'_>) -> Vec<CheckItem> {
         }
         (Ok(_), None) => findings.push(CheckItem::good("key", "none is sent")),
         (Err(error), _) => {
-            // Without the key, no further question would give more information.
+            // Without the key, further requests would reveal nothing more.
             findings.push(CheckItem::of("key", &error));
             return findings;
         }
@@ -185,7 +185,7 @@ fn version(plan: &AgentPlan, program: &Path, marker: &str) -> CheckItem {
     }
 }
 
-/// Checks that the program can write its own folder, or create it.
+/// Checks that the program can write to its state folder or create it.
 fn state(plan: &AgentPlan) -> CheckItem {
     let Some(home) = credentials::home(plan) else {
         let why = "HOME is not set, so it has no state folder".to_owned();
@@ -205,7 +205,7 @@ fn state(plan: &AgentPlan) -> CheckItem {
     }
 }
 
-/// Returns the file of a program as this instance finds it, for a list.
+/// Returns the path of an instance's program, for a list.
 pub fn program(spec: &BackendSpec, around: &Surroundings<'_>) -> Option<PathBuf> {
     let usual = match spec.kind.as_str() {
         kind @ ("claude" | "codex") => kind,

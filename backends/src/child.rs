@@ -1,7 +1,7 @@
-//! A child process as one attempt at an answer, with limits and a single error type.
+//! Runs a child process as a single attempt to get an answer, with limits and a single error type.
 //!
 //! Every backend that runs a program shares this module. It must never start a second attempt, and
-//! never return output of a process tree that is not dead.
+//! never return output from a process tree that is still alive.
 
 use runner_text::counted;
 use std::time::Duration;
@@ -19,12 +19,12 @@ use crate::error::{BackendError, Phase};
 use crate::redact::Secrets;
 use crate::request::RequestLimits;
 
-/// Length of the end of stderr that an error shows.
+/// Number of bytes from the end of stderr that an error shows.
 const STDERR_TAIL: usize = 2_000;
 
-/// Returns the limits of a child. A `quiet` child prints nothing before its answer, so only the
-/// total deadline can detect that it hangs. There is no connect deadline, because starting a child
-/// either succeeds or fails. The instance's own settings take precedence over the request's.
+/// Returns a child's limits. A `quiet` child prints nothing before its answer, so only the total
+/// deadline can detect that it hangs. There is no connect deadline, because starting a child either
+/// succeeds or fails immediately. The instance's settings override the request's.
 pub(crate) fn limits(
     limits: &RequestLimits,
     quiet: bool,
@@ -71,8 +71,8 @@ fn read_span<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::
 }
 
 /// Runs a child to its end on this thread; call it only from `spawn_blocking`. Returns the ended
-/// child if it ended by itself with exit code 0, and in every case the sandbox that was applied to
-/// it.
+/// child if it ended by itself with exit code 0, otherwise an error. The sandbox that was applied
+/// is returned in either case, if the child was started.
 pub(crate) fn attempt(
     spec: &ChildSpec,
     cancel: &Cancel,
@@ -100,7 +100,7 @@ fn judge(
     Err(crash(spec, &ended, "failed", secrets))
 }
 
-/// Returns the error for a program that failed by itself, with the end of its error output.
+/// Returns the error for a program that failed by itself, with the end of its stderr.
 pub(crate) fn crash(
     spec: &ChildSpec,
     ended: &Ended,
@@ -114,7 +114,7 @@ pub(crate) fn crash(
     }
 }
 
-/// Returns the ended child if runner did not stop it, whatever its exit code is.
+/// Returns the ended child if runner did not stop it, regardless of its exit code.
 pub(crate) fn by_itself(
     spec: &ChildSpec,
     ended: Ended,

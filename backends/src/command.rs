@@ -2,15 +2,15 @@
 //!
 //! ```text
 //! request ──JSON──> stdin, and <run_dir>/request.json
-//!                       program, watched to the death of its whole tree
-//! answer  <──────── <run_dir>/<artifact>, if it is there and not empty; else stdout
+//!                       program, watched until its whole tree is dead
+//! answer  <──────── <run_dir>/<artifact>, if it exists and is not empty; otherwise stdout
 //! ```
 //!
 //! An exit code proves nothing: exit 0 without an answer is an error. The artifact must be JSON and
-//! a plain file with one name; it is read after the process tree is dead, through a handle on the
-//! folder that was opened before the start. An artifact of an earlier attempt is removed first, so
-//! that an answer always belongs to this request. This backend must never accept an incomplete
-//! answer, nor an answer of a program that failed.
+//! a regular file with a single hard link. It is read after the process tree is dead, through a
+//! folder handle that was opened before the start. An artifact from an earlier attempt is removed
+//! first, so that an answer always belongs to this request. This backend must never accept an
+//! incomplete answer or an answer from a program that failed.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -35,25 +35,25 @@ pub struct Command {
     plan: Arc<CommandPlan>,
 }
 
-/// Settings with which the program is run; the same for every request.
+/// The settings for running the program, which are the same for every request.
 #[derive(Debug)]
 pub(crate) struct CommandPlan {
     pub name: String,
     pub model: Option<String>,
-    /// The program: a name to look for in `env`'s `PATH`, or an absolute path.
+    /// The program: a name to look up in `env`'s `PATH`, or an absolute path.
     pub program: PathBuf,
     pub args: Vec<String>,
-    /// The whole environment of the program.
+    /// The program's complete environment.
     pub env: BTreeMap<String, String>,
-    /// Variables that the program needs and that are not set.
+    /// Variables that the program needs but that are not set.
     pub missing: Vec<String>,
-    /// The artifact's plain file name.
+    /// The artifact's file name, without a path.
     pub artifact: String,
     pub quiet: bool,
     pub patience: Patience,
     /// The sandbox in which the program starts.
     pub sandbox_start: Option<SandboxedStart>,
-    /// Maximum number of bytes of each stream and of the artifact.
+    /// Maximum size in bytes of each output stream and of the artifact.
     pub output_cap: usize,
     /// The description of the last child's sandbox, once a child has run.
     pub held: Mutex<Option<String>>,
@@ -105,7 +105,7 @@ impl Backend for Command {
 }
 
 impl CommandPlan {
-    /// Describes the sandbox of the last child; before there was one, the requested sandbox.
+    /// Describes the last child's sandbox, or the requested sandbox if no child has run yet.
     fn containment(&self) -> String {
         let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         match (&*held, &self.sandbox_start) {
@@ -202,7 +202,7 @@ impl CommandPlan {
         Ok(folder)
     }
 
-    /// Reads the artifact that the program wrote; returns `None` if it is missing or blank.
+    /// Reads the program's artifact, or returns `None` if it is missing or blank.
     fn artifact(&self, folder: &Folder) -> Result<Option<Vec<u8>>, BackendError> {
         match folder.read(&self.artifact, self.output_cap) {
             Ok(bytes) => Ok(bytes.filter(|bytes| !answer::is_blank(bytes))),

@@ -1,10 +1,10 @@
-//! Checks whether a program can log in, without contacting a provider, and reads keys from a file
-//! of their own.
+//! Checks whether a program can log in, without contacting a provider, and reads keys from an
+//! `env_file`.
 //!
 //! A key comes from the environment, from the program's own login, or from an `env_file` that only
-//! its owner may read. Messages name the key that was found and never show it. Passing the check
-//! guarantees nothing: only the provider knows whether a key is valid. This module must never put a
-//! key into a message, and never write one.
+//! its owner may read. Messages name the variable of the key and never show its value. Passing the
+//! check guarantees nothing: only the provider can tell whether a key is valid. This module must
+//! never put a key into a message, and never write one.
 
 use std::collections::BTreeMap;
 use std::io::Read as _;
@@ -17,21 +17,21 @@ use crate::agent::AgentPlan;
 use crate::error::BackendError;
 use runner_engine::files::{open_host, read_host};
 
-/// Prefix of a reference to a keyring, in settings that otherwise hold the name of a variable. This
+/// Prefix of a keyring reference, in settings that otherwise hold the name of a variable. This
 /// crate opens no keyring: the caller that passes in the environment stores the secret under the
-/// whole reference.
+/// complete reference.
 pub const KEYRING: &str = "keyring:";
 
-/// Returns the name under which the passed environment holds the reason why a reference leads to no
+/// Returns the name under which the passed environment stores the reason why a reference provides no
 /// secret. No variable has such a name.
 pub fn why_not(reference: &str) -> String {
     format!("{reference} is not had because")
 }
 
-/// Returns the name in a reference to a keyring, which consists of letters, digits and separators.
+/// Returns the name in a keyring reference, which consists of letters, digits and separators.
 ///
 /// # Errors
-/// Returns an error if the reference has no name, or one that may be the secret itself.
+/// Returns an error if the reference has no name, or a name that may be the secret itself.
 pub fn in_keyring(reference: &str) -> Option<Result<&str, &'static str>> {
     let name = reference.strip_prefix(KEYRING)?;
     let good = |it: char| it.is_ascii_alphanumeric() || matches!(it, '-' | '_' | '.' | '/');
@@ -43,7 +43,7 @@ pub fn in_keyring(reference: &str) -> Option<Result<&str, &'static str>> {
     })
 }
 
-/// Maximum size of a file of keys or of a login, in bytes.
+/// Maximum size in bytes of an `env_file` or a login file.
 const LARGEST: u64 = 1024 * 1024;
 
 /// Variables that may hold a program's key.
@@ -52,8 +52,8 @@ const KEYS: [(&str, &[&str]); 2] = [
     ("codex", &["CODEX_API_KEY", "OPENAI_API_KEY"]),
 ];
 
-/// Variables that a program also gets if its instance names none. They hold no secrets, only the
-/// places and proxies through which the program reaches its provider.
+/// Variables that a program receives even if its instance lists none. They hold no secrets, only
+/// the locations and proxies through which the program reaches its provider.
 const PLACES: [&str; 11] = [
     "ANTHROPIC_BASE_URL",
     "CLAUDE_CONFIG_DIR",
@@ -73,8 +73,8 @@ pub fn is_place(name: &str) -> bool {
     PLACES.contains(&name)
 }
 
-/// Returns the variables in which a program of this kind usually finds its key, and those that
-/// locate its provider.
+/// Returns the variables in which a program of this kind usually finds its key and its provider's
+/// location.
 pub(crate) fn usual(kind: &str) -> impl Iterator<Item = &'static str> + use<> {
     let keys = KEYS.iter().find(|(name, _)| *name == kind);
     let is_endpoint = crate::api::shape::KINDS.contains(&kind);
@@ -85,7 +85,7 @@ pub(crate) fn usual(kind: &str) -> impl Iterator<Item = &'static str> + use<> {
     keys.map_or(&[][..], |(_, keys)| *keys).iter().chain(places).copied()
 }
 
-/// Returns the instruction for installing a program of this kind.
+/// Returns the command that installs a program of this kind.
 pub(crate) fn install(kind: &str) -> &'static str {
     match kind {
         "claude" => "npm install -g @anthropic-ai/claude-code",
@@ -94,10 +94,10 @@ pub(crate) fn install(kind: &str) -> &'static str {
     }
 }
 
-/// Describes the credentials with which an instance will log in.
+/// Describes the credentials that an instance will use to log in.
 ///
 /// # Errors
-/// Returns [`BackendError::Auth`], with a hint, if none were found.
+/// Returns [`BackendError::Auth`], with a hint, if no credentials were found.
 pub(crate) fn plausible(plan: &AgentPlan) -> Result<String, BackendError> {
     let keys = KEYS.iter().find(|(name, _)| *name == plan.kind);
     let keys = keys.map_or(&[][..], |(_, keys)| *keys);
@@ -137,7 +137,7 @@ pub(crate) fn plausible(plan: &AgentPlan) -> Result<String, BackendError> {
     Err(BackendError::Auth { why: format!("{why}; {hint}") })
 }
 
-/// Returns the program's own folder.
+/// Returns the agent's state folder.
 pub(crate) fn home(plan: &AgentPlan) -> Option<std::path::PathBuf> {
     if let Some(state) = &plan.state {
         return Some(state.clone());
@@ -160,8 +160,9 @@ fn read(path: &Path) -> std::io::Result<Vec<u8>> {
     read_host(path, LARGEST)
 }
 
-/// Reads the variables from an `env_file`, which has lines of `NAME=VALUE`. Empty lines and lines
-/// with `#` are skipped, quotes around a value are removed, and nothing is expanded.
+/// Reads the variables from an `env_file`, which has lines of the form `NAME=VALUE`. Empty lines
+/// and lines that start with `#` are skipped, quotes around a value are removed, and nothing is
+/// expanded.
 ///
 /// # Errors
 /// Returns [`BackendError::Auth`] if the file cannot be read, if others may read or write it, or if

@@ -1,8 +1,8 @@
-//! The reasons for a missing answer, and the next steps.
+//! The errors that a backend returns instead of an answer.
 //!
-//! Each variant represents one kind of next step, so that a caller never parses text to decide.
-//! Texts contain no secret of a child's environment. An error must never carry part of an answer,
-//! except for the excerpt that shows what was malformed.
+//! Each variant corresponds to one kind of next step, so that a caller never parses text to decide.
+//! No text contains a secret from a child's environment. An error must never carry part of an
+//! answer, except for the excerpt that shows what is malformed.
 
 use std::fmt;
 use std::time::Duration;
@@ -14,25 +14,26 @@ use serde::{Deserialize, Serialize};
 use crate::request::millis;
 
 /// The reason why there is no answer. It is plain data, so that a recording or a test double can
-/// hold it.
+/// store it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[serde(tag = "error", rename_all = "kebab-case")]
 pub enum BackendError {
-    /// The provider asks to wait: wait until the named time, or back off if there is none.
+    /// The provider asks the caller to wait: until the stated time, or with a backoff if none is
+    /// stated.
     #[error("rate-limited{}: {why}", until.map(|until| format!(" until {until}")).unwrap_or_default())]
     RateLimited {
-        /// The time at which the provider answers again, if it stated one.
+        /// The time at which the provider will answer again, if stated.
         until: Option<Timestamp>,
         /// The provider's message.
         why: String,
     },
-    /// The other side is overloaded or cannot be reached: try again later.
+    /// The provider is overloaded or cannot be reached: try again later.
     #[error("unavailable: {why}")]
     Unavailable {
-        /// The attempt and its result.
+        /// The attempted action and its result.
         why: String,
     },
-    /// The credentials are missing or refused: log in, or fix the key.
+    /// The credentials are missing or were rejected: log in, or fix the key.
     #[error("not authorised: {why}")]
     Auth {
         /// The credential and the provider's message.
@@ -46,34 +47,34 @@ pub enum BackendError {
         /// The places that were searched, and a hint.
         hint: String,
     },
-    /// Nothing arrived in time; the next attempt may succeed, or needs longer deadlines.
+    /// Nothing arrived in time. The next attempt may succeed, or may need longer deadlines.
     #[error("{phase} passed after {}", Seconds(*waited))]
     Silent {
         /// The deadline that passed.
         phase: Phase,
-        /// The time that the run had lasted.
+        /// The time that the run had taken.
         #[serde(rename = "waited_ms", with = "millis")]
         waited: Duration,
     },
-    /// An answer came and cannot be used. Asking again may help; repairing the answer is forbidden.
+    /// An answer arrived but is unusable. Asking again may help; repairing the answer is forbidden.
     #[error("{why}{}", Excerpt(excerpt))]
     Malformed {
-        /// The defect of the answer.
+        /// The description of the defect.
         why: String,
         /// The beginning of the answer, redacted.
         excerpt: String,
     },
-    /// The other side, or runner's own check, does not accept this request: change the request or
-    /// the configuration.
+    /// The provider, or runner's own check, rejects this request: change the request or the
+    /// configuration.
     #[error("rejected: {why}")]
     Rejected {
-        /// The refused part and the reason.
+        /// The rejected part and the reason.
         why: String,
     },
     /// The provider's own budget or credit is used up.
     #[error("{why}")]
     OverBudget {
-        /// The owner of the budget, and the message.
+        /// The provider's message, or its description of the budget.
         why: String,
     },
     /// The request was cancelled.
@@ -82,7 +83,7 @@ pub enum BackendError {
         /// The person or event that cancelled the request.
         why: String,
     },
-    /// A program failed by itself; its own output describes the failure.
+    /// A program failed by itself, and its output describes the failure.
     #[error("{why} ({status}){}", Excerpt(stderr_tail))]
     Crash {
         /// The exit status: `exit 3`, `signal 11`.
@@ -98,7 +99,7 @@ pub enum BackendError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Phase {
-    /// The time until the other side is reached.
+    /// The time until the provider is reached.
     Connect,
     /// The time until the backend sends anything.
     FirstByte,
@@ -113,7 +114,7 @@ impl BackendError {
     pub fn class(&self) -> Class {
         match self {
             // An overloaded or unreachable provider must be tried again later, according to the
-            // job's retries, and no person need act. Both exit with 69.
+            // job's retries, and nobody needs to act. Both exit with 69.
             Self::RateLimited { .. } | Self::Unavailable { .. } => Class::RateLimited,
             Self::Auth { .. } => Class::Auth,
             Self::NotInstalled { .. } => Class::NotInstalled,

@@ -1,14 +1,14 @@
-//! Model backends that answer requests, behind one trait.
+//! Model backends, which answer requests behind a single trait.
 //!
 //! ```text
-//! Request ──preflight──> run ──> Reply                a whole answer
-//!                         │ └──> BackendError         a reason, and what to do next; no answer
+//! Request ──preflight──> run ──> Reply                a complete answer
+//!                         │ └──> BackendError         a reason, which determines the next step
 //!                         └──Event──> Sink            progress, for people and meters only
 //! ```
 //!
-//! This crate gets one answer from one model, and knows nothing of jobs, budgets or the database.
+//! This crate gets one answer from one model, and has no access to jobs, budgets or the database.
 //! It must never read the environment (the caller passes in a child's environment), never apply
-//! anything from a model's answer, never repair an answer and never make a second attempt by
+//! anything from a model's answer, never repair an answer, and never make a second attempt by
 //! itself.
 
 #![cfg_attr(
@@ -58,9 +58,9 @@ pub use sink::{
 /// The description of a backend, for reports and `doctor`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Description {
-    /// The kind, as the configuration writes it: `builtin`, `command`, …
+    /// The kind, as written in the configuration: `builtin`, `command`, …
     pub kind: String,
-    /// The model, if one is named.
+    /// The model, if the configuration names one.
     pub model: Option<String>,
     /// The current restrictions on the backend, as text.
     pub containment: String,
@@ -71,42 +71,44 @@ pub struct Description {
 /// **Callers.** Only `Context::ask` in `jobs` calls `run`, once for each request whose budget is
 /// reserved, on a runtime with time enabled. Admission and `doctor` call `preflight`.
 ///
-/// **The contract.** `run` ends with exactly one whole answer or one [`BackendError`]:
-/// - It makes one attempt. The caller's budget decides whether a retry may be paid for.
-/// - It ends within the request's four deadlines, on the boot-time clock: *connect* until the other
-///   side is there (for a program: until it has started), *first byte* until it sends anything,
-///   *idle* between two signs of life, *total* over all. Each ends as [`BackendError::Silent`] with
-///   its phase. Ending a child takes at most its grace from TERM to KILL longer.
-/// - When `cancel` is triggered, it stops what it began and returns [`BackendError::Cancelled`].
-///   The caller polls the future to its end: dropping it midway leaves a child running until its
-///   deadlines.
-/// - The request is data: it is not changed, and no other request's data reaches this answer.
-/// - If the request has a schema, `Reply::value` is the parsed form of the model's whole text. Text
-///   that does not parse is [`BackendError::Malformed`]; nothing is cut out of it or repaired.
-/// - Usage that the other side did not state is `None`, never zero: it is charged in full.
-/// - No error's text holds a secret of the child's environment.
-/// - `preflight` makes no model call and costs nothing; its success only guarantees that everything
-///   that must be installed is there.
+/// **Contract.** `run` returns exactly one complete answer or one [`BackendError`]:
+/// - It makes one attempt. The caller's budget decides whether a retry is affordable.
+/// - It ends within the request's four deadlines, on the boot-time clock: *connect* until the
+///   provider is reached (for a program: until it has started), *first byte* until the provider
+///   sends anything, *idle* between two signs of life, *total* for the whole run. If a deadline
+///   passes, the result is [`BackendError::Silent`] with its phase. Ending a child may take longer
+///   by at most the grace period between TERM and KILL.
+/// - When `cancel` is triggered, it stops everything that it started and returns
+///   [`BackendError::Cancelled`]. The caller must poll the future to its end, because a child of a
+///   dropped future runs until its deadlines.
+/// - The request is not changed, and no data from another request reaches this answer.
+/// - If the request has a schema, `Reply::value` is parsed from the model's complete text. Text
+///   that does not parse is [`BackendError::Malformed`]; nothing is extracted from it or repaired.
+/// - Usage that the provider did not state is `None`, never zero, and the full reservation is
+///   charged.
+/// - No error text contains a secret from the child's environment.
+/// - `preflight` makes no model call and costs nothing. Its success only means that everything that
+///   must be installed is present.
 ///
 /// **Rejected designs.**
 /// - *A stream of tokens as the result*: half an answer would be a value, and each caller would
-///   have to know when it is whole. A [`Sink`] sees the stream; the result is one piece.
-/// - *Tools in the request*: a model without tools is enough, because evidence is gathered before
-///   it is asked; an injected instruction cannot call what the model cannot call.
+///   have to detect when it is complete. A [`Sink`] receives the stream; the result is one piece.
+/// - *Tools in the request*: a model without tools is sufficient, because evidence is gathered
+///   before the model is asked; an injected instruction cannot call tools that do not exist.
 /// - *Retries inside a backend*: they spend budget that was not reserved, and they hide failures.
 /// - *Partial text on error*: some caller would use it.
-/// - *A synchronous trait*: cancellation and four deadlines over HTTP would need a thread each.
-/// - *A request type for each provider*: jobs would then know providers.
+/// - *A synchronous trait*: cancellation and four deadlines over HTTP would each need a thread.
+/// - *A request type for each provider*: jobs would then depend on providers.
 #[async_trait]
 pub trait Backend: Send + Sync {
-    /// Returns the name from the configuration, which stays the same for the backend's whole life.
+    /// Returns the name from the configuration, which stays the same for the backend's lifetime.
     fn name(&self) -> &str;
 
     /// Describes the backend and the restrictions on it.
     fn describe(&self) -> Description;
 
-    /// Checks that the backend has what it needs, such as a program or a key's name, without
-    /// calling a model.
+    /// Checks that the backend has everything it needs, such as a program or the name of a key,
+    /// without calling a model.
     ///
     /// # Errors
     /// Returns an error that names the missing item and the places that were searched.
@@ -115,7 +117,7 @@ pub trait Backend: Send + Sync {
     /// Gets one answer.
     ///
     /// # Errors
-    /// Returns a [`BackendError`]; each variant describes the next step.
+    /// Returns a [`BackendError`], whose variant determines the next step.
     async fn run(
         &self,
         request: &Request,

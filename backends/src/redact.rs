@@ -1,17 +1,18 @@
-//! Redaction of the secrets of a child's environment from errors.
+//! Redacts secrets of a child's environment from errors.
 //!
-//! A child may print any value that it was given. Every value that its backend named (everything in
-//! its environment but the ordinary variables) is replaced wherever it occurs. A text is cut only
-//! after that, because a cut could leave half a secret that no longer matches. Redaction must never
-//! be the only guard, because it does not know secrets that a program found by itself.
+//! A child may print any value that it was given. The value of every variable in the child's
+//! environment, except the ordinary ones, is replaced wherever it occurs. Text is truncated only
+//! after redaction, because truncation could leave half a secret that no longer matches. Redaction
+//! must never be the only protection, because it cannot recognise secrets that a program found by
+//! itself.
 
 use std::collections::BTreeMap;
 
-/// Variables that every child gets and that hold no secrets.
+/// Variables that every child receives and that hold no secrets.
 pub(crate) const ORDINARY: [&str; 7] = ["PATH", "HOME", "USER", "LOGNAME", "LANG", "TZ", "TMPDIR"];
 
 /// Minimum length of a value that is redacted. Shorter values are switches (`1`, `true`), and
-/// replacing them would only damage texts.
+/// replacing them would only damage the text.
 const SHORTEST: usize = 6;
 
 /// The texts that must not be shown, longest first.

@@ -1,4 +1,4 @@
-//! Creates backends from the configuration: the known kinds, and the requirements of each.
+//! Creates backends from the configuration, and defines the known kinds and their requirements.
 //!
 //! This module must never read the environment: it receives the environment for children, and
 //! passes on only the ordinary variables and those that the backend names.
@@ -24,7 +24,7 @@ use crate::redact::ORDINARY;
 use crate::slots::Slotted;
 use crate::{Backend, BackendError, Builtin, agent, api, credentials};
 
-/// The backend kinds that [`build`] knows.
+/// The backend kinds that [`build`] supports.
 pub const KINDS: [&str; 8] =
     ["builtin", "command", "claude", "codex", "anthropic", "openai", "ollama", "replay"];
 
@@ -125,7 +125,7 @@ pub struct BackendSpec {
 }
 
 grammar! {
-    /// A path that means the same in every folder.
+    /// An absolute path, or a path below the home folder.
     OwnPath: PathBuf, "~/x", "(/|~/).*", own_path;
 }
 
@@ -159,8 +159,8 @@ impl BackendSpec {
         api::plan::key_name(self).filter(|_| self.is_endpoint())
     }
 
-    /// Returns the variables that the backend gets, if they are set, in addition to the ordinary
-    /// ones.
+    /// Returns the variables that the backend receives, if they are set, in addition to the
+    /// ordinary ones.
     pub fn variables<'s>(&'s self) -> impl Iterator<Item = &'s str> {
         let kind = if self.only_env { "" } else { &self.kind };
         let own = self.env.iter().map(String::as_str);
@@ -168,11 +168,11 @@ impl BackendSpec {
         own.chain(credentials::usual(kind).map(|name| -> &'s str { name }))
     }
 
-    /// Returns the values that must not be shown: those of the variables that the backend names and
-    /// those in its `env_file`, except variables that only name a location.
+    /// Returns the values that must not be shown: the values of the variables that the backend
+    /// names and the values in its `env_file`, except variables that only name a location.
     ///
     /// # Errors
-    /// Returns an error with the reason if the file cannot be used.
+    /// Returns the reason if the file cannot be used.
     pub fn secrets(&self, around: &BTreeMap<String, String>) -> Result<Vec<String>, BackendError> {
         let named = self.variables().filter(|name| !credentials::is_place(name));
         let mut secrets: Vec<String> = named.filter_map(|name| around.get(name).cloned()).collect();
@@ -187,25 +187,25 @@ impl BackendSpec {
     }
 }
 
-/// The surroundings in which a backend's child is started.
+/// The environment in which a backend's child is started.
 #[derive(Clone, Copy, Debug)]
 pub struct Surroundings<'a> {
-    /// The environment from which children are given variables: each child gets the ordinary
+    /// The environment from which children receive variables: each child gets the ordinary
     /// variables and those that its backend names.
     pub env: &'a BTreeMap<String, String>,
-    /// The sandbox of the job that asks; a backend adds its own program's state folders. `None`
+    /// The sandbox of the job that asks; a backend adds the state folder of its program. `None`
     /// starts the program without a launcher, which only tests do.
     pub sandbox_start: Option<&'a SandboxedStart>,
     /// The folder in which slots are counted; `None` disables counting.
     pub slots: Option<&'a Path>,
-    /// The clock against which a program's times are read.
+    /// The clock for interpreting a program's times.
     pub clock: &'a Clock,
 }
 
 /// Creates the backend that `spec` describes.
 ///
 /// # Errors
-/// Returns [`BackendError::Rejected`] if the configuration is wrong.
+/// Returns [`BackendError::Rejected`] if the configuration is invalid.
 pub fn build(
     spec: &BackendSpec,
     around: &Surroundings<'_>,
@@ -300,8 +300,8 @@ pub(crate) fn at_home(path: &Path, env: &BTreeMap<String, String>) -> PathBuf {
     }
 }
 
-/// Returns the environment that a child of this instance gets, and the names that are missing from
-/// it.
+/// Returns the environment for a child of this instance, and the variables that the instance names
+/// but that are not set.
 pub(crate) fn given(
     spec: &BackendSpec,
     around: &Surroundings<'_>,
@@ -353,7 +353,7 @@ pub(crate) fn agent_plan(
     Ok(plan)
 }
 
-/// Returns a name of sixteen digits for a longer text.
+/// Returns a name of at most sixteen hexadecimal digits for a longer text.
 fn short(what: &[u8]) -> String {
     let digest = Digest::of(what).to_string();
     let digits = digest.chars().filter(char::is_ascii_hexdigit);

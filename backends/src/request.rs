@@ -1,7 +1,7 @@
 //! Requests and replies: plain data, the same for every provider.
 //!
-//! A request carries its evidence as fenced text and the answer by rule as data; a reply may only
-//! choose among the offered items and add words. A request must never gain a field for tools.
+//! A request carries its evidence as fenced text and the rule-based answer as data; a reply may
+//! only choose among the offered items and add text. A request must never gain a field for tools.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -13,36 +13,35 @@ use serde_json::Value;
 /// One question to one model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Request {
-    /// The id of this request: the run's id, then `/` and the number of the request: `01J…/1`. It
-    /// marks every process that is started for the request, so that the processes of a dead run can
-    /// be found by the run's id.
+    /// The id of this request: the run's id, then `/` and the number of the request, such as
+    /// `01J…/1`. Every process that is started for the request is marked with this id, so that the
+    /// processes of a dead run can be found by the run's id.
     pub id: String,
     /// The kind of job that asks, such as `dream`.
     pub purpose: String,
-    /// The task, in runner's own text; it contains nothing from a source.
+    /// The task, written by runner; it contains nothing from a source.
     pub instructions: Redacted,
     /// The evidence, as untrusted text.
     pub sources: Vec<Source>,
-    /// The answer that the rules give without any model.
+    /// The answer that the rules give without a model.
     pub rule_answer: Value,
-    /// The permitted choices: ids, targets, enums. The job refuses an answer outside of them.
+    /// The permitted choices: ids, targets, enums. The job rejects an answer outside them.
     pub offer: Value,
-    /// The JSON schema of the answer. With a schema, the reply's `value` is always present.
+    /// The JSON schema of the answer. If there is a schema, the reply's `value` is always present.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schema: Option<Value>,
     pub limits: RequestLimits,
     /// A private, existing folder for a child that works with files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_dir: Option<PathBuf>,
-    /// The work tree in which a working job lets a child work, and in which the child then starts.
-    /// The configuration determines the child's tools, and the kernel enforces its sandbox. `None`
-    /// if the child only answers.
+    /// The work tree in which a child may work and in which it starts. The configuration determines
+    /// the child's tools, and the kernel enforces its sandbox. `None` if the child only answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub work: Option<PathBuf>,
 }
 
 impl Request {
-    /// Returns the folder in which a child that answers the request starts.
+    /// Returns the folder in which a child for this request starts.
     pub fn place(&self) -> PathBuf {
         let place = self.work.as_ref().or(self.run_dir.as_ref());
         place.cloned().unwrap_or_else(|| PathBuf::from("/"))
@@ -52,9 +51,9 @@ impl Request {
 /// One piece of evidence.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Source {
-    /// The source's name, written by runner: a path, a commit.
+    /// The source's name, written by runner: a path or a commit.
     pub label: Redacted,
-    /// The text, between fences whose nonce it cannot contain.
+    /// The text between fences. It cannot contain the fence's nonce.
     pub fenced: Redacted,
 }
 
@@ -70,10 +69,10 @@ impl Source {
 pub struct RequestLimits {
     /// Maximum length of the answer in the provider's tokens.
     pub max_output_tokens: u64,
-    /// Maximum time until the other side is reached.
+    /// Maximum time until the provider is reached.
     #[serde(rename = "connect_ms", with = "millis")]
     pub connect: Duration,
-    /// Maximum time until the other side sends its first byte.
+    /// Maximum time until the provider sends its first byte.
     #[serde(rename = "first_byte_ms", with = "millis")]
     pub first_byte: Duration,
     /// Maximum time between two signs of life.
@@ -82,19 +81,19 @@ pub struct RequestLimits {
     /// Maximum total time.
     #[serde(rename = "total_ms", with = "millis")]
     pub total: Duration,
-    /// The sampling temperature, if the backend accepts one; without it, the backend chooses its
-    /// own.
+    /// The sampling temperature, if the backend supports one. Without it, the backend uses its own
+    /// default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub temperature: Option<Temperature>,
 }
 
-/// A sampling temperature in hundredths; written as a number such as 0.8.
+/// A sampling temperature in hundredths, serialized as a number such as 0.8.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "f64", from = "f64")]
 pub struct Temperature(u16);
 
 impl Temperature {
-    /// Creates a temperature from hundredths: `80` is 0.8.
+    /// Creates a temperature from hundredths, so `80` is 0.8.
     pub const fn hundredths(hundredths: u16) -> Self {
         Self(hundredths)
     }
@@ -118,7 +117,7 @@ impl From<f64> for Temperature {
 }
 
 impl Default for RequestLimits {
-    /// Returns the design's defaults: 10 s, 120 s, 300 s and, for a prompt, 10 minutes.
+    /// Returns the default limits: 10 s, 120 s, 300 s and, in total, 10 minutes.
     fn default() -> Self {
         Self {
             max_output_tokens: 16_384,
@@ -136,10 +135,10 @@ impl Default for RequestLimits {
 pub struct Reply {
     /// The model's complete text, unchanged.
     pub text: String,
-    /// The text parsed as JSON, if it is JSON; always present when the request had a schema.
+    /// The text parsed as JSON, if it is JSON. It is always present if the request has a schema.
     pub value: Option<Value>,
-    /// The usage of the answer. `None` means that it was not stated; the reserved amount is then
-    /// charged.
+    /// The usage of the answer. `None` means that the provider did not state it, and the reserved
+    /// amount is charged.
     pub usage: Option<Usage>,
     pub stop: Stop,
     /// Remarks for the report, such as "stdout was ignored".
@@ -149,13 +148,13 @@ pub struct Reply {
 /// The usage that a provider states for an answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
-    /// Tokens read, including cached ones.
+    /// Input tokens, including cached tokens.
     pub input_tokens: u64,
-    /// Tokens written, including thoughts.
+    /// Output tokens, including the model's thoughts.
     pub output_tokens: u64,
     /// The part of `input_tokens` that came from a cache.
     pub cached_input_tokens: u64,
-    /// Cost in millionths of the provider's billing currency, if the provider states it.
+    /// Cost in millionths of the provider's billing currency, if stated.
     pub cost_micros: Option<u64>,
 }
 

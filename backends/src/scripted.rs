@@ -1,9 +1,9 @@
 //! A test double that follows a script step by step, for tests of jobs and for the conformance
-//! suite of this trait.
+//! suite of the trait.
 //!
-//! It covers every way in which a backend can end, so that a job is tested against each. The double
-//! must never do anything that the contract forbids: a job that passes against it meets nothing new
-//! in use.
+//! It covers every way in which a backend can end, so that jobs can be tested against each. The
+//! double must never do anything that the contract forbids, so that a job that passes these tests
+//! meets no new behaviour in production.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -17,12 +17,12 @@ use crate::error::Phase;
 use crate::redact::Secrets;
 use crate::{Backend, BackendError, Description, Event, Reply, Request, Sink, Stop, answer};
 
-/// The double's behaviour at one request.
+/// The double's behaviour for one request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
     /// Returns this reply unchanged.
     Reply(Reply),
-    /// Returns this value, with its JSON as text and no usage.
+    /// Returns this value, with its JSON as the text and without usage.
     Answer(Value),
     /// Returns this text, parsed like a model's text: an error if it is blank, or if the request
     /// has a schema and the text is not JSON.
@@ -46,7 +46,7 @@ pub struct Scripted {
 }
 
 impl Scripted {
-    /// Creates a double with this name. Once the steps are used up, it is `Unavailable`.
+    /// Creates a double with this name. After the last step, it returns `Unavailable`.
     pub fn new(name: impl Into<String>, steps: impl IntoIterator<Item = Step>) -> Self {
         Self {
             name: name.into(),
@@ -63,7 +63,7 @@ impl Scripted {
         self
     }
 
-    /// Returns every request so far, in order.
+    /// Returns all requests so far, in order.
     pub fn asked(&self) -> Vec<Request> {
         self.asked.lock().expect("no thread panics while it holds the list").clone()
     }
@@ -143,7 +143,7 @@ fn plain(text: String, value: Option<Value>) -> Reply {
     Reply { text, value, usage: None, stop: Stop::End, notes: Vec::new() }
 }
 
-/// Waits silently until the first of the two deadlines, or until cancelled.
+/// Waits silently until the earlier of the two deadlines, or until cancelled.
 async fn silence(
     phase: Phase,
     deadline: Duration,

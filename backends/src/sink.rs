@@ -1,8 +1,8 @@
 //! The sink to which a backend reports its progress.
 //!
-//! The reports are only for people and meters: nothing that a sink received is an answer, and a run
-//! may still fail after its sink received text. A sink must never be able to stop a run; `Cancel`
-//! does that.
+//! The reports are only for people and meters: nothing that a sink receives is an answer, and a run
+//! may still fail after its sink has received text. A sink must never be able to stop a run;
+//! `Cancel` does that.
 
 use jiff::Timestamp;
 
@@ -14,17 +14,17 @@ pub enum Event<'a> {
     /// A piece of the model's text. It is untrusted and not redacted: a sink that stores it must
     /// redact it.
     Text(&'a str),
-    /// The usage so far; each event replaces the one before.
+    /// The usage so far. Each event replaces the previous one.
     Usage(Usage),
-    /// The final usage of the whole request, as billed: no more usage follows, whether the answer
-    /// can be used or not. This event is never sent for a request that was cut off, because work in
-    /// progress at that time may be billed and is in no sum.
+    /// The final usage of the complete request, as billed: no more usage follows, even if the
+    /// answer is unusable. This event is never sent for a request that was aborted, because work in
+    /// progress at that time may be billed without being counted.
     Total(Usage),
-    /// A remark of the backend itself.
+    /// A remark by the backend itself.
     Note(&'a str),
     /// The model uses one of its program's tools. All fields are untrusted text.
     ToolUse {
-        /// The id that links the tool's result to this use; empty if the program gives none.
+        /// The id that links the tool's result to this use; empty if the program provides none.
         id: &'a str,
         /// The name of the tool.
         name: &'a str,
@@ -33,9 +33,9 @@ pub enum Event<'a> {
     },
     /// A tool returned.
     ToolResult(ToolResult<'a>),
-    /// The provider's report on a usage limit.
+    /// The provider's report of a usage limit.
     Limit(Limit),
-    /// The request was turned away, or never arrived, so it is not billed.
+    /// The request was rejected, or never arrived, so it is not billed.
     NotBilled,
 }
 
@@ -46,37 +46,37 @@ pub enum Target<'a> {
     Path(&'a str),
     /// A command line.
     Command(&'a str),
-    /// Any other input of the tool: a pattern, a query, a tool of a server.
+    /// Any other input of the tool: a pattern, a query, the name of a server's tool.
     Pipeline(&'a str),
 }
 
 /// The result of a tool's use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ToolResult<'a> {
-    /// The id of the use that this result belongs to; empty if the program gives none.
+    /// The id of the tool use to which this result belongs; empty if the program provides none.
     pub id: &'a str,
     /// Whether the tool failed or was not permitted.
     pub failed: bool,
     /// A command's exit code, if it is stated.
     pub exit_code: Option<i64>,
-    /// The tool's description of its failure; untrusted text, and long.
+    /// The tool's description of its failure; untrusted text that may be long.
     pub error: Option<&'a str>,
 }
 
-/// A provider's report on a usage limit.
+/// A provider's report of a usage limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
-    /// The time at which the limit is reset, if it is stated.
+    /// The time at which the limit is reset, if stated.
     pub until: Option<Timestamp>,
-    /// Whether the limit is reached, so that nothing more is answered before `until`.
+    /// Whether the limit has been reached, so that nothing more is answered before `until`.
     pub reached: bool,
-    /// Current answers are paid for beyond the subscription.
+    /// Whether current answers are billed in addition to the subscription.
     pub overage: bool,
 }
 
-/// Receives the signs of life, in order, from the task that awaits the run.
+/// Receives the events of a run, in order, from the task that awaits the run.
 pub trait Sink: Send {
-    /// Takes one event. It must return quickly, because the run waits for it.
+    /// Handles one event. It must return quickly, because the run waits for it.
     fn event(&mut self, event: Event<'_>);
 }
 
@@ -152,8 +152,8 @@ impl OwnedTarget {
         }
     }
 
-    /// Reads a tool's target from its input, in the form that an agent's program writes and also
-    /// passes to its hooks.
+    /// Extracts a tool's target from the tool's input, in the format of an agent program and its
+    /// hooks.
     pub fn of_input(input: &serde_json::Value) -> Option<Self> {
         let text = |keys: &[&str]| {
             let mut texts = keys.iter().filter_map(|key| input[*key].as_str());

@@ -1,20 +1,20 @@
-//! Limits how many requests of one login run at the same time, across all processes of this host.
+//! Limits how many requests of one login run at the same time, across all processes on this host.
 //!
 //! ```text
 //! run ──> slot free? ──no──> wait a little; cancelled, or too late: Unavailable
-//!             │ yes: flock, held until the answer is there
+//!             │ yes: flock, held until the answer arrives
 //!             v
 //!        inner backend
 //! ```
 //!
-//! Programs that log in by themselves renew their login while they work, and two programs that do
-//! so at the same time can lose it. The limit therefore applies to the *login*: the program and its
-//! folder, however many instances share it. A slot is an `flock` on a file that is never deleted:
-//! the kernel frees it with its process, so no slot is ever lost.
+//! Programs that manage their own login renew it while they work, and two programs that do so at
+//! the same time can lose it. The limit therefore applies to the *login*, which is the program and
+//! its state folder, even if several instances share it. A slot is an `flock` on a file that is
+//! never deleted. The kernel releases the lock when the process ends, so no slot is ever lost.
 //!
-//! Rejected: the queue's groups. They count jobs before it is known which backend a job will ask, a
-//! fallback asks a different backend, and a login knows no projects or jobs. This module must never
-//! hold a slot while no request is in progress.
+//! The queue's groups were rejected for this purpose: they count jobs before it is known which
+//! backend a job will ask, a fallback asks a different backend, and a login is independent of
+//! projects and jobs. This module must never hold a slot while no request is in progress.
 
 use runner_text::counted;
 use std::fs::{self, File, TryLockError};
@@ -29,7 +29,7 @@ use runner_engine::time::boot_time;
 
 use crate::{Backend, BackendError, Description, Event, Reply, Request, Sink};
 
-/// The first and the longest interval between two checks for a free slot.
+/// The initial and the maximum interval between two checks for a free slot.
 const TURN: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
 
 /// A backend whose requests wait for a free slot.
@@ -175,7 +175,7 @@ mod tests {
         let first = two.free().unwrap().unwrap();
         let second = two.free().unwrap().unwrap();
         assert!(two.free().unwrap().is_none());
-        // Another instance of the same login knows of both.
+        // Another instance of the same login shares the slots.
         assert!(slotted(folder.path(), 1).free().unwrap().is_none());
         let (short, long) = (Duration::from_millis(80), Duration::from_secs(60));
         let mut sink = VecSink::default();

@@ -1,4 +1,5 @@
-//! Streams that the real programs wrote, through the whole adapters: each ends as it must.
+//! Passes streams recorded from the real programs through the complete adapters and checks the
+//! results.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods)] // a test's own set-up may fail loudly
 
 use std::collections::BTreeMap;
@@ -92,7 +93,7 @@ fn answers_are_answers() {
             |event: &OwnedEvent| matches!(event, OwnedEvent::ToolResult { failed: true, .. });
         let failed = events.iter().any(is_failure);
         if recording.ends_with("tool") {
-            // One id connects the tool's target with its result.
+            // The id links the tool's target to its result.
             let used = events.iter().find_map(|event| match event {
                 OwnedEvent::ToolUse { id, target: Some(OwnedTarget::Command(line)), .. } => {
                     Some((id.clone(), line.clone()))
@@ -133,7 +134,7 @@ fn refusals_say_what_to_do_next() {
         ("codex/credit", 1, Class::OverBudget, "credit balance"),
         ("codex/empty", 0, Class::Malformed, "empty"),
         ("codex/cut", 1, Class::RateLimited, "disconnected"),
-        // An exit code proves nothing, in either direction.
+        // An exit code proves nothing, whether it is 0 or not.
         ("claude/answer", 1, Class::Crash, "then failed"),
         ("claude/status-401", 0, Class::Auth, "401"),
         ("codex/status-401", 0, Class::Auth, "401"),
@@ -151,7 +152,7 @@ fn a_limit_that_says_its_end_is_a_deferral_until_then() {
     for (recording, code, overage) in [("claude/limit", 1, false), ("claude/overage", 0, true)] {
         let (answer, events) = replay(recording, code, None);
         match answer {
-            // Whether that may be billed is for whoever hears of it to say.
+            // The caller decides whether an answer beyond the subscription is allowed.
             Ok(reply) if overage => assert_eq!(reply.text, "five words from the stub"),
             Err(BackendError::RateLimited { until: reported, .. }) => {
                 assert_eq!(reported, Some(until))

@@ -1,7 +1,7 @@
-//! Alerts through the program: what receivers do, what dies when, what gets where.
+//! Tests alerts through the program: misbehaving receivers, processes that die during delivery, and
+//! the recipients of each alert.
 //!
-//! Receivers are threads of the test that say when they have heard something; nothing here waits for a
-//! time to pass.
+//! Receivers are threads of the test that report each request; no test waits for a fixed time.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -14,12 +14,12 @@ use std::time::Duration;
 
 use crate::fixture::{Fixture, skip};
 
-/// How long a signal may take that is sure to come.
+/// Maximum wait for a signal that is certain to come.
 const SURE: Duration = Duration::from_secs(60);
 
 const FAILS: &str = "[jobs.bad]\nkind = \"command\"\nprogram = \"sh\"\nargs = [\"-c\", \"test -e ok || { echo broken >&2; exit 3; }\"]\ntrigger = \"manual\"\nretries = 0\n";
 
-/// One request as it came.
+/// A request as it was received.
 struct ReceivedRequest {
     head: String,
     body: Vec<u8>,
@@ -113,13 +113,13 @@ fn run(fixture: &Fixture, args: &[&str]) -> crate::fixture::CommandOutput {
     crate::fixture::CommandOutput::of(command(fixture, args).output().unwrap())
 }
 
-/// Records a failure of the job as a queue's, and has it digested; nobody delivers yet.
+/// Records a failure of the job through the queue and digests it, without delivering anything.
 fn fail(fixture: &Fixture) {
     run(fixture, &["enqueue", "bad"]).ends(0);
     run(fixture, &["tick"]).expect_text("bad");
 }
 
-/// Makes whatever waits due now.
+/// Makes every waiting message due now.
 fn again(fixture: &Fixture) {
     fixture.store().execute("UPDATE messages SET next = 0 WHERE state = 'waiting'", []).unwrap();
 }
@@ -134,7 +134,7 @@ fn messages(fixture: &Fixture) -> Vec<(String, String, i64, String)> {
         .unwrap()
 }
 
-/// Waits until the process that delivers has ended, if one does.
+/// Waits until the delivering process has ended, if there is one.
 fn delivered(fixture: &Fixture) {
     let lock = fs::File::options()
         .create(true)
@@ -145,7 +145,7 @@ fn delivered(fixture: &Fixture) {
     lock.lock().unwrap();
 }
 
-/// Delivers in the foreground what is due.
+/// Delivers all due messages in the foreground.
 fn deliver(fixture: &Fixture) {
     delivered(fixture);
     run(fixture, &["__deliver"]).ends(0);
@@ -179,7 +179,7 @@ fn a_failure_is_told_once_signed_and_its_recovery_once() {
         Err(_) => skip("python3", "there is no python3 to check a signature with"),
     }
     deliver(&fixture);
-    // Repeated failures are counted and not sent again.
+    // Repeated failures are counted but not sent again.
     fail(&fixture);
     fail(&fixture);
     deliver(&fixture);
@@ -212,7 +212,7 @@ fn receivers_that_hang_or_drip_are_waited_for_by_nobody() {
     let (stop, stopped) = channel::<()>();
     let dripping = Server::start(move |mut stream| {
         let _closed = stream.write_all(b"HTTP/1.1 200 OK\r\nx: ");
-        // Byte by byte, until the other side has had enough or the test is over.
+        // The header arrives byte by byte until the client gives up or the test ends.
         while stopped.recv_timeout(Duration::from_millis(20)) == Err(RecvTimeoutError::Timeout)
             && stream.write_all(b"x").is_ok()
         {}
@@ -223,7 +223,7 @@ fn receivers_that_hang_or_drip_are_waited_for_by_nobody() {
         hook(hanging.port, "")
     ));
     fail(&fixture);
-    // One of them hangs from here on; everything else goes its way.
+    // One delivery hangs from here on; everything else continues.
     dripping.next_request();
     fail(&fixture);
     run(&fixture, &["run", "bad"]).ends(1);
@@ -232,7 +232,7 @@ fn receivers_that_hang_or_drip_are_waited_for_by_nobody() {
     run(&fixture, &["status"]).ends(0);
     let states = messages(&fixture);
     assert_eq!((states[0].1.as_str(), states[0].2), ("waiting", 1), "{states:?}");
-    assert!(states[0].3.is_empty(), "it still drips: {states:?}");
+    assert!(states[0].3.is_empty(), "the delivery is still in progress: {states:?}");
     hanging.next_request();
     let _open = held.recv_timeout(SURE).unwrap();
     delivered(&fixture);
@@ -263,7 +263,7 @@ fn bad_answers_are_failures_with_their_reason_and_are_tried_again() {
         Some((bytes, _)) => {
             let _closed = stream.write_all(&bytes);
         }
-        // A body without an end: nobody reads it.
+        // The body never ends, so the client must stop reading it.
         None => {
             let _closed =
                 stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 999999999999\r\n\r\n");
@@ -280,7 +280,7 @@ fn bad_answers_are_failures_with_their_reason_and_are_tried_again() {
         assert_eq!(states.len(), 1);
         assert_eq!(states[0].1, "waiting", "{states:?}");
         assert!(states[0].3.contains(why) && !states[0].3.is_empty(), "{states:?}");
-        assert!(!states[0].3.contains("/hook"), "no address is told: {states:?}");
+        assert!(!states[0].3.contains("/hook"), "an address is shown: {states:?}");
         if turn == 0 {
             run(&fixture, &["status"])
                 .ends(0)
@@ -345,7 +345,7 @@ fn silence_and_acknowledgement() {
     run(&fixture, &["jobs", "reset", "bad"]).ends(0);
     run(&fixture, &["alerts"]).ends(0).expect_text("no alert is open");
     fail(&fixture);
-    assert_eq!(server.next_request().json()["what"], "raised", "what goes wrong next is new");
+    assert_eq!(server.next_request().json()["what"], "raised", "the next failure is not new");
     let shown = run(&fixture, &["alerts", "list", "--json"]).ends(0).json();
     let id = shown[0]["id"].as_str().unwrap().to_owned();
     run(&fixture, &["alerts", "show", &id]).ends(0).expect_text("hook");
@@ -353,7 +353,7 @@ fn silence_and_acknowledgement() {
     run(&fixture, &["alerts", "list", "--over", "--all"]).ends(0).expect_text("acknowledged by");
 }
 
-/// Creates a program in the fixture that writes its arguments and its input into a file.
+/// Creates a program in the fixture that writes its arguments and its input to a file.
 fn fake(fixture: &Fixture, name: &str) -> String {
     let bin = fixture.root().join("bin");
     fs::create_dir_all(&bin).unwrap();
@@ -408,7 +408,7 @@ fn programs_get_the_message_as_data() {
     );
     assert!(!head.lines().any(|line| line.starts_with("Bcc")), "{head}");
     assert!(!fixture.path("owned").exists());
-    // One that is missing, and one that fails, are said.
+    // A program that is missing and a program that fails are both reported.
     fs::write(fixture.root().join("bin/pager"), "#!/bin/sh\necho no $PAGER_KEY >&2\nexit 4\n")
         .unwrap();
     let said = test(&["alerts", "test", "pager"]).ends(69).expect_text("ended with exit 4: no");
@@ -428,13 +428,13 @@ fn the_bell_rings_after_good_ticks_once_a_minute() {
     run(&fixture, &["tick"]).ends(0);
     assert!(server.next_request().head.starts_with("GET /beat "));
     run(&fixture, &["tick"]).ends(0);
-    // The stamp of a minute ago lets it ring again; were the second tick's own on its way, this
-    // would be the third.
+    // The old stamp permits another request. If the second tick had sent one, this request would be
+    // the third.
     fs::write(fixture.state().join("heartbeat.stamp"), "2020-01-01T00:00:00Z\n").unwrap();
     run(&fixture, &["tick"]).ends(0);
     server.next_request();
     server.heard_nothing();
-    // A project whose settings cannot be read is no good tick.
+    // A tick is not good if it cannot read a project's settings.
     fs::write(fixture.state().join("heartbeat.stamp"), "2020-01-01T00:00:00Z\n").unwrap();
     fixture.configure("[nonsense]\n");
     run(&fixture, &["tick"]).ends(78);

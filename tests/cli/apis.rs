@@ -1,4 +1,5 @@
-//! Model APIs through the program: a job that asks one, its fallbacks, its check, its price.
+//! Tests model APIs through the program: a job that asks one, its fallbacks, its check and its
+//! prices.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
@@ -49,7 +50,7 @@ fn last(fixture: &Fixture) -> serde_json::Value {
     fixture.run(&["runs", "show", id.as_str().unwrap(), "--json"]).json()
 }
 
-/// Checks that no file of the fixture except `keys` shows the key.
+/// Checks that the key is in no file of the fixture except `keys`.
 fn keeps_its_key(fixture: &Fixture) {
     for (path, content) in fixture.tree(".") {
         let shown = content.windows(KEY.len()).any(|part| part == KEY.as_bytes());
@@ -123,7 +124,7 @@ fn an_api_that_blinks_is_asked_again_and_one_that_answered_in_part_is_not() {
     assert_eq!((&run["model_calls"], &run["outcome"]), (&2.into(), &"succeeded".into()), "{run}");
     assert_eq!(blinks.calls(), 2);
 
-    // The backend waits for a rate limit that ends soon.
+    // The run waits for a rate limit that ends soon, then asks again.
     let count = AtomicUsize::new(0);
     let soon = Server::start(move |talk, seen| match count.fetch_add(1, Ordering::SeqCst) {
         0 => talk.reply(429, &[("retry-after", "1")], ""),
@@ -133,7 +134,7 @@ fn an_api_that_blinks_is_asked_again_and_one_that_answered_in_part_is_not() {
     fixture.run(&["run", "ask"]).ends(0);
     assert_eq!((soon.calls(), &last(&fixture)["model_calls"]), (2, &2.into()));
 
-    // Its budget has no room for more, so it is not asked more often.
+    // The job's budget allows two calls, so the backend is asked only twice.
     let never = server(Dialect::Chat, B::Overloaded);
     let fixture = self::fixture("openai", &never.url(), "");
     fixture.configure("[jobs.ask.budget]\ncalls = 2\n");
@@ -142,7 +143,7 @@ fn an_api_that_blinks_is_asked_again_and_one_that_answered_in_part_is_not() {
     let run = last(&fixture);
     assert_eq!((&run["model_calls"], &run["class"]), (&2.into(), &"over-budget".into()), "{run}");
 
-    // Without such a bound it is left in peace all the same: three times a run, and then it failed.
+    // Without a limit on calls, the backend is asked three times per run before the run fails.
     let never = server(Dialect::Messages, B::Overloaded);
     let fixture = self::fixture("anthropic", &never.url(), "");
     for turn in 1..=4 {
@@ -156,7 +157,7 @@ fn an_api_that_blinks_is_asked_again_and_one_that_answered_in_part_is_not() {
         let server = server(Dialect::Chat, behaviour);
         let fixture = self::fixture("openai", &server.url(), "");
         fixture.run(&["run", "ask"]).ends(code);
-        assert_eq!(server.calls(), 1, "{behaviour:?} may have been paid for");
+        assert_eq!(server.calls(), 1, "{behaviour:?} was retried although it may be billed");
     }
 }
 
@@ -193,11 +194,11 @@ fn a_check_says_who_answers_and_which_command_gets_the_model() {
         .ends(69)
         .expect_text("did you mean \"other:7b\"?")
         .expect_text("ollama pull other:8b");
-    // An admission finds the same before anything is asked.
+    // Admission finds the same problem before anything is asked.
     fixture.run(&["run", "ask"]).ends(69).expect_text("ollama pull other:8b");
     assert_eq!(ollama.calls(), 0);
 
-    // Something else on that port.
+    // A different server listens on the port.
     let page = Server::start(|talk, _| talk.reply(200, &[("content-type", "text/html")], "<html>"));
     fixture.run(&["config", "set", "backends.mine.base_url", &page.url()]).ends(0);
     fixture.run(&["backends", "check", "mine"]).ends(78).expect_text("is not Ollama");
@@ -253,8 +254,9 @@ fn prices_come_from_three_places_and_an_unknown_model_is_said() {
     assert_eq!(of("known")["input"], 5.0, "{all}");
     assert_eq!(all["passed_over"], 1);
     fixture.run(&["run", "ask"]).ends(0);
-    // The first request had no price and took all that was reserved for it, a tenth of the run's
-    // dollar; the second is 120 tokens in at 10 millionths and 30 out at 20.
+    // The first request had no price and was charged its full reservation, a tenth of the run's
+    // dollar. The second is charged 120 input tokens at 10 millionths and 30 output tokens at 20
+    // millionths.
     let used = fixture.run(&["budget", "--json"]).ends(0).json()["budgets"][0]["used"].clone();
     assert_eq!(used["money"], 0.1018, "{used}");
 

@@ -1,4 +1,4 @@
-//! A laptop that sleeps from Friday evening to Monday morning: what is caught up with, what is not.
+//! Tests catch-up on a laptop that sleeps from Friday evening to Monday morning.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,10 +9,10 @@ use crate::fixture::{CommandOutput, Fixture};
 use crate::served::{Daemon, NO_DREAM, at, begin, missed, over, run, runs};
 
 const FRIDAY: &str = "2026-11-20T19:30:00Z";
-/// Two days and a good half later, on both clocks.
+/// Monday's time on both clocks, about two and a half days later.
 const MONDAY: (&str, i64) = ("2026-11-23T08:45:00Z", (2 * 24 + 13) * 3_600 + 15 * 60);
 
-/// Jobs at each full hour that are known since Friday evening.
+/// Creates jobs that are due at each full hour and known since Friday evening.
 fn weekend(jobs: &[(&str, &str)]) -> Fixture {
     let fixture = Fixture::new();
     at(&fixture, FRIDAY);
@@ -48,7 +48,7 @@ fn each_job_is_caught_up_with_once_and_apart_from_the_others() {
     let reported = daemon.tick();
     daemon.wait_for_text("the host slept");
     assert!(reported["started"].as_array().unwrap().len() <= 1, "{reported}");
-    // One stretch each, from Friday at eight to Monday at seven; one that waits for its place.
+    // Each job has one missed stretch, from Friday 20:00 to Monday 07:00, and one run.
     for name in names {
         assert_eq!(
             missed(&fixture, name),
@@ -68,14 +68,14 @@ fn each_job_is_caught_up_with_once_and_apart_from_the_others() {
         assert!(!wait.is_negative() && wait <= SignedDuration::from_secs(60), "{wait}");
         places.insert(wait);
     }
-    assert!(places.len() >= 4, "all wake at once: {places:?}");
-    // Half a minute later those before it have begun, and no others.
+    assert!(places.len() >= 4, "all runs start at once: {places:?}");
+    // After half a minute, only runs whose `ready_at` has passed may have started.
     let half = woken(&fixture, 30);
     daemon.tick();
     for one in listed {
         let ready = one["ready_at"].as_str().map_or(now, |at| at.parse().unwrap());
         let began = runs(&fixture, one["job"].as_str().unwrap())[0].0 != "queued";
-        // More than four at once are held by their group.
+        // The job's group delays runs beyond four at a time.
         assert!(!began || ready <= half, "{one}");
     }
     woken(&fixture, 61);
@@ -88,12 +88,12 @@ fn each_job_is_caught_up_with_once_and_apart_from_the_others() {
         assert_eq!(runs(&fixture, name), [("succeeded".to_owned(), String::new())], "{name}");
     }
     let ran = fixture.read("ran");
-    assert_eq!(ran.lines().count(), 5, "once each: {ran}");
+    assert_eq!(ran.lines().count(), 5, "a job did not run exactly once: {ran}");
     assert_eq!(ran.lines().collect::<BTreeSet<_>>(), names.into());
     assert_eq!(fixture.count("SELECT count(*) FROM occurrences"), 10);
     let slept = "SELECT count(*) FROM events WHERE kind = 'slept'";
     assert!(fixture.count(slept) > 0);
-    // The week goes on.
+    // The schedule continues as usual.
     at(&fixture, &format!("2026-11-23T09:00:00Z\n{}", MONDAY.1 + 900));
     daemon.tick();
     assert_eq!(runs(&fixture, "mail").len(), 2);
@@ -113,9 +113,9 @@ fn a_tick_stays_until_the_last_has_had_its_place() {
     run(&fixture, &["tick"]).ends(0);
     woken(&fixture, 0);
     let tick = begin(&fixture, &["tick", "--json"]);
-    // By now it has recorded all three.
+    // The tick has now recorded all three occurrences.
     assert_eq!(fs::read_to_string(fixture.path("up.fifo")).unwrap(), "up\n");
-    // It looks at the clock again and again.
+    // The tick keeps reading the clock.
     woken(&fixture, 61);
     let reported = CommandOutput::of(tick.wait_with_output().unwrap()).ends(0).json();
     assert_eq!(reported["started"].as_array().unwrap().len(), 3, "{reported}");
@@ -123,7 +123,7 @@ fn a_tick_stays_until_the_last_has_had_its_place() {
 }
 
 #[test]
-fn all_are_caught_up_with_in_order_up_to_the_cap_and_none_is_where_none_is_wanted() {
+fn catch_up_keeps_order_and_cap() {
     let fixture = weekend(&[
         ("all", "catch_up = \"all\"\ncatch_up_cap = 5"),
         ("day", "catch_up = \"all\"\ncatch_up_window = \"3h\""),
@@ -150,7 +150,7 @@ fn all_are_caught_up_with_in_order_up_to_the_cap_and_none_is_where_none_is_wante
     assert_eq!(fixture.count("SELECT count(*) FROM occurrences WHERE missed"), 3);
     run(&fixture, &["tick"]).ends(0);
     assert_eq!(fixture.count("SELECT count(*) FROM runs"), 8);
-    // On time again, all three.
+    // All three jobs are on time again.
     at(&fixture, &format!("2026-11-23T09:00:00Z\n{}", MONDAY.1 + 900));
     run(&fixture, &["tick"]).ends(0);
     assert_eq!(fixture.count("SELECT count(*) FROM runs"), 11);

@@ -1,12 +1,12 @@
-//! Keeping the machine awake, with a fake of the host's own program that keeps a list.
+//! Tests sleep inhibition with a fake of the host's program that records its calls.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
 use crate::fixture::{CommandOutput, Fixture};
 
-/// Creates a fixture with a `systemd-inhibit` that writes down its arguments and then runs the
-/// command after its options.
+/// Creates a fixture with a `systemd-inhibit` that records its arguments and then runs the command
+/// after its options.
 fn fixture(toml: &str, answer: &str) -> Fixture {
     let fixture = Fixture::with(toml);
     let program = fixture.root().join("host/systemd-inhibit");
@@ -38,7 +38,7 @@ fn a_night_keeps_the_machine_awake_and_its_report_says_so() {
     let night = run(&fixture, &["night", "--json"]).ends(0);
     let asked = asked(&fixture);
     assert_eq!(asked.matches("--what=sleep:idle").count(), 2, "{asked}");
-    assert_eq!(asked.matches("over").count(), 2, "all were let go: {asked}");
+    assert_eq!(asked.matches("over").count(), 2, "not all inhibitions were released: {asked}");
     assert!(asked.contains("--why=tell of "), "{asked}");
     let reported = night.json();
     for line in reported["runs"].as_array().unwrap() {
@@ -52,12 +52,12 @@ fn a_night_keeps_the_machine_awake_and_its_report_says_so() {
 }
 
 #[test]
-fn who_wants_it_is_asked_and_the_flag_wins() {
+fn keep_awake_flag_overrides_the_setting() {
     let by_hand = format!("{TELL}trigger = \"manual\"\n");
     let fixture = fixture(&by_hand, "");
     let first = run(&fixture, &["run", "tell", "--json"]).ends(0).json();
     assert!(first["awake"].is_null(), "{first}");
-    assert_eq!(asked(&fixture), "", "a job manually does not ask by itself");
+    assert_eq!(asked(&fixture), "", "a manual run inhibits sleep by default");
     let second = run(&fixture, &["run", "tell", "--keep-awake", "--json"]).ends(0);
     assert_eq!(second.json()["awake"]["held"], "sleep");
     fixture.write("runner.toml", fixture.read("runner.toml") + "keep_awake = true\n");
@@ -69,7 +69,7 @@ fn who_wants_it_is_asked_and_the_flag_wins() {
 }
 
 #[test]
-fn a_machine_that_cannot_be_kept_awake_is_told_of_and_the_run_goes_on() {
+fn failed_sleep_inhibition_is_reported() {
     let fixture =
         fixture(TELL, "echo 'Failed to connect to bus: No such file or directory' >&2; exit 1");
     let reported = run(&fixture, &["night", "--json"]).ends(0).json();

@@ -1,4 +1,5 @@
-//! Backends through the program: agents that are scripts, their fallbacks, keys and checks.
+//! Tests backends through the program: agents that are scripts, with their fallbacks, keys and
+//! checks.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
@@ -33,7 +34,7 @@ fn last(fixture: &Fixture) -> serde_json::Value {
     fixture.run(&["runs", "show", id.as_str().unwrap(), "--json"]).json()
 }
 
-/// Checks that no file of the fixture except `keys` shows the key.
+/// Checks that the key is in no file of the fixture except `keys`.
 fn keeps_its_key(fixture: &Fixture) {
     for (path, content) in fixture.tree(".") {
         let shown = content.windows(KEY.len()).any(|part| part == KEY.as_bytes());
@@ -59,7 +60,7 @@ fn an_agent_answers_and_what_it_told_is_kept_without_its_key() {
 }
 
 #[test]
-fn who_cannot_answer_is_followed_by_who_can_and_the_report_says_so() {
+fn fallbacks_answer_and_are_reported() {
     let fixture = fixture("NoAuth", "fallback = [\"other\", \"builtin\"]");
     fixture.configure(&format!(
         "[backends.other]\ntype = \"codex\"\nprogram = \"{}/no-such-agent\"\n",
@@ -75,7 +76,8 @@ fn who_cannot_answer_is_followed_by_who_can_and_the_report_says_so() {
     assert_eq!(run["model_calls"], 3, "{run}");
     keeps_its_key(&fixture);
 
-    // One that is not even there is passed over before anything is asked, and said to be.
+    // A backend whose program is missing is skipped before anything is asked, and the run reports
+    // it.
     let fixture = self::fixture("Good", "fallback = [\"builtin\"]");
     fixture.run(&["config", "set", "backends.mine.program", "/no/such/agent"]).ends(0);
     fixture.run(&["run", "ask"]).ends(0);
@@ -85,7 +87,7 @@ fn who_cannot_answer_is_followed_by_who_can_and_the_report_says_so() {
     assert!(lines.contains("was not asked: mine:"), "{run}");
     assert!(!lines.contains("did not answer"), "{run}");
 
-    // An answer that cannot be used is nobody else's affair.
+    // An unusable answer does not lead to the fallback.
     let fixture = self::fixture("Empty", "fallback = [\"builtin\"]");
     fixture.run(&["run", "ask"]).ends(1);
     let run = last(&fixture);
@@ -153,7 +155,8 @@ fn a_fallback_whose_pool_has_no_room_is_not_asked() {
     let keys = fixture.root().join("other-keys");
     fs::write(&keys, "CODEX_API_KEY=k\nSITUATION=Good\n").unwrap();
     fs::set_permissions(&keys, Permissions::from_mode(0o600)).unwrap();
-    // Two calls a run, one of each: the second run does not fit into what the first one left.
+    // Each run makes two calls, one to each backend. The second run does not fit into the rest of
+    // the pool.
     fixture.configure(&format!(
         "[backends.other]\ntype = \"codex\"\nprogram = \"{FAKES}/codex\"\nenv_file = \"{}\"\n\
          pool = \"max\"\n[jobs.ask.budget]\ncalls = 2\n",
@@ -169,7 +172,7 @@ fn a_fallback_whose_pool_has_no_room_is_not_asked() {
     assert!(dry.out.contains("is not asked: other: pool max"), "{}{}", dry.out, dry.err);
     let said = fixture.run(&["run", "ask"]).ends(77);
     let run = last(&fixture);
-    assert_eq!(asked(), 1, "the pool has one call left, the run needs two");
+    assert_eq!(asked(), 1, "the pool has one call left, but the run needs two");
     assert_eq!(
         (run["class"].as_str(), &run["model_calls"]),
         (Some("auth"), &1.into()),

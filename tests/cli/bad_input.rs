@@ -1,4 +1,5 @@
-//! Bad surroundings and bad input: a clear error or a recorded skip, nothing lost, the rest done.
+//! Tests broken environments and invalid input: each leads to a clear error or a recorded skip,
+//! without loss.
 
 use std::fs;
 use std::io::{Seek as _, SeekFrom, Write as _};
@@ -41,14 +42,14 @@ fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Gives the fixture to a user who is not root, so that file permissions apply.
+/// Gives the fixture to a user other than root, so that file permissions apply.
 pub fn as_nobody(fixture: &mut Fixture) {
     if !is_root() {
         return;
     }
     let mut folders = vec![fixture.root().to_owned()];
     while let Some(path) = folders.pop() {
-        // Links themselves, never what they point at.
+        // The owner of a link changes, but never that of its target.
         lchown(&path, Some(65_534), Some(65_534)).unwrap();
         if path.symlink_metadata().unwrap().is_dir() {
             folders.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
@@ -98,12 +99,12 @@ fn one_bad_idea_never_costs_the_others() {
         .unwrap();
     let said = fixture.run(&["dream", "run"]).ends(0).expect_text("degraded");
     for name in ["bytes.md", "huge.md", "link.md", "pipe.md", "secret.md"] {
-        assert!(said.out.contains(name), "{name} is not named: {}", said.out);
+        assert!(said.out.contains(name), "{name} is not reported: {}", said.out);
     }
     let mut targets = proposed(&fixture);
     targets.sort();
     assert_eq!(targets, ["ideas/deep/also.md", "ideas/good.md"]);
-    // A pass reports both the same problems as before and that there is nothing new.
+    // The next pass reports the same problems, and also that there is nothing new.
     fixture.run(&["dream", "run"]).ends(0).expect_text("no delta");
 }
 
@@ -130,7 +131,7 @@ fn a_folder_that_cannot_be_written_is_an_environment_failure() {
     fixture.run(&["dream", "run"]).ends(0).expect_text("succeeded");
 }
 
-/// A small file system, gone when dropped.
+/// A small file system that is unmounted when dropped.
 pub struct Mounted(PathBuf);
 
 impl Mounted {
@@ -167,10 +168,10 @@ fn a_full_disk_loses_nothing() {
     );
     fixture.write("ideas/good.md", GOOD);
     fixture.write("out/a.txt", "old\n");
-    // The disk fills while the run works.
+    // The disk fills up while the run is working.
     fixture.run(&["run", "fill"]).ends(78).expect_text("environment").expect_text("space");
     assert_eq!(fixture.read("out/a.txt"), "old\n");
-    // It is full before anything begins.
+    // The disk is full before the run begins.
     fixture.run(&["dream", "run"]).ends(78).expect_text("environment").expect_text("No space left");
     assert_eq!(fixture.read("ideas/good.md"), GOOD);
     fs::remove_file(fixture.path("fill")).unwrap();
@@ -185,11 +186,11 @@ fn a_full_disk_loses_nothing() {
 }
 
 #[test]
-fn a_damaged_database_stops_everything_with_the_command_that_mends_it() {
+fn a_damaged_database_stops_every_command() {
     let fixture = dreaming();
     fixture.run(&["dream", "run"]).ends(0);
     let path = fixture.state().join("database.sqlite");
-    // All pages but the first into noise.
+    // Overwrite all pages but the first with noise.
     let mut file = fs::File::options().write(true).open(&path).unwrap();
     let size = file.metadata().unwrap().len();
     file.seek(SeekFrom::Start(4096)).unwrap();
@@ -203,9 +204,9 @@ fn a_damaged_database_stops_everything_with_the_command_that_mends_it() {
             "{said:?}"
         );
     }
-    assert_eq!(fs::read(&path).unwrap(), damaged, "nothing was made anew");
-    assert!(fixture.state().join("damaged.json").is_file(), "a failmark says so");
-    // The command that it names, word for word; there is no backup, so it names another.
+    assert_eq!(fs::read(&path).unwrap(), damaged, "the damaged database was replaced");
+    assert!(fixture.state().join("damaged.json").is_file(), "there is no failure marker");
+    // Run the suggested command literally. There is no backup, so it suggests another command.
     let said = fixture.run(&["db", "restore"]).ends(65);
     let hint = said.err.split("fix: ").nth(1).unwrap().split("   (").next().unwrap();
     assert!(fixture.command("sh", &["-c", hint]).status().unwrap().success(), "{hint}");
@@ -220,7 +221,7 @@ fn a_log_of_a_moved_database_is_not_replayed_onto_a_new_one() {
     let fixture = dreaming();
     fixture.run(&["dream", "run"]).ends(0);
     let path = fixture.state().join("database.sqlite");
-    // A log with content, as a killed writer leaves it.
+    // The log has content, as after a killed writer.
     let held = fixture.store();
     held.execute_batch("PRAGMA wal_autocheckpoint = 0; UPDATE projects SET created = created + 1")
         .unwrap();
@@ -228,8 +229,8 @@ fn a_log_of_a_moved_database_is_not_replayed_onto_a_new_one() {
     drop(held);
     fs::remove_file(&path).unwrap();
     fs::copy(fixture.root().join("wal"), fixture.state().join("database.sqlite-wal")).unwrap();
-    // The remains of a lost database must not be replaced silently: a person decides to begin a new
-    // one.
+    // The remains of a lost database must not be replaced silently: the user decides whether to
+    // start with an empty database.
     let said = fixture.run(&["night"]).ends(70);
     let anew = said.err.split("to start with an empty database: ").nth(1).unwrap();
     let anew = anew.split(")\n").next().unwrap();
@@ -253,7 +254,7 @@ fn a_project_made_again_in_the_same_place_is_a_new_one() {
     fixture.run(&["night"]).ends(0);
     fixture.run(&["tick"]).ends(0);
     assert_eq!(fixture.run(&["status", "--json"]).json()["projects"].as_array().unwrap().len(), 1);
-    // A project table without an id gets one.
+    // `init` adds an id to a project table without one.
     fixture.write("runner.toml", "[project]\n\n[night]\nat = \"03:00\"\n");
     fixture.run(&["init"]).ends(0).expect_text("added");
     assert!(fixture.read("runner.toml").starts_with("[project]\nid = \""));
@@ -342,7 +343,7 @@ fn wrong_usage_is_2() {
 }
 
 #[test]
-fn what_is_named_wrong_is_answered_with_what_there_is() {
+fn unknown_names_list_the_known_ones() {
     let fixture = Fixture::with("[jobs.tidy]\nkind = \"command\"\nprogram = \"true\"\n");
     for command in [&["run"][..], &["enqueue"], &["pause"], &["jobs", "reset"]] {
         fixture
@@ -358,7 +359,7 @@ fn what_is_named_wrong_is_answered_with_what_there_is() {
     let next = fixture.run(&["schedule", "next", "--every", "15m", "--json"]).ends(0).json();
     let at = next["next"][0]["at"].as_str().unwrap();
     assert!(!at.contains('.'), "{at}");
-    // An error message for one of several mistakes states that there are more.
+    // If there are several mistakes, the message for the first one states that there are more.
     fixture
         .configure("[nigth]\nat = \"01:00\"\n[jobs.two]\nkind = \"command\"\nprogam = \"true\"\n");
     for command in ["night", "init", "status"] {

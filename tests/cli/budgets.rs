@@ -1,4 +1,5 @@
-//! Budgets of many processes and of two projects; extras; limits; acknowledged failures.
+//! Tests budgets that many processes and two projects share, extras, limits, and acknowledged
+//! failures.
 
 use std::fs;
 use std::os::unix::process::CommandExt as _;
@@ -31,7 +32,7 @@ fn user(fixture: &Fixture, toml: &str) {
 }
 
 /// Returns the settings of `jobs` jobs that each ask a program once. The program records each call,
-/// and the pool `max` pays for all of them.
+/// and all calls are charged to the pool `max`.
 fn asks(calls: &Path, jobs: usize, wait: &str) -> String {
     let mut toml = format!(
         "[jobs.dream]\nenabled = false\n[backends.model]\ntype = \"command\"\nprogram = \"sh\"\npool = \"max\"\n\
@@ -110,7 +111,7 @@ fn fifty_runs_of_two_projects_do_not_overspend_their_pools_day_though_some_are_k
         assert!(asked <= charged && charged <= CAP, "{why}");
         assert_eq!(fixture.count("SELECT count(*) FROM reservations WHERE open"), 0, "{why}");
         assert_eq!(fixture.count("SELECT coalesce(sum(calls), 0) FROM requests"), charged, "{why}");
-        // The remaining budget is complete: the killed runs lost none of it.
+        // The killed runs lost nothing of the remaining budget.
         let left = fixture.run(&["budget", "--json"]).ends(0).json();
         let pool = account(&left, "pool-day");
         assert_eq!(pool["left"]["calls"], CAP - charged, "{why}");
@@ -175,7 +176,7 @@ fn an_extra_is_counted_on_told_and_over_with_its_day() {
     assert_eq!((&pool["used"]["calls"], &pool["left"]["calls"]), (&2.into(), &1.into()));
     assert_eq!(pool["renews"], "2026-11-22T00:00:00Z");
     assert_eq!(pool["grants"][0]["who"], "ann");
-    // The grants end with the day, so the next day has the configured cap.
+    // The grants end with the day, so the next day has the configured cap again.
     let next = at(&fixture, "2026-11-22T12:00:00Z", &["budget", "--json"]).json();
     let pool = account(&next, "pool-day");
     assert_eq!((&pool["used"]["calls"], &pool["left"]["calls"]), (&0.into(), &1.into()));
@@ -221,7 +222,7 @@ fn a_pools_limit_defers_the_jobs_of_every_project_without_a_call_and_passes() {
         at(&fixture, now, &["-C", &second, "enqueue", &job]).ends(0);
     }
     at(&fixture, now, &["tick"]).ends(0);
-    assert_eq!(lines(&calls), 0, "nobody was asked");
+    assert_eq!(lines(&calls), 0, "a backend was asked");
     let mut back: Vec<i64> = Vec::new();
     let store = fixture.store();
     let mut statement = store
@@ -229,17 +230,17 @@ fn a_pools_limit_defers_the_jobs_of_every_project_without_a_call_and_passes() {
         .unwrap();
     let rows = statement.query_map([], |row| row.get::<_, i64>(0)).unwrap();
     back.extend(rows.map(Result::unwrap));
-    assert_eq!(back.len(), 10, "all wait");
+    assert_eq!(back.len(), 10, "not all runs wait");
     let (first, last) = (back[0] - until.as_millisecond(), back[9] - until.as_millisecond());
     assert!(first >= 0 && last <= 60_000 && last - first > 1_000, "{back:?}");
     at(&fixture, now, &["budget"])
         .ends(0)
         .expect_text("pool max is rate-limited until 2026-11-21 22:00 UTC");
-    // No attempt was taken for it, and after the reset everything goes on by itself.
+    // The wait uses up no attempt, and after the reset the runs continue automatically.
     at(&fixture, "2026-11-21T22:02:00Z", &["tick"]).ends(0);
     assert_eq!(lines(&calls), 10);
-    assert_eq!(fixture.count("SELECT count(*) FROM limits"), 0, "it answers");
-    // A person may know better.
+    assert_eq!(fixture.count("SELECT count(*) FROM limits"), 0, "the limit is still recorded");
+    // A person can start a run despite the limit.
     fixture
         .store()
         .execute(
@@ -299,7 +300,7 @@ fn a_broken_job_is_stopped_and_starts_again_once_somebody_acknowledges_it() {
 }
 
 #[test]
-fn what_a_check_refuses_is_told_once_and_goes_on_by_itself_once_it_is_mended() {
+fn a_refused_job_is_reported_once() {
     let fixture = Fixture::new();
     at(&fixture, "2026-11-21T20:00:00Z", &["init"]).ends(0);
     fixture.configure(

@@ -1,4 +1,4 @@
-//! Command jobs: what counts as done.
+//! Tests command jobs and the conditions for their success.
 
 use crate::fixture::Fixture;
 
@@ -123,7 +123,7 @@ fn what_was_handed_to_a_program_is_hidden_everywhere() {
 #[test]
 fn a_killed_run_leaves_its_failmark() {
     let fixture = job(
-        // The launcher's parent: without a sandbox it can be reached.
+        // The launcher's parent, which can be reached without a sandbox, is killed.
         "read _ _ _ run _ < /proc/$PPID/stat; kill -9 $run; sleep 1000",
         "sandbox = \"off\"\n",
     );
@@ -182,7 +182,7 @@ fn a_command_backend_answers_a_prompt() {
     assert_sandboxed(row);
 }
 
-/// Checks that the smallest backend of the guide, copied verbatim, works for both kinds of job.
+/// Checks that the smallest backend in the guide, copied verbatim, works for both kinds of job.
 #[test]
 fn the_guides_backend_works() {
     let guide = include_str!("../../docs/guide/command-backend.md");
@@ -202,7 +202,7 @@ fn the_guides_backend_works() {
     assert_eq!(night["runs"][1]["unstated_calls"], 1);
 }
 
-/// Checks that the run reports its sandbox and the mechanisms of it, and that the sandbox is not
+/// Checks that the run reports its sandbox and the sandbox mechanisms, and that the sandbox is not
 /// off.
 fn assert_sandboxed(run: &serde_json::Value) {
     let reported = run["containment"].as_str().unwrap();

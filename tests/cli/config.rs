@@ -1,4 +1,4 @@
-//! `runner config`, and settings that are in no file.
+//! Tests `runner config` and settings that no file contains.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -39,7 +39,7 @@ fn what_is_shown_can_be_read_again() {
     let fixture = Fixture::with(SAYS);
     let shown = fixture.run(&["config", "show"]).ends(0).out;
     let full = fixture.run(&["config", "show", "--json"]).ends(0).json();
-    // All but the tables that are the user's alone may stand in a project's file.
+    // A project's file may contain all tables except those that are reserved for the user's file.
     let users = ["daemon]", "retention]", "pools.local]"];
     let tables: Vec<&str> = shown.split("\n[").collect();
     let own = tables.iter().filter(|table| !users.iter().any(|name| table.starts_with(name)));
@@ -48,7 +48,7 @@ fn what_is_shown_can_be_read_again() {
     fixture.write("runner.toml", own.join("\n["));
     assert_eq!(fixture.run(&["config", "show"]).ends(0).out, shown);
     assert_eq!(fixture.run(&["config", "show", "--json"]).ends(0).json(), full);
-    // Outside of a project, the default and the user's file.
+    // Outside a project, only the defaults and the user's file apply.
     let bare = fixture.root().join("bare");
     fs::create_dir(&bare).unwrap();
     let bare = bare.to_str().unwrap();
@@ -99,7 +99,8 @@ fn set_changes_one_line_and_nothing_when_it_is_wrong() {
         .run(&["config", "set", "jobs.say.trigger", "every 15m"])
         .ends(0)
         .expect_text("nothing was written");
-    // A link in a project is not followed: whoever may write there could show any file of the user.
+    // A link in a project is not followed: anyone with write access there could expose any file of
+    // the user.
     let kept = fixture.root().join("kept.toml");
     fs::rename(fixture.path("runner.toml"), &kept).unwrap();
     symlink(&kept, fixture.path("runner.toml")).unwrap();
@@ -110,7 +111,8 @@ fn set_changes_one_line_and_nothing_when_it_is_wrong() {
     }
     fs::remove_file(fixture.path("runner.toml")).unwrap();
     fs::rename(&kept, fixture.path("runner.toml")).unwrap();
-    // A file of the user's that is kept elsewhere stays a link and keeps its permissions.
+    // If the user's file is a link to another place, it stays a link and the file keeps its
+    // permissions.
     let own = fixture.root().join("config/runner/config.toml");
     fs::rename(&own, &kept).unwrap();
     fs::set_permissions(&kept, fs::Permissions::from_mode(0o640)).unwrap();
@@ -119,7 +121,7 @@ fn set_changes_one_line_and_nothing_when_it_is_wrong() {
     assert!(own.is_symlink());
     assert_eq!(fs::metadata(&kept).unwrap().permissions().mode() & 0o777, 0o640);
     assert_eq!(fixture.run(&["config", "get", "defaults.priority"]).out, "-2\n");
-    // It need not be there.
+    // The user's file is created if it does not exist.
     fs::remove_file(&own).unwrap();
     fixture.run(&["config", "set", "--user", "daemon.drain", "5s"]).ends(0);
     assert_eq!(fs::read_to_string(own).unwrap(), "[daemon]\ndrain = \"5s\"\n");
@@ -238,7 +240,7 @@ fn a_mistake_is_an_object_for_scripts() {
 }
 
 #[test]
-fn what_is_set_beside_a_mistake_says_that_it_remains() {
+fn setting_a_key_reports_remaining_mistakes() {
     let fixture = Fixture::with("[night]\nlenght = \"8h\"\n");
     fixture
         .run(&["config", "set", "jobs.dream.max_ideas", "9"])
@@ -267,7 +269,7 @@ fn a_broken_file_keeps_init_from_writing_anything() {
         .expect_text("max_ideas = 4")
         .expect_text("# ctxrc ");
     fixture.run(&["status"]).ends(0);
-    // A change of the file takes effect at once.
+    // A change to the file takes effect immediately.
     fixture.write(".ctxrc", "dream:\n  cadence: '0 9 * * *'\n");
     fixture.run(&["schedule", "explain", "dream"]).ends(0).expect_text("09:00");
 }
@@ -288,8 +290,8 @@ fn a_schedule_that_is_set_counts_from_then_on() {
     at("2030-01-10T10:00:00Z", &["tick"]);
     let hourly = next();
     at("2030-01-10T10:10:00Z", &["config", "set", "jobs.tidy.trigger", "every 20m"]);
-    assert_eq!(next(), hourly - 30, "twenty minutes from then, not from the next tick");
-    // In the user's own file it counts for all projects.
+    assert_eq!(next(), hourly - 30, "the schedule does not start at the change");
+    // In the user's own file, the setting applies to all projects.
     at("2030-01-10T10:12:00Z", &["config", "set", "--user", "defaults.catch_up", "none"]);
     let kept = "SELECT count(*) FROM jobs WHERE name = 'tidy' AND policy LIKE '%none%'";
     assert_eq!(fixture.count(kept), 1);

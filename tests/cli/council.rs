@@ -1,4 +1,5 @@
-//! The council of a night, through the program: who is asked, what is kept of it, and who is left out.
+//! Tests the council of a night through the program: which councillors are asked, and which answers
+//! are used.
 
 use std::fs;
 
@@ -16,7 +17,7 @@ const WORK: &str = concat!(
     "],\"consumed\":false,\"claim_status\":\"available\"}\n",
 );
 
-/// Returns the settings of a councillor that is a script; `$id` in it holds the candidates, one per
+/// Returns the settings of a scripted councillor; `$id` in the script holds the candidates, one per
 /// line.
 fn voice(name: &str, script: &str) -> String {
     let script = format!(
@@ -120,7 +121,7 @@ fn the_rest_is_put_together_without_those_who_fail() {
             ("slow", "council", "silent"),
             ("gone", "council", "not-asked"),
             ("prose", "council", "malformed"),
-            // It answers with a report where an idea was asked for.
+            // The councillor answers with a report although an idea was requested.
             ("yes", "wildcard", "malformed"),
         ]
     );
@@ -143,7 +144,7 @@ fn the_rest_is_put_together_without_those_who_fail() {
         summary["dreamscape"]
     );
 
-    // Each packet leads back to its evidence and its councillors.
+    // Each packet refers to its evidence and its councillors.
     let packets = summary["morning_packets"].as_array().unwrap();
     assert_eq!(store["packets"].as_array().unwrap().len(), packets.len());
     let backed = &store["packets"][0];
@@ -161,14 +162,14 @@ fn the_rest_is_put_together_without_those_who_fail() {
     }
     assert!(!backed["evidence"].as_array().unwrap().is_empty());
 
-    // Paid calls are in the database like any others, each by who was asked.
+    // Paid calls are recorded in the database like any others, with the backend that was asked.
     let asked = fixture.count("SELECT count(*) FROM requests");
-    assert_eq!(asked, 7, "six were asked once, one of them twice");
+    assert_eq!(asked, 7, "five councillors are asked once, and one is asked twice");
     assert_eq!(fixture.count("SELECT count(DISTINCT backend) FROM requests"), 6);
     let runs = run_ok(&fixture, &["runs", "--json"]).ends(0).json();
     assert!(runs[0]["backend"].as_str().unwrap().contains("yes, no"), "{runs}");
     assert!(fixture.survivors().is_empty(), "{:?}", fixture.survivors());
-    // A councillor's words are text in every form.
+    // A councillor's text is escaped in every form of the report.
     let markdown = run_ok(&fixture, &["overnight", "report", "--markdown"]).ends(0).out;
     assert!(!markdown.contains("<script>") && !markdown.contains('\u{202e}'), "{markdown}");
 }
@@ -179,7 +180,8 @@ fn they_are_asked_at_the_same_time() {
     let pipe = fixture.root().join("pipe");
     mknodat(CWD, &pipe, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
     let pipe = pipe.display();
-    // Each waits for the other: one after the other, neither would ever answer.
+    // Each councillor waits for the other, so they could not answer if they were asked one after
+    // the other.
     let give =
         format!("echo here > '{pipe}'; {}", answer("implement", "Mend the retry", "high", ONE));
     let take =
@@ -223,7 +225,7 @@ fn what_was_paid_for_is_not_asked_again_when_a_night_goes_on() {
     run_ok(&fixture, &["overnight", "start"]).ends(0);
     let asked = || fixture.count("SELECT count(*) FROM requests");
     assert_eq!(asked(), 1);
-    // As if it had died once they were heard.
+    // Simulate a run that died after the councillors had answered.
     fixture.write(".agents/rpi/next-work.jsonl", WORK);
     for name in ["summary.json", "summary.md"] {
         fs::remove_file(fixture.path(&format!("{LATEST}/{name}"))).unwrap();
@@ -231,12 +233,12 @@ fn what_was_paid_for_is_not_asked_again_when_a_night_goes_on() {
     let first = artifact(&fixture, "council/packet.json");
     run_ok(&fixture, &["overnight", "start"]);
     let second = artifact(&fixture, "council/packet.json");
-    assert_eq!(first["run_id"], second["run_id"], "it goes on");
-    // It has more to tell of itself, and the same things to begin with.
+    assert_eq!(first["run_id"], second["run_id"], "the run was not continued");
+    // The second packet reports more degradations, but has the same candidates.
     assert_eq!(first["candidates"], second["candidates"]);
     assert_ne!(first["degraded"], second["degraded"]);
-    assert_eq!(asked(), 1, "the same question is answered already");
-    // Another question is asked.
+    assert_eq!(asked(), 1, "the same question was asked again");
+    // A different question is asked.
     for name in ["summary.json", "summary.md"] {
         fs::remove_file(fixture.path(&format!("{LATEST}/{name}"))).unwrap();
     }
@@ -261,10 +263,10 @@ fn a_councillor_that_is_not_configured_is_named_before_anything_begins() {
     assert!(!fixture.path(LATEST).exists());
 }
 
-/// Checks that summaries which other programs wrote are shown in every form: the first version, and
-/// the second one with unknown fields and values.
+/// Checks that summaries written by other programs are shown in every form: the first version, and
+/// the second version with unknown fields and values.
 #[test]
-fn summaries_of_others_are_told_in_every_form() {
+fn foreign_summaries_are_shown_in_every_form() {
     let fixture = Fixture::with("");
     let first = json!({
         "schema_version": 1, "mode": "dream.local-bedtime", "run_id": "20260409T220000Z", "status": "done",

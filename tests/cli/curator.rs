@@ -1,5 +1,5 @@
-//! The curator from outside: the reports about an engine, the fate of job files, and the budget of
-//! an event.
+//! Tests the curator from outside: reports about an engine, the handling of job files, and the
+//! budget of an event.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{SocketAddrV4, TcpListener, TcpStream};
@@ -38,8 +38,7 @@ fn service(answer: impl Fn(&str) -> Option<String> + Send + Clone + 'static) -> 
     port
 }
 
-/// Opens a port that drops requests: its few slots for connections are taken, and no process
-/// accepts.
+/// Opens a port that drops requests: its few connection slots are taken, and no process accepts.
 fn black_hole() -> (u16, Vec<TcpStream>, OwnedFd) {
     let any: SocketAddrV4 = "127.0.0.1:0".parse().unwrap();
     let socket = net::socket(net::AddressFamily::INET, net::SocketType::STREAM, None).unwrap();
@@ -92,7 +91,7 @@ fn each_truth_about_an_engine_is_told_within_two_seconds() {
         (dead, "dead", "why"),
         (hole, "silent", "why"),
         (service(|_| None), "silent", "why"),
-        // One byte, and never the rest.
+        // The service sends one byte of the body and never the rest.
         (
             service(|_| Some("HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{".to_owned())),
             "stranger",
@@ -191,7 +190,7 @@ fn a_session_is_read_chunk_by_chunk_and_ideas_are_seeded_once() {
         );
     }
     let done = fixture.tree(".runner/curator/done").len();
-    assert_eq!(done, 2, "one for each chunk");
+    assert_eq!(done, 2, "there is not one per chunk");
 
     fixture.write("docs/plan.md", "# Plan\n\n- [ ] Retry the upload after a connection reset\n");
     for _ in 0..2 {
@@ -202,7 +201,7 @@ fn a_session_is_read_chunk_by_chunk_and_ideas_are_seeded_once() {
     assert_eq!(ideas.len(), 1, "{ideas:?}");
     let text = String::from_utf8_lossy(&ideas[0].1).into_owned();
     assert!(text.contains("plan.md:3") && text.contains("status: draft"), "{text}");
-    // A source that is gone, and one that runner wrote.
+    // Removes the source of a queued job.
     fixture.write("t.jsonl", &lines);
     fixture
         .run(&["curator", "enqueue", "--kind", "ingest-claude-session", "--source", "t.jsonl"])
@@ -210,7 +209,7 @@ fn a_session_is_read_chunk_by_chunk_and_ideas_are_seeded_once() {
     std::fs::remove_file(fixture.path("t.jsonl")).unwrap();
     fixture.run(&["curator", "work"]).ends(0).expect_text("t.jsonl");
     assert_eq!(fixture.tree(".runner/curator/failed").len(), 2);
-    // The dream proposes on what was seeded.
+    // The dream makes proposals about the seeded ideas.
     fixture.run(&["dream", "run"]);
     let listed = fixture.run(&["dream", "list", "--json"]).ends(0);
     assert!(
@@ -222,8 +221,7 @@ fn a_session_is_read_chunk_by_chunk_and_ideas_are_seeded_once() {
 #[test]
 fn a_worker_that_is_killed_in_the_midst_loses_and_doubles_nothing() {
     let fixture = Fixture::with("");
-    // The script kills the process of its run, once; the owner file of the claim names that
-    // process.
+    // The script kills the process of its run once; the claim's owner file names that process.
     let script = "cat > /dev/null; cd \"$0\"; if [ ! -e killed ]; then touch killed; \
                   kill -9 $(sed 's/.*\"pid\":\\([0-9]*\\).*/\\1/' .runner/curator/processing/*.owner); fi; \
                   echo '{\"kept\":[{\"finding\":0,\"title\":\"Ask before a push\"}]}'";
@@ -293,7 +291,7 @@ fn an_event_runs_as_a_job_until_its_budget_is_gone_and_the_row_says_so() {
             .expect_text("handled");
         calls += 1;
     }
-    assert_eq!(calls, 4, "as many calls as the first budget, whatever the model raised");
+    assert_eq!(calls, 4, "the calls exceed the first budget");
     let first = event["id"].as_str().unwrap();
     fixture.run(&["curator", "events", "escalate", first]).ends(1).expect_text("no budget left");
     let store = fixture.read(".runner/curator/events/ledger.jsonl");
@@ -347,14 +345,14 @@ fn diagnose_walks_from_nothing_to_a_curator_that_works() {
             return;
         };
         assert_eq!(said.code, 1);
-        // Word for word, as a person would type it.
+        // Run the hint literally, as a person would type it.
         let hint = wrong["hint"].as_str().unwrap();
         let bin = env!("CARGO_BIN_EXE_runner").trim_end_matches("/runner");
         let path = format!("{bin}:{}", std::env::var("PATH").unwrap());
         let done = fixture.command("sh", &["-c", hint]).env("PATH", path).output().unwrap();
         assert!(done.status.success(), "{hint}: {done:?}");
     }
-    panic!("it is not fixed after six commands");
+    panic!("problems are left after six commands");
 }
 
 #[test]

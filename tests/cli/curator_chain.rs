@@ -1,5 +1,5 @@
-//! From notes and a session to the morning: what a curator does by day and a dream by night is one
-//! story in one report.
+//! Follows notes and a session to the morning: a single report covers the curator's work by day and
+//! the dream by night.
 
 use std::fs;
 
@@ -53,7 +53,7 @@ fn session() -> String {
 fn one_report_tells_what_became_of_notes_and_a_session() {
     let fixture = Fixture::new();
     at(&fixture, DAY, &["init"]).ends(0);
-    // Kills the process of its run, once: in the midst of the session's first chunk.
+    // The script kills the process of its run once, during the session's first chunk.
     let script = "cat > /dev/null; cd \"$0\"; if [ ! -e killed ]; then touch killed; \
                   kill -9 $(sed 's/.*\"pid\":\\([0-9]*\\).*/\\1/' .runner/curator/processing/*.owner); fi; echo no";
     let root = fixture.project().display().to_string();
@@ -90,7 +90,7 @@ fn one_report_tells_what_became_of_notes_and_a_session() {
     let learnings = fixture.tree(".agents/learnings");
     assert_eq!(learnings.len(), 2, "{learnings:?}");
 
-    // The learnings are such as the corpus knows: they may rise, and are nobody's word but runner's.
+    // The corpus accepts the learnings: they may be promoted, and their only source is runner.
     let health = at(&fixture, NIGHT, &["corpus", "health", "--json"]).json();
     assert_eq!(health["maturity_mix"]["provisional"], 2, "{health}");
     let rise =
@@ -129,7 +129,7 @@ fn one_report_tells_what_became_of_notes_and_a_session() {
             one["targets"][0].as_str().unwrap().starts_with("ideas/seed-retry-the-upload")
         });
     assert!(seeded, "{reported}");
-    // A report does not repeat the entries of the night before.
+    // A report does not repeat the entries of the previous night.
     at(&fixture, "2027-03-03T02:30:00Z", &["tick"]).ends(0);
     let next = fixture.read(".runner/reports/2027-03-03/report.md");
     assert!(!next.contains("## By day"), "{next}");

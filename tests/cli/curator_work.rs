@@ -1,5 +1,5 @@
-//! Workers of one queue as real processes: a crowd of which some are killed, the hour's cap over
-//! restarts, and one that watches.
+//! Runs workers of one queue as real processes: a crowd in which some are killed, the hourly cap
+//! across restarts, and a worker that watches the queue.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -22,11 +22,11 @@ use serde_json::{Value, json};
 use crate::fixture::{CommandOutput, Fixture, Random, ended_within, print_line, scaled};
 
 const WORKER: &str = ".runner/curator";
-/// Shorter than a watch looks by itself.
+/// Shorter than the interval at which a watching worker polls.
 const SOON: Duration = Duration::from_secs(25);
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// A watch for files that are moved into one folder.
+/// A watch for files that are moved into a folder.
 struct FolderCounts(OwnedFd);
 
 impl FolderCounts {
@@ -36,7 +36,8 @@ impl FolderCounts {
         Self(watch)
     }
 
-    /// Waits until a file was moved there (true), `other` becomes readable, or the time is over.
+    /// Waits until a file is moved there (`true`), `other` becomes readable, or the time limit is
+    /// reached.
     fn wait(&self, other: Option<&dyn std::os::fd::AsFd>, limit: Duration) -> bool {
         let mut polled = vec![PollFd::new(&self.0, PollFlags::IN)];
         polled.extend(other.map(|other| PollFd::from_borrowed_fd(other.as_fd(), PollFlags::IN)));
@@ -79,13 +80,13 @@ fn kill_one_at_work(fixture: &Fixture, dice: &mut Random) -> bool {
     let Some(handle) = handle(pid) else {
         return false;
     };
-    // Held by its handle: whoever has the number now has it until we are done.
+    // The open handle keeps the PID from being reused, so the command line belongs to this process.
     let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let words = String::from_utf8_lossy(&words).into_owned();
     words.contains("execute") && pidfd_send_signal(&handle, Signal::KILL).is_ok()
 }
 
-/// Files of one folder of the worker, by id.
+/// Returns the ids of the files in one of the worker's folders.
 fn ids(fixture: &Fixture, part: &str) -> BTreeSet<String> {
     let entries = fs::read_dir(fixture.path(WORKER).join(part)).unwrap();
     let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
@@ -106,7 +107,7 @@ fn queue(fixture: &Fixture, id: &str) -> PathBuf {
     fixture.path(WORKER).join(format!("queue/{id}.json"))
 }
 
-/// Creates a curator's project with a note, and makes the worker's folders.
+/// Creates a curator project with a note, and creates the worker's folders.
 fn fixture(toml: &str) -> Fixture {
     let fixture = Fixture::with(&format!("[jobs.dream]\nenabled = false\n{toml}"));
     fixture.write("docs/index.md", "# Index\n\n[gone](gone.md)\n");
@@ -168,7 +169,7 @@ fn ten_workers_of_whom_some_are_killed_do_each_job_once_or_fail_it_with_a_reason
             while reported.wait(Some(&over), LIMIT) {
                 match dice.roll(40) {
                     0..3 => killed += usize::from(kill_one_at_work(fixture, &mut dice)),
-                    // Its run goes on by itself.
+                    // The command is killed, but its run continues.
                     3 => {
                         let mut starters = starters.lock().unwrap();
                         if let Some(last) = starters.pop() {
@@ -204,16 +205,17 @@ fn ten_workers_of_whom_some_are_killed_do_each_job_once_or_fail_it_with_a_reason
     assert!(done.is_disjoint(&failed));
     let all: BTreeSet<String> = done.union(&failed).cloned().collect();
     assert_eq!(all, wanted.iter().cloned().collect());
-    // Done is what has its artifacts, and nothing else has.
+    // Exactly the jobs that are done have artifacts.
     assert_eq!(ids(&fixture, "findings"), done);
     for id in &failed {
         let reason = fixture.read(&format!("{WORKER}/failed/{id}.reason.txt"));
         assert!(reason.contains("died, for the second time"), "{reason}");
     }
-    // The order in which they were begun for the first time is that of the queue.
+    // Jobs are started for the first time in the order of the queue.
     let hour = fixture.read(&format!("{WORKER}/logs/hour.jsonl"));
     let mut order = Vec::new();
-    // More than once where it came back, or where who began it died before it was claimed.
+    // A job is listed more than once if it returned to the queue, or if its worker died before the
+    // claim.
     for line in hour.lines() {
         let start: Value = serde_json::from_str(line).unwrap();
         let id = start["id"].as_str().unwrap().to_owned();
@@ -221,7 +223,7 @@ fn ten_workers_of_whom_some_are_killed_do_each_job_once_or_fail_it_with_a_reason
             order.push(id);
         }
     }
-    assert_eq!(order, wanted, "priority, then age");
+    assert_eq!(order, wanted, "the order is not priority, then age");
     assert_eq!(fixture.count("SELECT count(*) FROM runs WHERE state <> 'settled'"), 0);
     assert!(fixture.survivors().is_empty(), "{:?}", fixture.survivors());
     #[allow(clippy::cast_precision_loss)]
@@ -237,12 +239,12 @@ fn ten_workers_of_whom_some_are_killed_do_each_job_once_or_fail_it_with_a_reason
 }
 
 #[test]
-fn no_sixty_minutes_begin_more_than_the_cap_whoever_is_killed_and_started_again() {
+fn the_hourly_cap_survives_restarts() {
     const CAP: usize = 7;
     let fixture = fixture(&format!(
         "[curator]\nhourly_cap = {CAP}\n[jobs.curator]\nkind = \"curator\"\ntrigger = \"manual\"\nbatch = 3\n"
     ));
-    // An hour can only be full where there are more jobs than it takes.
+    // The cap can be reached only if there are more jobs than it allows.
     let count = scaled(24).max(2 * CAP);
     for number in 0..count {
         drop_job(&fixture, number, 0, 0);
@@ -254,7 +256,7 @@ fn no_sixty_minutes_begin_more_than_the_cap_whoever_is_killed_and_started_again(
     let (mut restarts, mut killed) = (0, 0);
     let first: jiff::Timestamp = "2027-03-01T12:00:00Z".parse().unwrap();
     while !ids(&fixture, "queue").is_empty() || !ids(&fixture, "processing").is_empty() {
-        assert!(minute < 60 * i64::try_from(count).unwrap(), "it does not come on");
+        assert!(minute < 60 * i64::try_from(count).unwrap(), "the queue does not advance");
         let now = first + jiff::SignedDuration::from_mins(minute);
         fs::write(&clock, now.to_string()).unwrap();
         let reported = FolderCounts::of(&fixture.path(WORKER).join("processing"));
@@ -296,7 +298,7 @@ fn no_sixty_minutes_begin_more_than_the_cap_whoever_is_killed_and_started_again(
         assert!(within <= CAP, "{within} in the hour from minute {from}");
         fullest = fullest.max(within);
     }
-    assert_eq!(fullest, CAP, "an hour is used to the full");
+    assert_eq!(fullest, CAP, "no hour reaches the cap");
     assert_eq!(ids(&fixture, "done").len() + ids(&fixture, "failed").len(), count);
     print_line(&format!(
         "cap: {count} jobs, {} begun over {minute} minutes, {restarts} restarts, {killed} killed",
@@ -343,13 +345,13 @@ fn a_watch_takes_what_is_dropped_sleeps_between_and_ends_when_asked() {
     assert!(line.contains("curator: degraded"), "{line}");
     let second = drop_job(&fixture, 2, 0, 0);
     done_soon(&fixture, &reported, &second);
-    // One that is written in place, as a shell does.
+    // The file is written in place, as a shell does.
     let third = "20260102T030405Z-lint-wiki-0000abcd";
     let job = json!({ "id": third, "kind": "lint-wiki", "created_at": "2026-01-02T03:04:05Z" });
     fs::write(queue(&fixture, third), job.to_string()).unwrap();
     done_soon(&fixture, &reported, third);
     while !lines.next().unwrap().unwrap().contains(third) {}
-    // Until it waits again it may have a few things to do; then nothing.
+    // The watcher may still do a few things before it waits again; then it must stay idle.
     let mut quiet = false;
     for _ in 0..20 {
         let before = switches(watch.id());
@@ -359,12 +361,12 @@ fn a_watch_takes_what_is_dropped_sleeps_between_and_ends_when_asked() {
             break;
         }
     }
-    assert!(quiet, "it is busy with nothing to do");
+    assert!(quiet, "the watcher is busy although it has nothing to do");
     kill_process(Pid::from_child(&watch), Signal::TERM).unwrap();
     assert!(ended_within(watch.id(), LIMIT));
     assert_eq!(watch.wait().unwrap().code(), Some(0));
     let runs = fixture.run(&["runs", "--json"]).json();
-    assert_eq!(runs.as_array().unwrap().len(), 3, "no run without work: {runs}");
+    assert_eq!(runs.as_array().unwrap().len(), 3, "there are runs without work: {runs}");
 }
 
 #[test]
@@ -386,7 +388,7 @@ fn a_watch_that_is_ended_in_a_run_gives_its_file_back() {
     kill_process(Pid::from_child(&watch), Signal::TERM).unwrap();
     assert!(ended_within(watch.id(), LIMIT));
     assert_eq!(watch.wait().unwrap().code(), Some(0));
-    assert!(queue(&fixture, &id).exists(), "it waits again");
+    assert!(queue(&fixture, &id).exists(), "the job is not in the queue again");
     assert!(ids(&fixture, "processing").is_empty() && ids(&fixture, "done").is_empty());
     let job: Value =
         serde_json::from_str(&fs::read_to_string(queue(&fixture, &id)).unwrap()).unwrap();
@@ -420,7 +422,7 @@ fn a_worker_whose_job_another_has_says_so_once_and_ends() {
     assert_eq!(fs::read_to_string(fixture.path("up.fifo")).unwrap(), "up\n");
     drop_job(&fixture, 2, 0, 0);
     fixture.run(&["curator", "work"]).ends(0).expect_text("skipped");
-    // Another job of the kind works beside it.
+    // Another job of the same kind works in parallel.
     let other = fixture.run(&["curator", "work", "--job", "other"]).ends(0);
     assert!(other.out.contains("1 done"), "{other:?}");
     let folder = fixture.path(WORKER).join("processing");
@@ -431,5 +433,5 @@ fn a_worker_whose_job_another_has_says_so_once_and_ends() {
     let runs = fixture.run(&["runs", "--json"]).json();
     assert_eq!(runs.as_array().unwrap().len(), 3, "{runs}");
     let idle = fixture.run(&["curator", "work"]).ends(0);
-    assert_eq!(idle.out, "", "nothing waits, and nothing is run");
+    assert_eq!(idle.out, "", "a job was run although none was queued");
 }

@@ -1,4 +1,4 @@
-//! The daemon: what is due, who may speak to it, how it ends.
+//! Tests the daemon: due jobs, requests from clients, and the end of the daemon.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -21,7 +21,7 @@ fn a_job_is_run_when_its_time_has_come() {
     let mut daemon = Daemon::start(&fixture, &[]);
     assert_eq!(daemon.tick(), json!({"is": "ticked", "started": [], "troubles": []}));
     at(&fixture, "2026-11-21T20:01:00Z");
-    // The pace may have been faster than we are.
+    // The daemon's own heartbeat may already have started the job.
     daemon.tick();
     daemon.wait_for_text("count: started");
     daemon.wait_for_text("count: succeeded");
@@ -157,18 +157,18 @@ fn the_socket_is_private_and_nonsense_is_answered() {
         let reported = daemon.ask(&format!(r#"{{"ask":"{ask}","run":"{unknown}"}}"#));
         assert!(reported["why"].as_str().unwrap().contains(unknown), "{reported}");
     }
-    // Bytes that are no text, and a line without an end.
+    // The client sends bytes that are not text, and a line without an end.
     let mut stream = daemon.connect();
     stream.write_all(b"\xff\xfe\n").unwrap();
     let mut replies = BufReader::new(stream.try_clone().unwrap());
     let mut line = String::new();
     replies.read_line(&mut line).unwrap();
     assert!(line.contains("error"), "{line}");
-    // It may close while we still write.
+    // The daemon may close the connection during this write.
     let _closed = stream.write_all(&vec![b'x'; 70_000]);
     line.clear();
     let _reset = replies.read_line(&mut line);
-    // Clients that say nothing hold up nobody, nor does one that does not read.
+    // The daemon is not blocked by clients that send nothing or that do not read.
     let silent: Vec<_> = (0..8).map(|_| daemon.connect()).collect();
     let mut deaf = daemon.connect();
     for _ in 0..100 {
@@ -206,7 +206,7 @@ fn a_log_is_followed_to_its_end() {
     daemon.wait_for_text("wait: succeeded");
     daemon.signal(Signal::TERM);
     daemon.ends(0);
-    // The same without a daemon, and of a run that is over.
+    // The output is the same without a daemon, for a run that has ended.
     assert_eq!(CommandOutput::of(follow().wait_with_output().unwrap()).out, said.out);
     run(&fixture, &["runs", "logs", "01ZZZZZZZZ", "--follow"]).ends(65);
 }
@@ -228,7 +228,7 @@ fn a_follower_outlives_the_daemon_that_served_it() {
     assert_eq!(follower.wait().unwrap().code(), Some(0));
     assert!(ended_within(pid.as_raw_nonzero().get().cast_unsigned(), LIMIT));
     let whole = run(&fixture, &["runs", "logs", &id]).out;
-    assert_eq!(said, format!("{whole}wait: succeeded\n"), "no line is lost or said twice");
+    assert_eq!(said, format!("{whole}wait: succeeded\n"), "a line is lost or duplicated");
 }
 
 #[test]
@@ -244,7 +244,7 @@ fn a_follower_whose_reader_goes_away_ends() {
         drop(follower.stdout.take());
         assert!(ended_within(follower.id(), LIMIT), "the run is still live");
         follower.wait().unwrap();
-        // Once more, without a daemon.
+        // The same happens without a daemon.
         kill_process(Pid::from_child(&daemon.child), Signal::KILL).unwrap();
         assert!(ended_within(daemon.child.id(), LIMIT));
     }
@@ -266,7 +266,7 @@ fn a_run_by_hand_shows_its_log_while_it_runs() {
     out.read_to_string(&mut rest).unwrap();
     assert!(rest.contains("settled") && rest.contains("wait: succeeded"), "{rest}");
     assert_eq!(child.wait().unwrap().code(), Some(0));
-    // A reader that goes away does not harm the run.
+    // A reader that disconnects does not harm the run.
     let mut child =
         fixture.runner(&["run", "wait", "--follow"]).stdout(Stdio::piped()).spawn().unwrap();
     drop(child.stdout.take());
@@ -294,7 +294,7 @@ fn a_killed_daemon_harms_no_run_and_hinders_no_daemon() {
     let pid = owner(&fixture);
     daemon.child.kill().unwrap();
     daemon.child.wait().unwrap();
-    assert!(fixture.state().join("control.sock").exists(), "it is stale");
+    assert!(fixture.state().join("control.sock").exists(), "the socket is missing");
     run(&fixture, &["status"]).ends(0).expect_text("no daemon");
     let second = Daemon::start(&fixture, &[]);
     assert_eq!(second.tick()["started"], json!([]));

@@ -1,4 +1,5 @@
-//! The care of the database, from outside: checks, copies, restoring, pruning, and deaths in between.
+//! Tests database maintenance from outside: checks, backups, restores, pruning, and kills during
+//! each of them.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -36,7 +37,7 @@ impl Aged {
         aged.at("2026-01-10T12:00:00Z");
         aged.run(&["init"]).ends(0);
         aged.fixture.configure(JOBS);
-        // A schedule starts when it is first seen.
+        // A schedule starts when a tick sees it for the first time.
         aged.run(&["tick"]).ends(0);
         aged
     }
@@ -138,7 +139,7 @@ fn rows_that_contradict_each_other_are_found_and_named() {
         db.execute_batch(spoil).unwrap();
         drop(db);
         aged.run(&["db", "check"]).ends(70).expect_text(what).expect_text(match what {
-            // A reference into nothing is the file's own damage.
+            // A dangling reference is damage of the file itself.
             "it refers to a row" => "fix: runner db restore",
             _ => "a restore would lose more",
         });
@@ -162,7 +163,7 @@ fn once_a_day_a_tick_makes_a_backup_and_seven_are_kept() {
 }
 
 #[test]
-fn what_happened_after_a_backup_does_not_happen_again_in_silence() {
+fn a_restore_reports_lost_runs() {
     let aged = Aged::new();
     aged.at("2026-01-10T13:00:30Z");
     aged.run(&["tick"]).ends(0).expect_text("note");
@@ -174,7 +175,7 @@ fn what_happened_after_a_backup_does_not_happen_again_in_silence() {
     }
     let runs = "SELECT count(*) FROM runs WHERE started IS NOT NULL";
     assert_eq!(aged.fixture.count(runs), 6, "five hours and one manually");
-    // The plan alone changes nothing.
+    // Showing the plan changes nothing.
     let before = content(&aged.store());
     aged.run(&["db", "restore"]).ends(0).expect_text("run again with --yes to restore");
     assert_eq!(content(&aged.store()), before);
@@ -189,16 +190,16 @@ fn what_happened_after_a_backup_does_not_happen_again_in_silence() {
     assert_eq!(reported["told"]["missed"], 4, "{reported}");
     assert_eq!(reported["told"]["skipped"], 1, "{reported}");
     let kept = PathBuf::from(reported["kept"].as_str().unwrap());
-    assert_eq!(content(&kept), before, "the old one is kept whole");
+    assert_eq!(content(&kept), before, "the old database was not kept");
     aged.run(&["tick"]).ends(0);
-    assert_eq!(aged.fixture.count(runs), 1, "nothing ran again");
+    assert_eq!(aged.fixture.count(runs), 1, "a run was repeated");
     let missed = "SELECT count(*) FROM occurrences WHERE outcome ->> 'outcome' = 'missed'
                   AND outcome ->> 'why' LIKE 'the database was restored from a backup of 2026-01-10T13:00:30Z'";
     assert_eq!(aged.fixture.count(missed), 1);
     assert_eq!(aged.fixture.count("SELECT count(*) FROM events WHERE kind = 'restored'"), 1);
     aged.at("2026-01-10T18:00:30Z");
     aged.run(&["tick"]).ends(0).expect_text("note");
-    assert_eq!(aged.fixture.count(runs), 2, "the next scheduled time runs");
+    assert_eq!(aged.fixture.count(runs), 2, "the next scheduled time did not run");
     aged.run(&["db", "check"]).ends(0);
 }
 
@@ -219,10 +220,10 @@ fn a_restore_waits_for_nobody_who_has_the_database_open() {
     aged.run(&["db", "restore", "--yes"]).ends(0);
 }
 
-/// Cuts and noise of one round, and whether SQLite itself sees the damage.
+/// Truncates or overwrites the database in each round, and checks that the damage is found.
 #[test]
-fn damage_is_met_and_a_backup_mends_it() {
-    let mut dice = Random::new("damage_is_met_and_a_backup_mends_it");
+fn a_backup_restores_a_damaged_database() {
+    let mut dice = Random::new("a_backup_restores_a_damaged_database");
     let began = std::time::Instant::now();
     let aged = Aged::new();
     aged.run(&["run", "note"]).ends(0);
@@ -258,7 +259,7 @@ fn damage_is_met_and_a_backup_mends_it() {
             must = !integral(&bytes, aged.fixture.root());
         }
         fs::write(aged.store(), &bytes).unwrap();
-        // Every third cut leaves a log beside it, with a commit that is not written back.
+        // Every third truncation leaves a log with a commit that has not been written back.
         if cut && round % 3 == 1 && round > 1 {
             fs::write(aged.store(), &sound).unwrap();
             let held = aged.fixture.store();
@@ -279,20 +280,20 @@ fn damage_is_met_and_a_backup_mends_it() {
         match (must, check.code) {
             // The removed part was also in the log, or held only zeros.
             (true, 0) if !whole.is_empty() => {
-                assert_eq!(content(&aged.store()), whole, "round {round}: something is lost");
+                assert_eq!(content(&aged.store()), whole, "round {round}: rows are missing");
                 unseen += 1;
             }
-            (true, 0) => panic!("round {round}: not seen: {check:?}"),
+            (true, 0) => panic!("round {round}: the damage was not found: {check:?}"),
             (_, 0) => unseen += 1,
             _ => seen += 1,
         }
         if check.code == 70 {
-            // Also where ordinary reads do not meet it.
+            // A tick detects the damage even where ordinary reads do not reach it.
             aged.run(&["tick"]).ends(70).expect_text("runner db restore");
-            assert_eq!(inode(&aged.store()), made, "round {round}: made anew");
+            assert_eq!(inode(&aged.store()), made, "round {round}: the file was replaced");
             let logged = cut && round % 3 == 1;
             let left = fs::read(aged.store()).unwrap() == bytes;
-            assert!(left || logged, "round {round}: written to");
+            assert!(left || logged, "round {round}: the file was modified");
         }
         if round % 10 == 0 && check.code == 70 {
             aged.run(&["db", "restore", "--yes"]).ends(0);
@@ -345,10 +346,10 @@ fn a_kill_at_any_step_of_a_restore_leaves_the_old_or_the_new() {
             break;
         }
         assert_eq!(output.status.code(), None, "step {step}: {output:?}");
-        // A reader never makes one, and never sees half of it.
+        // A reader never creates a database and never sees a half-restored one.
         let seen = aged.run(&["runs", "--json"]);
         assert!([0, 75].contains(&seen.code), "step {step}: {seen:?}");
-        // The next process that writes finishes the restore, or goes on with the old database.
+        // The next process that writes finishes the restore or continues with the old database.
         aged.run(&["pause", "late"]).ends(0);
         aged.run(&["resume", "late"]).ends(0);
         let runs = aged.fixture.count("SELECT count(*) FROM runs");
@@ -364,7 +365,7 @@ fn a_kill_at_any_step_of_a_restore_leaves_the_old_or_the_new() {
             .into_iter()
             .filter(|path| path.to_str().unwrap().contains("database.damaged-"))
             .any(|path| path.extension().is_some() && content_or_none(&path) == Some(old.len()));
-        assert!(kept, "step {step}: the old database is nowhere");
+        assert!(kept, "step {step}: the old database was not kept");
     }
     assert!(steps > 8, "{steps} steps");
     print_line(&format!("a restore was killed before each of its {steps} steps"));
@@ -402,7 +403,7 @@ fn a_kill_at_any_step_of_a_backup_leaves_none_or_a_whole_one() {
     print_line(&format!("a backup was killed before each of its {steps} steps"));
 }
 
-/// Creates a fixture with a year of history: old runs, old logs, links that lead out of it.
+/// Creates a fixture with a year of history: old runs, old logs, and a link that points outside.
 fn old_house() -> Aged {
     let aged = Aged::new();
     for month in ["01-11", "02-11", "03-11"] {
@@ -425,20 +426,20 @@ fn pruning_shows_its_plan_and_carries_out_the_same() {
     let ran = aged.fixture.count(jobs);
     let before = content(&aged.store());
     let plan = aged.run(&["db", "prune", "--dry-run", "--json"]).ends(0).json();
-    assert_eq!(content(&aged.store()), before, "a dry run changes nothing");
+    assert_eq!(content(&aged.store()), before, "a dry run changed the database");
     let gone = plan["rows"]["occurrences"].as_array().unwrap().len();
     assert!(gone >= 4, "{plan}");
     let done = aged.run(&["db", "prune", "--json"]).ends(0).json();
     assert_eq!(plan["rows"], done["rows"]);
     assert_eq!(plan["files"], done["files"]);
     aged.run(&["db", "check"]).ends(0);
-    // The newest of each job is there, and every run that is known has its folder or none needed.
+    // The newest run of each job is kept, and links to other folders are not followed.
     assert_eq!(aged.fixture.count(jobs), ran, "{plan}");
     assert!(aged.fixture.root().join("outside/precious").is_dir());
     let again = aged.run(&["db", "prune", "--dry-run", "--json"]).ends(0).json();
     assert_eq!(again["rows"]["occurrences"].as_array().unwrap().len(), 0);
     assert_eq!(again["files"].as_array().unwrap().len(), 0, "{again}");
-    // A key is known as long as its row.
+    // A key is known as long as its row exists.
     aged.run(&["run", "late", "--key", "01-11"]).ends(0);
     assert_eq!(
         aged.fixture.count(
@@ -519,7 +520,7 @@ fn a_database_that_may_not_be_written_says_so() {
         let said = aged.run(&["pause", "late"]).ends(73);
         assert!(said.err.contains("cannot write the database"), "{said:?}");
         fs::set_permissions(&path, fs::Permissions::from_mode(open)).unwrap();
-        // SQLite has given the mode of the file to those that it made beside it.
+        // SQLite has copied the file's mode to the files that it created beside the file.
         for ending in ["-wal", "-shm"] {
             let beside = format!("{}{ending}", aged.store().display());
             let _absent = fs::set_permissions(beside, fs::Permissions::from_mode(0o600));
@@ -578,10 +579,10 @@ impl Drop for Tmpfs {
 }
 
 #[test]
-fn one_file_that_cannot_be_removed_keeps_nothing_else_and_makes_no_more_backups() {
+fn one_unremovable_file_does_not_stop_pruning() {
     let aged = old_house();
     let runs = aged.fixture.state().join("runs");
-    // Not even root removes what is immutable.
+    // Even root cannot remove an immutable file.
     let first = names(&runs).into_iter().find(|run| run.is_dir() && !run.is_symlink()).unwrap();
     let held = |how: &str| {
         std::process::Command::new("chattr")
@@ -646,7 +647,7 @@ fn a_database_that_is_gone_is_never_made_anew_in_silence() {
     assert_eq!(aged.backups().len(), backups);
     aged.run(&["db", "restore", "--yes"]).ends(0);
     aged.run(&["tick"]).ends(0);
-    // A person who wants to begin anew moves the old files aside.
+    // A person who wants an empty database moves the old files aside.
     let state = aged.fixture.state();
     for ending in ["", "-wal", "-shm"] {
         let _absent = fs::remove_file(format!("{}{ending}", aged.store().display()));

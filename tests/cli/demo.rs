@@ -1,4 +1,4 @@
-//! The main job on the sample project: what a new user sees first.
+//! Tests the main job on the sample project, as a new user sees it first.
 
 use std::fs;
 
@@ -52,7 +52,7 @@ fn the_demo_ends_in_a_morning_report_and_the_hostile_idea_changed_nothing() {
     );
     assert_eq!(with("blog-candidate").len(), 1, "{proposals:#?}");
 
-    // The hostile idea is data like any other.
+    // The hostile idea is treated as data like any other.
     let hostile: Vec<_> =
         proposals.iter().filter(|p| p["targets"][0] == "ideas/urgent-from-the-admin.md").collect();
     assert!(hostile.iter().all(|p| p["action"] == "keep"), "{hostile:?}");
@@ -69,8 +69,8 @@ fn the_demo_ends_in_a_morning_report_and_the_hostile_idea_changed_nothing() {
     fixture.run(&["demo", "../demo"]).ends(65).expect_text("there already");
 }
 
-/// Checks that the cycle of three adds, an audit, a dream and a plan was real: commits, telemetry,
-/// one entry, a changed board.
+/// Checks that the cycle of three adds, an audit, a dream and a plan really happened: commits,
+/// telemetry, one entry, and a changed board.
 fn the_cycle_was_real(fixture: &Fixture, demo: &std::path::Path) {
     let git = |args: &[&str]| {
         let mut all = vec!["-C", demo.to_str().unwrap()];
@@ -99,7 +99,7 @@ fn the_cycle_was_real(fixture: &Fixture, demo: &std::path::Path) {
     let steps: Vec<serde_json::Value> =
         steps.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert!(steps.len() >= 15, "{}", steps.len());
-    // No agent writes a journal: the attempt stands in the record, and came to nothing.
+    // No agent may write a journal entry: the attempt is recorded, and it failed.
     let forged: Vec<_> = steps.iter().filter(|it| it["args"]["path"] == "rem/forged.org").collect();
     assert!(forged.len() == 1 && forged[0]["exit_code"] != 0, "{forged:?}");
     assert!(!demo.join("rem/forged.org").exists());
@@ -121,7 +121,7 @@ fn the_cycle_was_real(fixture: &Fixture, demo: &std::path::Path) {
     ] {
         assert!(report.contains(reported), "{reported}: {report}");
     }
-    // The next audit is asked about the dream's claims, and its word is recorded beside it.
+    // The next audit is asked about the dream's claims, and its verdict is recorded.
     runner(&["lifecycle", "goto", "wake_audit"]);
     runner(&["lifecycle", "tick"]).expect_text("holds");
     assert_eq!(fs::read_dir(demo.join("rem")).unwrap().count(), 3);
@@ -155,13 +155,13 @@ fn a_night_in_a_repository_of_ones_own() {
     assert_eq!(
         report.out,
         fixture.read(&format!(".runner/reports/{name}/report.md")),
-        "made again, it is the same"
+        "the report differs when it is generated again"
     );
     let published: serde_json::Value =
         serde_json::from_str(&fixture.read(&format!(".runner/reports/{name}/report.json")))
             .unwrap();
     assert_eq!(published, fixture.run(&["report", "--json"]).ends(0).json());
-    // The second night of the day has its own report, and nothing to do.
+    // The second night of the day has its own report and nothing to do.
     let second = fixture.run(&["night", "--json"]).ends(0).json();
     assert_eq!(second["night"], format!("{name}-2"));
     assert_eq!(second["runs"][0]["outcome"]["outcome"], "skipped");

@@ -1,5 +1,5 @@
-//! The documentation's blocks that are marked for it are really run, and the manual and the
-//! completions are what their readers take.
+//! Runs the marked blocks of the documentation, and checks that their readers accept the manual and
+//! the completions.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -35,7 +35,7 @@ fn the_blocks_that_are_marked_for_it_run() {
         for block in marked(&fs::read_to_string(&document).unwrap()) {
             let fixture = Fixture::with("[jobs.tidy]\nkind = \"command\"\nprogram = \"true\"\n");
             fixture.write("ideas/note.md", "# Note\n\nMaybe a shorter name?\n");
-            // Home is where the project lies, under the name that the documents give it.
+            // The home folder contains the project under the name that the documents use.
             std::os::unix::fs::symlink(fixture.project(), fixture.root().join("my-repository"))
                 .unwrap();
             let bin = fixture.root().join("bin");
@@ -57,7 +57,7 @@ fn the_blocks_that_are_marked_for_it_run() {
     print_line(&format!("documentation: {count} blocks were run"));
 }
 
-/// Settings that a document shows, and that are tried.
+/// Settings in a document that are tested.
 const SETTINGS: &str = "<!-- settings -->\n```toml\n";
 
 #[test]
@@ -82,7 +82,7 @@ fn the_readme_shows_every_backend_and_its_chain_ends_with_the_rule() {
         assert!(listed.out.contains(name.as_str()), "{name}: {listed:?}");
     }
 
-    // Nobody of the chain is here, or may: nothing is asked, and the rule answers.
+    // No backend of the chain is available, so nothing is asked and the rules answer.
     fixture.write("ideas/note.md", "# Note\n\nMaybe a shorter name?\n");
     fixture.run(&["dream", "run"]).ends(0);
     let id = fixture.run(&["runs", "--json"]).json()[0]["id"].clone();
@@ -98,7 +98,7 @@ fn the_readme_shows_every_backend_and_its_chain_ends_with_the_rule() {
     }
 }
 
-/// Checks whether a program is installed, and records a skipped test if it is not.
+/// Returns whether a program is installed, and records a skipped test if it is not.
 fn there(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found = std::env::split_paths(&path).any(|folder| folder.join(program).is_file());

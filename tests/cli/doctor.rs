@@ -1,5 +1,5 @@
-//! The findings of the doctor, one defect at a time, and the environment of a tick that the host's
-//! scheduler starts.
+//! Tests the findings of the doctor, one defect at a time, and the environment of a tick that the
+//! host's scheduler starts.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -33,7 +33,7 @@ fn run(fixture: &Fixture, args: &[&str]) -> CommandOutput {
     CommandOutput::of(command.output().unwrap())
 }
 
-/// Returns the places of all findings that are more than a note.
+/// Returns the places of all findings above the level of a note.
 fn places(said: &CommandOutput) -> Vec<String> {
     let found = said.json();
     let wrong = found["findings"].as_array().unwrap().iter();
@@ -55,7 +55,7 @@ fn a_path_that_only_the_login_shell_has_is_found() {
     assert!(places(&bare).contains(&"tidy-up".to_owned()), "{bare:?}");
     assert_eq!(bare.json()["as_scheduler"], true);
     run(&fixture, &["doctor", "--as-scheduler"]).ends(1).expect_text("runner setup --apply");
-    // Frozen, it is found at night as well.
+    // With the saved environment, the program is also found at night.
     run(&fixture, &["setup", "--scheduler", "cron", "--apply"]).ends(0);
     let frozen = run(&fixture, &["doctor", "--as-scheduler", "--json"]);
     assert!(!places(&frozen).contains(&"tidy-up".to_owned()), "{frozen:?}");
@@ -81,10 +81,10 @@ fn a_key_reaches_the_tick_by_its_own_file_alone() {
     assert!(!said.out.contains("hush"), "{said:?}");
 }
 
-/// Checks that a tick by the host sees the frozen variables, the keys, and the variables that the
-/// host itself sets.
+/// Checks that a tick started by the host sees the saved variables, the keys, and the variables
+/// that the host sets.
 #[test]
-fn a_tick_by_the_host_works_in_what_was_frozen() {
+fn a_host_tick_uses_the_saved_environment() {
     let fixture = fixture(
         "[jobs.tell]\nkind = \"command\"\nprogram = \"tell\"\nenv = [\"MY_KEY\", \"FROM_HOST\"]\nartifacts = [{ from = \"env\", to = \"env\" }]\ntrigger = \"manual\"\n",
     );
@@ -101,7 +101,7 @@ fn a_tick_by_the_host_works_in_what_was_frozen() {
     let tick = || {
         let args = ["tick", "--environment", environment.to_str().unwrap()];
         let mut command = fixture.runner(&args);
-        // As cron starts it.
+        // This is how cron starts a tick.
         command
             .env_clear()
             .env("PATH", "/usr/bin:/bin")
@@ -109,7 +109,7 @@ fn a_tick_by_the_host_works_in_what_was_frozen() {
             .env("FROM_HOST", "host");
         CommandOutput::of(command.output().unwrap())
     };
-    // A log that no person reads must not grow without limit.
+    // A log that nobody reads must not grow without limit.
     let log = fixture.state().join("timer.log");
     fs::write(&log, vec![b'x'; (1 << 20) + 1]).unwrap();
     tick().ends(0);
@@ -181,14 +181,14 @@ fn an_agent_that_is_not_there_or_not_logged_in_is_found() {
     program(&fixture.root().join("login/claude"), "#!/bin/sh\necho 2.1.330\n");
     let said = run(&fixture, &["doctor", "--json"]).ends(1);
     assert_eq!(hints(&said), ["claude setup-token"]);
-    // At night its folder is not in the PATH.
+    // At night, the folder of the program is not in `PATH`.
     let said = run(&fixture, &["doctor", "--as-scheduler", "--json"]).ends(1);
     assert!(hints(&said).contains(&"npm install -g @anthropic-ai/claude-code".to_owned()));
 }
 
-/// Checks that each finding that is more than a note carries a fix that a shell can parse.
+/// Checks that each finding above the level of a note has a fix that a shell can parse.
 #[test]
-fn every_mend_is_a_command() {
+fn every_fix_is_a_command() {
     let fixture = fixture(
         "[jobs.tidy]\nkind = \"command\"\nprogram = \"tidy-up\"\nartifacts = [{ from = \"a\", to = \"a\" }]\n",
     );

@@ -1,4 +1,4 @@
-//! `runner dream bench`: the answer by rule, measured on labels.
+//! Tests `runner dream bench`: the rule-based answer, measured against labels.
 
 use crate::fixture::Fixture;
 
@@ -8,8 +8,8 @@ const DONE: &str = "# Retry policy with jitter\n\n## Problem\n\nCalls in `src/ne
 const OPEN: &str = "# Zebra crossing\n\n## Problem\n\nThe zebra crossing in `src/zebra.rs` has lost its paint.\n\n\
                     ## Proposal\n\n- Paint it again before the winter comes\n- Tell the neighbours about it\n";
 
-/// Creates a project with one idea that was done and one that was not, and returns the commit that
-/// did it.
+/// Creates a project with one idea that was implemented and one that was not, and returns the
+/// commit that implemented the first.
 fn fixture() -> (Fixture, String) {
     let fixture = Fixture::with("");
     for (path, subject) in [
@@ -51,7 +51,7 @@ fn labels_become_figures() {
     assert_eq!(found["hit_rate"], 1.0);
     assert_eq!(found["past"]["rate"], 0.0);
     assert!(found["peak_bytes"].as_u64().unwrap() > 1 << 20, "{found}");
-    assert_eq!(fixture.tree(""), before, "it proposes and keeps nothing");
+    assert_eq!(fixture.tree(""), before, "the benchmark wrote files");
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! `--dry-run`: no trace, the same decision as the real thing, and numbers that bound it.
+//! Tests `--dry-run`: it leaves no trace, makes the same decisions as a real run, and reports upper
+//! limits.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,8 +12,8 @@ use serde_json::Value;
 
 use crate::fixture::{CommandOutput, Fixture, Random, ended_within, print_line, scaled};
 
-/// Mode, time of change and content. (Not the inode's own time: as root SQLite hands the files beside
-/// a database to the database's owner each time it opens them.)
+/// Mode, modification time and content. The change time is excluded: as root, SQLite gives the
+/// files beside a database to the database's owner each time it opens them.
 type Trace = (u32, i64, i64, Vec<u8>);
 
 /// Returns all metadata and content of a folder and everything below it.
@@ -33,7 +34,7 @@ fn traces(root: &Path) -> BTreeMap<PathBuf, Trace> {
     found
 }
 
-/// Runs a command that must leave everything as it is.
+/// Runs a command that must leave everything unchanged.
 #[track_caller]
 fn dry(fixture: &Fixture, args: &[&str]) -> CommandOutput {
     let before = traces(fixture.root());
@@ -81,12 +82,12 @@ fn a_dry_run_leaves_no_trace_whatever_it_meets() {
     ] {
         dry(&fixture, args).ends(0).expect_text("dry");
     }
-    // After a real one, with its state, caches and the leavings of a reader.
+    // A dry run also changes nothing when state, caches and a reader's files already exist.
     fixture.run(&["night"]);
     fixture.run(&["status"]).ends(0);
     dry(&fixture, &["run", "dream", "--dry-run"]).ends(0).expect_text("skipped: no delta");
     dry(&fixture, &["night", "--dry-run"]).ends(0);
-    // A journal whose index was lost, as after a crash of the machine: it is not made anew.
+    // The log's index is missing, as after a crash of the machine. A dry run does not recreate it.
     let beside = |ending: &str| fixture.state().join(format!("database.sqlite{ending}"));
     fixture.run(&["status"]).ends(0);
     assert!(beside("-wal").exists());
@@ -105,7 +106,7 @@ fn a_dry_run_leaves_no_trace_whatever_it_meets() {
     assert_eq!(
         said["requests"].as_array().map(Vec::len),
         Some(1),
-        "what it would ask is told all the same"
+        "the planned question is not shown"
     );
     dry(&fixture, &["night", "--dry-run"]).ends(69);
     dry(&fixture, &["run", "nobody", "--dry-run"]).ends(78);
@@ -243,7 +244,7 @@ fn its_numbers_bound_what_the_real_run_reserves() {
             if job != "list" {
                 assert!(
                     most[1] - asked[1] <= 1,
-                    "{job}: the bound is tight: {asked:?} of {most:?}"
+                    "{job}: the limit is not tight: {asked:?} of {most:?}"
                 );
             }
         }
@@ -318,10 +319,10 @@ fn a_program_is_shown_with_what_it_sees_and_no_secret() {
     }
 }
 
-/// Checks that a dry run lists both kinds of writes: the files that runner publishes, and the paths
-/// that a program may write by itself.
+/// Checks that a dry run lists both kinds of writes: files that runner publishes, and paths that a
+/// program may write itself.
 #[test]
-fn what_may_be_written_is_told_with_or_without_a_slash() {
+fn writable_paths_are_listed() {
     for slash in ["", "/"] {
         let fixture = Fixture::with(&format!(
             "[jobs.dream]\ndreams = \"dreams{slash}\"\nideas = \"ideas{slash}\"\n\
@@ -361,8 +362,8 @@ fn what_may_be_written_is_told_with_or_without_a_slash() {
     }
 }
 
-/// Checks that a dry run of a night lists the jobs of a real one. A job that a cycle starts in its
-/// turn is not part of a manual night.
+/// Checks that a dry run of a night lists the same jobs as a real night. A job that a cycle starts
+/// is not part of a manual night.
 #[test]
 fn a_night_has_the_jobs_of_a_real_one() {
     let fixture = Fixture::with(
@@ -386,7 +387,7 @@ fn a_night_has_the_jobs_of_a_real_one() {
 }
 
 #[test]
-fn a_night_is_told_in_order_with_what_does_not_fit() {
+fn a_night_lists_jobs_that_exceed_budgets() {
     let fixture = Fixture::with(&format!(
         "{JOBS}[jobs.last]\nkind = \"command\"\nprogram = \"true\"\ntrigger = \"after list\"\n\
          [jobs.off]\nkind = \"command\"\nprogram = \"true\"\nenabled = false\n"
@@ -399,7 +400,8 @@ fn a_night_is_told_in_order_with_what_does_not_fit() {
     };
     assert_eq!(jobs(&reported), ["ask", "dream", "list", "last"]);
     assert_eq!(reported["would_not_fit"], serde_json::json!([]));
-    // Ten calls each may be reserved: eleven are enough when little of the first ten is used.
+    // The dream may reserve up to ten calls. With a limit of ten, it fits unless the first job uses
+    // one.
     let tight = dry(
         &fixture,
         &[

@@ -1,4 +1,5 @@
-//! Both transitions of a zone, under a faked clock of the host's, not one of ours.
+//! Tests both daylight-saving transitions of a zone under a fake of the host's clock, not runner's
+//! test clock.
 
 use std::process::Command;
 use std::time::{Instant, SystemTime};
@@ -12,8 +13,8 @@ use crate::served::NO_DREAM;
 
 const ZONE: &str = "Europe/Berlin";
 
-/// Returns a command that runs the program and all its children with the clock moved to `now`. The
-/// boot clock is not moved.
+/// Returns a command that runs the program and all its children with the wall clock set to `now`.
+/// The boot clock is unchanged.
 fn at(fixture: &Fixture, now: Timestamp, args: &[&str]) -> Command {
     let real = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     let ahead = now.as_duration() - SignedDuration::try_from(real.unwrap()).unwrap();
@@ -25,7 +26,7 @@ fn at(fixture: &Fixture, now: Timestamp, args: &[&str]) -> Command {
     command
 }
 
-/// Returns each minute from 01:50 to 03:10 in `ZONE`, on the seven days around `middle`.
+/// Returns each minute from 01:50 to 03:10 in `ZONE` on the seven days around `middle`.
 fn minutes(middle: Date) -> Vec<Timestamp> {
     let zone = TimeZone::get(ZONE).unwrap();
     let mut minutes_around = Vec::new();
@@ -52,7 +53,7 @@ fn half_past_two_comes_once_on_each_day_around_both_transitions() {
     let began = Instant::now();
     let mut ticks = 0;
     for (middle, before, on, after) in [
-        // The swallowed 02:30 is due when the gap ends; of the repeated one the first counts.
+        // The skipped 02:30 is due when the gap ends; of the repeated 02:30, only the first is due.
         (date(2026, 3, 29), "01:30", "01:00", "00:30"),
         (date(2026, 10, 25), "00:30", "00:30", "01:30"),
     ] {
@@ -68,7 +69,7 @@ fn half_past_two_comes_once_on_each_day_around_both_transitions() {
         let jobs = [
             job("daily", "daily 02:30"),
             job("cron", "cron 30 2 * * *"),
-            // In the host's own zone, by default.
+            // This job uses the host's zone, which is the default.
             job("host", "daily 02:30").replace(&format!("zone = \"{ZONE}\"\n"), ""),
         ];
         fixture.configure(&format!("{NO_DREAM}{}", jobs.concat()));
@@ -99,7 +100,7 @@ fn half_past_two_comes_once_on_each_day_around_both_transitions() {
             assert_eq!(keys, due, "{name}");
             for (key, late, outcome) in found {
                 assert_eq!(outcome, "succeeded", "{name} {key}");
-                // In the very minute, by the run's own clock as well.
+                // Each run starts within the due minute, also by the run's own clock.
                 assert!((0..60_000).contains(&late), "{name} {key}: {late} ms late");
             }
             assert_eq!(fixture.read(name).lines().count(), 7, "{name}");

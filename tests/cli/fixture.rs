@@ -1,4 +1,4 @@
-//! A home, a state folder and a repository of a test's own.
+//! A temporary home, state folder and repository for a test.
 
 use std::fs;
 use std::io::Write as _;
@@ -44,14 +44,14 @@ impl CommandOutput {
     }
 }
 
-/// An identity, and the defaults of git where a host's own file may say something else.
+/// An identity for git, and git's defaults for settings that the host may override.
 const GIT_CONFIG: &str = "[user]\n\tname = a\n\temail = a@example.org\n\
     [commit]\n\tgpgSign = false\n[core]\n\tautocrlf = false\n[init]\n\tdefaultBranch = main\n";
 
-/// A test's own world.
+/// A temporary environment for a test.
 pub struct Fixture {
     folder: tempfile::TempDir,
-    /// Run the program as this user.
+    /// The user that runs the program, if not the test's own user.
     pub uid: Option<u32>,
 }
 
@@ -65,9 +65,9 @@ impl Fixture {
     pub fn at(folder: tempfile::TempDir) -> Self {
         let fixture = Self { folder, uid: None };
         fs::create_dir_all(fixture.project()).unwrap();
-        // The program clears git's variables, so the person's git settings are in the home folder.
+        // The program clears git's variables, so the git settings are in the home folder.
         fs::write(fixture.root().join(".gitconfig"), GIT_CONFIG).unwrap();
-        // Nothing late is spread over a minute that a test would have to wait for.
+        // Without this, late jobs would be spread over a minute and tests would have to wait.
         let config = fixture.root().join("config/runner/config.toml");
         fs::create_dir_all(config.parent().unwrap()).unwrap();
         fs::write(config, "[defaults]\nstagger = \"0s\"\n").unwrap();
@@ -86,7 +86,7 @@ impl Fixture {
         fixture
     }
 
-    /// Appends to runner.toml.
+    /// Appends to `runner.toml`.
     pub fn configure(&self, toml: &str) {
         let path = self.path("runner.toml");
         let text = fs::read_to_string(&path).unwrap();
@@ -119,7 +119,7 @@ impl Fixture {
         fs::read_to_string(self.path(below)).unwrap_or_else(|error| panic!("{below}: {error}"))
     }
 
-    /// Returns a command that inherits only `PATH` from the environment of the test.
+    /// Returns a command that inherits only `PATH` from the test's environment.
     pub fn command(&self, program: &str, args: &[&str]) -> Command {
         let mut command = Command::new(program);
         command
@@ -193,7 +193,7 @@ impl Fixture {
         found
     }
 
-    /// Returns the live processes that carry a mark of this fixture's runs.
+    /// Returns the live processes that carry the marker of one of this fixture's runs.
     pub fn survivors(&self) -> Vec<String> {
         let state = self.state().display().to_string();
         let mut found = Vec::new();
@@ -212,7 +212,7 @@ impl Fixture {
     }
 }
 
-/// Prints a figure or a skip past the capture of the test harness.
+/// Prints a figure or a skip to stderr directly, so that the test harness does not capture it.
 pub fn print_line(line: &str) {
     let _closed = writeln!(std::io::stderr(), "{line}");
 }
@@ -227,12 +227,12 @@ pub fn skip(program: &str, reason: &str) {
     }
 }
 
-/// Scales the size of a heavy test by `RUNNER_TEST_SCALE`, 1 by default.
+/// Scales the size of a heavy test by `RUNNER_TEST_SCALE`, which is 1 by default.
 pub fn scaled(count: usize) -> usize {
     scaled_from(count, 1.0)
 }
 
-/// Scales the size of a test of which an ordinary run does only the share `ordinary`.
+/// Scales the size of a test by `RUNNER_TEST_SCALE`, which is `ordinary` by default.
 pub fn scaled_from(count: usize, ordinary: f64) -> usize {
     let scale: f64 = std::env::var("RUNNER_TEST_SCALE")
         .ok()
@@ -243,7 +243,7 @@ pub fn scaled_from(count: usize, ordinary: f64) -> usize {
     scaled.max(1)
 }
 
-/// Waits until a process has ended, or for so long; true when it has ended.
+/// Waits until a process has ended, up to `limit`. Returns whether it has ended.
 pub fn ended_within(pid: u32, limit: Duration) -> bool {
     let pid = Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
     let Ok(handle) = pidfd_open(pid, PidfdFlags::empty()) else {
@@ -257,12 +257,12 @@ pub fn ended_within(pid: u32, limit: Duration) -> bool {
     poll(&mut polled, Some(&limit)).unwrap() > 0
 }
 
-/// A small generator; the seed is printed by who uses it.
+/// A small random generator. Its user prints the seed.
 pub struct Random(pub u64);
 
 impl Random {
     pub fn roll(&mut self, below: u64) -> u64 {
-        // SplitMix64.
+        // This is SplitMix64.
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

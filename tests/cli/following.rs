@@ -1,4 +1,4 @@
-//! The output of a job's program is visible while the program runs.
+//! Tests that the output of a job's program is visible while the program runs.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _};
@@ -9,7 +9,7 @@ use rustix::process::Signal;
 use crate::fixture::Fixture;
 use crate::served::{busy, fixture};
 
-/// A job that writes to both streams, a secret included, waits for input, and goes on.
+/// A job that writes to both streams, including a secret, then waits for input and continues.
 const TALKS: &str = "[jobs.wait]\nkind = \"command\"\ntrigger = \"every 1m\"\nprogram = \"sh\"\nenv = [\"TOKEN\"]\n\
     args = [\"-c\", \"echo first $TOKEN; printf '\\\\033[2Jbad\\\\n' >&2; echo up > up.fifo; read word < go.fifo; echo last; printf unended\"]\n";
 
@@ -26,7 +26,7 @@ fn a_run_that_is_followed_shows_what_its_program_says() {
     assert_eq!(fs::read_to_string(fixture.path("up.fifo")).unwrap(), "up\n");
     let mut out = BufReader::new(follower.stdout.take().unwrap());
     let mut said = String::new();
-    // Both are there before the program has ended: it waits for our word.
+    // Both lines arrive before the program ends, because it waits for input from this test.
     while !(said.contains("\nout | first ") && said.contains("\nerr | ")) {
         assert!(out.read_line(&mut said).unwrap() > 0, "{said}");
     }

@@ -1,4 +1,5 @@
-//! `runner guard hook`, a table of payloads: the right decision and a well-formed answer each.
+//! Tests `runner guard hook` with a table of payloads: each gets the right decision and a
+//! well-formed answer.
 
 use std::io::Write as _;
 use std::os::unix::fs::symlink;
@@ -8,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::fixture::{CommandOutput, Fixture, print_line};
 
-/// A job that may write the whole tree but for what no job may.
+/// A job that may write the whole tree except for paths that no job may write.
 const JOB: &str = "[jobs.tidy]\nkind = \"command\"\nprogram = \"true\"\n";
 
 fn ask(fixture: &Fixture, args: &[&str], payload: &[u8]) -> CommandOutput {
@@ -19,12 +20,12 @@ fn ask(fixture: &Fixture, args: &[&str], payload: &[u8]) -> CommandOutput {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // One that has refused already reads no more.
+    // A hook that has already refused does not read the rest.
     let _ = hook.stdin.take().unwrap().write_all(payload);
     CommandOutput::of(hook.wait_with_output().unwrap())
 }
 
-/// Returns whether the hook let the tool pass, and checks the form of its answer.
+/// Returns whether the hook allowed the tool, and checks the form of the hook's answer.
 #[track_caller]
 fn passes(what: &str, said: &CommandOutput) -> bool {
     match said.code {
@@ -43,7 +44,7 @@ fn passes(what: &str, said: &CommandOutput) -> bool {
             assert!(!said.err.contains("panicked"), "{what}: {said:?}");
             false
         }
-        _ => panic!("{what}: another code lets it through: {said:?}"),
+        _ => panic!("{what}: unexpected exit code: {said:?}"),
     }
 }
 
@@ -87,7 +88,7 @@ const GOOD_LINES: [&str; 26] = [
     "chmod +x src/a.rs",
 ];
 
-/// Command lines that write outside its scope, or of which that cannot be known.
+/// Command lines that write outside the job's scope, or for which that cannot be determined.
 const BAD_LINES: [&str; 78] = [
     "echo x > /etc/cron.d/y",
     "echo x >>../y",
@@ -249,7 +250,7 @@ fn every_payload_gets_the_right_decision_and_a_well_formed_answer() {
     let dream = payload("Write", json!({"file_path": "dreams/x"}));
     judge("a dream writes its own", &["--job", "dream"], &dream, true);
     judge("without limits", &[], &payload("Write", json!({"file_path": "a"})), false);
-    // Payloads that are none, or odd.
+    // Payloads that are invalid or unusual.
     let odd = format!(
         r#"{{"tool_input":{{"content":"x","file_path":"/etc/x"}},"cwd":{root:?},"tool_name":"Write"}}"#
     );

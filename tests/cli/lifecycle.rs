@@ -1,5 +1,5 @@
-//! The board and the cycle, through the program: verdicts applied once, gates, holding on failure,
-//! death at random times, two agents in one project.
+//! Tests the board and the cycle through the program: verdicts that are applied once, gates,
+//! failures that keep the position, kills at random times, and two agents in one project.
 
 use std::fs;
 use std::os::unix::process::CommandExt as _;
@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::fixture::{CommandOutput, Fixture, Random, ended_within, print_line, scaled};
 
-/// A cycle without gates, in markdown.
+/// A cycle without gates, in Markdown.
 const CYCLE: &str = "# Cycle\n\n## add\n- KIND: wake\n- NEXT: rem\n- REPEAT: 2\n\nAdd.\n\n## rem\n- KIND: rem\n- NEXT: plan\n\n\
                      ## plan\n- KIND: plan\n- NEXT: add\n";
 
@@ -28,7 +28,7 @@ fn fixture(more: &str) -> Fixture {
     fixture
 }
 
-/// Puts an entry with these verdicts where a dream would have.
+/// Writes an entry with these verdicts in the place where a dream would write it.
 fn dreamt(fixture: &Fixture, folder: &str, id: &str, verdicts: &str) {
     fixture.write(
         &format!("{folder}/{id}.org"),
@@ -78,7 +78,7 @@ fn verdicts_are_applied_once_and_what_is_unclear_is_reported() {
     assert_eq!(fixture.read("plan.org"), after);
     fixture.run(&["board", "apply"]).ends(0).expect_text("already applied");
     assert_eq!(fixture.read("plan.org"), after);
-    // Another agent's entry of that name is another entry.
+    // An entry of another agent with the same name is a different entry.
     dreamt(&fixture, "rem/two", "2026-06-10-1430", "- put down: tables — offline — x");
     fixture
         .run(&["board", "apply", "--agent", "two"])
@@ -96,7 +96,7 @@ fn verdicts_are_applied_once_and_what_is_unclear_is_reported() {
     fixture.run(&["board", "add", "one more"]).ends(0);
     fixture.run(&["board", "add", "one more"]).ends(65).expect_text("already");
     let text = fixture.read("plan.org");
-    // Behind the last task; what only looks like one is none.
+    // The new task is after the last task; a line that only looks like a task is not one.
     assert!(text.ends_with("** DONE old\r\n** TODO one more\r\n** WAITING rain"), "{text:?}");
     let history = fixture.run(&["board", "history", "--json"]).ends(0).json();
     assert_eq!(history.as_array().unwrap().len(), 5);
@@ -137,7 +137,7 @@ fn a_cycle_goes_round_and_says_what_is_wrong_with_it() {
     assert_eq!(stands(&fixture), ("rem".to_owned(), 0));
     fixture.run(&["lifecycle", "goto", "sleep"]).ends(2).expect_text("add, rem, plan");
     fixture.run(&["lifecycle", "history", "--limit", "2"]).ends(0).expect_text("add (1 of 2)");
-    // A state that is there no more is never guessed.
+    // A state that no longer exists is never guessed.
     fixture
         .write("cycle.md", CYCLE.replace("rem\n", "sleep\n").replace("KIND: sleep", "KIND: rem"));
     fixture.run(&["lifecycle", "tick"]).ends(78).expect_text("lifecycle goto");
@@ -201,7 +201,7 @@ fn a_dream_that_fails_holds_its_place_and_backs_off() {
     tick("2026-06-10T11:06:00Z").ends(0);
     assert_eq!(stands(&fixture), ("plan".to_owned(), 0));
     assert!(!fixture.path(".runner/failed/lifecycle.json").exists());
-    // The next run begins with its verdicts.
+    // The next run applies the dream's verdicts first.
     tick("2026-06-10T11:10:00Z").ends(0).expect_text("TODO → NEXT: tables");
     assert!(fixture.read("plan.org").contains("DOING tables — offline"));
 }
@@ -239,7 +239,7 @@ fn a_wake_without_a_cycle_is_followed_by_a_dream_that_cannot_fail_it() {
     fixture.write("plan.org", BOARD);
     fixture.git(&["commit", "--quiet", "--allow-empty", "-m", "audit: all is well"]);
     fixture.write("rem/manifest.json", "{");
-    // The night reports that the dream failed; the run before the dream keeps its outcome.
+    // The night reports that the dream failed. The run before the dream keeps its outcome.
     fixture.run(&["night"]).ends(78).expect_text("up: degraded");
     let runs = fixture.run(&["runs", "--json"]).ends(0).json();
     let outcome = |job: &str| {
@@ -303,7 +303,7 @@ fn deaths_at_random_moments_lose_no_place_and_apply_nothing_twice() {
     assert_eq!(fixture.survivors(), Vec::<String>::new());
 }
 
-/// Ticks until nothing is unsettled.
+/// Ticks until every run is settled.
 fn settle(fixture: &Fixture, clock: &std::path::Path) {
     for _ in 0..20 {
         let open = "SELECT count(*) FROM runs WHERE state <> 'settled' OR staging IS NOT NULL";
@@ -313,11 +313,11 @@ fn settle(fixture: &Fixture, clock: &std::path::Path) {
         let mut tick = fixture.runner(&["tick"]);
         CommandOutput::of(tick.env("RUNNER_TEST_CLOCK", clock).output().unwrap()).ends(0);
     }
-    panic!("something stays unsettled");
+    panic!("a run stays unsettled");
 }
 
-/// Checks that the position is exactly as many steps on as runs have published, and that each entry
-/// was applied once.
+/// Checks that the position has advanced exactly once per published run, and that each entry was
+/// applied once.
 fn look(fixture: &Fixture) {
     let published = fixture.count(
         "SELECT count(*) FROM runs r JOIN jobs j ON j.id = r.job WHERE j.name = 'lifecycle'
@@ -352,7 +352,7 @@ fn a_place_that_a_person_sets_while_an_agent_works_stays() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // Opened once the agent reads: it is at work then.
+    // Opening the pipe waits until the agent reads, which is when it is working.
     let mut writer = fs::File::options().write(true).open(&pipe).unwrap();
     fixture.run(&["lifecycle", "goto", "plan"]).ends(0);
     std::io::Write::write_all(&mut writer, b"go on\n").unwrap();
@@ -367,7 +367,7 @@ fn two_agents_share_a_project_for_a_week() {
     fixture.configure(
         "[jobs.other]\nkind = \"lifecycle\"\ntrigger = \"every 6h\"\ncycle = \"cycle.md\"\nagent = \"two\"\n",
     );
-    // Its schedule counts from the week's own beginning.
+    // The schedule counts from the beginning of the week.
     at(&fixture, "2026-06-01T00:00:00Z", &["config", "set", "jobs.lifecycle.trigger", "every 6h"])
         .ends(0);
     fixture.write("plan.org", "* TODO first\n");
@@ -376,7 +376,7 @@ fn two_agents_share_a_project_for_a_week() {
     for day in 1..=7 {
         for hour in [0, 6, 12, 18] {
             let clock = format!("2026-06-{day:02}T{hour:02}:30:00Z");
-            // Somebody works on the board while both agents do.
+            // A person works on the board at the same time as both agents.
             let heading = format!("task of day {day} at {hour}");
             at(&fixture, &clock, &["board", "add", &heading]).ends(0);
             at(&fixture, &clock, &["tick"]).ends(0);

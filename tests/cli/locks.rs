@@ -1,4 +1,4 @@
-//! One run of a job at a time, whatever happens to it.
+//! Tests that a job has at most one run at a time, even if processes are killed.
 
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -80,8 +80,8 @@ fn a_killed_holder_neither_blocks_nor_doubles_the_next() {
     first.wait().unwrap();
     kill(pid);
     assert!(ended_within(pid, Duration::from_secs(10)));
-    // The program that it had started waits on. The next run settles it first: its budget comes
-    // back, and there are never two at once.
+    // The program that the killed run started is still waiting. The next run settles the killed run
+    // first: its budget is released, and two programs never run at the same time.
     let mut second = fixture.runner(&["run", "wait"]).stdout(Stdio::null()).spawn().unwrap();
     assert_eq!(std::fs::read_to_string(fixture.path("up.fifo")).unwrap(), "up\n");
     std::fs::write(fixture.path("go.fifo"), "go\n").unwrap();
@@ -129,6 +129,6 @@ fn the_starter_settles_a_run_whose_process_is_killed() {
     assert_eq!(
         fixture.count("SELECT count(*) FROM runs"),
         1,
-        "a command is not tried again by itself"
+        "a command was retried automatically"
     );
 }

@@ -1,4 +1,4 @@
-//! The built program, from outside: hermetic homes, real git, real processes.
+//! Tests the built program from outside, with temporary homes, real git and real processes.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,

@@ -1,8 +1,8 @@
-//! The messages for a missing thing: its name, the reason in plain language, and the fix.
+//! Tests the messages for missing things: each has a name, a reason in plain language, and a fix.
 
 use crate::fixture::{CommandOutput, Fixture};
 
-/// Checks that the output holds no raw message of the operating system.
+/// Checks that the output contains no raw message of the operating system.
 #[track_caller]
 fn plain(said: CommandOutput) -> CommandOutput {
     for raw in ["os error", "entity not found", "No such file"] {
@@ -26,7 +26,7 @@ fn what_is_not_there_is_said_so() {
         .ends(65)
         .expect_text("it is not there")
         .expect_text("runner overnight start");
-    // A path that was named is not made by another night.
+    // If the path was given explicitly, another night would not create it, so none is suggested.
     for args in [
         &["overnight", "report", "--from", "/nowhere"][..],
         &["overnight", "report", "--from", "/nowhere/at/all", "--validate"],
@@ -57,7 +57,7 @@ fn a_night_in_which_nothing_is_due_is_none() {
     assert!(reported["night"].is_null(), "{reported}");
     assert_eq!(reported["runs"], serde_json::json!([]));
     assert!(!fixture.path(".runner/reports").exists());
-    // A look has no trouble with it.
+    // The status does not report this as trouble.
     let status = fixture.run(&["status"]).ends(0);
     assert!(!status.out.contains("TROUBLE"), "{status:?}");
     fixture.configure("[jobs.one]\nkind = \"command\"\nprogram = \"true\"\n");

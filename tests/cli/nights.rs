@@ -1,4 +1,4 @@
-//! Nights: one budget, one report, whatever happens to their parts.
+//! Tests that a night has one budget and one report, even if its jobs fail, wait or die.
 
 use std::fs;
 
@@ -12,7 +12,7 @@ fn at(fixture: &Fixture, clock: &str, args: &[&str]) -> CommandOutput {
     CommandOutput::of(fixture.runner(args).env("RUNNER_TEST_CLOCK", &path).output().unwrap())
 }
 
-/// Creates a project whose notes are older than any quiet period.
+/// Creates a project whose notes are older than the quiet period.
 fn old(toml: &str) -> Fixture {
     let fixture = Fixture::new();
     at(&fixture, "2026-11-21T20:00:00Z", &["init"]).ends(0);
@@ -59,7 +59,7 @@ fn a_model_that_states_no_usage_is_charged_what_was_reserved_for_one_call() {
     assert_eq!(fixture.read("notes/2026-11-22.md"), "yes\n");
     let report = fixture.read(".runner/reports/2026-11-22/report.md");
     assert!(report.contains("usage of 1 model call not reported"), "{report}");
-    // A tenth of a run's default dollar and of its tokens: one of ten calls.
+    // One of ten calls is charged a tenth of the run's default budget of money and tokens.
     assert_eq!(
         fixture.count("SELECT max(micros) FROM budget_usage WHERE level = 'night'"),
         100_000
@@ -114,14 +114,14 @@ fn a_clock_that_was_set_back_does_not_silence_a_job() {
 }
 
 #[test]
-fn an_idea_saved_a_moment_ago_defers_a_pass_of_a_clock_and_not_of_a_person() {
+fn a_fresh_idea_defers_scheduled_passes() {
     let fixture = old("");
     fixture.command("touch", &["-d", "2026-11-22T02:28:00Z", "ideas/note.md"]).status().unwrap();
     let reported = at(&fixture, "2026-11-22T02:30:00Z", &["tick", "--json"]).ends(0).json();
     let outcome = reported["started"][0]["outcome"].as_str().unwrap();
     assert!(outcome.starts_with("deferred until 2026-11-22T02:33:00Z"), "{outcome}");
     assert!(outcome.contains("ideas/note.md (just changed)"), "{outcome}");
-    // Its time comes; the night is reported only then.
+    // The deferred job becomes due; the night is reported only then.
     assert!(!fixture.path(".runner/reports").exists());
     let reported = at(&fixture, "2026-11-22T02:33:00Z", &["tick", "--json"]).ends(0).json();
     assert_eq!(reported["started"].as_array().unwrap().len(), 2, "{reported}");

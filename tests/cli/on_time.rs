@@ -1,4 +1,5 @@
-//! One run for each due time, regardless of which process ticks and of how the run ends.
+//! Tests that each due time gets exactly one run, regardless of which process ticks and how the run
+//! ends.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,7 +11,7 @@ use rustix::process::Signal;
 use crate::fixture::{CommandOutput, Fixture, print_line};
 use crate::served::{Daemon, at, busy, fixture, outcome, over, run, runs};
 
-/// A job that writes down the time of the clock.
+/// A job that records the clock's time.
 const MINUTE: &str = "[jobs.minute]\nkind = \"command\"\ntrigger = \"cron * * * * *\"\nprogram = \"sh\"\n\
     args = [\"-c\", \"cat ../clock >> times; echo >> times\"]\n";
 
@@ -45,7 +46,8 @@ fn an_hour_of_minutes_has_sixty_runs_however_many_tick() {
         let (hour, minute, second) = (20 + step / 360, step / 6 % 60, step % 6 * 10);
         let now = format!("2026-11-21T{hour}:{minute:02}:{second:02}Z");
         at(&fixture, &now);
-        // Both at once in one minute, the command before the daemon is asked in the next.
+        // In even minutes the command and the daemon tick concurrently; in odd minutes the command
+        // ticks first.
         let tick = fixture
             .runner(&["tick", "--json"])
             .env("RUNNER_TEST_CLOCK", fixture.root().join("clock"))
@@ -62,7 +64,7 @@ fn an_hour_of_minutes_has_sixty_runs_however_many_tick() {
             (&reported["is"], &reported["troubles"]),
             (&"ticked".into(), &serde_json::json!([]))
         );
-        // The daemon's own pace may have been faster than both.
+        // The daemon's heartbeat may have ticked before both.
         let all = served.as_array().unwrap().len() + started.as_array().unwrap().len();
         assert!(all <= usize::from(second == 0), "{now}: {reported} and {tick}");
         by_hand += started.as_array().unwrap().len();
@@ -93,8 +95,8 @@ fn an_hour_of_minutes_has_sixty_runs_however_many_tick() {
     ));
 }
 
-/// Returns a fixture with a job each minute that signals that it runs and waits for input, unless
-/// the file `free` exists.
+/// Returns a fixture with a job that is due each minute, signals that it runs and then waits for
+/// input, unless the file `free` exists.
 fn waiting(overlap: &str) -> Fixture {
     fixture(&format!(
         "[jobs.wait]\nkind = \"command\"\ntrigger = \"every 1m\"\noverlap = \"{overlap}\"\nprogram = \"sh\"\n\
@@ -119,7 +121,7 @@ fn one_that_is_due_while_an_earlier_one_runs_is_skipped() {
         format!("an earlier one is not over: run {first}, due 2026-11-21T20:01:00Z, is running");
     assert_eq!(found[1].1, why);
     daemon.tick();
-    assert_eq!(runs(&fixture, "wait"), found, "the skipped one is not made up for");
+    assert_eq!(runs(&fixture, "wait"), found, "a skipped occurrence was caught up");
 }
 
 #[test]
@@ -152,8 +154,8 @@ fn one_that_is_due_replaces_an_earlier_one_that_runs() {
     let (mut daemon, first) = busy(&fixture, &[]);
     at(&fixture, "2026-11-21T20:02:00Z");
     let reported = daemon.tick();
-    assert_eq!(reported["started"], serde_json::json!([]), "not beside each other");
-    // At once, not at some later tick.
+    assert_eq!(reported["started"], serde_json::json!([]), "two runs overlap");
+    // The run is replaced immediately and not at a later tick.
     let began = Instant::now();
     daemon.wait_for_text("wait: cancelled");
     assert_eq!(fs::read_to_string(fixture.path("up.fifo")).unwrap(), "up\n");

@@ -1,11 +1,11 @@
-//! Output for people: help, status, ticks.
+//! Tests output for people: help, status and ticks.
 
 use std::fs;
 
 use crate::fixture::Fixture;
 
-/// Splits the name of a manual page into the words of its command. A hyphen separates two words,
-/// unless the part before it has no page of its own.
+/// Splits the name of a manual page into the words of its command. A hyphen separates two words
+/// unless the part before the hyphen has no page.
 fn words<'p>(page: &'p str, pages: &[String]) -> Vec<&'p str> {
     let name = page.trim_end_matches(".1");
     let mut words = Vec::new();
@@ -23,7 +23,7 @@ fn words<'p>(page: &'p str, pages: &[String]) -> Vec<&'p str> {
 #[test]
 fn the_help_is_the_reference() {
     let fixture = Fixture::new();
-    // The manual has a page for each command that there is.
+    // The manual has a page for each command.
     let manual = fixture.root().join("man");
     fixture.run(&["man", &manual.display().to_string()]).ends(0);
     let mut pages: Vec<String> = fs::read_dir(&manual)
@@ -45,7 +45,7 @@ fn the_help_is_the_reference() {
 fn status_says_what_there_is() {
     let fixture = Fixture::new();
     fixture.run(&["status"]).ends(0).expect_text("no project yet");
-    assert!(!fixture.state().exists(), "looking makes nothing");
+    assert!(!fixture.state().exists(), "a read-only command created files");
     fixture.run(&["init"]).ends(0);
     fixture.run(&["status"]).ends(0).expect_text("none yet").expect_text("dream at");
     fixture.write("ideas/note.md", "Maybe use a shorter name?\n");
@@ -76,7 +76,7 @@ fn a_tick_runs_the_night_once_and_reports_it() {
     let init = fixture.runner(&["init"]).env("RUNNER_TEST_CLOCK", &clock).output().unwrap();
     assert!(init.status.success());
     fixture.write("ideas/note.md", "Maybe use a shorter name?\n");
-    // Older than the quiet minutes, or the pass would be deferred.
+    // The note is older than the quiet minutes, so the pass is not deferred.
     fixture.command("touch", &["-d", "2026-11-20T00:00:00Z", "ideas/note.md"]).status().unwrap();
     assert!(
         tick_at(&fixture, "2026-11-22T02:29:59Z").ends(0).json()["started"]
@@ -99,7 +99,7 @@ fn a_tick_runs_the_night_once_and_reports_it() {
             .unwrap()
             .is_empty()
     );
-    // A long sleep: one run, one row for the stretch.
+    // After a long sleep, there is one run and one row for the missed times.
     tick_at(&fixture, "2026-11-25T08:00:00Z").ends(0);
     assert_eq!(
         fixture.count("SELECT count(*) FROM occurrences WHERE outcome LIKE '%\"missed\"%'"),

@@ -1,9 +1,9 @@
-//! An agent puts injected programs into the project's git, and runner's own commands start none of
-//! them.
+//! An agent puts injected programs into the project's git folder, and runner's own commands must
+//! start none of them.
 //!
-//! The agent belongs to a job: it works in the sandbox and writes only what it may write. A
-//! person's careless `git config` sets what the agent may not write, such as git's configuration.
-//! Each injected program leaves a file when it is started.
+//! The agent belongs to a job: it works in the sandbox and writes only the permitted paths. A
+//! person's careless `git config` sets everything that the agent may not write, such as git's
+//! configuration. Each injected program creates a file when it is started.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use crate::fixture::Fixture;
 
-/// The script of the agent; `$1` is the injected program.
+/// The agent's script; `$1` is the injected program.
 const AGENT: &str = r#"
 set -e
 mkdir -p docs/lib
@@ -34,7 +34,8 @@ done
 echo changed >README.md
 "#;
 
-/// The configuration that a careless person, or an agent outside the sandbox, left in git's folder.
+/// The configuration that a careless person, or an agent outside the sandbox, left in the git
+/// folder.
 const CONFIG: &str = r#"
 [filter "x"]
 	clean = {}
@@ -63,7 +64,7 @@ const CONFIG: &str = r#"
 	rev-parse = !{}
 "#;
 
-/// The commands that ask git, each of them after the agent was there.
+/// The commands that ask git. Each of them runs after the agent.
 const COMMANDS: [&[&str]; 17] = [
     &["status"],
     &["run", "dream"],
@@ -118,7 +119,7 @@ fn no_command_starts_a_planted_program() {
         for hook in ["post-index-change", "reference-transaction", "post-commit"] {
             let _ = fs::copy(canary, fixture.path(".git/hooks").join(hook));
         }
-        // Before this the agent itself ran git inside the sandbox.
+        // The file may exist already, because the agent ran git inside the sandbox.
         let _ = fs::remove_file(&effect);
         for args in COMMANDS {
             fixture.write("README.md", format!("touched before {args:?}\n"));
@@ -129,9 +130,10 @@ fn no_command_starts_a_planted_program() {
             assert_eq!(said, "", "{args:?} with {}", git.display());
             chains += 1;
         }
-        // A person's own git starts them: the trap works.
+        // The person's own git starts the injected programs, which shows that the test can detect
+        // them.
         let _ = fixture.command("git", &["status"]).output();
-        assert!(Path::new(&effect).exists(), "the trap does not work");
+        assert!(Path::new(&effect).exists(), "git did not start the injected program");
     }
     crate::fixture::print_line(&format!("{chains} commands after an agent planted programs"));
 }

@@ -1,4 +1,4 @@
-//! Limits that a job sets for the schedules that start it, and how a person overrules them.
+//! Tests limits that a job sets for its schedule, and how a person overrides them.
 
 use std::fs;
 
@@ -10,7 +10,7 @@ fn at(fixture: &Fixture, clock: &str, args: &[&str]) -> CommandOutput {
     CommandOutput::of(fixture.runner(args).env("RUNNER_TEST_CLOCK", &path).output().unwrap())
 }
 
-/// Creates a fixture with one scheduled job, known since noon.
+/// Creates a fixture with one scheduled job that has been known since noon.
 fn tidy(toml: &str) -> Fixture {
     let fixture = Fixture::new();
     at(&fixture, "2026-11-21T12:00:00Z", &["init"]).ends(0);
@@ -46,7 +46,7 @@ fn quiet_hours_make_a_clock_wait_and_not_a_person() {
     let fixture = tidy(
         "trigger = \"cron 0 13 * * *\"\nquiet = \"09:00-18:00\"\nzone = \"Europe/Berlin\"\nstagger = \"0s\"",
     );
-    // 13:00 in Berlin is noon: that of the next day.
+    // 13:00 in Berlin is 12:00 UTC. Today's time has passed, so the job is due tomorrow.
     assert!(started(&fixture, "2026-11-22T11:59:00Z").is_empty());
     let found = started(&fixture, "2026-11-22T12:00:00Z");
     assert_eq!(found.len(), 1, "{found:?}");
@@ -68,7 +68,7 @@ fn what_ran_a_short_while_ago_is_skipped_by_clocks() {
         let why = format!("skipped: it ran {passed}m ago, and its minimum interval is 1h");
         assert_eq!(found, [why]);
     }
-    // A manual run is one too.
+    // A manual run also counts as a run.
     at(&fixture, "2026-11-21T12:50:00Z", &["run", "tidy"]).ends(0).expect_text("succeeded");
     assert!(started(&fixture, "2026-11-21T13:15:00Z")[0].contains("it ran 25m ago"));
     assert!(started(&fixture, "2026-11-21T13:30:00Z")[0].starts_with("skipped"));

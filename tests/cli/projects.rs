@@ -1,4 +1,5 @@
-//! Which folder is which project: known, moved, copied, cloned, replaced, gone, forgotten.
+//! Tests how folders are matched to projects: known, moved, copied, cloned, replaced, gone,
+//! forgotten.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -80,7 +81,8 @@ fn init_tells_what_it_writes_and_writes_it_once() {
     fixture.run(&["init"]).ends(0).expect_text("nothing was written");
     assert_eq!(fixture.tree("."), before);
     assert_eq!(fixture.read(".git/runner-id"), id);
-    // A project from before clones had ids of their own is still known, and gets its own id.
+    // A project that was registered before clones had separate ids is still known, and gets its id
+    // file.
     fs::remove_file(fixture.path(".git/runner-id")).unwrap();
     fixture.run(&["tick"]).ends(0);
     fixture.run(&["init"]).ends(0).expect_text("runner-id");
@@ -110,7 +112,7 @@ fn init_writes_nothing_before_all_is_checked() {
     fs::write(&user, "[defaults]\nretires = 1\n").unwrap();
     untouched(&fixture, 78, "retires");
     fs::write(&user, good).unwrap();
-    // The database that it would be written to cannot be.
+    // The database cannot be created, because a file is in its place.
     fs::write(fixture.root().join("state"), "").unwrap();
     untouched(&fixture, 73, "state");
     fs::remove_file(fixture.root().join("state")).unwrap();
@@ -136,7 +138,7 @@ fn a_copy_is_asked_about_and_becomes_a_project_of_its_own() {
         .ends(78)
         .expect_text("one of them is a copy")
         .expect_text("runner init --new-id");
-    // Plain init does not guess which of the two is the copy.
+    // Plain `init` does not guess which of the two is the copy.
     at(&fixture, &copy, &["init"]).ends(78).expect_text("--new-id");
     let committed = fs::read(copy.join("runner.toml")).unwrap();
     at(&fixture, &copy, &["init", "--new-id"]).ends(0);
@@ -180,7 +182,7 @@ fn a_clone_and_a_worktree_work_after_a_plain_init() {
         standings(&fixture),
         pairs(&[("clone", "known"), ("project", "known"), ("tree", "known")])
     );
-    // Cloned again in the same place: it goes on as the project that was there.
+    // A new clone in the same place continues as the project that was there.
     fs::remove_dir_all(&clone).unwrap();
     fixture.git(&["clone", "--quiet", ".", clone.to_str().unwrap()]);
     at(&fixture, &clone, &["night"])
@@ -238,7 +240,7 @@ fn a_folder_that_was_replaced_goes_on_as_the_same_project() {
     fixture.run(&["tick"]).ends(0);
     let copy = copy(&fixture, "restored");
     fs::remove_dir_all(fixture.project()).unwrap();
-    // Something takes the inode, so that it cannot come back by chance.
+    // A new folder takes the inode, so that it cannot be reused by chance.
     fs::create_dir(fixture.root().join("taken")).unwrap();
     fs::rename(&copy, fixture.project()).unwrap();
     assert_eq!(standings(&fixture), pairs(&[("project", "replaced")]));
@@ -267,7 +269,7 @@ fn a_clone_at_the_place_of_a_project_that_moved_is_not_taken_for_it() {
     at(&fixture, &moved, &["tick"]).ends(0);
     fixture.run(&["init"]).ends(0);
     assert_eq!(standings(&fixture), pairs(&[("moved", "known"), ("project", "known")]));
-    // A folder that is a project of its own cannot be the target of a move.
+    // A folder that is a separate project cannot be the target of a move.
     fixture.run(&["projects", "move", to, from]).ends(65).expect_text("already a separate project");
 }
 
@@ -313,7 +315,7 @@ fn a_project_without_its_git_folder_is_in_trouble() {
     assert!(!fixture.run(&["status"]).ends(0).out.contains("TROUBLE"));
 }
 
-/// Creates a fixture with a job that runs this script in the project without a sandbox, and one
+/// Creates a fixture with a job that runs this script in the project without a sandbox, and a job
 /// that is stopped after failures.
 fn with_job(script: &str) -> Fixture {
     let fixture = Fixture::with(&format!(
@@ -439,13 +441,13 @@ fn two_databases_keep_their_own_ids_of_a_folder() {
         command.env("XDG_STATE_HOME", fixture.root().join("state-2"));
         CommandOutput::of(command.output().unwrap())
     };
-    // It takes over what the folder carries, as after a loss.
+    // The second database adopts the id that the folder carries, as after a loss.
     other(&["night"]).ends(0);
     let id = |said: CommandOutput| said.json()["projects"][0]["id"].clone();
     assert_eq!(id(other(&["status", "--json"]).ends(0)), first.as_str());
     other(&["init", "--new-id"]).ends(0);
     assert_ne!(id(other(&["status", "--json"]).ends(0)), first.as_str());
-    // The first database reports the other id, and goes on with its own.
+    // The first database reports the other id and continues with its own id.
     assert_eq!(kept_back(&fixture).0, first);
     fixture
         .run(&["projects"])
@@ -464,7 +466,7 @@ fn the_inode_of_a_removed_project_is_not_that_project() {
     let (from, to) = (fixture.project(), bare.to_str().unwrap().to_owned());
     fixture.git(&["clone", "--quiet", "--bare", ".", &to]);
     fs::remove_dir_all(&from).unwrap();
-    // The file system may give it the same inode again.
+    // The file system may reuse the inode.
     let outside = fixture
         .command("git", &["clone", "--quiet", &to, from.to_str().unwrap()])
         .current_dir(fixture.root())
@@ -504,8 +506,8 @@ fn a_vanished_project_is_said_once_and_what_it_missed_is_kept() {
         .expect_text("the project is gone")
         .expect_text("projects move")
         .expect_text("projects forget");
-    // The job is due three times, in three ticks: nothing is reported again, and one row covers all
-    // three.
+    // The job is due three times, in three ticks: nothing is reported again, and a single row
+    // covers all three times.
     for now in ["20:16", "20:31", "20:50"] {
         let said = tick_away(&format!("2026-11-21T{now}:00Z")).ends(0);
         assert_eq!(said.err, "", "{now}");
@@ -523,7 +525,7 @@ fn a_vanished_project_is_said_once_and_what_it_missed_is_kept() {
     );
     inside(&["status"]).ends(0).expect_text("TROUBLE").expect_text("projects forget");
     inside(&["projects"]).ends(0).expect_text("vanished");
-    // It comes back and goes on; what was missed stays missed.
+    // The folder returns and the project continues; missed times stay missed.
     fs::rename(&away, &project).unwrap();
     tick(&fixture, "2026-11-21T21:01:00Z").ends(0);
     assert_eq!(fixture.count(missed), 1);
@@ -559,7 +561,7 @@ fn a_folder_that_cannot_be_looked_at_is_told_from_one_that_is_gone() {
     fs::set_permissions(fixture.project(), fs::Permissions::from_mode(0o755)).unwrap();
     outside(&["tick"]).ends(0);
     outside(&["projects"]).ends(0).expect_text("known");
-    // The same file, which nobody may read any more.
+    // The file is unchanged but no longer readable.
     let file = fixture.path("runner.toml");
     fs::set_permissions(&file, fs::Permissions::from_mode(0o000)).unwrap();
     outside(&["tick"]).ends(78).expect_text("runner.toml");
@@ -589,10 +591,10 @@ fn forgetting_shows_a_plan_and_does_just_that() {
     let plan = fixture.run(&["projects", "forget", "."]).ends(0);
     assert!(plan.out.contains("would forget") && plan.out.contains("1 night"), "{plan:?}");
     assert!(plan.out.contains("nothing was done"), "{plan:?}");
-    assert_eq!(counts(&fixture, "AND 1"), kept, "a plan changes nothing");
+    assert_eq!(counts(&fixture, "AND 1"), kept, "the plan changed something");
     let files = fixture.tree(".");
     fixture.run(&["projects", "forget", ".", "--yes"]).ends(0).expect_text("forgotten");
-    assert_eq!(fixture.tree("."), files, "the project's own files stay");
+    assert_eq!(fixture.tree("."), files, "the project's own files were changed");
     let other_path = other.display().to_string();
     assert_eq!(standings(&fixture), pairs(&[("other", "known")]));
     for (left, all) in counts(&fixture, "AND 1").into_iter().zip(kept) {
@@ -603,7 +605,7 @@ fn forgetting_shows_a_plan_and_does_just_that() {
     fixture.run(&["projects", "forget", &other_path, "--yes"]).ends(0);
     assert_eq!(counts(&fixture, "AND 1"), vec![0; 4]);
     fixture.run(&["projects", "forget", ".", "--yes"]).ends(65).expect_text("no project");
-    // It begins anew where it was.
+    // The project starts again as a new one in the same folder.
     fixture.run(&["night"]).ends(0);
 }
 

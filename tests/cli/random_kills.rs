@@ -1,4 +1,5 @@
-//! Deaths at random times: no run stays unsettled, nothing is half published, no process survives.
+//! Kills at random times: no run stays unsettled, nothing is half published, and no process
+//! survives.
 
 use std::os::unix::process::CommandExt as _;
 use std::process::Stdio;
@@ -10,13 +11,14 @@ use rustix::process::{
 
 use crate::fixture::{Fixture, Random, ended_within, print_line, scaled};
 
-/// Kills the runs that a process of ours has as children: exactly those, for a number may belong to
-/// somebody else by the time it is used.
+/// Kills the runs that are children of the process `parent`, and no others, although a PID may be
+/// reused before the kill.
 fn kill_children(parent: u32) {
     let children = std::fs::read_to_string(format!("/proc/{parent}/task/{parent}/children"));
     for word in children.unwrap_or_default().split_whitespace() {
         let child: u32 = word.parse().unwrap();
-        // Taken before the look: what it names then cannot change hands any more.
+        // The handle is opened before the check, so it cannot refer to a different process
+        // afterwards.
         let Ok(handle) = pidfd_open(pid(child), PidfdFlags::empty()) else {
             continue;
         };
@@ -28,7 +30,7 @@ fn kill_children(parent: u32) {
 
 fn parent_of(child: u32) -> Option<u32> {
     let stat = std::fs::read_to_string(format!("/proc/{child}/stat")).ok()?;
-    // The name, in brackets, may hold anything.
+    // The name, in parentheses, may contain any character.
     let (_, rest) = stat.rsplit_once(')')?;
     rest.split_whitespace().nth(1)?.parse().ok()
 }
@@ -45,7 +47,7 @@ fn kills_at_random_moments_leave_no_unsettled_row() {
     );
     let mut dice = Random::new("kills");
     let (kills, began) = (scaled(1_000), Instant::now());
-    // How long an undisturbed run takes here, so that the scheduled times cover it.
+    // Measures an undisturbed run, so that the random delays cover its duration.
     let calibrate = Instant::now();
     fixture.write("counter", "0");
     fixture.run(&["run", "make"]).ends(0);
@@ -66,11 +68,11 @@ fn kills_at_random_moments_leave_no_unsettled_row() {
         if !ended_within(run.id(), delay) {
             landed += 1;
             match dice.roll(3) {
-                // The command and its run's process.
+                // Kill the command and its run's process.
                 0 => kill_process_group(pid(run.id()), Signal::KILL).unwrap(),
-                // The command alone.
+                // Kill only the command.
                 1 => kill_process(pid(run.id()), Signal::KILL).unwrap(),
-                // The run's process alone.
+                // Kill only the run's process.
                 _ => kill_children(run.id()),
             }
         }
@@ -80,7 +82,7 @@ fn kills_at_random_moments_leave_no_unsettled_row() {
         }
     }
     let settled = fixture.count("SELECT count(*) FROM occurrences WHERE settled IS NOT NULL");
-    // A command that died before it recorded anything asked for nothing.
+    // A command that died before it recorded anything leaves no occurrence.
     assert_eq!(fixture.count("SELECT count(*) FROM occurrences"), settled);
     let words = |word: &str| {
         fixture.count(&format!("SELECT count(*) FROM runs WHERE outcome LIKE '%\"{word}\"%'"))
@@ -96,9 +98,9 @@ fn kills_at_random_moments_leave_no_unsettled_row() {
     fixture.run(&["run", "make"]).ends(0);
 }
 
-/// Ticks until every run has ended, then looks at what is there.
+/// Ticks until every run has ended, then checks the results.
 fn settle(fixture: &Fixture) {
-    // A run whose command was killed goes on by itself; its lock is held until it is over.
+    // A run whose command was killed continues by itself and keeps its lock until it ends.
     while fixture.count("SELECT count(*) FROM runs WHERE state <> 'settled' OR staging IS NOT NULL")
         > 0
     {
@@ -124,9 +126,9 @@ fn settle(fixture: &Fixture) {
         }
         fixture.run(&["tick"]).ends(0);
     }
-    // Both artifacts of a run, or neither.
+    // Both artifacts of a run are published, or neither.
     assert_eq!(fixture.read("out/a.txt"), fixture.read("out/b.txt"));
     assert_eq!(fixture.count("SELECT count(*) FROM reservations WHERE open"), 0);
     let staging = std::fs::read_dir(fixture.path(".runner/staging")).map_or(0, Iterator::count);
-    assert_eq!(staging, 0, "staging is swept");
+    assert_eq!(staging, 0, "staging is not empty");
 }

@@ -1,4 +1,5 @@
-//! Daemons, ticks and runs that die or hang in mid-run: what the next tick makes of it.
+//! Tests daemons, ticks and runs that die or hang in the middle of a run, and how the next tick
+//! recovers.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -11,8 +12,8 @@ use crate::served::{
     Daemon, LIMIT, at, begin, fixture, kill, missed, outcome, owner, owners, run, runs,
 };
 
-/// Creates a fixture with three jobs at each full hour. Each starts a process that leaves its
-/// group, and waits for input until it is released.
+/// Creates a fixture with three jobs that are due at each full hour. Each starts a process that
+/// leaves its process group, and waits for input until it is released.
 fn three() -> Fixture {
     let jobs: String = ["last", "all", "none"]
         .map(|name| {
@@ -37,13 +38,13 @@ fn under_way(fixture: &Fixture) -> Daemon<'_> {
         let up = fs::read_to_string(fixture.path(&format!("{name}.fifo"))).unwrap();
         assert_eq!(up, "up\n");
     }
-    // Their grandchildren said so themselves.
+    // Each grandchild has signalled that it runs.
     assert!(fixture.survivors().len() >= 3, "{:?}", fixture.survivors());
     daemon
 }
 
-/// Checks the outcome of the three runs and of the five scheduled times up to ten minutes to three,
-/// each job by its catch-up rule.
+/// Checks the outcomes of the three runs and of the five scheduled times until 02:50, according to
+/// each job's catch-up rule.
 #[track_caller]
 fn each_by_its_rule(fixture: &Fixture) {
     let lost = "its process died before it could settle";
@@ -58,7 +59,7 @@ fn each_by_its_rule(fixture: &Fixture) {
     assert_eq!(missed(fixture, "last"), stretch(25, 4));
     assert_eq!(missed(fixture, "all"), stretch(23, 2));
     assert_eq!(missed(fixture, "none"), stretch(26, 5));
-    // Those that were caught up with went in the order in which they had been due.
+    // The caught-up occurrences ran in the order of their due times.
     let due: String = fixture
         .store()
         .query_row(
@@ -125,7 +126,7 @@ fn runs_outlive_a_killed_daemon_and_are_not_begun_twice() {
     daemon.child.kill().unwrap();
     daemon.child.wait().unwrap();
     at(&fixture, "2026-11-22T02:50:00Z");
-    // The last one would be beside its own earlier run; all of them wait their turn.
+    // A new run would overlap with its job's earlier run, so all of them wait.
     let reported = run(&fixture, &["tick", "--json"]).ends(0).json();
     assert_eq!(reported["settled_for_the_dead"], serde_json::json!({}));
     assert_eq!(reported["started"], serde_json::json!([]));
@@ -150,8 +151,8 @@ fn runs_outlive_a_killed_daemon_and_are_not_begun_twice() {
     assert_eq!(fixture.survivors(), Vec::<String>::new());
 }
 
-/// Creates a fixture with a daily pass over one idea. Its git reports that it was called, and waits
-/// while it is held.
+/// Creates a fixture with a daily pass over one idea. Its git signals that it was called, and waits
+/// as long as the file `hold` exists.
 fn passes() -> (Fixture, String) {
     let fixture = Fixture::new();
     at(&fixture, "2026-11-20T20:00:00Z");
@@ -180,7 +181,7 @@ fn passes() -> (Fixture, String) {
 fn a_lost_pass_is_tried_again_once_by_the_next_tick() {
     let (fixture, path) = passes();
     let hold = fixture.root().join("hold");
-    // Begins a tick whose pass hangs, and kills the pass; if `both` is set, it kills the tick
+    // Starts a tick whose pass hangs, and kills the pass; if `both` is set, the tick is killed
     // first.
     let killed = |both: bool| {
         fs::write(&hold, "").unwrap();
@@ -193,7 +194,8 @@ fn a_lost_pass_is_tried_again_once_by_the_next_tick() {
             .spawn()
             .unwrap();
         let up = fixture.root().join("up.fifo");
-        // Git may write nothing and start nothing, so it only reads: this waits until it does.
+        // Git may only read inside the sandbox, so it signals by reading: this write waits until
+        // git reads.
         fs::write(up, "up\n").unwrap();
         fs::remove_file(&hold).unwrap();
         if both {
@@ -217,12 +219,12 @@ fn a_lost_pass_is_tried_again_once_by_the_next_tick() {
     run(&fixture, &["tick"]).ends(0).expect_text("lost");
     assert_eq!(words(), ["lost", "succeeded"]);
     assert_eq!(fixture.survivors(), Vec::<String>::new());
-    // The pass alone: whoever had started it does the same at once.
+    // If only the pass is killed, the tick that started it retries it immediately.
     fixture.write("ideas/other.md", "Perhaps a shorter one still?\n");
     at(&fixture, "2026-11-21T21:00:00Z");
     killed(false).ends(1).expect_text("lost");
     assert_eq!(words()[2..], ["lost", "succeeded"]);
-    // Twice is enough.
+    // There is no third attempt.
     fixture.write("ideas/third.md", "Perhaps none at all?\n");
     at(&fixture, "2026-11-22T21:00:00Z");
     killed(true);
@@ -235,8 +237,8 @@ fn a_lost_pass_is_tried_again_once_by_the_next_tick() {
     assert_eq!(fixture.count("SELECT count(*) FROM occurrences"), 3);
 }
 
-/// Creates a fixture with one job at nine, once a year, that hangs unless it is released; its retry
-/// comes within about six weeks.
+/// Creates a fixture with one job that is due once a year at 21:00 and hangs unless it is released.
+/// Its retry comes within about six weeks.
 fn hanging() -> Fixture {
     fixture(
         "[jobs.hang]\nkind = \"command\"\ntrigger = \"cron 0 21 21 11 *\"\nretries = 1\nbackoff = [\"1000h\"]\nprogram = \"sh\"\n\
@@ -275,12 +277,13 @@ fn a_run_that_hangs_past_its_deadline_is_killed_by_the_next_tick() {
     let first = begin(&fixture, &["tick"]);
     assert_eq!(fs::read_to_string(fixture.path("up.fifo")).unwrap(), "up\n");
     kill_process(owner(&fixture), Signal::STOP).unwrap();
-    // Its hour and the grace are not over yet.
+    // The run's hour and its grace are not over yet.
     at(&fixture, "2026-11-21T21:59:00Z\n3540");
     run(&fixture, &["tick"]).ends(0);
     assert_eq!(fixture.survivors().len(), 2);
     at(&fixture, "2026-11-21T22:01:00Z\n3660");
-    // The tick that had started it sees it die too: either settles it, as what it was.
+    // The tick that started the run also sees it die. Whichever tick settles the run, its outcome
+    // is the same.
     run(&fixture, &["tick"]).ends(0);
     let first = CommandOutput::of(first.wait_with_output().unwrap()).ends(1);
     assert!(first.err.contains("timed-out"), "{first:?}");

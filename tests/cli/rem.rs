@@ -1,5 +1,6 @@
-//! The sleep between the runs, through the program: entries by rule and by scripted models, what keeps
-//! an answer from becoming one, daydreams, the record of tools, and the journal that shows it all.
+//! Tests the rem jobs between the wakes through the program: entries by rules and by scripted
+//! models, checks that reject an answer, daydreams, the record of tools, and the journal that shows
+//! all of it.
 
 use std::fs;
 use std::process::Stdio;
@@ -11,8 +12,8 @@ use crate::fixture::{CommandOutput, Fixture};
 const BOARD: &str = "#+TITLE: board\n\n* Tasks\n** DOING comparison table — landscape\n** NEXT tidy the page\n\
                      ** TODO write the post\n** TODO twice\n** TODO twice\n** DONE old one\n";
 
-/// Creates a project with a board, whose dream gets its answers from `answer`: the first request
-/// from `answer.1`, where there is one, the second from `answer.2`.
+/// Creates a project with a board, whose dream gets its answers from `answer`, or the first request
+/// from `answer.1` and the second from `answer.2` if these exist.
 fn fixture(more: &str) -> Fixture {
     let fixture = Fixture::with("");
     let folder = fixture.root().display().to_string();
@@ -94,7 +95,8 @@ fn a_night_without_a_model_still_leaves_a_carry() {
     ] {
         assert!(entry.contains(words), "{words}: {entry}");
     }
-    // Another of the same minute; nothing was committed, for nobody said so; the other journal is empty.
+    // The second entry of a minute gets its seconds. Nothing is committed by default, and the other
+    // journal is empty.
     at(&fixture, "2026-11-02T03:04:50Z", &["run", "plain"]).ends(0);
     assert_eq!(entries(&fixture, "rem/night"), ["2026-11-02-030450.org", "2026-11-02-0304.org"]);
     assert!(
@@ -129,7 +131,7 @@ fn a_dream_is_due_after_an_audit_and_not_twice_within_its_interval() {
 }
 
 #[test]
-fn a_models_dream_is_placed_with_its_list_and_committed_where_it_is_told_to() {
+fn a_models_dream_is_published_and_committed() {
     let fixture = fixture("[lifecycle]\ncommit = true\n");
     fs::write(fixture.root().join(".gitconfig"), "[user]\nname = a\nemail = a@b\n").unwrap();
     fixture.write("mine.txt", "staged by somebody");
@@ -149,8 +151,8 @@ fn a_models_dream_is_placed_with_its_list_and_committed_where_it_is_told_to() {
     let files = fixture.git(&["show", "--format=", "--name-only"]);
     assert_eq!(files, format!("rem/{file}\nrem/manifest.json\n"));
     assert_eq!(fixture.git(&["diff", "--cached", "--name-only"]), "mine.txt\n");
-    // The question held the four sources, and the board's headings as the enum, each once and only
-    // those that name one open task.
+    // The question contained the four sources, and as an enum the board's headings, each once and
+    // only those that name exactly one open task.
     let run = fixture.run(&["runs", "--json"]).json()[0]["id"].as_str().unwrap().to_owned();
     let asked =
         fs::read_to_string(fixture.state().join(format!("runs/{run}/child/request.json"))).unwrap();
@@ -172,9 +174,10 @@ fn a_models_dream_is_placed_with_its_list_and_committed_where_it_is_told_to() {
         ["git log -12 --oneline", "the board", "the last 25 tools", "the entry by rule"]
     );
     let reported = &asked["instructions"].as_str().unwrap();
-    assert!(!reported.contains("comparison table"), "no source's words");
+    assert!(!reported.contains("comparison table"), "the text of a source is included");
 
-    // A failed commit loses only the commit: it is reported, and the next dream makes up for it.
+    // If the commit fails, only the commit is lost: it is reported, and the next dream commits the
+    // entry.
     fs::write(
         fixture.root().join(".gitconfig"),
         "[user]\nname = a\nemail = a@b\n[user]\nuseConfigOnly = true\n",
@@ -215,9 +218,9 @@ fn a_models_dream_is_placed_with_its_list_and_committed_where_it_is_told_to() {
 const ORG: &str = "* tale\nIt ran.\n* goals\n- a\n* blue sky\n- b\n* fears\n- c\n* verdicts\n- keep course — fine\n* carry\n- DOING: x\n";
 
 #[test]
-fn whatever_is_wrong_with_an_answer_nothing_of_it_is_placed_and_the_gap_has_its_reason() {
+fn invalid_answers_publish_nothing_and_are_explained() {
     let fixture = fixture("answer = \"org\"\n");
-    // Each with what it is failed for.
+    // Each case has the reason for which it fails.
     let text = |org: &str| org.to_owned();
     let verdict = |line: &str| ORG.replace("- keep course — fine", line);
     let data = |act: &str, task: &str| data(TALE, act, task).to_string();
@@ -296,7 +299,7 @@ fn a_parrot_is_asked_once_more_without_the_previous_dream_and_then_fails() {
     let said = fixture.run(&["run", "rem"]).ends(1);
     assert!(said.err.contains("parrot") || said.out.contains("parrot"), "{said:?}");
     assert_eq!(entries(&fixture, "rem").len(), 1);
-    // The second question does not show the previous entry, and may do better.
+    // The second question does not show the previous entry, so its answer may differ.
     answer(
         &fixture,
         "2",
@@ -352,7 +355,7 @@ fn a_sessions_tools_are_recorded_and_nothing_disturbs_it() {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
-        // A payload that is refused early may not be read.
+        // The hook may refuse a payload before it has read all of it.
         let _ = std::io::Write::write_all(&mut child.stdin.take().unwrap(), payload);
         CommandOutput::of(child.wait_with_output().unwrap())
     };
@@ -369,7 +372,7 @@ fn a_sessions_tools_are_recorded_and_nothing_disturbs_it() {
         (Some(1), Some("Bash"), Some("night"))
     );
     assert!(row["args"]["cmd"].as_str().unwrap().starts_with("deploy --token="), "{row}");
-    // A run of our own is recorded by the program; another folder is nobody's project.
+    // The program records its own runs, and a folder outside projects is ignored.
     hook(payload.as_bytes(), &[("RUNNER_RUN", "01K")], &[]).ends(0);
     hook(json!({"tool_name": "Bash", "cwd": "/"}).to_string().as_bytes(), &[], &[]).ends(0);
     for bad in [&b""[..], b"{", b"[]", b"\xff", b"{\"cwd\": 3}"] {
@@ -420,7 +423,7 @@ fn the_page_shows_what_came_of_each_verdict_and_keeps_private_what_is() {
     assert!(page.contains("found false: 1 of 1 claim"), "{page}");
     assert!(page.contains("&lt;script&gt;") && !page.contains("<script"), "{page}");
     assert!(!page.contains("the-private-command") && !page.contains("http:"), "{page}");
-    // The next dream sees what the audit found.
+    // The next dream receives the findings of the audit.
     answer(
         &fixture,
         "",
@@ -468,7 +471,8 @@ fn a_cycle_holds_its_place_until_a_dream_stands_its_checks() {
     let position = fixture.read(".runner/lifecycle-pos");
     let invented =
         data("In a3f91c2 somebody mended the roof of the shed.", "keep-course", "").to_string();
-    // Malformed, killed, a parrot, and, when the backoff of three is over, a hash that nobody made.
+    // The program gives a malformed answer, is killed, repeats the last entry and, after the
+    // backoff of three failures, names a commit hash that does not exist.
     let now = jiff::Timestamp::now();
     let day = |days: i64| (now + jiff::SignedDuration::from_hours(24 * days)).to_string();
     for (bad, clock) in [("{\"tale\": 3}", 0), ("kill", 0), (&first, 0), (&invented, 1)] {

@@ -1,4 +1,4 @@
-//! Runs gone through again from their recordings: equal to the byte, wherever the project is by then.
+//! Replays runs from their recordings: the results are byte-identical, even without the project.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -39,7 +39,7 @@ fn changed(text: &str, change: impl Fn(&mut Value)) -> String {
     lines.collect()
 }
 
-/// Exports a run's recording, changed; its path.
+/// Exports a run's recording with changes, and returns its path.
 fn edited(fixture: &Fixture, run: &str, change: impl Fn(&mut Value)) -> String {
     let file = fixture.root().join(format!("{run}-edited.jsonl"));
     let text = fs::read_to_string(recording(fixture, run)).unwrap();
@@ -56,7 +56,7 @@ fn the_night_of_the_demo_is_byte_equal_without_its_project_and_drift_is_named() 
     let demo = fixture.root().join("demo");
     let runs = runs(&fixture);
     let of = |kind: &str| runs.iter().filter(|(_, it)| it == kind).count();
-    // The dream, three wakes, an audit, a rem, a plan, the report.
+    // The runs are the dream, three wakes, an audit, a rem, a plan and the report.
     assert_eq!((of("dream"), of("lifecycle"), of("report"), runs.len()), (1, 6, 1, 8));
     let replayed = |into: &str, untouched: bool| {
         let mut last = std::collections::BTreeMap::new();
@@ -76,12 +76,12 @@ fn the_night_of_the_demo_is_byte_equal_without_its_project_and_drift_is_named() 
             }
         }
         assert!(last.keys().any(|target| target.starts_with("rem/2")));
-        // The files at the end of the night are those that its last runs made.
+        // The files at the end of the night are those that the last runs created.
         for (target, again) in last.iter().filter(|_| untouched) {
             assert_eq!(again, &fs::read(demo.join(target)).unwrap(), "{target}");
         }
     };
-    // A replay leaves no trace but what was asked for.
+    // A replay leaves no trace except for the requested output.
     let before = fixture.tree("../state");
     replayed("first", true);
     let names = |tree: &[(String, Vec<u8>)]| -> Vec<String> {
@@ -90,7 +90,7 @@ fn the_night_of_the_demo_is_byte_equal_without_its_project_and_drift_is_named() 
     };
     assert_eq!(names(&fixture.tree("../state")), names(&before));
 
-    // The project goes on, and then is gone.
+    // The project changes, and is then removed.
     let dream = the(&fixture, "dream");
     fs::write(demo.join("ideas/csv-export.md"), "something else\n").unwrap();
     fs::write(demo.join("ideas/new.md"), "one more\n").unwrap();
@@ -107,7 +107,7 @@ fn the_night_of_the_demo_is_byte_equal_without_its_project_and_drift_is_named() 
         .expect_text("all 2 artifacts are byte for byte the same");
     fixture.run(&["replay", &dream[..12]]);
 
-    // One reply is edited: of the dream, and of the sleep.
+    // One reply is edited, first that of the dream, then that of the rem.
     let file = edited(&fixture, &dream, |line| {
         if let Some(reply) = line.pointer_mut("/asked/reply/text") {
             let text = reply.as_str().unwrap().replace("sidenote", "blog-candidate");
@@ -131,7 +131,7 @@ fn the_night_of_the_demo_is_byte_equal_without_its_project_and_drift_is_named() 
     let said = fixture.run(&["replay", &file, "--json"]).ends(1).json();
     drifts_at(&said, ".org");
 
-    // An edited source makes a different request.
+    // An edited source results in a different request.
     let file = edited(&fixture, &dream, |line| {
         if let Some(idea) = line.pointer_mut("/content/text")
             && idea.as_str().unwrap().contains("moon")
@@ -156,7 +156,7 @@ fn the_night_of_the_demo_is_byte_equal_without_its_project_and_drift_is_named() 
         .ends(1)
         .expect_text("drift    request 1 differs at source 3 (the last 25 tools)");
 
-    // Another place in the cycle than then: the run would have been gated.
+    // With a different position in the cycle, the run would have been gated.
     let file = edited(&fixture, rem, |line| {
         if line.pointer("/read/question") == Some(&".runner/lifecycle-pos".into()) {
             line["read"]["content"] = Value::Null;
@@ -170,7 +170,7 @@ fn the_night_of_the_demo_is_byte_equal_without_its_project_and_drift_is_named() 
         .expect_text("the replay did not write it");
 }
 
-/// Checks that a replay names the edited reply, and the line of the artifact that differs.
+/// Checks that a replay names the edited reply and the line of the artifact that differs.
 fn drifts_at(said: &Value, artifact: &str) {
     let drift = said["drift"].to_string();
     assert!(drift.contains("the reply to request 1 is not the recorded one"), "{drift}");
@@ -238,7 +238,7 @@ fn sleep_and_daydreams_are_replayed_without_a_commit_and_kinds_that_cannot_be_sa
 }
 
 #[test]
-fn what_is_no_whole_recording_is_said() {
+fn an_incomplete_recording_is_reported() {
     let fixture = Fixture::new();
     fixture.run(&["demo", "../demo"]).ends(0);
     let dream = the(&fixture, "dream");
@@ -257,7 +257,7 @@ fn what_is_no_whole_recording_is_said() {
     fs::write(&path, &whole).unwrap();
     fixture.run(&["replay", &dream, "--into", "."]).ends(65).expect_text("there already");
 
-    // By chance: whatever is cut or turned over, it is an answer and no panic.
+    // However the file is randomly truncated or corrupted, the result is an answer and not a panic.
     let seed: u64 = std::env::var("RUNNER_TEST_SEED").map_or(7, |text| text.parse().unwrap());
     let (mut dice, cases) = (seed, scaled(25));
     let begun = std::time::Instant::now();
@@ -334,8 +334,8 @@ fn commands_and_prompts_are_replayed_without_their_programs_and_secrets_are_not_
     fixture.write("notes.md", "other\n");
     for (run, kind) in &runs {
         let said = fixture.run(&["replay", run, "--json"]).json();
-        // The program of a command wrote its secret into its artifact, so the recording keeps the
-        // artifact redacted.
+        // The program of the command job wrote its secret into its artifact, so the recording has a
+        // redacted artifact.
         let kept = kind == "command" && said["redacted"] != 0;
         assert_eq!(said["equal"], !kept, "{said:#}");
         assert_eq!(said["recorded"], said["outcome"], "{said:#}");

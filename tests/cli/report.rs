@@ -1,4 +1,4 @@
-//! `runner report` in all its forms, and what becomes of a night's report in the morning.
+//! Tests `runner report` in all its forms, and opening a night's report in the morning.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -22,8 +22,8 @@ fn after_a_night() -> (Fixture, String) {
     (fixture, name)
 }
 
-/// Returns a `PATH` that holds only this opener besides git's own folders, so that no opener of the
-/// host is found.
+/// Returns a `PATH` with only this opener and git's folders, so that no opener of the host is
+/// found.
 fn path_with(fixture: &Fixture, opener: Option<&str>) -> String {
     let bin = fixture.root().join("bin");
     fs::create_dir_all(&bin).unwrap();
@@ -50,24 +50,24 @@ fn one_night_has_one_story_in_all_forms() {
     assert_eq!(fixture.run(&["report", "--md"]).ends(0).out, published("report.md"));
     let json = fixture.run(&["report", "--json", "--night", &name]).ends(0).json();
     assert_eq!(json, serde_json::from_str::<serde_json::Value>(&published("report.json")).unwrap());
-    // The failed run is the first thing to do, and the command for it works.
+    // The failed run is the first thing to do, and the suggested command works.
     let command = json["first"][0]["command"].as_str().unwrap();
     assert!(json["first"][0]["what"].as_str().unwrap().contains("broken"), "{json}");
     assert!(page.contains(command), "{page}");
     let words: Vec<&str> = command.split(' ').skip(1).collect();
     fixture.run(&words).ends(0).expect_text("failed");
-    // Both notes were looked at; neither is more than text.
+    // Both notes were read; their content is shown only as text.
     assert_eq!(json["proposals"].as_array().unwrap().len(), 2, "{json}");
     assert!(!page.contains("<script"), "{page}");
     assert!(page.contains("Content-Security-Policy"));
-    // The budget usage is that of the night; no paid backend was asked.
+    // The report shows the night's budget usage; no paid backend was asked.
     let calls = json["budgets"].as_array().unwrap().iter().find(|it| it["unit"] == "calls");
     assert!(calls.is_some(), "{json}");
     fixture.run(&["report", "--html", "--json"]).ends(2);
 }
 
 #[test]
-fn what_was_decided_since_is_said_when_it_is_told_again() {
+fn later_decisions_are_shown() {
     let fixture = Fixture::with("");
     fixture.write("ideas/note.md", "Maybe use a shorter name?\n");
     fixture.run(&["night"]).ends(0);
@@ -83,7 +83,7 @@ fn what_was_decided_since_is_said_when_it_is_told_again() {
 #[test]
 fn the_page_is_handed_to_the_host_s_opener_as_one_word() {
     let (fixture, name) = after_a_night();
-    // The opener writes down what it was given: one argument.
+    // The opener records its single argument.
     let seen = fixture.root().join("seen");
     let script = format!("#!/bin/sh\nprintf '%s|%s' \"$#\" \"$1\" > '{}'\n", seen.display());
     let path = path_with(&fixture, Some(&script));
@@ -91,7 +91,8 @@ fn the_page_is_handed_to_the_host_s_opener_as_one_word() {
     let shown = said.out.trim().to_owned();
     assert!(shown.ends_with(&format!(".runner/reports/{name}/report.html")), "{said:?}");
     assert_eq!(fs::read_to_string(&seen).unwrap(), format!("1|{shown}"));
-    // Where the report was lost, or something was decided since, the page is among runner's own.
+    // If the report is missing, or a decision was made since, the page is written to runner's state
+    // folder.
     fs::remove_file(&shown).unwrap();
     let shown = PathBuf::from(open(&fixture, &path).ends(0).out.trim());
     assert!(shown.starts_with(fixture.state().join("pages")), "{}", shown.display());
@@ -112,7 +113,7 @@ fn without_an_opener_it_says_where_the_page_is() {
 #[test]
 fn a_night_in_which_nothing_was_due_has_its_page_too() {
     let fixture = Fixture::with("[jobs.dream]\nenabled = false\n");
-    // As an earlier build left it: nothing was due, so no report was either. The page is made all the same.
+    // In an earlier build, a night with nothing due had no report. The page can still be shown.
     fixture.run(&["tick"]);
     fixture
         .store()

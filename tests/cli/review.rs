@@ -1,5 +1,5 @@
-//! `runner dream` from outside: decisions by command, what a kill leaves, what a program that answers
-//! has to do.
+//! Tests `runner dream` from outside: decisions by command, the state after a kill, and the
+//! requirements on a program that answers.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -21,7 +21,7 @@ const DONE: &str = "# Retry policy with jitter\n\n## Proposal\n\n- Add jitter to
 const OPEN: &str = "# Offline maps\n\n## Problem\n\nOn a train there is no network, and the map stays grey.\n\n\
     ## Proposal\n\n- Download the tiles of a region before leaving\n- Show how old each tile is\n";
 
-/// Creates a project with ideas and a pass over them.
+/// Creates a project with ideas, and runs a pass over them.
 fn proposed() -> Fixture {
     let fixture = Fixture::new();
     fixture.run(&["init"]).ends(0);
@@ -72,7 +72,7 @@ fn decisions_are_made_and_undone_by_command() {
         fixture.run(&["dream", "list", "--all", "--action", "merge", "--json"]).ends(0).json(),
         serde_json::json!([])
     );
-    // Lists of runs are not filled with decisions; who wants to know asks.
+    // By default, lists of runs do not include decisions; they can be requested.
     assert_eq!(fixture.run(&["runs", "--json"]).ends(0).json().as_array().unwrap().len(), 1);
     let acts = fixture.run(&["runs", "--job", "dream:review", "--json"]).ends(0).json();
     assert_eq!(acts.as_array().unwrap().len(), 3);
@@ -100,7 +100,7 @@ fn without_a_terminal_a_review_names_the_way_for_scripts() {
     fixture.run(&["dream", "review"]).ends(2).expect_text("runner dream list --json");
 }
 
-/// Opens a terminal of our own and returns our end and the program's.
+/// Opens a new terminal and returns the test's end and the program's end.
 fn terminal() -> (File, File) {
     let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
     grantpt(&ours).unwrap();
@@ -108,7 +108,7 @@ fn terminal() -> (File, File) {
     let name = ptsname(&ours, Vec::new()).unwrap();
     let mut open = File::options();
     let theirs = open.read(true).write(true);
-    // One that became ours by being opened would send HUP to the tests as well.
+    // Without `NOCTTY`, the terminal would become the test's controlling terminal and send it HUP.
     let theirs = theirs
         .custom_flags(i32::try_from(OFlags::NOCTTY.bits()).unwrap())
         .open(name.to_str().unwrap())
@@ -121,7 +121,7 @@ fn terminal() -> (File, File) {
 #[test]
 fn a_review_ends_with_its_terminal_and_with_a_signal() {
     let fixture = proposed();
-    // Each case has the input of a person or a signal, and the exit code.
+    // Each case has typed input or a signal, and the expected exit code.
     let cases: [(&[u8], Option<Signal>, i32); 6] = [
         (b"q", None, 0),
         (b"\x03", None, 130),
@@ -150,7 +150,7 @@ fn a_review_ends_with_its_terminal_and_with_a_signal() {
             kill_process(Pid::from_child(&child), signal).unwrap();
             Some(ours)
         } else if typed.is_empty() {
-            // Nobody sends a signal: it is no terminal of a session.
+            // No signal is sent, because the terminal does not control a session.
             drop(ours);
             None
         } else {
@@ -162,12 +162,12 @@ fn a_review_ends_with_its_terminal_and_with_a_signal() {
             child.kill().unwrap();
         }
         let was = child.wait().unwrap();
-        assert!(ended, "{typed:?} {signal:?}: it goes on for ever");
+        assert!(ended, "{typed:?} {signal:?}: the review does not end");
         assert_eq!(was.code(), Some(code), "{typed:?} {signal:?}");
         let mut complaints = String::new();
         let mut stderr = child.stderr.take().unwrap();
         stderr.read_to_string(&mut complaints).unwrap();
-        assert_eq!(complaints, "", "{typed:?} {signal:?}: nobody is there to be told");
+        assert_eq!(complaints, "", "{typed:?} {signal:?}: there is output on stderr");
         drop(ours);
     }
 }
@@ -242,7 +242,7 @@ fn exit_0_without_proposals_is_told_and_asked_again() {
         assert!(fixture.path("dreams/.failed").exists());
         assert!(!fixture.path("dreams/state.json").exists());
     }
-    // It is no answer: nothing is set aside for it.
+    // The output is not an answer, so nothing is quarantined.
     let said = fixture.run(&["dream", "run", "--retry-parked"]);
     assert_eq!(said.code, 1, "{said:?}");
 }
@@ -298,7 +298,7 @@ fn killed_acts_leave_all_or_nothing() {
             landed += 1;
         }
         child.wait().unwrap();
-        // A tick, or the next decision, finishes a half-done one.
+        // A tick, or the next decision, finishes a half-done decision.
         if dice.roll(2) == 0 {
             fixture.run(&["tick"]).ends(0);
         } else {

@@ -1,4 +1,4 @@
-//! The guards, and the processes that remain of a child's tree when those responsible for it are
+//! Tests the guards, and the processes that remain of a child's tree when its supervisors are
 //! killed.
 
 use std::fs;
@@ -11,10 +11,10 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::fixture::{CommandOutput, Fixture, ended_within, print_line, skip};
 
-/// How long a tree may outlive whoever was killed.
+/// Maximum time that a process tree may outlive the killed process.
 const LIMIT: Duration = Duration::from_secs(2);
 
-/// A run whose program has left its session, its environment and its parents behind.
+/// A run whose program has left its session, its environment and its parents.
 struct Live {
     fixture: Fixture,
     command: Child,
@@ -97,7 +97,7 @@ fn below(pid: u32, all: &mut Vec<u32>) {
     }
 }
 
-/// Checks whether the run's launcher made a control group.
+/// Returns whether the run's launcher created a control group.
 fn has_group(live: &Live) -> bool {
     let group = fs::read_to_string(format!("/proc/{}/cgroup", live.tree[0])).unwrap();
     group.lines().any(|line| line.starts_with("0::") && line.contains("runner-"))
@@ -119,7 +119,7 @@ fn when_the_launcher_is_killed_runner_clears_up() {
         let mut live = Live::new(sandbox);
         kill(live.launcher, Signal::KILL);
         live.is_gone();
-        assert_eq!(live.command.wait().unwrap().code(), Some(1), "it is a failure");
+        assert_eq!(live.command.wait().unwrap().code(), Some(1), "the run did not fail");
         assert_eq!(live.fixture.survivors(), Vec::<String>::new());
     }
 }
@@ -144,7 +144,7 @@ fn when_both_are_killed_recovery_clears_up() {
                 "skipped 1: without a control group what cleared its environment is not found",
             );
         }
-        // Nothing stands any more where nothing stood.
+        // The mount placeholders are gone.
         for name in [".claude", ".codex", "rem", ".git/commondir"] {
             assert!(!live.fixture.path(name).exists(), "{name}");
         }
@@ -196,7 +196,7 @@ fn a_command_writes_its_tree_and_not_what_rules_it() {
 }
 
 #[test]
-fn it_runs_in_a_process_namespace_that_its_group_is_no_part_of() {
+fn works_with_a_group_outside_the_namespace() {
     let fixture = Fixture::with(
         "[jobs.tidy]\nkind = \"command\"\ntrigger = \"manual\"\nprogram = \"true\"\n",
     );
@@ -232,7 +232,7 @@ fn the_hook_refuses_by_its_only_blocking_code() {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        // One that has refused already reads no more.
+        // A hook that has already refused does not read the rest.
         let _ = hook.stdin.take().unwrap().write_all(payload);
         hook.wait_with_output().unwrap().status.code()
     };
@@ -261,7 +261,7 @@ fn the_hook_refuses_by_its_only_blocking_code() {
     }
     assert_eq!(ask(&["--write", "."], &write("a"), &project), Some(0));
     assert_eq!(ask(&["--write", ".", "--keep", "a"], &write("a"), &project), Some(2));
-    // Every error refuses the tool.
+    // Every error leads to a refusal.
     for payload in [&b""[..], b"{", b"\xff\xfe", &vec![b' '; 9 << 20]] {
         assert_eq!(ask(&job, payload, &project), Some(2));
     }

@@ -1,4 +1,4 @@
-//! `runner schedule`: looking ahead, in any zone, without a database.
+//! Tests `runner schedule`, which previews due times in any zone, without a database.
 
 use crate::fixture::Fixture;
 
@@ -25,7 +25,7 @@ fn the_next_moments_are_told_in_the_zone_and_in_utc() {
          Sun 2026-03-29 03:00:00 +02:00  2026-03-29T01:00:00Z\n\
          Mon 2026-03-30 02:30:00 +02:00  2026-03-30T00:30:00Z\n"
     );
-    assert!(!fixture.state().exists(), "looking makes nothing");
+    assert!(!fixture.state().exists(), "a preview created files");
     let json = fixture
         .run(&[
             "schedule",

@@ -1,4 +1,4 @@
-//! A daemon of a test's own, under a clock that the test moves.
+//! A daemon for a test, under a clock that the test controls.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -11,15 +11,15 @@ use serde_json::Value;
 
 use crate::fixture::{CommandOutput, Fixture, ended_within};
 
-/// How long a test waits for what must come.
+/// Maximum wait for an event that must occur.
 pub const LIMIT: Duration = Duration::from_secs(60);
-/// The dream that every project has, asleep.
+/// Disables the dream job that every project has.
 pub const NO_DREAM: &str = "[jobs.dream]\nenabled = false\n";
 /// A job that signals that it runs, then waits for input.
 pub const WAIT: &str = "[jobs.wait]\nkind = \"command\"\ntrigger = \"every 1m\"\nprogram = \"sh\"\n\
     args = [\"-c\", \"echo up > up.fifo; read word < go.fifo\"]\n";
 
-/// A running daemon; killed when it is dropped alive.
+/// A running daemon, which is killed if it is still alive when dropped.
 pub struct Daemon<'a> {
     pub fixture: &'a Fixture,
     pub child: Child,
@@ -59,7 +59,7 @@ impl<'a> Daemon<'a> {
         daemon
     }
 
-    /// Reads the daemon's output up to a line with `words`.
+    /// Reads the daemon's output up to a line that contains `words`.
     #[track_caller]
     pub fn wait_for_text(&mut self, words: &str) -> String {
         let mut all = String::new();
@@ -77,7 +77,7 @@ impl<'a> Daemon<'a> {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
-    /// Sends one line, reads one.
+    /// Sends one line and reads one line.
     pub fn ask(&self, request: &str) -> Value {
         let mut stream = self.connect();
         stream.write_all(request.as_bytes()).unwrap();
@@ -97,9 +97,9 @@ impl<'a> Daemon<'a> {
         self.ask(r#"{"ask":"tick"}"#)
     }
 
-    /// Waits for its end; what it said to the last, and its exit code.
+    /// Waits for the daemon to exit, checks the exit code, and returns the remaining output.
     pub fn ends(mut self, code: i32) -> String {
-        assert!(ended_within(self.child.id(), LIMIT), "it does not end");
+        assert!(ended_within(self.child.id(), LIMIT), "the daemon does not end");
         let mut said = String::new();
         self.lines.read_to_string(&mut said).unwrap();
         assert_eq!(self.child.wait().unwrap().code(), Some(code), "{said}");
@@ -107,7 +107,7 @@ impl<'a> Daemon<'a> {
     }
 }
 
-/// Sets the clock of a fixture. It replaces the file as a whole, because a daemon reads it at any
+/// Sets a fixture's clock. The file is replaced atomically, because a daemon may read it at any
 /// time.
 pub fn at(fixture: &Fixture, clock: &str) {
     let draft = fixture.root().join("clock.new");
@@ -132,7 +132,7 @@ pub fn fixture(toml: &str) -> Fixture {
     fixture
 }
 
-/// Starts a daemon with one live run of the job that waits.
+/// Starts a daemon with one live run of the waiting job.
 pub fn busy<'a>(fixture: &'a Fixture, args: &[&str]) -> (Daemon<'a>, String) {
     let daemon = Daemon::start(fixture, args);
     at(fixture, "2026-11-21T20:01:00Z");
@@ -152,7 +152,7 @@ pub fn outcome(fixture: &Fixture, run: &str) -> String {
 /// Returns the process of the only run that is in progress.
 pub fn owner(fixture: &Fixture) -> Pid {
     let [pid] = owners(fixture)[..] else {
-        panic!("not one run is under way");
+        panic!("there is not exactly one run in progress");
     };
     pid
 }
@@ -171,7 +171,7 @@ pub fn runs(fixture: &Fixture, job: &str) -> Vec<(String, String)> {
         (word.as_str().unwrap().to_owned(), why.to_owned())
     };
     let mut listed = listed.as_array().unwrap().clone();
-    // Under a clock that stands still the ids alone give no order.
+    // The clock does not advance between runs, so their ids do not determine the order.
     listed.sort_by_key(|run| (run["due"].to_string(), run["attempt"].as_u64()));
     listed.iter().map(words).collect()
 }
@@ -200,14 +200,14 @@ pub fn begin(fixture: &Fixture, args: &[&str]) -> Child {
         .unwrap()
 }
 
-/// Kills one process and sees it end; its parent may have reaped it or not.
+/// Kills a process and waits for its end; the parent may or may not have reaped it.
 pub fn kill(pid: Pid) {
     kill_process(pid, Signal::KILL).unwrap();
     let raw = pid.as_raw_nonzero().get().cast_unsigned();
-    assert!(ended_within(raw, LIMIT), "it does not end");
+    assert!(ended_within(raw, LIMIT), "the process does not end");
 }
 
-/// Stretches of missed scheduled times of a job, as "first last count".
+/// Returns the stretches of a job's missed scheduled times, as "first last count".
 pub fn missed(fixture: &Fixture, job: &str) -> Vec<String> {
     let db = fixture.store();
     let mut rows = db

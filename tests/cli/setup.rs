@@ -1,5 +1,5 @@
-//! Setting up, and taking back, with fakes of the host's own programs that keep files: what is there
-//! before is there after, to the byte, wherever a setup dies.
+//! Tests setup and its removal, with fakes of the host's programs that keep files: everything that
+//! existed before is byte-identical afterwards, wherever a setup dies.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,7 +10,8 @@ use std::time::Instant;
 
 use crate::fixture::{CommandOutput, Fixture, Random, print_line, scaled};
 
-/// As Debian's: `-l`, `-r`, a file; a strict one refuses a text without a last line break.
+/// Behaves like Debian's `crontab`: `-l`, `-r`, or a file. The strict variant rejects text without
+/// a final line break.
 const CRONTAB: &str = r#"#!/bin/sh
 case "$1" in
 -l) [ -f "$FAKE/tab" ] || { echo "no crontab for me" >&2; exit 1; }; cat "$FAKE/tab" ;;
@@ -32,7 +33,7 @@ show) echo no ;;
 esac
 "#;
 
-/// A fixture whose host is made of files.
+/// A fixture whose host programs are fakes that keep files.
 struct FakeHost {
     fixture: Fixture,
     systemd: bool,
@@ -96,7 +97,7 @@ impl FakeHost {
         fs::read_to_string(self.fake().join("calls")).unwrap_or_default()
     }
 
-    /// Returns all files that a setup may change, except its own notes.
+    /// Returns all files that a setup may change, except its own records.
     fn all(&self) -> BTreeMap<PathBuf, Vec<u8>> {
         let mut found = BTreeMap::new();
         below(&self.fixture.root().join("config"), &mut found);
@@ -164,14 +165,15 @@ fn one_timer_serves_all_projects() {
     assert!(tab.starts_with("MAILTO=me\n5 4 * * * mine\n# >>>"), "{tab}");
     assert!(tab.contains("\n0,15,30,37,45 * * * * /"), "{tab}");
     assert_eq!(host.run(&["config", "get", "night.at"]).ends(0).out, "23:37\n");
-    // Known at once, and not only to the first tick, for which its own minute would be over.
+    // The job is known immediately, not only at the first tick, which would come after the due
+    // minute.
     let known = "SELECT count(*) FROM jobs WHERE name = 'dream' AND schedule LIKE '%23:37%'";
     assert_eq!(host.fixture.count(known), 1);
     let mode = fs::metadata(host.fixture.state().join("environment")).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
     let once = host.all();
     host.run(&["setup", "--apply"]).ends(0).expect_text("nothing was done");
-    assert_eq!(host.all(), once, "twice is once");
+    assert_eq!(host.all(), once, "the second setup changed something");
 
     // A second project.
     let other = host.fixture.root().join("other");
@@ -186,7 +188,7 @@ fn one_timer_serves_all_projects() {
     assert!(String::from_utf8(host.tab().unwrap()).unwrap().contains("0,5,15,30,37,45 * * * *"));
     host.run(&["setup", "--status", "--json"]).ends(0).expect_text("\"cron\"");
     host.run(&["-C", there, "setup", "--remove"]).ends(0).expect_text("the timer stays for");
-    assert_eq!(host.all(), once, "the first keeps what it had");
+    assert_eq!(host.all(), once, "the first project's setup changed");
     host.run(&["setup", "--remove"]).ends(0).expect_text("no timer ticks any more");
     assert_eq!(host.all(), before);
     host.run(&["setup", "--remove"]).ends(0).expect_text("nothing was done");
@@ -211,7 +213,7 @@ fn the_backend_of_jobs_is_set_and_set_back() {
     host.run(&["setup", "--remove"]).ends(0);
     assert_eq!(host.all(), before);
 
-    // A file that a person changed since stays unchanged and is reported.
+    // A file that a person has changed since is kept and reported.
     host.run(&["setup", "--at", "01:00", "--apply"]).ends(0);
     host.fixture.configure("# mine\n");
     host.run(&["setup", "--remove"]).ends(1).expect_text("was changed since");
@@ -227,7 +229,7 @@ fn one_host_scheduler_takes_the_others_place() {
     host.systemd = true;
     host.run(&["setup", "--apply"]).ends(0).expect_text("nothing was done");
     host.run(&["setup", "--scheduler", "systemd", "--apply"]).ends(0);
-    assert_eq!(host.tab(), None, "there was none before");
+    assert_eq!(host.tab(), None, "a crontab is left although there was none before");
     assert!(host.calls().contains("--user restart runner-tick.timer"), "{}", host.calls());
     host.run(&["setup", "--verify", "--json"]).expect_text("systemd");
     host.run(&["setup", "--remove"]).ends(0);
@@ -260,10 +262,10 @@ fn what_is_not_ours_is_left_alone() {
 fn a_crontab_that_somebody_else_writes_at_the_same_time_is_told() {
     let host = FakeHost::new(false);
     host.set_tab(Some(b"x\n"));
-    // Comes between our writing and our reading back.
+    // The rival writes between setup's own write and its check.
     host.program("rival", "#!/bin/sh\necho rival > \"$FAKE/tab\"\n");
     host.run(&["setup", "--apply"]).ends(75).expect_text("somebody else");
-    assert_eq!(host.tab().unwrap(), b"rival\n", "theirs stays");
+    assert_eq!(host.tab().unwrap(), b"rival\n", "the rival's crontab was overwritten");
     fs::remove_file(host.fake().join("rival")).unwrap();
     host.run(&["setup", "--apply"]).ends(0);
     host.run(&["setup", "--remove"]).ends(0);
@@ -280,7 +282,7 @@ fn a_crontab_program_that_wants_a_last_line_break_gets_one() {
     assert_eq!(host.tab().unwrap(), b"x\n");
 }
 
-/// Dies before each step in turn; what is done then again is right.
+/// Kills setup before each step in turn, and checks that the next attempt gives the right result.
 #[test]
 fn it_may_die_between_any_two_steps() {
     let mut deaths = 0;
@@ -308,7 +310,7 @@ fn it_may_die_between_any_two_steps() {
                 let done =
                     host.command(first).env("RUNNER_TEST_DIE_AT", at.to_string()).output().unwrap();
                 if done.status.code() == Some(0) {
-                    assert!(at > 3, "there are steps to die before");
+                    assert!(at > 3, "setup has too few steps");
                     break;
                 }
                 deaths += 1;
@@ -332,9 +334,9 @@ fn it_may_die_between_any_two_steps() {
 }
 
 #[test]
-fn whatever_was_there_is_there_again() {
+fn setup_and_removal_restore_every_file() {
     let began = Instant::now();
-    let dice = Random::new("whatever_was_there_is_there_again");
+    let dice = Random::new("setup_and_removal_restore_every_file");
     let count = scaled(200);
     let seed = dice.0;
     std::thread::scope(|scope| {
@@ -379,7 +381,7 @@ fn come_and_go(host: &FakeHost, dice: &mut Random) {
     assert_ne!(during, before);
     for (path, text) in &before {
         let ours = path.ends_with("crontab") || path.ends_with("runner.toml");
-        assert!(ours || during.get(path) == Some(text), "{path:?} was touched");
+        assert!(ours || during.get(path) == Some(text), "{path:?} was changed");
     }
     host.run(&["setup", "--remove", "--quiet"]).ends(0);
     assert_eq!(host.all(), before);

@@ -1,13 +1,14 @@
-//! Snapshots of the output of commands in one project with a fixed clock, stdout and stderr apart.
+//! Snapshots of the output of commands in one project with a fixed clock, with stdout and stderr
+//! separate.
 //!
-//! `INSTA_UPDATE=always` writes what the commands print now. Paths, ids, digests, durations and
-//! versions are replaced, because they differ from run to run.
+//! `INSTA_UPDATE=always` accepts the current output. Paths, ids, digests, durations and versions
+//! are replaced, because they differ between runs.
 
 use std::fs;
 
 use crate::fixture::{CommandOutput, Fixture};
 
-/// Replacements of text that differs from run to run.
+/// Replacements for text that differs between runs.
 const FILTERS: [(&str, &str); 10] = [
     (r"(?m)^sandbox (full|files only|files-only|off).*$", "sandbox [LEVEL]"),
     (r"not kept awake: [^·\n]*|kept awake by [^·\n]*", "[AWAKE]"),
@@ -21,7 +22,7 @@ const FILTERS: [(&str, &str); 10] = [
     (r#"/[^ \n"]*/target/debug/runner"#, "[RUNNER]"),
 ];
 
-/// Compares a text with its kept snapshot.
+/// Compares a text with its stored snapshot.
 #[track_caller]
 pub fn compare(name: &str, text: &str) {
     let mut settings = insta::Settings::clone_current();

@@ -1,4 +1,4 @@
-//! The status, once and repeatedly, also while files are broken and no process ticks.
+//! Tests the status, once and repeatedly, also with broken files and without ticks.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _};
@@ -68,7 +68,7 @@ fn a_project_that_never_ran_is_told_of_its_mistakes() {
 }
 
 #[test]
-fn that_nothing_ticks_is_said_aloud() {
+fn missing_ticks_are_reported() {
     let fixture = Fixture::new();
     clocked(&fixture, "2026-11-21T20:00:00Z", &["init"]).ends(0);
     let status = |now: &str| clocked(&fixture, now, &["status"]).ends(0).out;
@@ -79,14 +79,14 @@ fn that_nothing_ticks_is_said_aloud() {
     assert!(fresh.contains("no daemon; last tick 2026-11-21 20:01:00 UTC"), "{fresh}");
     let late = status("2026-11-21T21:01:01Z");
     assert!(late.contains("NO TICKS: nothing has ticked since 2026-11-21 20:01:00 UTC"), "{late}");
-    // Where no job has a clock there is nothing to wake.
+    // If no job has a schedule, no tick is missing.
     fixture.configure("[jobs.dream]\ntrigger = \"manual\"\n");
     clocked(&fixture, "2026-11-21T21:02:00Z", &["tick"]).ends(0);
     assert!(!status("2026-11-23T21:00:00Z").contains("NO TICKS"));
 }
 
 #[test]
-fn moments_are_told_in_the_zone_of_the_job_and_in_utc_to_scripts() {
+fn times_are_shown_in_the_jobs_zone() {
     let fixture = Fixture::with(
         "[night]\nzone = \"Asia/Tokyo\"\n[jobs.dream]\nenabled = false\n[jobs.tidy]\nkind = \"command\"\nprogram = \"true\"\ntrigger = \"daily 07:00\"\nzone = \"Europe/Berlin\"\n",
     );
@@ -102,7 +102,7 @@ fn moments_are_told_in_the_zone_of_the_job_and_in_utc_to_scripts() {
     );
     assert_eq!(project["zone"], "Asia/Tokyo");
     assert_eq!(project["budget"]["day"]["name"], "2026-11-22", "the day of Tokyo");
-    // And so is an expression that is tried in this project.
+    // The zone also applies to an expression that is previewed in this project.
     let cron = ["schedule", "next", "--cron", "0 7 * * *", "-n", "1", "--json"];
     let next = clocked(&fixture, "2026-11-21T20:00:00Z", &cron).ends(0).json();
     assert_eq!(next["zone"], "Asia/Tokyo");
@@ -131,8 +131,7 @@ fn what_is_left_of_a_budget_is_told() {
 fn a_job_that_is_replaced_again_and_again_is_said_to_starve() {
     let fixture = Fixture::new();
     clocked(&fixture, "2026-11-21T20:00:00Z", &["init"]).ends(0);
-    // The group has no free slot for the job: each scheduled time waits, and the next one replaces
-    // it.
+    // The group has no free slot for the job, so each occurrence waits and is replaced by the next.
     fixture.configure(
         "[jobs.dream]\nenabled = false\n[groups.one]\nslots = 1\n[jobs.tidy]\nkind = \"command\"\nprogram = \"true\"\ntrigger = \"every 15m\"\noverlap = \"replace\"\ngroup = \"one\"\n[jobs.long]\nkind = \"command\"\nprogram = \"sh\"\nargs = [\"-c\", \"cat fifo\"]\ngroup = \"one\"\n",
     );
@@ -147,7 +146,7 @@ fn a_job_that_is_replaced_again_and_again_is_said_to_starve() {
     let end = fs::File::options().write(true).open(fixture.path("fifo")).unwrap();
     let mut ticks = Vec::new();
     for now in ["20:01", "20:16", "20:31", "20:46", "21:01"] {
-        // A tick that started something stays with it; what only queues does not.
+        // These ticks only queue the job, so they end without waiting for a run.
         ticks.push(clocked(&fixture, &format!("2026-11-21T{now}:00Z"), &["tick"]));
     }
     let status = clocked(&fixture, "2026-11-21T21:01:00Z", &["status", "--json"]).json();
@@ -189,7 +188,7 @@ fn a_watch_prints_again_what_changed_and_ends_with_its_reader() {
     assert!(child.wait().unwrap().success());
 }
 
-/// Opens a terminal of our own and returns our end and the program's.
+/// Opens a new terminal and returns the test's end and the program's end.
 fn terminal() -> (fs::File, OwnedFd) {
     let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
     grantpt(&ours).unwrap();
@@ -225,13 +224,13 @@ fn a_watch_draws_over_a_terminal_and_leaves_it_as_it_was() {
     assert!(first.starts_with("\u{1b}[2J\u{1b}[H"), "{first:?}");
     fixture.run(&["pause", "--all"]).ends(0);
     let second = until("everything is paused");
-    assert!(!second.contains("\u{1b}[2J"), "drawn over, not cleared: {second:?}");
+    assert!(!second.contains("\u{1b}[2J"), "the screen was cleared instead of redrawn: {second:?}");
     let pid = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
     kill_process(pid, Signal::INT).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(130));
     for kept in [first, second] {
-        assert!(!kept.contains("\u{1b}[?"), "no mode of the terminal is touched: {kept:?}");
-        assert!(!kept.contains('m') || !kept.contains("\u{1b}[3"), "no colours: {kept:?}");
+        assert!(!kept.contains("\u{1b}[?"), "a terminal mode was changed: {kept:?}");
+        assert!(!kept.contains('m') || !kept.contains("\u{1b}[3"), "there are colours: {kept:?}");
     }
     let after = rustix::termios::tcgetattr(&ours).unwrap();
     assert_eq!(before.local_modes, after.local_modes);

@@ -1,4 +1,4 @@
-//! Surroundings that change under a scheduler: its folder, its configuration, a pause, a deferral.
+//! Tests changes in a scheduler's environment: its folder, its configuration, a pause, a deferral.
 
 use std::fs;
 
@@ -14,7 +14,8 @@ fn a_daemon_outlives_its_folder_and_the_file_of_its_program() {
     let gone = fixture.root().join("gone");
     fs::create_dir(&gone).unwrap();
     let program = fixture.root().join("runner");
-    // Copied by another process: a descriptor of ours that writes it might live on in a child.
+    // Another process makes the copy: a write descriptor in this process could be inherited by a
+    // child.
     let copy = [env!("CARGO_BIN_EXE_runner"), program.to_str().unwrap()];
     assert!(fixture.command("cp", &copy).status().unwrap().success());
     let mut command = fixture.command(program.to_str().unwrap(), &["daemon"]);
@@ -71,7 +72,7 @@ fn what_was_due_before_a_pause_is_not_swallowed_by_it() {
 fn a_night_with_something_put_off_says_when_its_report_follows() {
     let fixture = Fixture::new();
     fixture.run(&["init"]).ends(0);
-    // A merge that somebody is in the midst of.
+    // A merge is in progress.
     fixture.write(".git/MERGE_HEAD", fixture.git(&["rev-parse", "HEAD"]));
     fixture
         .run(&["night"])
@@ -79,9 +80,9 @@ fn a_night_with_something_put_off_says_when_its_report_follows() {
         .expect_text("the report is written when the remaining runs have finished");
 }
 
-/// Checks that runner works in a container where the leader of its process group is outside.
+/// Checks that runner works in a container when the leader of its process group is outside.
 #[test]
-fn a_process_group_from_outside_of_a_container_is_no_matter() {
+fn a_process_group_outside_a_container() {
     let fixture = crate::fixture::Fixture::new();
     let inside = ["--mount", "--pid", "--fork", "--mount-proc"];
     let unshare = |what: &[&str]| fixture.command("unshare", &[&inside[..], what].concat());

@@ -1,5 +1,5 @@
-//! An agent may leave other things in a project instead of a file: no process waits for them or
-//! reads them without end, and the other projects still get their runs.
+//! Tests special files that an agent left in place of regular files: no process waits for them or
+//! reads them endlessly, and the other projects still get their runs.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -12,7 +12,7 @@ use rustix::fs::{CWD, FileType, Mode, mknodat};
 use crate::budgets::other;
 use crate::fixture::{CommandOutput, Fixture, ended_within};
 
-/// Nobody waits this long for a file that never answers; the commands take a few seconds at most.
+/// Longer than any command takes. A command that waits for a file without an answer exceeds it.
 const LIMIT: Duration = Duration::from_secs(60);
 
 const JOB: &str = "[jobs.dream]\nenabled = false\n[jobs.say]\nkind = \"command\"\n\
@@ -77,7 +77,7 @@ fn a_fifo_as_the_projects_id_stops_nobody() {
     fifo(&id);
     at(&fixture, LATER, &["tick"]);
     assert_eq!(healthy_runs(&fixture, &healthy), 1);
-    // The database knows which project the folder is.
+    // The database records which project the folder belongs to.
     at(&fixture, LATER, &["run", "say"]).ends(0);
     let why = "it is a FIFO, not a regular file";
     at(&fixture, LATER, &["status"]).expect_text(why).ends(0);

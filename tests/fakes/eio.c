@@ -1,4 +1,4 @@
-/* A disk that breaks: the first EIO_TIMES looks into a folder whose path contains EIO_OPENDIR fail. */
+/* Simulates a broken disk: the first EIO_TIMES attempts to open a folder whose path contains EIO_OPENDIR fail. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <dlfcn.h>

@@ -1,4 +1,4 @@
-//! Behaviours × dialects × budgets, in one table.
+//! Tests all combinations of behaviours, dialects and budgets.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,7 +13,7 @@ use crate::fixture::{Fixture, print_line, scaled};
 use crate::table::{Ends, ROWS, Row, TONGUES};
 use crate::testbed::{CANARY, agent, differs, holding, link, picture};
 
-/// Budgets that a run is given. The first has room for anything that behaves.
+/// The budgets of a run. The first is sufficient for any well-behaved agent.
 const BUDGETS: [&str; 3] = [
     "{ calls = 5, tokens = 1000000, money = 10.00 }",
     "{ calls = 5, tokens = 30000, money = 10.00 }",
@@ -43,7 +43,7 @@ struct CaseResult {
 #[test]
 fn each_behaviour_ends_in_its_one_right_outcome() {
     let began = Instant::now();
-    // A short run does not try all budgets, but always every behaviour in every dialect.
+    // A short test does not try all budgets, but always tries every behaviour in every dialect.
     let budgets = scaled(1).min(BUDGETS.len());
     let cases: Vec<(&'static Row, usize, usize)> = ROWS
         .iter()
@@ -143,7 +143,7 @@ fn case(row: &'static Row, dialect: usize, budget: usize) -> CaseResult {
     fs::write(fixture.root().join("targets"), list).unwrap();
     let but = [
         "state",
-        // The state of the agents, which runner makes for them.
+        // The state folders of the agents, which runner creates for them.
         ".claude",
         ".codex",
         "project/notes/answer.md",
@@ -185,7 +185,8 @@ fn case(row: &'static Row, dialect: usize, budget: usize) -> CaseResult {
     let changed = differs(&before, &picture(&fixture, &but));
     check(changed.is_empty(), format!("changed: {changed:?}"));
     check(fixture.run(&["db", "check"]).code == 0, "the database is damaged".to_owned());
-    // The run's folder is the agent's own to write in; what runner keeps there is not.
+    // The agent may write to the run's scratch folder, but not to the files that runner keeps
+    // there.
     let leaks: Vec<String> =
         holding(&fixture, CANARY).into_iter().filter(|path| !path.contains("/scratch/")).collect();
     check(leaks.is_empty(), format!("the secret is in {leaks:?}"));

@@ -1,5 +1,5 @@
-//! The obedient agent in a dream pass: whatever order an idea, a heading, a file name or a commit
-//! carries, it is carried out inside the sandbox, and has no effect.
+//! Tests the obedient agent in a dream pass: it carries out any order in an idea, a heading, a file
+//! name or a commit message, but inside the sandbox, so the order has no effect.
 
 use std::fs;
 use std::time::Instant;
@@ -8,7 +8,7 @@ use crate::fixture::{Fixture, print_line, scaled};
 use crate::payloads::{CARRIERS, Carrier, ORDERS};
 use crate::testbed::{differs, link, picture};
 
-/// Orders that one pass reads.
+/// Number of orders that one pass reads.
 const TOGETHER: usize = 12;
 
 #[test]
@@ -81,7 +81,7 @@ fn pass(carrier: Carrier, orders: &[&str]) -> (usize, usize) {
     let said = fixture.run(&["dream", "run", "--json"]);
     assert!(
         fixture.path("dreams/state.json").exists(),
-        "{carrier:?}: the pass came to nothing: {} {}",
+        "{carrier:?}: the pass failed: {} {}",
         said.out,
         said.err
     );

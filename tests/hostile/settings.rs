@@ -1,12 +1,12 @@
-//! The obedient agent at work in the tree, and a job's own program: neither changes what decides on
-//! later runs.
+//! Tests the obedient agent with write access to the tree, and a job's own program: neither may
+//! change files that determine later runs.
 
 use std::fs;
 
 use crate::fixture::{Fixture, print_line};
 use crate::testbed::link;
 
-/// The cycle, whose states name a prompt that is there and one that is not.
+/// A cycle whose states name one prompt that exists and one that does not.
 const CYCLE: &str = "* add\n:PROPERTIES:\n:KIND: wake\n:NEXT: rem\n:PROMPT: prompts/wake.md\n:END:\n\
                      * rem\n:PROPERTIES:\n:KIND: rem\n:NEXT: plan\n:END:\n\
                      * plan\n:PROPERTIES:\n:KIND: plan\n:NEXT: add\n:PROMPT: prompts/plan.md\n:END:\n";
@@ -34,7 +34,8 @@ const ORDERS: [&str; 9] = [
     "ln $P free/hard && echo evil > free/hard",
 ];
 
-/// Creates a project with `job` and all these files, without the optional ones if `absent` is set.
+/// Creates a project with `job` and all these files; if `absent` is set, the optional ones are
+/// omitted.
 fn fixture(job: &str, absent: bool) -> Fixture {
     let fixture = Fixture::new();
     fixture.run(&["init"]).ends(0);
@@ -57,7 +58,7 @@ fn fixture(job: &str, absent: bool) -> Fixture {
     fixture
 }
 
-/// Returns the content of each of these files, or `None` for one that does not exist.
+/// Returns the content of each of these files, or `None` for a file that does not exist.
 fn look(fixture: &Fixture) -> Vec<(String, Option<Vec<u8>>)> {
     let one = |name: &str| {
         let path = fixture.path(name);
@@ -67,7 +68,7 @@ fn look(fixture: &Fixture) -> Vec<(String, Option<Vec<u8>>)> {
     KEPT.map(one).into()
 }
 
-/// Returns the same orders as a program's script and as an agent's prompt.
+/// Returns two jobs with the same orders, one as a program's script and one as an agent's prompt.
 fn jobs(sandbox: &str) -> [String; 2] {
     let orders = KEPT.iter().flat_map(|name| ORDERS.map(|order| format!("P={name}; {order}")));
     let orders: Vec<String> = orders.collect();
@@ -92,7 +93,7 @@ fn no_child_changes_what_decides_on_later_runs() {
             let before = look(&fixture);
             let said = fixture.run(&["run", "evil"]);
             assert_eq!(look(&fixture), before, "{said:?}");
-            // The orders were carried out: what nobody protects was written.
+            // The orders were carried out, because an unprotected file was written.
             assert_eq!(fixture.read("free/x"), "evil\n", "{said:?}");
             let runs = fixture.run(&["runs", "--json"]).ends(0).json();
             let mut runs = runs.as_array().unwrap().iter();

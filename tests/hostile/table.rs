@@ -4,22 +4,22 @@
 //! class of a failure. A command may answer a prompt with any text, so output that is not a valid
 //! stream is not an error there.
 
-/// Which deadline a behaviour is meant to run into; all others are long.
+/// The deadline that a behaviour should reach; all others are long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ends {
-    /// By itself.
+    /// None: the agent ends by itself.
     Itself,
     /// At the first-byte deadline.
     FirstByte,
     /// At the idle deadline.
     Idle,
-    /// At the run's own.
+    /// At the run's total deadline.
     Total,
 }
 
 use Ends::{FirstByte, Idle, Itself, Total};
 
-/// Name, expected in command, claude, codex, and what ends it.
+/// The name, the expected outcomes for command, claude and codex, and the event that ends the run.
 pub type Row = (&'static str, [&'static str; 3], Ends);
 
 const OK: &str = "succeeded";

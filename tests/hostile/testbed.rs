@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use crate::fixture::Fixture;
 
-/// The secret that is handed to it, and must not be found anywhere afterwards.
+/// The secret that is given to the agent and must not be found anywhere afterwards.
 pub const CANARY: &str = "canary-7f3kQ9zLw2-mX8vB4nT6";
 
 pub fn agent() -> PathBuf {
@@ -33,8 +33,8 @@ pub fn link(fixture: &Fixture, dialect: &str, behaviour: &str) -> String {
     path.display().to_string()
 }
 
-/// Returns path, kind, mode and content of everything below the fixture that must not change,
-/// except runner's own files and `but`.
+/// Returns the path, kind, mode and content of everything in the fixture that must not change, that
+/// is everything except runner's own files and `but`.
 pub fn picture(fixture: &Fixture, but: &[&str]) -> BTreeMap<String, String> {
     let mut seen = BTreeMap::new();
     let mut folders = vec![fixture.root().to_owned()];
@@ -63,7 +63,7 @@ pub fn picture(fixture: &Fixture, but: &[&str]) -> BTreeMap<String, String> {
     seen
 }
 
-/// Returns a checksum that is good enough to detect a change.
+/// Returns a checksum that is sufficient to detect a change.
 fn blake(bytes: &[u8]) -> u64 {
     use std::hash::{DefaultHasher, Hash as _, Hasher as _};
     let mut hasher = DefaultHasher::new();
@@ -89,8 +89,7 @@ pub fn differs(before: &BTreeMap<String, String>, after: &BTreeMap<String, Strin
     found
 }
 
-/// Returns every file of the fixture that holds `needle`, in any of the forms in which it may be
-/// written.
+/// Returns every file of the fixture that contains `needle` in any of its possible encodings.
 pub fn holding(fixture: &Fixture, needle: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut folders = vec![fixture.root().to_owned()];

@@ -1,10 +1,10 @@
 //! The attempts of a malicious program, as shell scripts; the test observes their effects from
 //! outside.
 //!
-//! A script gets `W` (writable), `O` (not writable), `S` (hidden), `V` (a process that is not its
-//! own), `FD` (a descriptor of `O/victim` that was open when the launcher began), `ABSTRACT`,
-//! `PORT` and `T` (an argument by which processes that outlive it are found). It prints `THROUGH`
-//! where only the script can know that it got through.
+//! A script gets `W` (writable), `O` (not writable), `S` (hidden), `V` (the PID of another
+//! process), `FD` (a descriptor of `O/victim` that was open when the launcher started), `ABSTRACT`,
+//! `PORT` and `T` (an argument that identifies surviving processes). It prints `THROUGH` if only
+//! the script can tell that it succeeded.
 
 /// One attempt.
 pub struct Attempt {
@@ -18,11 +18,12 @@ pub struct Attempt {
 /// attempt can be shown to work without a sandbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum About {
-    /// Covered by every level; without a sandbox it gets through.
+    /// Covered by every level; succeeds without a sandbox.
     Files,
     /// Modes, owners, times and attributes: not covered by Landlock alone.
     Attributes,
-    /// Something that is not tried without a sandbox: it would harm the host, or needs what is not here.
+    /// Not tried without a sandbox, because the attempt would harm the host or needs something
+    /// missing here.
     Kernel,
     /// Abstract sockets with the network open: not covered by bubblewrap alone.
     Abstract,
@@ -30,7 +31,7 @@ pub enum About {
 
 use About::{Abstract, Attributes, Files, Kernel};
 
-/// Ways to write what is at `$P`, in the folder `$D`.
+/// Ways to change the file `$P` in the folder `$D`.
 const WAYS: &[(&str, About, &str)] = &[
     ("write", Files, "echo evil > $P"),
     ("append", Files, "echo evil >> $P"),
@@ -85,7 +86,7 @@ const WAYS: &[(&str, About, &str)] = &[
     ("attribute", Attributes, "perl -e 'syscall(188, $ARGV[0], \"user.evil\", \"1\", 1, 0)' $P"),
 ];
 
-/// Ways to make something at `$P`, where nothing is.
+/// Ways to create something at `$P`, where nothing exists.
 const MAKES: &[(&str, &str)] = &[
     ("file", "echo evil > $P"),
     ("exclusive", "set -C; echo evil > $P"),
@@ -111,7 +112,6 @@ pub fn all() -> Vec<Attempt> {
         ("prompt", "$W/prompts/wake.md"),
     ] {
         for (way, about, script) in WAYS {
-            // A file's own times and modes in a folder that git keeps are no more than the rest.
             add(format!("{target}: {way}"), *about, format!("P={path}; D=$(dirname $P); {script}"));
         }
     }
@@ -125,7 +125,8 @@ pub fn all() -> Vec<Attempt> {
         ("git commondir", "$W/.git/commondir"),
     ] {
         for (way, script) in MAKES {
-            // Another name where names differ by case is another file, and one that may be made.
+            // Where case matters, the upper-case name is a different file, which the script is
+            // allowed to create.
             if *way == "upper-case" && target != "new outside" && target != "new hook" {
                 continue;
             }
@@ -141,7 +142,7 @@ pub fn all() -> Vec<Attempt> {
 }
 
 const SINGLE: &[(&str, About, &str)] = &[
-    // Around a protected path.
+    // Attempts that bypass a protected path.
     (
         "swap the git folder",
         Files,
@@ -180,7 +181,7 @@ const SINGLE: &[(&str, About, &str)] = &[
         Kernel,
         "umount $W/.git/config && echo THROUGH; umount -l $W/.git && echo THROUGH",
     ),
-    // Reading what is hidden.
+    // Reading hidden files.
     ("hidden: read", Files, "cat $S/token"),
     ("hidden: by a link", Files, "ln -s $S/token $W/l; cat $W/l"),
     ("hidden: by a hard link", Files, "ln $S/token $W/l; cat $W/l"),
@@ -532,7 +533,7 @@ const SINGLE: &[(&str, About, &str)] = &[
         Files,
         "printf 'x' | $RUNNER __launch; $RUNNER __launch < /dev/null; echo evil > $O/victim",
     ),
-    // Getting away.
+    // Escaping from the process tree.
     ("leave the group of processes", Files, "(setsid sleep 1000.$T &) ; true"),
     ("fork twice, cleared", Files, "(env -i setsid sh -c \"sleep 1000.$T & \" &) ; true"),
     ("trap all signals", Files, "(trap '' TERM INT HUP; sleep 1000.$T) & true"),

@@ -1,5 +1,6 @@
-//! Every attempt, against every kind of sandbox, as this user and as nobody: none gets through what
-//! its level covers. The same attempts without a sandbox do: they are no straw men.
+//! Runs every attempt in every kind of sandbox, as the current user and as nobody: none succeeds at
+//! anything that the sandbox level covers. The same attempts do succeed without a sandbox, which
+//! shows that they are realistic.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,7 +20,7 @@ use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use super::attempts::{About, Attempt, all};
 use super::{RUNNER, means, shell, ulid};
 
-/// Protected paths in the tree that may be written.
+/// Protected paths in the writable tree.
 const KEPT: [&str; 8] = [
     ".git/config",
     ".git/hooks",
@@ -86,7 +87,7 @@ impl Fixture {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        // Stopped: any signal that reaches it shows.
+        // The process is stopped, so any signal that reaches it is visible.
         let pid = Pid::from_child(&victim);
         kill_process(pid, Signal::STOP).unwrap();
         waitpid(Some(pid), WaitOptions::UNTRACED).unwrap();
@@ -118,7 +119,7 @@ impl Fixture {
         }
     }
 
-    /// Runs it; what got through, in words, or nothing.
+    /// Runs the attempt and describes any success.
     fn attempt(&mut self, attempt: &Attempt, means: Option<SandboxMechanism>) -> Option<String> {
         let before = self.picture();
         let mut spec =
@@ -138,7 +139,7 @@ impl Fixture {
         ];
         spec.env.extend(values.map(|(name, value)| (name.to_owned(), value)));
         spec.limits.total = Some(std::time::Duration::from_secs(20));
-        // Left open for whoever is started next, as by a careless library.
+        // The descriptor stays open for the next child, as with a careless library.
         fcntl_setfd(&self.open, FdFlags::empty()).unwrap();
         let ended = run(&spec, &Cancel::new().unwrap(), &mut |_, _| OutputVerdict::Continue);
         fcntl_setfd(&self.open, FdFlags::CLOEXEC).unwrap();
@@ -148,7 +149,7 @@ impl Fixture {
         };
         let said = String::from_utf8_lossy(&ended.stdout).into_owned();
         if ended.containment.is_none() {
-            // It killed its own launcher: then nothing of it may be left.
+            // If the script killed its own launcher, no process of it may be left.
             let left = self.left();
             if !left.is_empty() {
                 return Some(format!("processes are left: {left:?}"));
@@ -187,7 +188,7 @@ impl Fixture {
         (!left.is_empty()).then(|| format!("processes are left: {left:?}"))
     }
 
-    /// Processes with our argument.
+    /// Returns the processes that carry the test's argument.
     fn left(&self) -> Vec<String> {
         let wanted = format!("1000.{}", self.token.replace('-', ""));
         let entries = fs::read_dir("/proc").unwrap().flatten();
@@ -237,7 +238,7 @@ fn draw(path: &Path, all: &mut Vec<String>) {
         all.push(format!("{} is not there", path.display()));
         return;
     };
-    // A folder's own times change when it is looked after; a file's do not.
+    // A folder's times change during an inspection, but a file's times do not.
     let times = if data.is_file() { data.mtime_nsec() + data.mtime() } else { 0 };
     let text = if data.is_file() { fs::read(path).unwrap_or_default() } else { Vec::new() };
     let attribute = rustix::fs::lgetxattr(path, "user.evil", &mut [0_u8; 8]).is_ok();
@@ -258,7 +259,7 @@ fn draw(path: &Path, all: &mut Vec<String>) {
     }
 }
 
-/// Checks whether a sandbox level claims to cover this class.
+/// Returns whether a sandbox level claims to cover this class.
 fn covers(means: SandboxMechanism, about: About) -> bool {
     match about {
         About::Files | About::Kernel => true,
@@ -304,7 +305,7 @@ fn none_gets_through() {
     assert!(through.is_empty(), "{through:#?}");
 }
 
-/// Runs the same attempts as a user without any rights, if the test can switch to one.
+/// Runs the same attempts as an unprivileged user, if the test can switch to one.
 #[test]
 fn none_gets_through_as_nobody() {
     if !rustix::process::getuid().is_root() {
@@ -343,8 +344,8 @@ fn none_gets_through_as_nobody() {
     assert!(said.contains("attempts as user 65534"), "{said}");
 }
 
-/// Checks that the harmless attempts succeed without a sandbox. This shows that the table above
-/// proves something.
+/// Checks that the harmless attempts succeed without a sandbox, which shows that the other tests
+/// prove something.
 #[test]
 fn without_a_sandbox_they_get_through() {
     if std::env::consts::ARCH != "x86_64" {

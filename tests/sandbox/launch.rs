@@ -1,4 +1,4 @@
-//! The launcher itself: the data that it passes on, its messages, and its traces.
+//! Tests the launcher itself: the data that it passes on, its messages and its traces.
 
 use std::fs;
 

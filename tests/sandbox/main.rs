@@ -1,7 +1,7 @@
-//! The sandbox, observed from outside: the attempts of a malicious program, the ends of its process
-//! tree, and the inputs that a launcher must not trust.
+//! Tests the sandbox from outside: the attempts of a malicious program, the ends of its process
+//! tree, and inputs that a launcher must not trust.
 //!
-//! Everything goes through the built program (`runner __launch`) as in a run.
+//! Everything goes through the built program (`runner __launch`), as in a run.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use runner_engine::process::{ChildSandbox, ChildSpec, Limits, Stdin};
 use runner_engine::sandbox::{Sandbox, SandboxMechanism, SandboxedStart, bwrap};
 
-/// The program with the launcher.
+/// The built program, which contains the launcher.
 pub const RUNNER: &str = env!("CARGO_BIN_EXE_runner");
 
 /// Reports a check that was skipped because `program` is missing, and appends it to the file that
@@ -44,7 +44,7 @@ pub fn means() -> Vec<SandboxMechanism> {
     all
 }
 
-/// Returns a sandboxed `sh -c`.
+/// Returns the specification of a sandboxed `sh -c`.
 pub fn shell(script: &str, cwd: &Path, sandbox: Sandbox) -> ChildSpec {
     ChildSpec {
         program: PathBuf::from("/bin/sh"),

@@ -1,10 +1,9 @@
-//! Formats counts and lists in sentences for people. It must never be used for output that a
-//! program reads.
+//! Formats counts and lists in sentences for people. The result must never be parsed by a program.
 
 use std::fmt::Display;
 
 /// Formats a count and its noun, which is given in the singular: "1 run", "2 runs", "0 entries".
-/// Only the plural forms that occur in the program are known.
+/// Only plural forms that occur in the program are supported.
 pub fn counted<N: Display + PartialEq + From<u8>>(count: N, one: &str) -> String {
     if count == N::from(1) {
         return format!("{count} {one}");
@@ -19,7 +18,7 @@ pub fn counted<N: Display + PartialEq + From<u8>>(count: N, one: &str) -> String
     }
 }
 
-/// Returns the names in one line, at most the first twelve.
+/// Joins the names on one line, but at most the first twelve.
 pub fn some_of<'n>(names: impl Iterator<Item = &'n str>) -> String {
     const MOST: usize = 12;
     let names: Vec<&str> = names.collect();

@@ -7,8 +7,8 @@
 //! <<<END 1f0c9a5b77e24d10>>>
 //! ```
 //!
-//! The fence is hygiene and not a security boundary: a reply is checked against a list that was
-//! made before the call. The text, or its label, must never be able to close the fence around it.
+//! The fence is a precaution and not a security boundary: a reply is checked against a list that
+//! was fixed before the call. Neither the text nor its label must ever be able to close the fence.
 
 use sha2::{Digest as _, Sha256};
 
@@ -18,22 +18,22 @@ const DIGITS: usize = 16;
 /// The reason why a text could not be fenced.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FenceError {
-    /// The nonce is not 8 or more ASCII letters and digits.
+    /// The nonce is not a string of at least 8 ASCII letters and digits.
     #[error("not a nonce: {0:?}")]
     BadNonce(String),
-    /// The text could close the fence. Derive the nonce from this text too.
+    /// The text could close the fence, so the nonce must also be derived from this text.
     #[error("the text named {0:?} contains the nonce of its fence")]
     NonceInText(String),
 }
 
-/// A nonce that fences all texts of one request.
+/// A fence, identified by its nonce, for all texts of one request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fence {
     nonce: String,
 }
 
 impl Fence {
-    /// Creates a fence with this nonce, which is usually from [`nonce_for`].
+    /// Creates a fence with this nonce, which usually comes from [`nonce_for`].
     pub fn new(nonce: &str) -> Result<Self, FenceError> {
         if nonce.len() < 8 || !nonce.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
             return Err(FenceError::BadNonce(nonce.to_owned()));
@@ -41,7 +41,7 @@ impl Fence {
         Ok(Self { nonce: nonce.to_owned() })
     }
 
-    /// Creates a fence that none of `texts` can close. Labels count as texts too.
+    /// Creates a fence that none of `texts` can close. Include the labels in `texts`.
     pub fn around(seed: u64, texts: &[&str]) -> Self {
         Self { nonce: nonce_for(seed, texts) }
     }
@@ -51,8 +51,8 @@ impl Fence {
         &self.nonce
     }
 
-    /// Wraps `text` in the fence, with `label` on the first line inside, because a file's name is
-    /// as untrusted as its content. Control characters in the label become spaces.
+    /// Wraps `text` in the fence. `label` is on the first line inside, because a file's name is as
+    /// untrusted as its content. Control characters in the label become spaces.
     pub fn wrap(&self, label: &str, text: &str) -> Result<String, FenceError> {
         let label: String = label
             .chars()
@@ -70,7 +70,7 @@ impl Fence {
 }
 
 /// Returns 16 hex digits that occur in none of `texts`, in either case. Equal arguments give equal
-/// nonces: the nonce need not be secret, because the texts were written before it.
+/// nonces. The nonce need not be secret, because the texts were written before it was derived.
 pub fn nonce_for(seed: u64, texts: &[&str]) -> String {
     let mut counter = 0_u64;
     loop {
@@ -86,7 +86,7 @@ pub fn nonce_for(seed: u64, texts: &[&str]) -> String {
     }
 }
 
-/// Checks whether `text` contains `nonce`, ignoring case, because a model may ignore it too.
+/// Returns whether `text` contains `nonce`, ignoring case, because a model may ignore it too.
 fn contains(text: &str, nonce: &str) -> bool {
     text.contains(nonce) || text.to_ascii_lowercase().contains(&nonce.to_ascii_lowercase())
 }

@@ -1,16 +1,17 @@
-//! YAML front matter: finds it, splits it off without loss, and reads single values.
+//! Finds YAML front matter, splits it off without loss, and reads single values.
 //!
-//! Only the few top-level `key: value` lines that runner uses are understood, and only if the value
-//! is plainly one scalar on one line. Everything else is `None`: the parser must never guess the
-//! meaning of a list, a block or a damaged line, and must never panic on one. A YAML library was
-//! rejected because it refuses a whole document over one odd line, and notes contain such lines.
+//! Only the few top-level `key: value` lines that runner uses are supported, and only if the value
+//! is clearly a single scalar on one line. Everything else is `None`: the parser must never guess
+//! the meaning of a list, a block or a damaged line, and must never panic. A YAML library was
+//! rejected because it refuses a whole document over one malformed line, and notes contain such
+//! lines.
 
 pub mod edit;
 
 use std::ops::Range;
 
-/// A markdown document, split into front matter and body. `head` and `body` together are the whole
-/// text.
+/// A Markdown document, split into front matter and body. `head` and `body` together make up the
+/// complete text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Document<'a> {
     text: &'a str,
@@ -20,7 +21,7 @@ pub struct Document<'a> {
 
 /// Splits off the front matter: from a `---` line at the very top (a byte order mark may precede
 /// it) to the next `---` or `...` line. If there is no end, or if the first line inside is not a
-/// `key:`, the whole text is body, because a `---` may also be a horizontal rule.
+/// `key:`, the complete text is the body, because a `---` may also be a horizontal rule.
 pub fn split(text: &str) -> Document<'_> {
     find(text).unwrap_or(Document { text, front: None, body: 0 })
 }
@@ -56,13 +57,13 @@ impl<'a> Document<'a> {
         self.front.clone().map(|range| &self.text[range])
     }
 
-    /// Returns the byte range of those lines in the text.
+    /// Returns the byte range of the lines between the fences.
     pub fn front_range(&self) -> Option<Range<usize>> {
         self.front.clone()
     }
 
-    /// Returns everything before the body, fences and byte order mark included. The result is empty
-    /// without front matter.
+    /// Returns everything before the body, including the fences and the byte order mark. The result
+    /// is empty if there is no front matter.
     pub fn head(&self) -> &'a str {
         &self.text[..self.body]
     }
@@ -77,9 +78,10 @@ impl<'a> Document<'a> {
         self.body
     }
 
-    /// Returns the value of a top-level key that is one scalar on one line, without its quotes.
-    /// Escapes inside quotes are left as written. Returns `None` for `null`, `~`, an empty value,
-    /// lists, maps, blocks, anchors and anything unbalanced. The first of two equal keys counts.
+    /// Returns the value of a top-level key if the value is a single scalar on one line, without
+    /// its quotes. Escapes inside quotes are left as written. Returns `None` for `null`, `~`, an
+    /// empty value, lists, maps, blocks, anchors and anything unbalanced. If a key occurs twice,
+    /// the first value is returned.
     pub fn get(&self, key: &str) -> Option<&'a str> {
         let mut lines = self.front()?.lines().peekable();
         while let Some(line) = lines.next() {
@@ -144,7 +146,7 @@ fn scalar(rest: &str) -> Option<&str> {
 }
 
 /// Returns the text between the first character and the end that `find_end` finds, if only a
-/// comment follows it.
+/// comment follows that end.
 fn quoted(value: &str, find_end: impl FnOnce(&str) -> Option<usize>) -> Option<&str> {
     let inner = &value[1..];
     let end = find_end(inner)?;

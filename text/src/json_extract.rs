@@ -1,20 +1,20 @@
-//! Extracts the one JSON array from the output of a model or a program.
+//! Extracts a single JSON array from the output of a model or a program.
 //!
-//! The array may be the whole text, stand in a code fence, or be in the middle of prose. If it does
-//! not parse as a whole, its objects are read one by one, so that one bad element never loses the
-//! good ones (contracts/dream.md). This module must never repair by guessing: an element is
-//! returned as it was written or as an error, and a damaged array is never returned without an
-//! error in it. If there are two different arrays, it refuses to choose.
+//! The array may be the complete text, the content of a code fence, or a part of prose. If it does
+//! not parse as a whole, its objects are read one by one, so that one invalid element never causes
+//! the loss of the valid ones (contracts/dream.md). This module must never repair by guessing: an
+//! element is returned either as it was written or as an error, and a damaged array always contains
+//! an error. If the text contains two different arrays, neither is chosen.
 
 mod find;
 mod salvage;
 
 use serde_json::Value;
 
-/// Maximum length of a text in bytes; a longer text is refused.
+/// Maximum length of a text in bytes; a longer text is rejected.
 pub const MAX_BYTES: usize = 4 * 1024 * 1024;
 
-/// Maximum number of elements. A longer array is refused, or read up to this number if it is
+/// Maximum number of elements. A longer array is rejected, or truncated to this number if it is
 /// damaged.
 pub const MAX_ELEMENTS: usize = 10_000;
 
@@ -27,7 +27,7 @@ pub type ElementResult = Result<Value, ElementError>;
 pub struct ElementError {
     /// The index of the element among the results, from 0.
     pub index: usize,
-    /// The offset in the text at which the element begins, in bytes.
+    /// The byte offset in the text at which the element begins.
     pub offset: usize,
     /// The description of the damage.
     pub why: String,
@@ -58,13 +58,13 @@ struct ExtractedArray {
     elements: Vec<ElementResult>,
 }
 
-/// Returns the elements of the one array in `text`.
+/// Returns the elements of the only array in `text`.
 ///
-/// A text that is an array is taken whole. Otherwise a code fence that holds one (marked `json`, or
-/// unmarked if no marked fence does) has priority over prose. In prose only arrays of objects are
-/// considered, which also finds the one array inside an object around it. Arrays with the same text
-/// count as one. Time is linear in the text; after damage in a few hundred places the parser stops,
-/// with an error as the last element.
+/// If the complete text is an array, that array is used. Otherwise a code fence that contains an
+/// array (marked `json`, or unmarked if no marked fence contains one) has priority over prose. In
+/// prose, only arrays of objects are considered, including an array inside an enclosing object.
+/// Arrays with the same text count as one. Time is linear in the text: after a few hundred damaged
+/// places the parser stops, with an error as the last element.
 pub fn extract_array(text: &str) -> Result<Vec<ElementResult>, ExtractError> {
     if text.len() > MAX_BYTES {
         return Err(ExtractError::TooLong { bytes: text.len() });
@@ -89,14 +89,14 @@ pub fn extract_array(text: &str) -> Result<Vec<ElementResult>, ExtractError> {
 /// Whether the end of an array is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Extent {
-    /// The array ends somewhere up to the limit.
+    /// The array ends at or before the limit.
     Open,
-    /// The array ends at the limit.
+    /// The array ends exactly at the limit.
     ToLimit,
 }
 
-/// Reads the array that begins at `start`, as a whole or element by element. It lies within
-/// `text[..limit]`; with [`Extent::ToLimit`] it is known to end at `limit`.
+/// Reads the array that begins at `start`, as a whole or element by element. The array is within
+/// `text[..limit]`; with [`Extent::ToLimit`], it ends at `limit`.
 fn read_at(text: &str, start: usize, limit: usize, extent: Extent) -> ExtractedArray {
     let region = &text[start..limit];
     let mut stream = serde_json::Deserializer::from_str(region).into_iter::<Value>();
@@ -127,8 +127,8 @@ fn read_at(text: &str, start: usize, limit: usize, extent: Extent) -> ExtractedA
     found
 }
 
-/// Checks whether another element follows the bracket that should be the last. No comma is required
-/// if the array has to fill its place.
+/// Returns whether another element follows the bracket that should be the last. With
+/// [`Extent::ToLimit`], no comma is required.
 fn goes_on(after: &str, extent: Extent) -> bool {
     let after = after.trim_start();
     match after.strip_prefix(',') {

@@ -1,9 +1,9 @@
-//! Reads JSON lines, with a limit on memory, from files that crashed programs may have left behind.
+//! Reads JSON lines in bounded memory from files that crashed programs may have left behind.
 //!
 //! Every record is either parsed or reported with its line and the reason: nothing is dropped
-//! silently, and a bad record never affects the next one. The reader must never hold more than one
-//! line of the allowed length in memory, and must never panic. NUL bytes, which a file system
-//! leaves where a write was lost, separate records like line breaks.
+//! silently, and an invalid record never affects the next one. The reader must never hold more than
+//! one line of the allowed length in memory, and must never panic. NUL bytes, which a file system
+//! leaves where a write was lost, separate records just like line breaks.
 
 pub mod keep;
 
@@ -18,7 +18,7 @@ use serde_json::Value;
 pub struct JsonlRecord<T> {
     /// The record's line number, from 1.
     pub line: u64,
-    /// The offset of the record in bytes, counted from where the reader began.
+    /// The byte offset of the record, counted from where the reader began.
     pub offset: u64,
     pub value: T,
 }
@@ -29,7 +29,7 @@ pub struct JsonlRecord<T> {
 pub struct Bad {
     /// The record's line number, from 1.
     pub line: u64,
-    /// The offset of the record in bytes, counted from where the reader began.
+    /// The byte offset of the record, counted from where the reader began.
     pub offset: u64,
     /// The reason.
     pub why: BadReason,
@@ -38,10 +38,10 @@ pub struct Bad {
 /// The reason why a record could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadReason {
-    /// The record is not JSON, or not of the expected form.
+    /// The record is not JSON, or does not have the expected structure.
     #[error("{0}")]
     Json(String),
-    /// The record is the last one and has no line break; it is probably still being written.
+    /// The last record has no line break; it is probably still being written.
     #[error("unfinished last line: {0}")]
     Unfinished(String),
     /// The record is longer than the limit and was skipped.
@@ -56,7 +56,7 @@ pub enum BadReason {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct JsonlCounts {
     pub parsed: u64,
-    /// Number of bad records, including those that are too long.
+    /// Number of invalid records, including those that are too long.
     pub bad: u64,
     /// Number of records that were skipped because of their length.
     pub too_long: u64,
@@ -76,7 +76,7 @@ pub struct Jsonl<R, T = Value> {
     value: PhantomData<fn() -> T>,
 }
 
-/// The mark that ended a record.
+/// The character that ended a record.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
     Line,
@@ -85,7 +85,7 @@ enum End {
 }
 
 impl<R: BufRead, T: DeserializeOwned> Jsonl<R, T> {
-    /// Creates an iterator over records of at most `max_line_bytes`, without the line break.
+    /// Creates an iterator over records of at most `max_line_bytes`, not counting the line break.
     pub fn new(reader: R, max_line_bytes: usize) -> Self {
         Self {
             reader,
@@ -104,13 +104,13 @@ impl<R: BufRead, T: DeserializeOwned> Jsonl<R, T> {
         self.counts
     }
 
-    /// Returns the number of bytes read so far, in whole records only. A later reader may continue
-    /// from there, unless the last record was unfinished.
+    /// Returns the number of bytes read so far, counting complete records only. Another reader can
+    /// continue from there, unless the last record was unfinished.
     pub fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// Reads one record, blank or not, into `self.record`, and returns its length and end.
+    /// Reads one record, which may be blank, into `self.record`, and returns its length and end.
     fn read(&mut self) -> io::Result<(u64, End)> {
         self.record.clear();
         let mut length = 0;
@@ -205,7 +205,7 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::json;
 
-    /// Gives its bytes in pieces of one size, with an interruption before each.
+    /// Returns its bytes in pieces of a fixed size, with an interruption before each.
     struct Dripping<'a> {
         rest: &'a [u8],
         size: usize,
@@ -235,7 +235,7 @@ mod tests {
         }
     }
 
-    /// Values as text, bad ones as "line: kind".
+    /// Returns values as text, and invalid records as "line: kind".
     fn read(bytes: &[u8], cap: usize, size: usize) -> (Vec<String>, JsonlCounts) {
         let reader = Dripping { rest: bytes, size, ready: false };
         let mut lines = Jsonl::<_, Value>::new(reader, cap);

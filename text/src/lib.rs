@@ -1,10 +1,11 @@
-//! Pure text processing: everything that runner does to text, without access to the outside world.
+//! Pure text processing: everything that runner does to text without access to the outside world.
 //!
-//! This is the lowest layer. Every function here maps its arguments to its result: no files, no
-//! clock, no environment, no randomness, no output. A function must never panic on any input,
-//! however damaged, and never take more than linear time in it, apart from a factor that is stated.
-//! A model or a stranger often wrote the input; it is measured, split and fenced, and never
-//! trusted.
+//! This is the lowest layer. Every function maps its arguments to its result: no files, no clock,
+//! no environment, no randomness, no output. A function must never panic on any input, however
+//! damaged, and never take more than linear time, except for a documented factor.
+//!
+//! The input was often written by a model or a stranger; it is measured, split and fenced, and
+//! never trusted.
 
 #![cfg_attr(
     test,

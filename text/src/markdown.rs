@@ -1,8 +1,8 @@
-//! Title, summary and plain text of a markdown note.
+//! Extracts the title, summary and plain text of a Markdown note.
 //!
-//! This is a line-by-line reading of what people write, not a CommonMark parser: it serves titles,
-//! summaries and comparisons. It must never be used to rewrite a document, and takes time linear in
-//! the text whatever its brackets.
+//! This is a line-by-line reader for typical notes, not a CommonMark parser: it serves titles,
+//! summaries and comparisons. It must never be used to rewrite a document. It takes time linear in
+//! the length of the text, regardless of brackets.
 
 mod inline;
 mod lines;
@@ -10,8 +10,8 @@ mod lines;
 use crate::front_matter;
 pub use lines::{Line, Lines, lines};
 
-/// Returns the note's title: the front matter's `title`, else the first level-one heading outside
-/// code, else the file's stem in readable form.
+/// Returns the note's title: the front matter's `title`, otherwise the first level-one heading
+/// outside code, otherwise the file's stem in readable form.
 pub fn title(text: &str, fallback_file_stem: &str) -> String {
     let doc = front_matter::split(text);
     let declared = doc.get("title").map(str::trim).filter(|t| !t.is_empty());
@@ -43,10 +43,9 @@ fn humanised(stem: &str) -> String {
     }
 }
 
-/// Returns the first paragraph of prose on one line, cut at a word to at most `max_chars`
-/// characters, the ellipsis included. Lists, tables, quotes, code, pictures and lines like
-/// `**Status:** draft` are skipped; the first list item or quote replaces the prose where there is
-/// none.
+/// Returns the first paragraph of prose on one line, truncated at a word to at most `max_chars`
+/// characters including the ellipsis. Lists, tables, quotes, code, images and lines like
+/// `**Status:** draft` are skipped. If there is no prose, the first list item or quote is returned.
 pub fn summary(text: &str, max_chars: usize) -> String {
     let doc = front_matter::split(text);
     let mut prose: Vec<String> = Vec::new();
@@ -71,7 +70,8 @@ pub fn summary(text: &str, max_chars: usize) -> String {
     shortened(&words, max_chars)
 }
 
-/// Checks for `**Key:** value` or `**Key**: value`, as notes have under their title.
+/// Returns whether a line is `**Key:** value` or `**Key**: value`, as is common below a note's
+/// title.
 fn is_metadata(line: &str) -> bool {
     let Some((key, rest)) =
         line.trim_start().strip_prefix("**").and_then(|inner| inner.split_once("**"))
@@ -82,7 +82,7 @@ fn is_metadata(line: &str) -> bool {
     marked && key.split_whitespace().count() <= 3
 }
 
-/// Checks for a picture or a row of badges.
+/// Returns whether a line is an image or a row of badges.
 fn is_picture(line: &str) -> bool {
     line.starts_with("![") || line.starts_with("[![")
 }
@@ -105,8 +105,8 @@ fn shortened(words: &str, max_chars: usize) -> String {
     format!("{kept}…")
 }
 
-/// Returns the text of the note, one line per source line, without front matter, fenced code,
-/// comments, link targets and markup. Text in back-ticks stays.
+/// Returns the note's text, one line per source line, without front matter, fenced code, comments,
+/// link targets and markup. Text in backticks stays.
 pub fn plain(text: &str) -> String {
     let doc = front_matter::split(text);
     let mut out = String::with_capacity(text.len());
@@ -126,7 +126,7 @@ pub fn plain(text: &str) -> String {
     out
 }
 
-/// Counts the words of the note, as [`plain`] sees them.
+/// Counts the words in the note's [`plain`] text.
 pub fn word_count(text: &str) -> usize {
     plain(text).split_whitespace().filter(|word| word.chars().any(char::is_alphanumeric)).count()
 }

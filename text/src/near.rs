@@ -1,10 +1,10 @@
-//! Finds near duplicates: notes that say the same in almost the same words.
+//! Finds near duplicates: notes that have almost the same words.
 //!
 //! Three-word shingles, MinHash sketches (Broder 1997) and banding (locality-sensitive hashing)
 //! propose pairs. Every proposed pair is verified on the exact sets, so a sketch can miss a pair
-//! but never invent one. The result must stay deterministic for any order of the documents, and the
-//! search must never compare all documents with all others. Similarity of words is not similarity
-//! of meaning: two notes on one subject are not a pair here.
+//! but never invent one. The result must not depend on the order of the documents, and the search
+//! must never compare every document with every other. Similarity of words is not similarity of
+//! meaning: two notes on the same subject are not necessarily a pair.
 
 mod band;
 mod sets;
@@ -15,18 +15,18 @@ pub use sketch::{Sketch, similarity};
 
 use std::collections::BTreeMap;
 
-/// Similarity from which on two documents are near duplicates. A note with two thirds kept word for
-/// word and the rest rewritten has about 0.5; unrelated notes on one subject stay below 0.1.
+/// Minimum similarity of near duplicates. A note with two thirds kept word for word and the rest
+/// rewritten has about 0.5; unrelated notes on the same subject stay below 0.1.
 pub const NEAR: f64 = 0.4;
 
-/// Number of words below which a document is compared by its set of terms instead of shingles.
+/// Documents with fewer words are compared by their sets of terms instead of shingles.
 pub const SHORT: usize = 20;
 
-/// Minimum threshold for short documents, because they share terms more easily.
+/// Minimum threshold for short documents, which share terms more easily.
 pub const NEAR_SHORT: f64 = 0.7;
 
-/// Number of following documents with which each document is compared in a crowd of similar
-/// documents.
+/// Number of following documents with which each document in a crowd of similar documents is
+/// compared.
 pub const CROWD: usize = 32;
 
 /// A document to compare. Its key identifies it in the result and must be unique.
@@ -34,7 +34,7 @@ pub const CROWD: usize = 32;
 pub struct Doc<'a> {
     /// The document's key, for example its path.
     pub key: &'a str,
-    /// The document's markdown text; only its plain words count.
+    /// The document's Markdown text. Only its plain words are compared.
     pub text: &'a str,
 }
 
@@ -45,20 +45,20 @@ pub struct Pair<'a> {
     pub a: &'a str,
     /// The other key.
     pub b: &'a str,
-    /// The number of shared parts divided by the number of all parts (Jaccard), from 0 to 1.
+    /// The number of shared elements divided by the number of all elements (Jaccard), from 0 to 1.
     pub similarity: f64,
-    /// The share of the smaller document that the larger one contains.
+    /// The fraction of the smaller document that the larger one contains.
     pub containment: f64,
 }
 
-/// Returns all pairs at or over `threshold` ([`NEAR`] by default), the most similar first, then by
-/// keys.
+/// Returns all pairs with a similarity of at least `threshold` ([`NEAR`] by default), the most
+/// similar first, then sorted by key.
 ///
-/// A pair just at the threshold is found with a probability over 99 %, a closer one almost surely.
-/// Among documents with the very same words, the first by key represents the others: each of them
-/// is paired with it, and only it with further documents. In a crowd each document is compared with
-/// [`CROWD`] others only, so the time grows with the number of documents and not with its square;
-/// the crowd stays connected.
+/// A pair exactly at the threshold is found with a probability over 99 %, a more similar one almost
+/// certainly. Among documents with exactly the same words, the first by key represents the others:
+/// each of the others is paired only with this first document. In a crowd, each document is
+/// compared with only [`CROWD`] others, so the time grows linearly rather than quadratically with
+/// the number of documents. The crowd stays connected.
 pub fn neighbours<'a>(docs: &[Doc<'a>], threshold: f64) -> Vec<Pair<'a>> {
     let mut docs = docs.to_vec();
     docs.sort_unstable();

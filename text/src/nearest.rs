@@ -1,11 +1,11 @@
 //! Finds the nearest known word for "did you mean".
 //!
-//! It must never suggest an unlikely word: no suggestion is better than a bad one.
+//! An unlikely word must never be suggested: no suggestion is better than a wrong one.
 
-/// Returns the candidate that `word` was probably meant to be: the one with the fewest edits
+/// Returns the candidate that `word` was probably meant to be: the candidate with the fewest edits
 /// (insert, delete, replace, swap of neighbours; letter case and `-` against `_` are free), if
-/// those are few for the word's length. The first of equally near candidates wins; the result is
-/// `None` if all are far.
+/// there are few enough edits for the word's length. If several are equally near, the first one is
+/// returned; if all are far, the result is `None`.
 pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let word = folded(word);
     let mut best: Option<(usize, &str)> = None;
@@ -26,8 +26,9 @@ pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
     best.map(|(_, candidate)| candidate)
 }
 
-/// Returns the number of edits that a typing error may make in a word of `length` letters. Words
-/// longer than any name are excluded, because the comparison takes the product of both lengths.
+/// Returns the maximum number of edits for a typing error in a word of `length` letters. Words
+/// longer than any name get no edits, because the comparison takes time proportional to the product
+/// of both lengths.
 fn allowed(length: usize) -> usize {
     match length {
         0..=4 => 1,
@@ -45,8 +46,8 @@ fn folded(word: &str) -> Vec<char> {
         .collect()
 }
 
-/// Computes the Damerau–Levenshtein distance in its optimal-alignment form: no part is edited
-/// twice.
+/// Computes the Damerau–Levenshtein distance in its optimal string alignment variant, in which no
+/// part is edited twice.
 fn distance(a: &[char], b: &[char]) -> usize {
     let mut before: Vec<usize> = Vec::new();
     let mut above: Vec<usize> = (0..=b.len()).collect();

@@ -1,13 +1,13 @@
 //! Removes secrets from everything that is stored or shown.
 //!
-//! Two kinds are replaced by `[redacted:kind]`: the secrets that the program was given, and any
-//! text that has the well-known shape of one. It must never let a secret through because a chunk, a
-//! line of JSON or a colour code cut it, and never take hashes, ids or paths for secrets: reports
-//! are full of those. One scanner, line by line, serves whole texts and streams, so that they
-//! agree.
+//! Two kinds of secrets are replaced by `[redacted:kind]`: the secrets that the program was given,
+//! and any text in a well-known secret format. A secret must never get through because a chunk
+//! boundary, a line of JSON or a colour code splits it. Hashes, ids and paths must never be
+//! mistaken for secrets: reports are full of those. A single line-by-line scanner serves complete
+//! texts and streams, so that the results agree.
 //!
-//! The scanners are written manually: the shapes are prefixes with an alphabet and a length, which
-//! a table describes more plainly than one regular expression each, and none of them can backtrack.
+//! The scanners are hand-written: a format is a prefix with an alphabet and a length, which a table
+//! describes more clearly than regular expressions, and none of them can backtrack.
 
 mod assigned;
 mod pem;
@@ -23,21 +23,22 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-/// Minimum length of a known secret in bytes. Replacing shorter ones would damage ordinary text.
+/// Minimum length of a known secret in bytes. Replacing shorter secrets would damage ordinary text.
 pub const SHORTEST: usize = 6;
 
-/// Maximum length of a shape in bytes.
+/// Maximum length in bytes of a secret that is recognised by its format.
 const LONGEST: usize = 8 * 1024;
 
-/// Maximum number of bytes before its start that the scanner may read.
+/// Maximum number of bytes that the scanner may read before its starting position.
 const LOOK_BACK: usize = 24;
 
-/// Finds and replaces secrets. It is cheap to clone, and its `Debug` output never shows the
+/// Finds and replaces secrets. A redactor is cheap to clone, and its `Debug` output never shows the
 /// secrets.
 #[derive(Clone)]
 pub struct Redactor {
     secrets: Arc<[String]>,
-    /// Number of bytes at the end of an unfinished line that are kept until more of it is known.
+    /// Number of bytes at the end of an unfinished line that are kept until more of the line
+    /// arrives.
     overlap: usize,
 }
 
@@ -48,17 +49,17 @@ struct Span {
     context: usize,
     start: usize,
     end: usize,
-    /// Name of the kind of secret. It is empty when the span continues a secret that is already
-    /// named; nothing is written in its place then.
+    /// The name of the kind of secret. The name is empty if the span continues a secret that has
+    /// already been named; the span is then removed without a replacement.
     kind: &'static str,
-    /// Priority of the name: among overlapping spans, the lowest rank names the whole.
+    /// The priority of the name: among overlapping spans, the lowest rank determines the name.
     rank: u8,
 }
 
 impl Redactor {
-    /// Creates a redactor that knows these secrets besides the shapes. They are also found in the
-    /// form in which JSON or a URL would write them. Each line of a secret with several lines is a
-    /// secret.
+    /// Creates a redactor that finds these secrets in addition to the known formats. The secrets
+    /// are also found as escaped in JSON or in a URL. Each line of a multi-line secret is a
+    /// separate secret.
     pub fn new(secrets: Vec<String>) -> Self {
         let mut all: Vec<String> = Vec::new();
         for secret in &secrets {
@@ -75,7 +76,7 @@ impl Redactor {
         Self { secrets: all.into(), overlap: (2 * LONGEST).max(2 * longest) }
     }
 
-    /// Returns `text` with every secret replaced; borrowed if there is none.
+    /// Returns `text` with every secret replaced. The result is borrowed if there is no secret.
     pub fn redact<'t>(&self, text: &'t str) -> Cow<'t, str> {
         let mut state = RedactState::default();
         let mut out: Option<String> = None;
@@ -94,14 +95,15 @@ impl Redactor {
         out.map_or(Cow::Borrowed(text), Cow::Owned)
     }
 
-    /// Creates a redactor for text that comes in pieces.
+    /// Creates a redactor for text that arrives in pieces.
     pub fn stream(&self) -> StreamRedactor {
         StreamRedactor::new(self.clone())
     }
 
-    /// Scans the next line of `text` from `at`, or the next stretch of a line too long to wait for,
-    /// and returns its end and the secrets in it. Returns `None` while the line has no end and
-    /// `last` is not set. The text before `at` may be cut down to [`LOOK_BACK`] bytes.
+    /// Scans the next line of `text` from `at`, or the next part of a line that is too long to wait
+    /// for, and returns the end of the scanned text and the secrets in it. Returns `None` while the
+    /// line has no end and `last` is not set. The text before `at` may be shortened to
+    /// [`LOOK_BACK`] bytes.
     fn step(
         &self,
         state: &mut RedactState,
@@ -123,8 +125,7 @@ impl Redactor {
         if line.is_some() || !full {
             return Some((end, spans));
         }
-        // A secret that crosses the cut is either complete in this stretch, or begins after the
-        // cut.
+        // A secret that crosses the cut is either complete in this part or begins after the cut.
         let mut cut = floor(text, end - self.overlap);
         for span in &spans {
             if span.context < cut && span.end > cut {
@@ -132,7 +133,7 @@ impl Redactor {
             }
         }
         if spans.last().is_some_and(|span| span.end > cut) {
-            // A key that begins after the cut is found again in the next stretch.
+            // A key that begins after the cut is found again in the next part.
             state.in_key = false;
         }
         let spans = spans.into_iter().filter(|span| span.end <= cut).collect();
@@ -169,7 +170,7 @@ impl fmt::Debug for Redactor {
     }
 }
 
-/// The state that is carried from line to line.
+/// The state that is carried over from line to line.
 #[derive(Clone, Copy, Debug, Default)]
 struct RedactState {
     /// Whether the text is inside a private key.
@@ -226,8 +227,8 @@ fn percent_encoded(text: &str) -> String {
     out
 }
 
-/// Checks whether a word can begin at `at`: at the start, after a character that is no letter or
-/// digit, or after one that is the end of an escape (`\n`, `\u0022`, `%20`) or of a colour code.
+/// Returns whether a word can begin at `at`: at the start, after a character other than a letter or
+/// digit, or after the end of an escape (`\n`, `\u0022`, `%20`) or of a colour code.
 fn begins_word(bytes: &[u8], at: usize) -> bool {
     let back = |n: usize| at.checked_sub(n).map(|i| bytes[i]);
     let Some(before) = back(1) else { return true };
@@ -259,8 +260,8 @@ fn begins_word(bytes: &[u8], at: usize) -> bool {
     back(open) == Some(b'[') && forms.iter().any(|form| escape(form))
 }
 
-/// Checks whether a value consists of words and small numbers, as names and placeholders do, and
-/// not of random characters.
+/// Returns whether a value consists of words and small numbers, as names and placeholders do,
+/// rather than of random characters.
 fn is_wordlike(value: &str) -> bool {
     let (mut signs, mut pieces, mut digits) = (0_usize, 0_usize, 0_usize);
     let (mut inner_numbers, mut joined) = (0_usize, true);
@@ -280,11 +281,11 @@ fn is_wordlike(value: &str) -> bool {
         signs += usize::from(byte.is_ascii_alphanumeric());
         before = byte;
     }
-    // Two numbers inside one word are typical of base32 and not of words.
+    // Two numbers inside a single word are typical of base32 and not of words.
     2 * signs >= 7 * pieces && !(joined && inner_numbers >= 2)
 }
 
-/// Computes Shannon's entropy of the bytes, in bits a byte.
+/// Computes the Shannon entropy of the bytes, in bits per byte.
 fn entropy(value: &str) -> f64 {
     let mut counts = [0_u32; 256];
     for byte in value.bytes() {

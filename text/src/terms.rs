@@ -1,9 +1,9 @@
 //! Extracts terms for a search index: lower case, with compound names split and endings removed.
 //!
-//! Terms are keys for comparison and not words for display: "caching" and "caches" are both `cach`.
-//! The rules are made for English and for names in code; words of other languages pass unchanged.
-//! The result must stay the same across versions, or stored indexes become stale: a change here
-//! needs a migration.
+//! Terms are keys for comparison and not words for display: "caching" and "caches" both become
+//! `cach`. The rules are designed for English and for names in code; words of other languages are
+//! kept as they are. The result must stay the same across versions, or stored indexes become stale,
+//! so a change here requires a migration.
 
 mod stem;
 mod stop;
@@ -13,33 +13,33 @@ use std::collections::HashMap;
 use crate::markdown::{Line, lines};
 use crate::{front_matter, markdown};
 
-/// Maximum length of a word; a longer piece is data.
+/// Maximum length of a word. A longer word is treated as data.
 const LONGEST: usize = 40;
 
 /// Weights of a word in the title, in a heading and in the text.
 const WEIGHTS: (u32, u32, u32) = (5, 3, 1);
 
-/// A term of a document with its weight.
+/// A term of a document, with its weight.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TopTerm {
     /// The term, as [`terms`] returns it.
     pub term: String,
     /// The first form of the term in the document, in lower case, for people and for `grep`.
     pub word: String,
-    /// The number of occurrences; those in the title count five times and those in headings three
-    /// times.
+    /// The number of occurrences, with those in the title counted five times and those in headings
+    /// three times.
     pub weight: u32,
 }
 
-/// Returns the terms of `text` in their order, repeated as often as they occur. Names are split
-/// (`maxWait`, `max_wait`, `max-wait` and `max/wait.rs` all yield `max` and `wait`); stop words,
-/// single letters and numbers of one digit are left out.
+/// Returns the terms of `text` in order, including repetitions. Names are split (`maxWait`,
+/// `max_wait`, `max-wait` and `max/wait.rs` all contain `max` and `wait`); stop words, single
+/// letters and single digits are omitted.
 pub fn terms(text: &str) -> Vec<String> {
     split_words(text).map(|word| stem::stem(&word)).collect()
 }
 
-/// Returns the `n` most significant terms of a markdown note, by weight, equal ones in alphabetical
-/// order. Front matter other than the title, and fenced code, do not count.
+/// Returns the `n` most significant terms of a Markdown note, by weight and then in alphabetical
+/// order. Fenced code and front matter other than the title are ignored.
 pub fn top_terms(text: &str, n: usize) -> Vec<TopTerm> {
     let mut found: HashMap<String, TopTerm> = HashMap::new();
     let mut count = |text: &str, weight: u32| {
@@ -60,7 +60,7 @@ pub fn top_terms(text: &str, n: usize) -> Vec<TopTerm> {
     let mut title_heading = doc.get("title").is_none();
     for line in lines(doc.body()) {
         match line {
-            // The heading that is the title has already been counted.
+            // The heading that serves as the title has already been counted.
             Line::Heading(1, _) if title_heading => title_heading = false,
             Line::Heading(_, heading) => count(&markdown::plain(heading), in_heading),
             Line::Text(line) | Line::Item(line) | Line::Quote(line) | Line::Row(line) => {
@@ -75,7 +75,7 @@ pub fn top_terms(text: &str, n: usize) -> Vec<TopTerm> {
     all
 }
 
-/// Splits `text` into words in lower case, with names split and stop words removed, and without
+/// Splits `text` into lower-case words, with names split and stop words removed, but without
 /// stemming.
 fn split_words(text: &str) -> impl Iterator<Item = String> + '_ {
     text.split(|c: char| !c.is_alphanumeric() && !matches!(c, '\'' | '’'))
@@ -85,8 +85,8 @@ fn split_words(text: &str) -> impl Iterator<Item = String> + '_ {
         .filter(|word| !stop::is_stop(word))
 }
 
-/// Splits a run of letters, digits and apostrophes. The text after an apostrophe in "don't" and
-/// "the client's" is no word; quotation marks look the same.
+/// Splits a run of letters, digits and apostrophes. The one or two letters after an apostrophe, as
+/// in "don't" or "the client's", are not a word. Quotation marks look the same as apostrophes.
 fn pieces(run: &str) -> Vec<&str> {
     let mut all = Vec::new();
     for (at, part) in run.split(['\'', '’']).enumerate() {

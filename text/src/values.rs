@@ -1,7 +1,7 @@
 //! Values with units and grammars, as people write them in settings.
 //!
-//! A [`Grammar`] declares one form of text: how it is read, the pattern that a schema has for it, and
-//! an example. [`Text`] is a setting of that form.
+//! A [`Grammar`] declares a text format: how to parse it, its pattern in a schema, and an example.
+//! [`Text`] is a setting in such a format.
 
 use std::borrow::Cow;
 
@@ -18,24 +18,24 @@ const DURATION: &str = concat!(
     r"milliseconds?|us|µs|ns),? ?)+"
 );
 
-/// A form of text.
+/// A text format.
 pub trait Grammar {
-    /// The meaning of the text.
+    /// The type of a parsed value.
     type Value;
 
-    /// An example; empty where any text may do.
+    /// An example, or an empty string if any text is valid.
     const EXAMPLE: &'static str;
 
-    /// A word that stands for no value; empty if there is none.
+    /// A keyword that represents no value, or an empty string if there is none.
     const WORD: &'static str = "";
 
-    /// Returns the regular expression that every good text matches.
+    /// Returns a regular expression that matches every valid text.
     fn pattern() -> String;
 
-    /// Reads a text.
+    /// Parses a text.
     ///
     /// # Errors
-    /// Returns the reason for the user if the text does not have this form.
+    /// Returns the reason, phrased for the user, if the text does not have this format.
     fn read(text: &str) -> Result<Self::Value, String>;
 }
 
@@ -69,7 +69,7 @@ grammar! {
     Wait: SignedDuration, "30s", DURATION, wait;
 }
 
-/// A setting that is text of the form `G`.
+/// A setting whose text has the format `G`.
 #[derive(Debug)]
 pub struct Text<G: Grammar>(pub G::Value);
 
@@ -102,10 +102,10 @@ impl<G: Grammar> JsonSchema for Text<G> {
     }
 }
 
-/// Reads a field that is text of the form `G`, for `deserialize_with`.
+/// Reads a field whose text has the format `G`, for `deserialize_with`.
 ///
 /// # Errors
-/// The value is not text of this form.
+/// Returns an error if the value is not text in this format.
 pub fn read_text<'de, G: Grammar, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<G::Value, D::Error> {
@@ -120,7 +120,7 @@ impl Size {
     /// Reads a field, for `deserialize_with`.
     ///
     /// # Errors
-    /// The value is not a size.
+    /// Returns an error if the value is not a size.
     pub fn bytes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
         Self::deserialize(deserializer).map(|size| size.0)
     }
@@ -163,7 +163,7 @@ impl JsonSchema for Size {
 /// Parses a duration above zero, such as "8h", "90s" or "1h 30m".
 ///
 /// # Errors
-/// Returns the reason for the user.
+/// Returns the reason, phrased for the user.
 pub fn duration(text: &str) -> Result<SignedDuration, String> {
     match wait(text)? {
         SignedDuration::ZERO => Err(no_duration(text)),
@@ -174,13 +174,13 @@ pub fn duration(text: &str) -> Result<SignedDuration, String> {
 /// Parses a duration that may be zero, such as "0s".
 ///
 /// # Errors
-/// Returns the reason for the user.
+/// Returns the reason, phrased for the user.
 pub fn wait(text: &str) -> Result<SignedDuration, String> {
     let duration: SignedDuration = text.parse().map_err(|_| no_duration(text))?;
     if duration.is_negative() {
         return Err(no_duration(text));
     }
-    // The sum of a time and the duration must be a valid time.
+    // Adding the duration to a time must yield a valid time.
     if duration > SignedDuration::from_hours(LONGEST) {
         return Err(format!("{text:?} is too long (ten years at most)"));
     }
@@ -210,8 +210,8 @@ fn size(text: &str) -> Result<u64, String> {
     number.checked_mul(factor).ok_or_else(wrong)
 }
 
-/// Strips a trailing slash, because both forms name the same folder. The root folder keeps its slash
-/// and is refused later.
+/// Strips a trailing slash, because both forms name the same folder. The root folder keeps its
+/// slash and is rejected later.
 pub fn folder(text: &str) -> &str {
     match text.strip_suffix('/') {
         Some(bare) if !bare.is_empty() => bare,
@@ -222,7 +222,7 @@ pub fn folder(text: &str) -> &str {
 /// Reads a field that names a folder, for `deserialize_with`.
 ///
 /// # Errors
-/// The value is not text.
+/// Returns an error if the value is not text.
 pub fn read_folder<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
     String::deserialize(deserializer).map(|text| folder(&text).to_owned())
 }
@@ -230,7 +230,7 @@ pub fn read_folder<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String,
 /// Reads a field that lists paths, for `deserialize_with`.
 ///
 /// # Errors
-/// The value is not a list of texts.
+/// Returns an error if the value is not a list of strings.
 pub fn read_folders<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<Vec<String>>, D::Error> {

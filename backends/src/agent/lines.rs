@@ -1,17 +1,17 @@
-//! Conversion of byte pieces of any size into lines, in bounded memory.
+//! Splits byte chunks of any size into lines, in bounded memory.
 //!
-//! A line ends at a line feed, regardless of where pieces begin and end, so a character that is
-//! split between two pieces is whole again. A line that is too long is skipped to its end, and
-//! reading continues with the next line. This module must never keep more than one line, and never
+//! A line ends at a line feed, regardless of the chunk boundaries, so a character that is split
+//! between two chunks is reassembled. A line that exceeds the limit is skipped to its end, and
+//! reading continues with the next line. This module must never keep more than one line or
 //! interpret its content.
 
-/// A splitter that cuts a stream into lines.
+/// Splits a stream into lines.
 #[derive(Debug)]
 pub(crate) struct Lines {
     longest: usize,
-    /// The beginning of the line whose end has not arrived.
+    /// The beginning of a line that has not ended yet.
     begun: Vec<u8>,
-    /// Whether the current line is too long and its rest is skipped.
+    /// Whether the rest of the current line is being skipped because the line is too long.
     passing: bool,
     /// The number of lines that were too long.
     overlong: u64,
@@ -23,7 +23,7 @@ impl Lines {
         Self { longest, begun: Vec::new(), passing: false, overlong: 0 }
     }
 
-    /// Takes a piece and passes each line that it completes to `each`, without the line feed.
+    /// Consumes a chunk and passes each completed line, without its line feed, to `each`.
     pub fn feed(&mut self, mut piece: &[u8], each: &mut dyn FnMut(&[u8])) {
         while let Some(end) = piece.iter().position(|byte| *byte == b'\n') {
             let (rest, next) = (&piece[..end], &piece[end + 1..]);
@@ -51,7 +51,7 @@ impl Lines {
         }
     }
 
-    /// Returns how many lines were too long and were skipped.
+    /// Returns the number of lines that were skipped because they were too long.
     pub fn overlong(&self) -> u64 {
         self.overlong
     }
@@ -104,7 +104,7 @@ mod tests {
         let mut lines = Lines::new(1_000);
         let piece = [b'x'; 64 * 1024];
         for _ in 0..16 * 1024 {
-            lines.feed(&piece, &mut |_| panic!("there is no line"));
+            lines.feed(&piece, &mut |_| panic!("no line was expected"));
             assert!(lines.begun.capacity() <= 2_048);
         }
         let mut after = Vec::new();

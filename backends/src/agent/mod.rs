@@ -1,5 +1,5 @@
 //! The common parts of agent programs: a question on standard input, events as JSON lines on
-//! standard output, one verdict at the end.
+//! standard output, and one verdict at the end.
 //!
 //! ```text
 //! Request ──prompt──> stdin, written and closed
@@ -9,8 +9,8 @@
 //!                         Ended ─────────────────────────> judge ──> Reply | BackendError
 //! ```
 //!
-//! The process tree is dead before anything is judged. This module must never treat a program's
-//! exit code as success, and never show its events to anyone but the sink.
+//! Nothing is judged before the process tree is dead. This module must never treat an exit code as
+//! success, and never show a program's events to anyone but the sink.
 
 pub(crate) mod lines;
 pub(crate) mod prompt;
@@ -42,25 +42,25 @@ use crate::{answer, child, credentials};
 use lines::Lines;
 use refusal_text::LocalClock;
 
-/// Maximum length of a line in bytes: more than any answer within a request's limits.
+/// Maximum length of a line in bytes. No answer within a request's limits is longer.
 const LONGEST: usize = 16 * 1024 * 1024;
 
-/// Settings with which an agent program is run; the same for every request.
+/// The settings for running an agent program, which are the same for every request.
 #[derive(Clone, Debug)]
 pub(crate) struct AgentPlan {
     pub name: String,
     pub kind: &'static str,
     pub model: Option<String>,
-    /// The program: a name to look for in `env`'s `PATH`, or an absolute path.
+    /// The program: a name to look up in `env`'s `PATH`, or an absolute path.
     pub program: PathBuf,
     pub args: Vec<String>,
-    /// The whole environment of the program.
+    /// The program's complete environment.
     pub env: BTreeMap<String, String>,
-    /// Variables that the program needs and that are not set.
+    /// Variables that the program needs but that are not set.
     pub missing: Vec<String>,
-    /// Names of the variables that this instance itself names; one of these variables may be a key.
+    /// Names of the variables that the instance's configuration lists. Any of them may hold a key.
     pub named: Vec<String>,
-    /// The program's own folder, with its login and its settings.
+    /// The agent's state folder, which holds its login and settings.
     pub state: Option<PathBuf>,
     /// Whether the program keeps its own records of the requests.
     pub sessions: bool,
@@ -77,7 +77,7 @@ pub(crate) struct AgentPlan {
 }
 
 impl AgentPlan {
-    /// Checks that everything the program needs is there, without starting anything.
+    /// Checks that everything the program needs is present, without starting anything.
     pub fn check(&self) -> Result<(), BackendError> {
         if !self.missing.is_empty() {
             let why = format!(
@@ -91,7 +91,7 @@ impl AgentPlan {
         credentials::plausible(self).map(|_| ())
     }
 
-    /// Finds the program's file.
+    /// Finds the program's executable.
     pub fn find(&self) -> Result<PathBuf, BackendError> {
         let path = self.env.get("PATH").map_or("", String::as_str);
         find_program(&self.program, Path::new("/"), path).map_err(|error| match child::spawn_error(
@@ -105,7 +105,7 @@ impl AgentPlan {
         })
     }
 
-    /// Returns the time and the zone in which the program's times are read.
+    /// Returns the current time and the zone in which the program's times are interpreted.
     pub fn here(&self) -> LocalClock {
         let zone = self.env.get("TZ").and_then(|name| TimeZone::get(name).ok());
         LocalClock {
@@ -114,18 +114,17 @@ impl AgentPlan {
         }
     }
 
-    /// Returns the sandbox, with write access to the program's own folder and with the network
-    /// open.
+    /// Returns the sandbox with write access to the agent's state folder and with network access.
     pub fn sandbox(&self) -> Option<SandboxedStart> {
         let mut sandbox_start = self.sandbox_start.clone()?;
-        // The sandbox accepts no path that contains a link.
+        // The sandbox accepts no path that contains a symbolic link.
         let real = self.state.as_ref().map(|path| path.canonicalize().unwrap_or(path.clone()));
         sandbox_start.sandbox = sandbox_start.sandbox.and_write(real);
         sandbox_start.sandbox.network = true;
         Some(sandbox_start)
     }
 
-    /// Returns whether the kernel confines the program.
+    /// Returns whether the program runs in the kernel's sandbox.
     pub fn walled(&self) -> bool {
         self.sandbox_start.as_ref().is_some_and(|it| !it.sandbox.off)
     }
@@ -138,8 +137,8 @@ impl AgentPlan {
         }
     }
 
-    /// Returns the whole environment of a child; `state` is the variable that names the program's
-    /// own folder.
+    /// Returns a child's complete environment, in which the variable `state` names the agent's
+    /// state folder.
     pub fn environment(&self, state: &str) -> BTreeMap<String, String> {
         let mut env = self.env.clone();
         if let Some(folder) = self.state.as_ref().and_then(|path| path.to_str()) {
@@ -148,8 +147,8 @@ impl AgentPlan {
         env
     }
 
-    /// Describes the restrictions on the program: the kernel's sandbox as the last child got it,
-    /// and the program's `own` restrictions.
+    /// Describes the restrictions on the program: the kernel sandbox that was applied to the last
+    /// child, and the program's `own` restrictions.
     pub fn containment(&self, own: &str) -> String {
         let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         let sandbox = match (&*held, &self.sandbox_start) {
@@ -161,7 +160,7 @@ impl AgentPlan {
         format!("{sandbox}; {own}")
     }
 
-    /// Creates the program's own folder, because the sandbox only opens a folder that exists.
+    /// Creates the agent's state folder, because the sandbox can open only an existing folder.
     ///
     /// # Errors
     /// Returns [`BackendError::Rejected`] if the folder cannot be created.
@@ -178,11 +177,12 @@ impl AgentPlan {
 
 /// Interprets a program's output lines.
 pub(crate) trait Reader: Send + 'static {
-    /// Reads one line. A line that the reader does not understand is counted and is never an error.
+    /// Reads one line. A line that the reader does not understand is counted and never causes an
+    /// error.
     fn line(&mut self, line: &[u8], tell: &mut dyn FnMut(OwnedEvent)) -> OutputVerdict;
 }
 
-/// The result of a program that was watched until its end.
+/// The result of a program that was watched until it ended.
 pub(crate) struct Watched<R> {
     pub spec: ChildSpec,
     pub ended: Ended,
@@ -193,7 +193,8 @@ pub(crate) struct Watched<R> {
     pub heard: String,
 }
 
-/// Runs the program until its whole process tree is dead and passes its events to the sink.
+/// Runs the program until its whole process tree is dead, and passes the program's events to the
+/// sink.
 ///
 /// # Errors
 /// Returns an error if the program was not started.
@@ -207,7 +208,7 @@ pub(crate) async fn watch<R: Reader>(
     let cancel = cancel.clone();
     let work = tokio::task::spawn_blocking(move || {
         let mut lines = Lines::new(LONGEST);
-        // The receiver is gone when the runtime is shutting down.
+        // The receiver no longer exists while the runtime is shutting down.
         let mut tell = |event| drop(reported.send(event));
         let ended = run(&spec, &cancel, &mut |stream, piece| {
             let mut verdict = OutputVerdict::Continue;
@@ -248,7 +249,7 @@ pub(crate) async fn watch<R: Reader>(
     }
 }
 
-/// Returns the specification of the child, with the question on its standard input.
+/// Returns the child's specification, with the question on standard input.
 pub(crate) fn child_spec(
     plan: &AgentPlan,
     request: &Request,
@@ -267,12 +268,14 @@ pub(crate) fn child_spec(
     }
 }
 
-/// Returns whether the program ended normally: with exit code 0, or after its answer.
+/// Returns whether the program ended normally: with exit code 0, or because runner ended it after
+/// its result.
 pub(crate) fn went_well(ended: &Ended) -> bool {
     ended.status == ExitStatus::Exit(0) || ended.lingered
 }
 
-/// Reads the answer from a program's final message: its text, and its value if there is a schema.
+/// Reads the answer from a program's final message. With a schema, the message is also parsed as
+/// JSON.
 ///
 /// # Errors
 /// Returns [`BackendError::Malformed`] if the message is empty or is not the required JSON.
@@ -306,8 +309,7 @@ pub(crate) fn ended_without(what: &str, ended: &Ended, secrets: &Secrets) -> Bac
     }
 }
 
-/// Returns a reply with the remarks on its run, and passes the sink the text that it has not
-/// received.
+/// Adds the remarks on the run to a reply, and passes the sink any text that it has not received.
 pub(crate) fn hand_out(
     mut reply: Reply,
     remarks: Vec<String>,
@@ -324,7 +326,7 @@ pub(crate) fn hand_out(
     reply
 }
 
-/// Lists the oddities of a program's end and of its output, as remarks for the report.
+/// Lists irregularities in a program's output and in how it ended, as remarks for the report.
 pub(crate) fn leftovers(unreadable: u64, overlong: u64, ended: &Ended) -> Vec<String> {
     let killed = ended.killed;
     let mut notes = Vec::new();

@@ -1,9 +1,10 @@
 //! Determines the meaning of a provider's refusal from its status, its code and its text.
 //!
-//! Programs pass on an API's error as a status if they have one, and otherwise as a sentence. The
-//! status decides. The text counts only if there is no status, and phrases about money come before
-//! phrases about waiting, because waiting does not restore a used-up credit. This module must never
-//! read a model's answer, only an error that the program itself reported.
+//! Programs pass on an API's error as a status if they have one, and otherwise as a sentence.
+//! Phrases about money are checked first, even if there is a status, because waiting does not
+//! restore used-up credit. Otherwise a known status decides, and the text is interpreted only if
+//! there is none. This module must never read a model's answer, only an error that the program
+//! itself reported.
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -12,7 +13,7 @@ use super::reset::reset;
 use crate::error::BackendError;
 use crate::sink::Limit;
 
-/// A program's report that something went wrong.
+/// An error that a program reported.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ProgramError<'a> {
     /// The API's status, if the program reported one.
@@ -21,7 +22,7 @@ pub(crate) struct ProgramError<'a> {
     pub code: &'a str,
     /// The error message.
     pub text: &'a str,
-    /// The provider's earlier report on a usage limit.
+    /// The limit that the provider reported earlier, if any.
     pub limit: Option<Limit>,
 }
 
@@ -82,7 +83,7 @@ const AWAY: &[&str] = &[
     "reconnecting",
 ];
 
-/// Returns the error that determines the next step; `None` if neither the status nor the text is
+/// Returns the error that determines the next step, or `None` if neither the status nor the text is
 /// conclusive.
 pub(crate) fn meaning(
     said: ProgramError<'_>,
@@ -170,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limits_end_is_what_was_said_of_it_else_what_the_words_say() {
+    fn a_reported_limit_end_takes_precedence() {
         let here = LocalClock { now: "2026-11-22T05:00:00Z".parse().unwrap(), zone: TimeZone::UTC };
         let reported =
             Limit { until: "2026-11-22T09:00:00Z".parse().ok(), reached: true, overage: false };

@@ -1,9 +1,10 @@
 //! Reads the time at which a limit ends from a provider's sentence, such as "resets 3am
 //! (Europe/Berlin)".
 //!
-//! Programs give the time as they show it on their own screens. A time without a date is the next
-//! such time; a time without a zone is in the host's zone. Unreadable text gives `None`, and the
-//! caller then backs off as for any limit. This module must never guess a time that was not stated.
+//! Programs report the time in the form that they show on screen. A time without a date means its
+//! next occurrence; a time without a zone is in the host's zone. Unreadable text gives `None`, and
+//! the caller then backs off as for any other limit. This module must never guess a time that was
+//! not stated.
 
 use jiff::civil::{Date, Time};
 use jiff::tz::TimeZone;
@@ -12,7 +13,7 @@ use jiff::{Span, Timestamp, ToSpan as _};
 const MONTHS: [&str; 12] =
     ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
 
-/// Returns the time that `text` names, seen from `now`; `zone` is the host's.
+/// Returns the time that `text` states, relative to `now`; `zone` is the host's zone.
 pub(crate) fn reset(text: &str, now: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
     epoch(text).or_else(|| {
         let lower = text.to_ascii_lowercase();
@@ -46,8 +47,8 @@ fn epoch(text: &str) -> Option<Timestamp> {
     Timestamp::from_second(digits.parse().ok()?).ok()
 }
 
-/// Parses a span such as "5 days 2 hours" or "2h 30m". The result has no unit above hours, so that
-/// time zones do not matter.
+/// Parses a span such as "5 days 2 hours" or "2h 30m". The result has no unit larger than a second,
+/// so it does not depend on a time zone.
 fn span(words: &[&str]) -> Option<Span> {
     let mut seconds = 0_i64;
     let mut number = None;
@@ -60,7 +61,7 @@ fn span(words: &[&str]) -> Option<Span> {
         let length = match unit.to_ascii_lowercase().trim_end_matches('s') {
             "" if digits.is_empty() && unit.is_empty() => continue,
             "" if unit.is_empty() => continue,
-            // The letter of the plural is the whole unit: "30s".
+            // Trimming the plural "s" leaves nothing of "30s".
             "" | "sec" | "second" => 1,
             "m" | "min" | "minute" => 60,
             "h" | "hr" | "hour" => 3_600,

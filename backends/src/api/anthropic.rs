@@ -1,8 +1,8 @@
-//! Anthropic's Messages: named events, one message with blocks.
+//! Anthropic's Messages API: named events, and one message made of blocks.
 //!
-//! An answer with a schema arrives as the input of one tool, which is called `answer` and does
-//! nothing, because every model and every server that uses this dialect supports tools. `structured
-//! = "schema"` requests the newer `output_config` instead.
+//! An answer with a schema arrives as the input of a single tool named `answer`, which does
+//! nothing. A tool is used because every model and every server that uses this dialect supports
+//! tools. `structured = "schema"` requests the newer `output_config` instead.
 
 use serde_json::{Value, json};
 
@@ -49,9 +49,9 @@ pub(super) fn body(plan: &EndpointPlan, request: &Request) -> Value {
 #[derive(Debug)]
 pub(super) struct Messages {
     belief: Belief,
-    /// The block that holds the answer, and its initial content.
+    /// The index of the block that holds the answer, and the block's initial content.
     tool: Option<(u64, Value)>,
-    /// Tokens read, by category: fresh, written to a cache, read from a cache.
+    /// Input tokens by category: uncached, written to a cache, read from a cache.
     read: [u64; 3],
 }
 
@@ -60,7 +60,7 @@ impl Messages {
         Self { belief, tool: None, read: [0; 3] }
     }
 
-    /// Records the stated usage. The last statement of each figure counts.
+    /// Records the usage in an event. A later figure replaces an earlier one.
     fn usage(&mut self, usage: &Value, last: bool, into: &mut Gathered) {
         let keys = ["input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens"];
         let mut found = usage["input_tokens"].is_number() && !last;
@@ -103,7 +103,7 @@ impl Messages {
         }
     }
 
-    /// Records a tool's input that came whole at the start of the block and not in pieces.
+    /// Records a tool input that arrived complete at the start of its block instead of in pieces.
     fn close(&mut self, into: &mut Gathered) -> Result<(), Fault> {
         match (&self.tool, into.given.as_deref()) {
             (Some((_, input)), Some("")) if !input.is_null() => into.give(&input.to_string()),
@@ -141,7 +141,7 @@ impl Reader for Messages {
                         let json = text_of(&delta["partial_json"], "a piece of an input")?;
                         into.give(json.unwrap_or_default())?;
                     }
-                    // Thoughts and their signatures are ignored.
+                    // Thinking blocks and their signatures are ignored.
                     _ => {}
                 }
             }

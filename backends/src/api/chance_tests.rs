@@ -1,5 +1,5 @@
-//! Randomness for tests that cut input at any place: a small generator. A failing test prints its
-//! seed.
+//! A small random generator for tests that split input at arbitrary positions. A failing test
+//! prints its seed.
 
 /// A random generator that repeats the same sequence for the same seed. The seed must not be 0.
 pub(crate) struct TestRandom(pub u64);
@@ -13,7 +13,7 @@ impl TestRandom {
         usize::try_from(self.0 % below as u64).expect("the remainder is less than a usize")
     }
 
-    /// Cuts `all` at random positions into at most `most` pieces, some of which may be empty.
+    /// Splits `all` at random positions into at most `most` pieces, some of which may be empty.
     pub fn cut<'a>(&mut self, all: &'a [u8], most: usize) -> Vec<&'a [u8]> {
         let mut at: Vec<usize> = (0..self.below(most)).map(|_| self.below(all.len() + 1)).collect();
         at.extend([0, all.len()]);
@@ -36,7 +36,7 @@ pub(crate) fn scaled(count: usize) -> usize {
     (count as f64 * scale).ceil() as usize
 }
 
-/// Writes a line past the output capture of the test harness.
+/// Writes a line to stderr directly, so that the test harness does not capture it.
 pub(crate) fn print_line(line: &str) {
     let line = format!("{line}\n");
     let _closed = std::io::Write::write_all(&mut std::io::stderr(), line.as_bytes());

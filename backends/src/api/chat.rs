@@ -1,7 +1,7 @@
 //! OpenAI's Chat Completions, as used by OpenAI and the many compatible servers.
 //!
-//! The last message is `[DONE]`; some servers leave it out, so an answer is also complete when its
-//! stop reason and its usage have arrived and the stream has ended.
+//! The last message is `[DONE]`. Some servers omit it, so an answer is also complete when its stop
+//! reason and its usage have arrived and the stream has ended.
 
 use serde_json::{Value, json};
 
@@ -12,8 +12,7 @@ use crate::agent::prompt;
 use crate::request::Request;
 
 pub(super) fn body(plan: &EndpointPlan, request: &Request) -> Value {
-    // OpenAI itself refuses the older name for its newer models; other servers know only the older
-    // name.
+    // OpenAI rejects the older name for its newer models; other servers accept only the older name.
     let most = if plan.is_first_hand { "max_completion_tokens" } else { "max_tokens" };
     let mut body = json!({
         "model": plan.model,
@@ -59,7 +58,7 @@ impl Chunks {
         }
     }
 
-    /// Reads the content of a choice, which may be a piece or the whole.
+    /// Reads the content of a choice, which may be a piece of the text or all of it.
     fn content(&self, message: &Value, into: &mut Gathered) -> Result<(), Fault> {
         if let Some(text) = text_of(&message["content"], "the content")? {
             into.push_text(text)?;
@@ -78,7 +77,7 @@ impl Chunks {
     }
 }
 
-/// Returns the cost in millionths of a dollar, rounded up, if the seller states it.
+/// Returns the cost in millionths of a dollar, rounded up, if the provider states it.
 fn micros(cost: &Value) -> Option<u64> {
     let dollars = cost.as_f64().filter(|it| (0.0..1e6).contains(it))?;
     #[allow(
@@ -99,7 +98,7 @@ fn end(reason: &Value) -> Option<End> {
     })
 }
 
-/// Returns the only choice that counts, if there is one.
+/// Returns the choice with index 0, if there is one. All others are ignored.
 fn first(data: &Value) -> Option<&Value> {
     let choices = data["choices"].as_array()?;
     choices.iter().find(|choice| choice["index"].as_u64().unwrap_or(0) == 0)

@@ -1,13 +1,12 @@
 //! The connection to one endpoint: certificates, proxies, no redirects, no compression.
 //!
-//! - **Redirects are never followed**, because the key would be sent along.
-//! - **Compressed replies are never requested**, so no reply is decompressed, however small it
-//!   claims to be.
-//! - **Proxies** are those of the environment that the endpoint is given; loopback needs none.
+//! - **Redirects are never followed**, because they would send the key to another address.
+//! - **Compressed replies are never requested**, so no reply is ever decompressed.
+//! - **Proxies** come from the endpoint's environment. Loopback addresses bypass them.
 //! - **Certificates** are the host's, plus those of `ca_file`; `SSL_CERT_FILE` replaces the host's.
 //!
-//! A client is used for one request only, so a failed connection is never used again. This module
-//! must never send a key to any host but the endpoint.
+//! A client is used for one request only, so a failed connection is never reused. This module must
+//! never send a key to any host but the endpoint.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -23,7 +22,7 @@ use super::dialect::Dialect;
 use super::plan::EndpointPlan;
 use crate::error::BackendError;
 
-/// The version of Anthropic's dialect.
+/// The value of the `anthropic-version` header.
 const VERSION: HeaderValue = HeaderValue::from_static("2023-06-01");
 
 /// Builds a client for one request.
@@ -69,8 +68,7 @@ fn set<'p>(plan: &'p EndpointPlan, names: &[&'static str]) -> Option<(&'static s
     })
 }
 
-/// Lists the hosts that are reached without a proxy: those that the environment names, and this
-/// host.
+/// Lists the hosts that are reached without a proxy: those in `no_proxy`, and this host.
 fn without(plan: &EndpointPlan) -> String {
     let own = set(plan, &["no_proxy", "NO_PROXY"]).map_or("", |(_, hosts)| hosts);
     format!("{own},localhost,.localhost,127.0.0.0/8,::1")
@@ -95,18 +93,18 @@ fn headers(plan: &EndpointPlan) -> Result<HeaderMap, BackendError> {
     if plan.dialect == Dialect::Messages {
         put(HeaderName::from_static("x-api-key"), key.to_owned())?;
     }
-    // Servers other than Anthropic that use Anthropic's dialect expect the key in this header.
+    // Servers that use Anthropic's dialect but are not Anthropic expect the key in this header.
     if plan.dialect != Dialect::Messages || !plan.is_first_hand {
         put(AUTHORIZATION, format!("Bearer {key}"))?;
     }
     Ok(headers)
 }
 
-/// Builds the TLS configuration with the certificates that it trusts.
+/// Builds the TLS configuration with the trusted certificates.
 fn tls(plan: &EndpointPlan) -> Result<ClientConfig, BackendError> {
     let mut roots = RootCertStore::empty();
-    // An endpoint without TLS needs no certificates, and reading them takes a while. A proxy may
-    // need them.
+    // Reading certificates takes a while, and an endpoint without TLS needs none, although a proxy
+    // may.
     if plan.base.scheme() == "https" {
         match plan.env.get("SSL_CERT_FILE").filter(|it| !it.is_empty()) {
             Some(path) => add(&mut roots, Path::new(path))?,
@@ -143,7 +141,7 @@ fn add(roots: &mut RootCertStore, path: &Path) -> Result<(), BackendError> {
     }
 }
 
-/// Describes a connection error by its causes, innermost last, without addresses.
+/// Describes a connection error by its chain of causes, innermost last, without addresses.
 pub(crate) fn describe_error(error: &dyn std::error::Error) -> String {
     let mut words: Vec<String> = Vec::new();
     let mut next = error.source();

@@ -1,9 +1,9 @@
 //! The differences between providers: the address, the body of a question, and the events of a
 //! reply.
 //!
-//! A dialect is pure: it makes a body and reads events; it opens no connection and knows no
-//! deadline. It must never skip text that it does not understand: an event of an unknown kind is
-//! skipped, but an event that should hold text and does not is an error.
+//! A dialect is pure: it creates request bodies and reads events, but opens no connection and has
+//! no deadlines. An event of an unknown kind is skipped, but an event that should contain text and
+//! does not is an error, because text must never be lost silently.
 
 use serde_json::{Value, json};
 
@@ -16,15 +16,15 @@ use crate::request::Request;
 
 /// Interprets one reply.
 pub(crate) trait Reader: Send {
-    /// Takes one event: its name, which is empty if it has none, and its data as JSON.
+    /// Processes one event: its name, which is empty if it has none, and its data as JSON.
     fn event(&mut self, name: &str, data: &Value, into: &mut Gathered) -> Result<(), Fault>;
 
-    /// Takes a reply that arrived in one piece.
+    /// Processes a reply that arrived as a single JSON text.
     fn whole(&mut self, reply: &Value, into: &mut Gathered) -> Result<(), Fault>;
 }
 
 impl Dialect {
-    /// Returns the path for questions, below the base address.
+    /// Returns the path for questions, relative to the base address.
     pub fn path(self) -> &'static str {
         match self {
             Self::Messages => "v1/messages",
@@ -34,7 +34,7 @@ impl Dialect {
         }
     }
 
-    /// Returns the path that lists the models, if the provider has a plain list.
+    /// Returns the path of the model list.
     pub fn models(self) -> &'static str {
         match self {
             Self::Messages => "v1/models?limit=1000",
@@ -64,8 +64,9 @@ impl Dialect {
     }
 }
 
-/// Limits within which a stated usage is believed: no text has more tokens than bytes, apart from
-/// the tokens that a provider adds itself, and no answer has many more tokens than were allowed.
+/// Limits up to which a stated usage is believed: a text has no more tokens than bytes, apart from
+/// the tokens that a provider adds itself, and an answer does not greatly exceed its allowed
+/// tokens.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Belief {
     pub input: u64,
@@ -82,7 +83,7 @@ impl Belief {
     }
 }
 
-/// Returns the provider's own error, wherever `value` holds it.
+/// Returns the provider's own error, wherever it appears in `value`.
 pub(crate) fn provider_error(value: &Value) -> Option<Fault> {
     let error = value.get("error").filter(|error| !error.is_null())?;
     let text = |value: &Value| match value {
@@ -110,7 +111,7 @@ pub(crate) fn provider_error(value: &Value) -> Option<Fault> {
     Some(Fault::Said { status, code, text: sentence })
 }
 
-/// Returns the text in `value`, which must be text unless it is absent.
+/// Returns the text in `value`, or `None` if `value` is null. Any other type is an error.
 pub(crate) fn text_of<'v>(value: &'v Value, what: &str) -> Result<Option<&'v str>, Fault> {
     match value {
         Value::Null => Ok(None),
@@ -130,7 +131,7 @@ fn kind(value: &Value) -> &'static str {
     }
 }
 
-/// Returns the schema as a named format, for providers that take it in that form. The format is
+/// Returns the schema as a named format, for providers that expect it in that form. The format is
 /// strict if the schema is closed, because providers can enforce only closed schemas.
 pub(crate) fn named_format(schema: &Value) -> serde_json::Map<String, Value> {
     let rooted = prompt::rooted(schema);
@@ -143,8 +144,8 @@ pub(crate) fn named_format(schema: &Value) -> serde_json::Map<String, Value> {
     }
 }
 
-/// Removes the keywords that strict formats refuse: length limits of texts. The job checks those
-/// itself.
+/// Removes the keywords that strict formats reject: length limits of texts. The job checks these
+/// limits itself.
 pub(crate) fn portable(schema: &Value) -> Value {
     match schema {
         Value::Object(map) => {

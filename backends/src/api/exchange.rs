@@ -1,15 +1,16 @@
 //! One request over HTTP, from the connection to the end of the reply, within its four deadlines.
 //!
 //! ```text
-//! connect ──> sent ──first byte──> head ──2xx──> body ──> … ──last word──> Gathered
+//! connect ──> sent ──first byte──> head ──2xx──> body ──> … ──final event──> Gathered
 //!    │          │                    │            │ each piece moves the idle deadline
 //!    v          v                    v            v
 //! Connect   FirstByte             refusal    Idle, cut off, an error among the events
 //! ```
 //!
-//! All deadlines run on the boot-time clock: a host that wakes from sleep finds them passed within
-//! a second. However the request ends, its connection is closed, so that the provider does not
-//! continue an answer that has no reader. This module must never send a second request.
+//! All deadlines use the boot-time clock, so after a sleeping host wakes, expired deadlines are
+//! noticed within a second. When the request ends for any reason, its connection is closed, so that
+//! the provider stops generating an answer that nobody reads. This module must never send a second
+//! request.
 
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -30,12 +31,12 @@ use crate::redact::Secrets;
 use crate::request::{RequestLimits, Usage};
 use crate::sink::{Event, Limit, Sink};
 
-/// Maximum number of bytes that are read of an error's body.
+/// Maximum number of bytes that are read from the body of an error response.
 const ERROR_BODY: usize = 64 * 1024;
-/// Maximum wait for an error's body. The status alone is sufficient.
+/// Maximum wait for the body of an error response. The status alone is sufficient.
 const ERROR_WAIT: Duration = Duration::from_secs(5);
-/// Interval at which the boot-time clock is read, because the runtime's own clock stops while the
-/// host sleeps.
+/// Interval between readings of the boot-time clock. The runtime's own clock stops while the host
+/// sleeps.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// The deadlines and the cancellation token of one request.
@@ -46,7 +47,7 @@ pub(crate) struct Watch<'a> {
 }
 
 impl Watch<'_> {
-    /// Waits for `what`, at most `most` after `since` and never beyond the total deadline.
+    /// Waits for `what` until `most` after `since`, but never beyond the total deadline.
     pub async fn wait<T>(
         &self,
         what: impl Future<Output = T>,
@@ -90,10 +91,10 @@ pub(crate) struct Exchange<'a> {
 }
 
 impl Exchange<'_> {
-    /// Sends the request once, reads the reply to its end and passes its events to the sink.
+    /// Sends the request once, reads the reply to its end and reports its progress to the sink.
     ///
     /// # Errors
-    /// Returns an error for everything but a reply that ended by itself.
+    /// Returns an error unless the reply is complete.
     pub async fn ask(
         &self,
         body: Vec<u8>,
@@ -208,7 +209,7 @@ impl Exchange<'_> {
             };
             report_new(gathered, &mut reported, sink);
             match fault {
-                // A line without an end is incomplete.
+                // A last line without a line end is incomplete.
                 Some(Fault::NoJson(_)) if ended && !whole => {}
                 Some(fault) => return Err(refusal::of_fault(self.plan, fault, self.secrets)),
                 None => {}
@@ -217,8 +218,8 @@ impl Exchange<'_> {
                 return Ok(());
             }
             if ended {
-                // Some servers leave out the last message. If the usage is also missing, the answer
-                // was cut off.
+                // Some servers omit the last message. If the usage is also missing, the answer was
+                // truncated.
                 let chat = self.plan.dialect == dialect::Dialect::Chat;
                 return match (&gathered.end, gathered.spent.output) {
                     (Some(_), Some(_)) if chat => Ok(()),
@@ -233,8 +234,7 @@ impl Exchange<'_> {
         }
     }
 
-    /// Converts a response without a success status into an error, with as much of its body as
-    /// arrives soon.
+    /// Converts an error response into an error, with as much of its body as arrives in time.
     async fn refused(&self, mut response: Response) -> Result<BackendError, BackendError> {
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
         let mut body = Vec::new();
@@ -256,13 +256,12 @@ impl Exchange<'_> {
     fn hear_limits(&self, headers: &HeaderMap, sink: &mut dyn Sink) {
         let until = limits::until(headers, self.plan.here().now);
         if until.is_some() {
-            // This request is answered even though a limit was reported.
+            // This request is answered even though the provider reports a limit.
             sink.event(Event::Limit(Limit { until, reached: false, overage: false }));
         }
     }
 
-    /// Returns the error for a connection that could not be made or that broke before a response
-    /// header arrived.
+    /// Returns the error for a connection that failed or broke before the response headers arrived.
     fn broken(&self, error: &reqwest::Error) -> BackendError {
         let waited = boot_time().saturating_sub(self.watch.began);
         if error.is_connect() && error.is_timeout() {
@@ -276,7 +275,7 @@ impl Exchange<'_> {
             false => "closed the connection unexpectedly",
         };
         let why = format!("{host} {what}: {words}");
-        // Waiting does not fix a certificate.
+        // Waiting does not fix a certificate error.
         if words.contains("certificate") {
             let why = format!(
                 "{why} (add further CA certificates with backends.{}.ca_file)",
@@ -295,8 +294,8 @@ impl Exchange<'_> {
     }
 }
 
-/// Returns whether an error with this status certainly cost nothing because the request was turned
-/// away. A gateway's report of a timeout gives no such certainty.
+/// Returns whether a response with this status certainly cost nothing because the request was
+/// rejected. A gateway timeout gives no such certainty.
 pub(crate) fn is_not_billed(status: u16) -> bool {
     matches!(status, 300..400 | 400..=407 | 409..500 | 503 | 529)
 }

@@ -1,33 +1,33 @@
-//! Conversion of byte pieces of any size into events: server-sent events, JSON lines, or one JSON
+//! Splits byte chunks of any size into events: server-sent events, JSON lines, or a single JSON
 //! text.
 //!
 //! ```text
 //! piece ──> Sse    line feed, carriage return or both end a line; an empty line ends an event
-//!       ──> Lines  one JSON text a line
-//!       ──> Whole  all of it is one JSON text
+//!       ──> Lines  one JSON text per line
+//!       ──> Whole  the complete body is one JSON text
 //! ```
 //!
-//! This is our own code because the usual crate (`eventsource-stream`) was measured: where carriage
-//! returns end lines, it holds the last event back until more data arrives, and loses it if none
-//! does; it reads an event again from its beginning with each piece; and it holds an event of any
-//! size. Tests compare the two wherever that crate is right. This module must never keep more than
-//! one event, and never interpret its content.
+//! The usual crate (`eventsource-stream`) is not used: where carriage returns end lines, it
+//! withholds the last event until more data arrives, and loses the event if none does; it rescans
+//! an event from the start for each chunk; and it buffers events of any size. Tests compare the two
+//! parsers wherever that crate is correct. This module must never keep more than one event or
+//! interpret its content.
 
 use std::ops::ControlFlow;
 
 use crate::agent::lines::Lines;
 
-/// Maximum size of an event, a line or a whole body, in bytes.
+/// Maximum size in bytes of an event, a line or a whole body.
 pub(crate) const LONGEST: usize = 16 * 1024 * 1024;
 
-/// A callback that takes an event's name, which is empty if it has none, and its data.
+/// A callback that receives an event's name, which is empty if it has none, and the event's data.
 pub(crate) type Each<'a> = dyn FnMut(&[u8], &[u8]) -> ControlFlow<()> + 'a;
 
 /// The error for an event that is larger than the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TooLarge;
 
-/// The way in which a body is divided into events.
+/// The format that divides a body into events.
 #[derive(Debug)]
 pub(crate) enum Framing {
     /// `text/event-stream`.
@@ -52,12 +52,12 @@ impl Framing {
         }
     }
 
-    /// Returns whether the body is one text and not a stream.
+    /// Returns whether the body is a single text rather than a stream.
     pub fn is_whole(&self) -> bool {
         matches!(self, Self::Whole(_))
     }
 
-    /// Takes a piece and passes on each event that it completes, until `each` asks to stop.
+    /// Consumes a chunk and passes each completed event to `each`, until `each` asks to stop.
     pub fn feed(&mut self, piece: &[u8], each: &mut Each<'_>) -> Result<(), TooLarge> {
         match self {
             Self::Sse(sse) => sse.feed(piece, each),
@@ -81,7 +81,8 @@ impl Framing {
         }
     }
 
-    /// Passes on what the end of the body completes. An event that was not ended is dropped.
+    /// Passes on the event that the end of the body completes. An unfinished server-sent event is
+    /// dropped.
     pub fn finish(&mut self, each: &mut Each<'_>) {
         match self {
             Self::Sse(_) => {}
@@ -101,12 +102,12 @@ impl Framing {
 #[derive(Debug)]
 pub(crate) struct Sse {
     longest: usize,
-    /// The beginning of the line whose end has not arrived.
+    /// The beginning of a line that has not ended yet.
     line: Vec<u8>,
-    /// Whether the last line ended with a carriage return. A line feed right after it belongs to
-    /// that line end.
+    /// Whether the last line ended with a carriage return. A line feed right after the carriage
+    /// return belongs to the same line end.
     returned: bool,
-    /// Whether nothing was read yet, so that a byte order mark may come.
+    /// Whether nothing has been read yet, so that a byte order mark may follow.
     fresh: bool,
     name: Vec<u8>,
     data: Vec<u8>,

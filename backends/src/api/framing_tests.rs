@@ -1,4 +1,5 @@
-//! However a body is cut, its events are the same; and another reader finds the same ones.
+//! Checks that the events of a body do not depend on how it is split, and agree with another
+//! parser.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
@@ -36,7 +37,7 @@ impl Stream for Pieces {
     }
 }
 
-/// Reads the events with an independent reader, for comparison.
+/// Reads the events with another parser, for comparison.
 fn judge(pieces: &[&[u8]]) -> Events {
     let pieces = pieces.iter().map(|piece| piece.to_vec()).collect();
     let mut stream = Box::pin(EventStream::new(Pieces(pieces)));
@@ -82,7 +83,7 @@ fn ten_thousand_cuts_lose_no_byte() {
             .map(|number| {
                 let data: String =
                     (0..=random.below(5)).map(|_| words[random.below(words.len())]).collect();
-                // An event with no data at all is none.
+                // A server-sent event without data is not delivered.
                 let data = format!("{number}{data}");
                 let name = ["", "delta", "message_stop"][random.below(3)];
                 (name.as_bytes().to_vec(), data.into_bytes())
@@ -95,7 +96,7 @@ fn ten_thousand_cuts_lose_no_byte() {
         assert_eq!(found, events, "seed {seed:#x}, case {cases}, {end:?}, {pieces:?}");
         if end != "\r" {
             judged += 1;
-            assert_eq!(judge(&pieces), events, "the judge, case {cases}");
+            assert_eq!(judge(&pieces), events, "the other parser, case {cases}");
         }
         let lines: Vec<u8> = (events.iter())
             .flat_map(|(_, data)| [&data.replace_feeds()[..], b"\n"].concat())
@@ -136,14 +137,14 @@ fn the_last_event_waits_for_nothing_and_an_open_one_is_none() {
         sse.finish(&mut each);
         assert_eq!(count, 1, "{end:?}");
     }
-    // This pins the current behaviour of the other reader with the same bytes.
+    // This documents how the other parser behaves with the same bytes.
     assert!(judge(&[b"data: [DONE]\r\r"]).is_empty());
 }
 
 #[test]
 fn an_event_without_end_takes_no_more_than_the_largest() {
     let mut endless = Framing::Sse(Sse::new(1_000));
-    let mut none = |_: &[u8], _: &[u8]| -> ControlFlow<()> { panic!("there is no event") };
+    let mut none = |_: &[u8], _: &[u8]| -> ControlFlow<()> { panic!("no event was expected") };
     assert_eq!(endless.feed(b"data: ", &mut none), Ok(()));
     assert_eq!(endless.feed(&[b'x'; 2_000], &mut none), Err(TooLarge));
     let mut lines = Framing::Sse(Sse::new(1_000));
@@ -151,7 +152,7 @@ fn an_event_without_end_takes_no_more_than_the_largest() {
     assert_eq!(lines.feed(&many, &mut none), Err(TooLarge));
     let mut whole = Framing::Whole(vec![0; LONGEST]);
     assert_eq!(whole.feed(b"x", &mut none), Err(TooLarge));
-    // Comments are no event, however many there are.
+    // Comments are not events and use no memory.
     let mut comments = Framing::Sse(Sse::new(1_000));
     for _ in 0..1_000 {
         assert_eq!(comments.feed(b": alive\n\n", &mut none), Ok(()));

@@ -1,4 +1,4 @@
-//! The state of a reply so far, the same for every dialect, and its meaning once it is complete.
+//! The state of a reply that is being received, in the same form for every dialect.
 //!
 //! ```text
 //! events ──dialect──> Gathered ──whole──> verdict ──> Reply
@@ -6,7 +6,7 @@
 //!                         └──new text, usage──> Sink
 //! ```
 //!
-//! This module must never make an answer of half a reply, and never repair text that is not JSON.
+//! This module must never turn half a reply into an answer, and never repair text that is not JSON.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +19,7 @@ use crate::error::BackendError;
 use crate::redact::Secrets;
 use crate::request::{Reply, Request, Stop, Usage};
 
-/// The reason why a model stopped, in terms that all dialects share.
+/// The reason why a model stopped, in terms common to all dialects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     /// The answer is finished.
@@ -32,14 +32,14 @@ pub(crate) enum End {
     Refusal,
     /// The model wants to use a tool.
     Tool,
-    /// A reason that runner does not know.
+    /// A reason that runner does not recognise.
     Other(String),
 }
 
-/// A failure in the middle of a reply that began well.
+/// A failure in the middle of a reply that started successfully.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// An error that the other side reported.
+    /// An error that the provider reported.
     Said {
         /// The HTTP status that the error names.
         status: Option<u16>,
@@ -60,34 +60,35 @@ pub(crate) enum Fault {
 #[derive(Debug)]
 pub(crate) struct Gathered {
     pub text: String,
-    /// The model's input to the tool that stands for the answer, as JSON.
+    /// The model's input to the tool that represents the answer, as JSON.
     pub given: Option<String>,
-    /// The reason why the model stopped, once it was stated.
+    /// The reason why the model stopped, once it has been stated.
     pub end: Option<End>,
     /// Whether the dialect's final message has arrived.
     pub over: bool,
-    /// The model's refusal, given instead of an answer.
+    /// The model's refusal, which takes the place of an answer.
     pub refusal: String,
-    /// The usage, as far as it was stated.
+    /// The usage that has been stated so far.
     pub spent: ReplyUsage,
     /// Maximum length of the text in bytes.
     most: usize,
     /// Text that the sink has not received yet.
     unheard: String,
-    /// Whether an impossible figure was stated. No figure is used then.
+    /// Whether an impossible figure was stated. In that case no figure is used.
     doubted: bool,
     notes: BTreeSet<&'static str>,
 }
 
-/// The figures of a reply's usage. Each may arrive alone, and the last statement of each counts.
+/// The figures of a reply's usage. Each may arrive separately, and a later value replaces an
+/// earlier one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ReplyUsage {
-    /// Tokens read, including cached ones.
+    /// Input tokens, including cached tokens.
     pub input: Option<u64>,
     pub output: Option<u64>,
-    /// The part of the read tokens that came from a cache.
+    /// The part of the input tokens that came from a cache.
     pub cached: u64,
-    /// Cost in millionths.
+    /// Cost in millionths of the provider's currency.
     pub micros: Option<u64>,
 }
 
@@ -119,15 +120,15 @@ impl Gathered {
         }
     }
 
-    /// Returns the complete usage; `None` while a part was not stated, or if a stated figure is
+    /// Returns the complete usage, or `None` while a figure is missing or if a stated figure is
     /// impossible.
     pub fn usage(&self) -> Option<Usage> {
         let whole = self.spent.whole().filter(|_| !self.doubted);
-        // No answer uses 0 tokens: some servers report 0 where they do not count.
+        // Every answer uses tokens, but servers that do not count them may report 0.
         whole.filter(|it| it.input_tokens > 0 || it.output_tokens > 0)
     }
 
-    /// Returns the minimum usage so far.
+    /// Returns the usage that has been stated so far, with 0 for a missing output count.
     pub fn so_far(&self) -> Option<Usage> {
         let output = self.spent.output.or(Some(0));
         ReplyUsage { output, ..self.spent }.whole().filter(|_| !self.doubted)
@@ -161,13 +162,13 @@ impl Gathered {
         std::mem::take(&mut self.unheard)
     }
 
-    /// Adds a remark for the report; a repeated remark is kept once.
+    /// Adds a remark for the report. A repeated remark is kept only once.
     pub fn note(&mut self, note: &'static str) {
         self.notes.insert(note);
     }
 
-    /// Returns a figure that the provider stated. A figure that is negative, not a whole number or
-    /// above `most` is not believed.
+    /// Returns a figure that the provider stated. A figure is not believed if it is negative, not
+    /// an integer or above `most`.
     pub fn figure(&mut self, value: &Value, most: u64) -> Option<u64> {
         match value {
             Value::Null => None,

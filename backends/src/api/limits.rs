@@ -1,9 +1,9 @@
-//! Determines from a provider's headers when it will answer again.
+//! Determines from a provider's headers when the provider will answer again.
 //!
-//! The order is `retry-after-ms`, then `retry-after` in seconds or as a date (RFC 9110), then the
-//! end of the usage limits that have nothing left: `anthropic-ratelimit-*` as dates,
-//! `x-ratelimit-*` as spans. A time in the past counts as not stated. The caller decides how far
-//! ahead a limit is believed. This module must never guess a time that was not stated.
+//! The headers are checked in this order: `retry-after-ms`, then `retry-after` in seconds or as a
+//! date (RFC 9110), then the reset times of exhausted usage limits (`anthropic-ratelimit-*` as
+//! dates, `x-ratelimit-*` as spans). A time in the past is ignored. The caller decides how far in
+//! the future a limit is believed. This module must never guess a time that was not stated.
 
 use jiff::fmt::rfc2822::DateTimeParser;
 use jiff::{SignedDuration, Timestamp};
@@ -11,7 +11,7 @@ use reqwest::header::HeaderMap;
 
 const PARSER: DateTimeParser = DateTimeParser::new().relaxed_weekday(true);
 
-/// Returns the time at which the provider will answer again, seen from `now`.
+/// Returns the time at which the provider will answer again, as seen from `now`.
 pub(crate) fn until(headers: &HeaderMap, now: Timestamp) -> Option<Timestamp> {
     let text = |name: &str| headers.get(name)?.to_str().ok().map(str::trim);
     let reported = text("retry-after-ms")
@@ -37,7 +37,7 @@ fn after(now: Timestamp, seconds: f64) -> Option<Timestamp> {
     now.checked_add(SignedDuration::from_secs(whole)).ok()
 }
 
-/// Returns the latest end of the limits that have nothing left.
+/// Returns the latest reset time of the exhausted limits.
 fn exhausted(headers: &HeaderMap, now: Timestamp) -> Option<Timestamp> {
     let text = |name: &str| headers.get(name)?.to_str().ok().map(str::trim);
     let mut latest = None;
@@ -64,7 +64,7 @@ fn exhausted(headers: &HeaderMap, now: Timestamp) -> Option<Timestamp> {
     latest
 }
 
-/// Parses a date, a span like `6m0s`, or a count of seconds or milliseconds since 1970.
+/// Parses a date, a span such as `6m0s`, or a number of seconds or milliseconds since 1970.
 fn parse_time(text: &str, now: Timestamp) -> Option<Timestamp> {
     if let Ok(at) = text.parse::<Timestamp>() {
         return Some(at);
@@ -117,7 +117,7 @@ mod tests {
         assert_eq!(of(&[("retry-after", "120")]), at("05:02:00"));
         assert_eq!(of(&[("retry-after", "1.5")]), at("05:00:02"));
         assert_eq!(of(&[("retry-after", "Sun, 22 Nov 2026 06:30:00 GMT")]), at("06:30:00"));
-        // A weekday that is none of that date's is a fault of little weight.
+        // A weekday that does not match the date is ignored.
         assert_eq!(of(&[("retry-after", "Mon, 22 Nov 2026 06:30:00 GMT")]), at("06:30:00"));
         assert_eq!(of(&[("retry-after-ms", "300"), ("retry-after", "60")]), at("05:00:01"));
         assert_eq!(
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_was_not_said() {
+    fn impossible_times_are_ignored() {
         for bad in ["-5", "0", "soon", "", "NaN", "inf", "1e300", "Sun, 22 Nov 2020 06:30:00 GMT"] {
             assert_eq!(of(&[("retry-after", bad)]), None, "{bad}");
         }

@@ -8,10 +8,9 @@
 //! ```
 //!
 //! The differences between providers are in a `Dialect` (`anthropic`, `chat`, `responses`,
-//! `ollama`: pure); everything else is the same for all. An answer with a schema is requested by
-//! the provider's own mechanism and parsed strictly afterwards. This module must never follow a
-//! redirect, retry by itself, stream through a library that drops what it does not understand, or
-//! show a key.
+//! `ollama`: pure); everything else is shared. An answer with a schema is requested through the
+//! provider's own mechanism and then parsed strictly. This module must never follow a redirect,
+//! retry by itself, stream through a library that drops what it does not understand, or show a key.
 
 mod anthropic;
 #[cfg(test)]
@@ -42,7 +41,7 @@ use exchange::{Exchange, Watch};
 use gathered::Gathered;
 use plan::EndpointPlan;
 
-/// One endpoint and one model.
+/// A backend for one endpoint and one model.
 #[derive(Clone)]
 pub(crate) struct Api {
     plan: EndpointPlan,
@@ -98,7 +97,8 @@ impl Backend for Api {
         let mut heard = LastText { last: String::new(), behind: sink };
         exchange.ask(body, &mut *reader, &mut gathered, &mut heard).await?;
         let last = heard.last;
-        // It has said why it ended, so nothing more is billed, be the answer of use or not.
+        // The provider has stated a stop reason, so no more usage follows, even if the answer is
+        // unusable.
         let total = gathered.usage().filter(|_| gathered.end.is_some());
         let done = gathered.reply(plan, request, &secrets);
         if let Ok(reply) = &done
@@ -115,8 +115,8 @@ impl Backend for Api {
     }
 }
 
-/// Prepares the client and the body, so that everything that can fail locally fails before the
-/// request is sent.
+/// Creates the client and the body first, so that every local error occurs before the request is
+/// sent.
 fn prepare(
     plan: &EndpointPlan,
     request: &Request,
@@ -132,7 +132,7 @@ fn prepare(
     Ok((client, body))
 }
 
-/// A sink that passes every event on and remembers the last text.
+/// A sink that forwards every event and remembers the last text.
 struct LastText<'a> {
     last: String,
     behind: &'a mut dyn Sink,

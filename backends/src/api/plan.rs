@@ -1,7 +1,7 @@
-//! The settings for asking one endpoint: the address, the key and the model, read from one
-//! `[backends.NAME]`.
+//! The settings for an endpoint: the address, the key and the model, read from one
+//! `[backends.NAME]` section.
 //!
-//! A key is sent only where the configuration allows it: a provider's usual key goes to that
+//! A key is sent only where the configuration allows it: a provider's usual key goes only to that
 //! provider's own address; any other address gets the key that `key` names, or none. This module
 //! must never put a key's value into a message.
 
@@ -21,13 +21,13 @@ use crate::error::BackendError;
 use crate::registry::{BackendSpec, Surroundings, at_home, given};
 use crate::request::{Request, RequestLimits};
 
-/// Settings with which one endpoint is asked; the same for every request.
+/// The settings for asking an endpoint, which are the same for every request.
 #[derive(Clone)]
 pub(crate) struct EndpointPlan {
     pub name: String,
     pub kind: &'static str,
     pub dialect: Dialect,
-    /// The base address. It ends with a slash.
+    /// The base address, which ends with a slash.
     pub base: Url,
     /// Whether the address is the provider's own.
     pub is_first_hand: bool,
@@ -36,9 +36,9 @@ pub(crate) struct EndpointPlan {
     pub model: String,
     /// The name of the variable that holds the key, and its value if it is set.
     pub key: Option<(String, Option<String>)>,
-    /// The reason why a reference to a keyring provides no key.
+    /// The reason why a keyring reference provides no key.
     pub no_key: Option<String>,
-    /// The part of the environment that the endpoint uses: the key, proxies and certificates.
+    /// The part of the environment that the endpoint uses: keys, proxies and certificates.
     pub env: BTreeMap<String, String>,
     pub ca_file: Option<PathBuf>,
     pub patience: Patience,
@@ -50,7 +50,7 @@ pub(crate) struct EndpointPlan {
     pub clock: Clock,
 }
 
-/// Returns the variable that usually holds a provider's key.
+/// Returns the variable that usually holds the provider's key.
 pub(crate) fn usual_key(kind: &str) -> Option<&'static str> {
     match kind {
         "anthropic" => Some("ANTHROPIC_API_KEY"),
@@ -67,7 +67,7 @@ fn usual_base(kind: &str) -> &'static str {
     }
 }
 
-/// Returns the variable whose value is sent as the key, if there is one.
+/// Returns the variable whose value is sent as the key, if any.
 pub(crate) fn key_name(spec: &BackendSpec) -> Option<&str> {
     match (&spec.key, &spec.base_url) {
         (Some(name), _) => Some(name),
@@ -77,11 +77,11 @@ pub(crate) fn key_name(spec: &BackendSpec) -> Option<&str> {
 }
 
 impl EndpointPlan {
-    /// Creates the plan from the configuration of a backend.
+    /// Creates the plan from a backend's configuration.
     ///
     /// # Errors
-    /// Returns [`BackendError::Rejected`] if the configuration is wrong, and [`BackendError::Auth`]
-    /// if the file of keys cannot be used.
+    /// Returns [`BackendError::Rejected`] if the configuration is invalid, and
+    /// [`BackendError::Auth`] if the `env_file` cannot be used.
     pub fn of(spec: &BackendSpec, around: &Surroundings<'_>) -> Result<Self, BackendError> {
         let rejected =
             |why: String| BackendError::Rejected { why: format!("backend {:?}: {why}", spec.name) };
@@ -167,10 +167,10 @@ impl EndpointPlan {
         })
     }
 
-    /// Returns the key, if one is to be sent.
+    /// Returns the key to send, if any.
     ///
     /// # Errors
-    /// Returns [`BackendError::Auth`] if the key is missing or if no header can carry it.
+    /// Returns [`BackendError::Auth`] if the key is missing or cannot be sent in a header.
     pub fn secret(&self) -> Result<Option<&str>, BackendError> {
         match &self.key {
             None => Ok(None),
@@ -195,25 +195,25 @@ impl EndpointPlan {
     }
 
     pub fn url(&self, path: &str) -> Url {
-        // The base ends with a slash and runner chooses the path, so joining them does not fail.
+        // Joining cannot fail, because the base ends with a slash and runner chooses the path.
         self.base.join(path).unwrap_or_else(|_| self.base.clone())
     }
 
-    /// Returns the maximum number of tokens for an answer.
+    /// Returns the maximum number of tokens in an answer.
     pub fn most_tokens(&self, request: &Request) -> u64 {
         let asked = request.limits.max_output_tokens;
         self.max_output_tokens.map_or(asked, |own| own.min(asked))
     }
 
-    /// Returns the maximum number of bytes of text that an answer is believed to have; it allows
-    /// more bytes per token than any token has.
+    /// Returns the maximum number of bytes that an answer's text may have. It allows more bytes per
+    /// token than any real token has.
     pub fn most_text(&self, request: &Request) -> usize {
         let bytes = self.most_tokens(request).saturating_mul(512).max(64 * 1024);
         let most = usize::try_from(bytes).unwrap_or(usize::MAX);
         self.output_cap.map_or(most, |cap| cap.min(most))
     }
 
-    /// Returns the deadlines of the request, replaced by this instance's own where it sets them.
+    /// Returns the request's deadlines, except where this instance's settings override them.
     pub fn limits(&self, asked: &RequestLimits) -> RequestLimits {
         let own = &self.patience;
         let or = |own: Option<Duration>, asked: Duration| own.unwrap_or(asked);
@@ -225,7 +225,7 @@ impl EndpointPlan {
         }
     }
 
-    /// Returns the time and the zone in which the provider's times are read.
+    /// Returns the current time and the zone in which the provider's times are interpreted.
     pub fn here(&self) -> LocalClock {
         LocalClock {
             now: self.clock.read().map(|now| now.wall).unwrap_or_default(),
@@ -233,7 +233,7 @@ impl EndpointPlan {
         }
     }
 
-    /// Returns the host that is asked, for messages.
+    /// Returns the endpoint's host name, for messages.
     pub fn host(&self) -> String {
         host(&self.base)
     }

@@ -1,13 +1,14 @@
-//! Checks whether an endpoint is there and has the model, without asking the model.
+//! Checks whether an endpoint is reachable and has the model, without asking the model.
 //!
 //! ```text
-//! preflight   loopback only: does anybody listen, and does Ollama have the model
-//! check       GET the list of models: who answers, does the key open it, is the model in it
+//! preflight   loopback only: does a server listen, and does Ollama have the model
+//! check       GET the model list: which server answers, is the key accepted, is the model listed
 //! ```
 //!
-//! Ollama's list is parsed into the types of `ollama-rs`. Its client is not used, because it
-//! accepts a body of any size and discards the status. A probe runs on a thread of its own, because
-//! a preflight may be called inside a runtime. A probe must never ask a model and never take long.
+//! Ollama's list is parsed into the types of `ollama-rs`. The client of that crate is not used,
+//! because it accepts a body of any size and discards the status. A probe runs on a separate
+//! thread, because a preflight may be called inside a runtime. A probe must never ask a model and
+//! never take long.
 
 use std::net::{TcpStream, ToSocketAddrs as _};
 use std::time::Duration;
@@ -26,19 +27,19 @@ use crate::redact::Secrets;
 const NEAR: Duration = Duration::from_secs(1);
 /// Maximum time to get a list of models.
 const FAR: Duration = Duration::from_secs(10);
-/// Maximum number of bytes that are read of a list.
+/// Maximum size of a model list in bytes.
 const LIST: usize = 8 * 1024 * 1024;
 
-/// An endpoint's description of itself.
+/// The server at an address, and its models.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Endpoint {
-    /// The name of the server that answers.
+    /// The name of the server.
     pub who: String,
-    /// The models of the endpoint; `None` if it does not list them.
+    /// The names of the models, or `None` if the endpoint does not list them.
     pub models: Option<Vec<String>>,
 }
 
-/// Checks what can be known cheaply before a run. An endpoint on another host is not contacted.
+/// Checks cheaply, before a run, whether the endpoint can answer. Other hosts are not contacted.
 ///
 /// # Errors
 /// Returns an error if nothing listens at the address, or if Ollama does not have the model.
@@ -77,7 +78,7 @@ fn listens(plan: &EndpointPlan) -> Result<(), BackendError> {
     Err(last)
 }
 
-/// Checks that the model is among the listed ones.
+/// Checks that the list contains the model.
 ///
 /// # Errors
 /// Returns [`BackendError::NotInstalled`] with the nearest models or the command that gets the
@@ -108,7 +109,7 @@ pub(crate) fn has_model(plan: &EndpointPlan, found: &Endpoint) -> Result<(), Bac
 /// Asks the endpoint for its models.
 ///
 /// # Errors
-/// Returns an error if the endpoint is not there, is something else, or refuses the key.
+/// Returns an error if the endpoint cannot be reached, is a different server, or rejects the key.
 pub(crate) fn find(plan: &EndpointPlan) -> Result<Endpoint, BackendError> {
     found(plan, FAR)
 }
@@ -137,7 +138,7 @@ fn found(plan: &EndpointPlan, most: Duration) -> Result<Endpoint, BackendError> 
     })
 }
 
-/// Requests and parses the list of models as the dialect defines it.
+/// Requests the list of models and parses it in the dialect's format.
 async fn listed(plan: &EndpointPlan, most: Duration) -> Result<Endpoint, BackendError> {
     let client = client::client(plan, most)?;
     let secrets = Secrets::of(&plan.env);
@@ -171,7 +172,7 @@ async fn listed(plan: &EndpointPlan, most: Duration) -> Result<Endpoint, Backend
     }
     match status {
         200 => {}
-        // Some endpoints have no list; Ollama always has one.
+        // Some endpoints have no list of models, but Ollama always does.
         404 | 405 | 501 if plan.dialect != Dialect::Ollama => {
             return Ok(Endpoint { who, models: None });
         }
@@ -183,7 +184,7 @@ async fn listed(plan: &EndpointPlan, most: Duration) -> Result<Endpoint, Backend
     Ok(Endpoint { who, models })
 }
 
-/// Returns the error for a server that is not the configured one.
+/// Returns the error for a server that does not speak the configured dialect.
 fn other(plan: &EndpointPlan) -> BackendError {
     let host = plan.host();
     let why = match plan.dialect {

@@ -1,4 +1,4 @@
-//! From bytes to text in every dialect: however a reply is cut, its text is the same to the byte.
+//! Checks in every dialect that the text of a reply does not depend on how its bytes are split.
 
 #[path = "../../../tests/fakes/http/dialect.rs"]
 #[allow(dead_code, reason = "the server's own tests use the rest")]
@@ -55,7 +55,7 @@ fn question() -> Request {
     }
 }
 
-/// Reads a reply from these pieces; returns the gathered reply and the text that a sink would
+/// Reads a reply from `pieces`, and returns the gathered reply and the text that a sink would
 /// receive.
 fn read(plan: &EndpointPlan, kind: &str, pieces: &[&[u8]]) -> (Gathered, String) {
     let request = question();
@@ -103,13 +103,13 @@ fn ten_thousand_cuts_of_replies_lose_no_byte_of_text() {
             (_, 1) => "\r\n",
             _ => "\n",
         };
-        // Line ends within JSON are escaped, so this replaces only the ends of lines.
+        // Line ends inside JSON strings are escaped, so this replaces only the ends of lines.
         let reply = reply.replace('\n', end).into_bytes();
         let pieces = random.cut(&reply, 60);
         let (gathered, heard) = read(plan, kind, &pieces);
         let about = format!("seed {seed:#x}, case {case}, {dialect:?}, {end:?}, {pieces:?}");
         assert_eq!(gathered.text, text, "{about}");
-        assert_eq!(heard, text, "what the sink heard: {about}");
+        assert_eq!(heard, text, "the text in the sink: {about}");
         assert!(gathered.over, "{about}");
         let Usage { input_tokens, output_tokens, .. } = gathered.usage().unwrap();
         assert_eq!((input_tokens, output_tokens), (120, 30), "{about}");

@@ -1,8 +1,7 @@
-//! Determines the meaning of a provider's error from a status, a header, and a body in any
+//! Determines the meaning of a provider's error from its status, its headers, and a body in any
 //! dialect's format.
 //!
-//! The status decides; a name or a sentence counts only if there is no status. This module must
-//! never read an answer.
+//! This module must never read an answer.
 
 use reqwest::header::HeaderMap;
 use serde_json::Value;
@@ -16,7 +15,7 @@ use crate::error::BackendError;
 use crate::redact::Secrets;
 use crate::sink::Limit;
 
-/// Maximum length of a displayed message in bytes.
+/// Maximum length in bytes of a message that is shown.
 const SHOWN: usize = 400;
 
 /// Returns the error for a response whose status is not a success.
@@ -49,7 +48,7 @@ pub(crate) fn of_status(
     meaning(plan, Some(status), &code, &text, until, secrets)
 }
 
-/// Returns the text of an error body that has no known shape. Web pages are not shown.
+/// Returns the text of an error body in an unknown format. Web pages are not shown.
 fn plain(value: &Value, body: &[u8], headers: &HeaderMap) -> String {
     for key in ["message", "detail"] {
         if let Some(text) = value[key].as_str() {
@@ -80,7 +79,7 @@ pub(crate) fn of_fault(plan: &EndpointPlan, fault: Fault, secrets: &Secrets) -> 
     }
 }
 
-/// Returns the status that belongs to an error's short name.
+/// Returns the status that corresponds to an error's short name.
 fn status_of(code: &str) -> Option<u16> {
     code.split(' ').find_map(|word| {
         Some(match word {
@@ -119,7 +118,7 @@ fn meaning(
         None => format!("{host} says: {shown}"),
     };
     let lower = words.to_ascii_lowercase();
-    // The error concerns either a missing model or a wrong address.
+    // The cause is either a missing model or a wrong address.
     let about_model = lower.contains("model") || code.contains("model_not_found");
     if status == Some(404) || (status.is_none() && lower.contains("not found")) {
         if about_model {
@@ -131,7 +130,7 @@ fn meaning(
     let limit = until.map(|until| Limit { until: Some(until), reached: true, overage: false });
     let said = ProgramError { status, code, text, limit };
     match refusal_text::meaning(said, &plan.here(), why.clone()) {
-        // The provider is overloaded and states for how long.
+        // The provider is overloaded and states when it will answer again.
         Some(BackendError::Unavailable { why }) if until.is_some() => {
             BackendError::RateLimited { until, why }
         }

@@ -1,7 +1,7 @@
-//! OpenAI's Responses: typed events, and one response at the end that repeats the whole.
+//! OpenAI's Responses API: typed events, and a final response that repeats the complete content.
 //!
-//! The answer consists of the pieces, and the final response must have the same content; without
-//! pieces, the final response is the answer. The provider stores nothing (`store` is false).
+//! The answer consists of the pieces, and the final response must have the same content. If there
+//! are no pieces, the final response is the answer. The provider stores nothing (`store` is false).
 
 use serde_json::{Value, json};
 

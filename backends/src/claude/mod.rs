@@ -1,20 +1,20 @@
 //! Claude Code as a backend: `claude -p`, one question and one answer.
 //!
-//! - **One attempt.** Claude Code's own ten retries are off (`CLAUDE_CODE_MAX_RETRIES=0`, no second
-//!   request when a stream breaks): budgets and policies decide what is tried again, and when.
-//! - **No tools** unless the configuration names some, because a job's proposals are checked anyway
-//!   and a model without tools cannot be instructed to do harm. Settings of users and projects are
-//!   not read (`--setting-sources ""`), so no hook of a project ever runs here, and no MCP server
-//!   is started.
-//! - **Permission mode `default`.** There is no person to ask, so everything that is not allowed by
-//!   name is denied; the named tools are allowed by name. With the modes that let everything pass,
-//!   the kernel's sandbox would be the only one; the sandbox is used in any case, because a program
-//!   may have faults.
-//! - **Success** requires exit code 0, `is_error` false, subtype `success`, an answer that is not
-//!   empty and, with a schema, JSON. Each of these was seen to be wrong while the others were
-//!   right.
-//! - The program's folder (`CLAUDE_CONFIG_DIR`) holds the login. Inside the sandbox the variable is
-//!   set, so that the program writes nothing beside that folder.
+//! - **One attempt.** Claude Code's own ten retries and its second request after a broken stream
+//!   are off (`CLAUDE_CODE_MAX_RETRIES=0`): budgets and policies decide what is tried again, and
+//!   when.
+//! - **No tools** unless the configuration lists some, because a job's proposals are checked anyway
+//!   and a model without tools cannot be instructed to do harm. User and project settings are not
+//!   read (`--setting-sources ""`), so no project hook ever runs here, and no MCP server is
+//!   started.
+//! - **Permission mode `default`.** Nobody can answer a permission prompt, so everything that is
+//!   not explicitly allowed is denied; the listed tools are allowed explicitly. In more permissive
+//!   modes, the kernel's sandbox would be the only barrier. The sandbox is always used, because the
+//!   program may have bugs.
+//! - **Success** requires exit code 0, `is_error` false, subtype `success`, a non-empty answer and,
+//!   with a schema, JSON. Each of these conditions has been seen to fail while the others held.
+//! - The state folder (`CLAUDE_CONFIG_DIR`) holds the login. Inside the sandbox the variable is
+//!   always set, so that the program writes nothing beside that folder.
 //!
 //! This module must never put a request's text or a key on the command line.
 
@@ -32,7 +32,7 @@ use crate::redact::Secrets;
 use crate::{Backend, BackendError, Description, Reply, Request, Sink, Stop, child};
 use stream::Transcript;
 
-/// Maximum number of turns if tools are named and no number is set.
+/// Default maximum number of turns if tools are configured.
 const TURNS: u32 = 20;
 
 /// The backend that runs Claude Code.
@@ -98,7 +98,7 @@ fn spec(plan: &AgentPlan, request: &Request) -> ChildSpec {
         "--output-format",
         "stream-json",
         "--verbose",
-        // Pieces of an answer are the signs of life on which the idle deadline depends.
+        // The pieces of an answer are the signs of life for the idle deadline.
         "--include-partial-messages",
         "--setting-sources",
         "",
@@ -138,19 +138,19 @@ fn spec(plan: &AgentPlan, request: &Request) -> ChildSpec {
         ("CLAUDE_CODE_DISABLE_NONSTREAMING_FALLBACK", "1".to_owned()),
         ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1".to_owned()),
         ("DISABLE_AUTOUPDATER", "1".to_owned()),
-        // The program itself prints output before it contacts the provider; this variable limits
-        // how long it then waits.
+        // The program prints output before it contacts the provider, so its first byte proves
+        // nothing. This variable limits how long the program waits for the provider.
         ("API_TIMEOUT_MS", first_byte.as_millis().max(1).to_string()),
         ("CLAUDE_CODE_MAX_OUTPUT_TOKENS", request.limits.max_output_tokens.to_string()),
     ] {
         env.insert(name.to_owned(), value);
     }
-    // Claude Code refuses to run inside another Claude Code.
+    // Claude Code refuses to run inside another Claude Code session.
     env.remove("CLAUDECODE");
     agent::child_spec(plan, request, args, env)
 }
 
-/// The data on which a verdict is based.
+/// The data from which an attempt is judged.
 struct Judge<'a> {
     plan: &'a AgentPlan,
     spec: &'a ChildSpec,
@@ -211,7 +211,7 @@ impl Judge<'_> {
         agent::answer(self.request, said, self.secrets)
     }
 
-    /// Returns the error for a program that reports its own failure.
+    /// Returns the error for a program that reported its own failure.
     fn refused(
         &self,
         result: &Value,
@@ -235,7 +235,7 @@ impl Judge<'_> {
                 let most = self.request.limits.max_output_tokens;
                 return malformed(format!("the answer is longer than {most} tokens"));
             }
-            // The model wrote nothing, or only half an answer.
+            // The model wrote nothing or only half an answer.
             _ if said.contains("could not be parsed") => return malformed(why),
             _ if result["stop_reason"] == "refusal" => {
                 return BackendError::Rejected { why: format!("the model refuses: {why}") };

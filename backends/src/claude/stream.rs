@@ -4,10 +4,9 @@
 //! system/init ─> (stream_event | assistant | user | rate_limit_event)* ─> result
 //! ```
 //!
-//! Events are distinguished by their `type`, wherever it is in the object; unknown events are
-//! skipped. One message of the API comes as several `assistant` events that repeat its id and its
-//! usage, so the running total counts by id. The reader must never fail: a line that is not an
-//! event is counted.
+//! Events are distinguished by their `type` key; unknown events are skipped. One API message
+//! arrives as several `assistant` events that repeat its id and usage, so the running total counts
+//! each id once. The reader must never fail: a line that is not an event is only counted.
 
 use std::collections::HashMap;
 
@@ -20,7 +19,7 @@ use crate::api::is_not_billed;
 use crate::request::Usage;
 use crate::sink::{Limit, OwnedEvent, OwnedTarget};
 
-/// Maximum number of messages that are counted separately; beyond it, the running total is only
+/// Maximum number of messages that are counted separately; beyond it, the running total becomes
 /// less exact.
 const MOST_MESSAGES: usize = 10_000;
 
@@ -29,7 +28,7 @@ const MOST_MESSAGES: usize = 10_000;
 pub(crate) struct Transcript {
     /// The last `result` event.
     pub result: Option<Value>,
-    /// The last report on a usage limit.
+    /// The last report of a usage limit.
     pub limit: Option<Limit>,
     /// The number of lines that are not events.
     pub unreadable: u64,
@@ -73,7 +72,7 @@ impl Reader for Transcript {
 impl Transcript {
     fn assistant(&mut self, event: &Value, tell: &mut dyn FnMut(OwnedEvent)) {
         let message = &event["message"];
-        // The program wrote this text itself, instead of a model.
+        // The program itself wrote this text, not a model.
         if message["model"] == "<synthetic>" || event["is_api_error_message"] == true {
             return;
         }
@@ -175,8 +174,8 @@ fn one(usage: &Value) -> Option<Usage> {
     })
 }
 
-/// Returns the total usage from a `result` event. If the program used helpers of its own, the
-/// event's `usage` covers only the last part, so the sum over models counts. Returns `None` if no
+/// Returns the total usage from a `result` event. If the program used subagents, the event's
+/// `usage` covers only the last part, so the sum over all models is used. Returns `None` if no
 /// usage is stated.
 pub(crate) fn total(result: &Value) -> Option<Usage> {
     let models = result["modelUsage"].as_object().filter(|it| !it.is_empty());
@@ -197,17 +196,17 @@ pub(crate) fn total(result: &Value) -> Option<Usage> {
         }
     });
     let sum = sum(each);
-    // If one model's cost is not stated, only the total cost can include it.
+    // If any model's cost is missing, only the total cost can include it.
     let stated = models.values().all(|model| model["costUSD"].is_number());
     let of_models = sum.cost_micros.filter(|_| stated);
     Some(Usage { cost_micros: of_models.max(cost), ..sum })
 }
 
-/// Returns whether a `result` event's sum includes everything that is billed. The program counts a
-/// message when it is over, so the sum lacks a message that an API broke off, although it may be
-/// billed; a message that was turned away is not billed. If the program stopped by itself (it used
-/// up its turns or its money, the answer does not fit its schema, the model refuses), no message
-/// was in progress.
+/// Returns whether the sum in a `result` event includes everything that is billed. The program
+/// counts a message when the message ends, so the sum omits a message that the API aborted,
+/// although that message may be billed. A message that the API rejected is not billed. If the
+/// program stopped by itself (because it used up its turns or its budget, the answer does not fit
+/// the schema, or the model refused), no message was in progress.
 fn is_whole(result: &Value) -> bool {
     let status = result["api_error_status"].as_u64();
     let turned_away =
@@ -276,7 +275,7 @@ mod tests {
             let (whole, all) = fold(&[stream]);
             assert_eq!(whole.unreadable, 0, "{name}");
             assert!(whole.result.is_some(), "{name}");
-            // Wherever two reads meet, what comes out is the same.
+            // The result does not depend on where the stream is split into reads.
             for at in (0..=stream.len()).step_by(17) {
                 let (parts, events) = fold(&[&stream[..at], &stream[at..]]);
                 assert_eq!(
@@ -286,7 +285,7 @@ mod tests {
                 );
                 cases += 1;
             }
-            // Cut off, nothing is made up: what was heard is a beginning of the whole.
+            // A truncated stream yields only events of the complete stream, from its beginning.
             let end = stream.len() - 2;
             for at in (0..end).step_by(7) {
                 let (half, events) = fold(&[&stream[..at]]);
@@ -294,7 +293,7 @@ mod tests {
                 assert!(half.result.is_none() && half.unreadable <= 1, "{name} {at}");
                 cases += 1;
             }
-            // A piece that is lost costs its own line and perhaps the next, and reading goes on.
+            // Lost bytes damage at most two lines, and reading continues.
             for at in (0..end.saturating_sub(90)).step_by(97) {
                 let (torn, _) = fold(&[&stream[..at], b"\0\0}{\xc3", &stream[at + 90..]]);
                 assert!(torn.unreadable <= 2, "{name} {at}: {}", torn.unreadable);
@@ -322,7 +321,7 @@ null
 {"type":"rate_limit_event"}
 {"result":"ab","is_error":false,"subtype":"success","usage":{"input_tokens":1},"type":"result"}"#;
         let (transcript, events) = fold(&[stream]);
-        // A list and a null are no events.
+        // A list and a null are not events.
         assert_eq!(transcript.unreadable, 2);
         let usage = |output| {
             OwnedEvent::Usage(Usage { input_tokens: 1, output_tokens: output, ..Usage::default() })
@@ -362,10 +361,10 @@ null
             (r#"{"subtype":"error_max_turns","is_error":true}"#, true),
             (r#"{"subtype":"error_max_budget_usd","is_error":true}"#, true),
             (r#"{"subtype":"success","is_error":true,"stop_reason":"refusal"}"#, true),
-            // The API turned this request away.
+            // The API rejected this request.
             (r#"{"subtype":"success","is_error":true,"api_error_status":429}"#, true),
             (r#"{"subtype":"success","is_error":true,"api_error_status":529}"#, true),
-            // It broke, and what came until then is nobody's sum.
+            // The API aborted the request, so the sum may omit usage.
             (r#"{"subtype":"success","is_error":true,"api_error_status":500}"#, false),
             (r#"{"subtype":"success","is_error":true}"#, false),
             (r#"{"subtype":"error_during_execution","is_error":true}"#, false),
@@ -378,7 +377,7 @@ null
     }
 
     #[test]
-    fn what_helpers_used_counts_and_money_is_never_less_than_the_whole() {
+    fn usage_and_cost_include_subagents() {
         let result = serde_json::json!({
             "usage": {"input_tokens": 1200, "output_tokens": 5},
             "total_cost_usd": 0.5,

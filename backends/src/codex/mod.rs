@@ -1,18 +1,19 @@
 //! Codex as a backend: `codex exec --json`, one question and one answer.
 //!
-//! - **The question** is written to standard input, which is closed after it: an open one makes the
-//!   program hang, and every user can read a command line.
-//! - **No tools** unless the configuration names some (`tools = ["shell"]`): then the program gets
-//!   its shell, and no other tool. The user's own configuration and rules are not read, so no hook,
-//!   no notifier and no MCP server runs; `-c` options in `args` describe another provider.
-//! - **Sandbox mode.** Inside our sandbox, the program's own sandbox is off (`danger-full-access`):
-//!   a second one inside ours often cannot be set up, and the program then does not report commands
-//!   that it could not run. Without our sandbox the mode is `read-only`.
-//! - **Success** requires exit code 0, a completed turn and a last message that is not empty and,
-//!   with a schema, JSON. Commands that failed on the way are noted.
-//! - The program states no cost; the code that tracks the budget usage prices its tokens.
+//! - **The question** is written to standard input, because every user can read a command line.
+//!   Standard input is then closed; the program hangs while it is open.
+//! - **No tools** unless the configuration lists some (`tools = ["shell"]`): then the program gets
+//!   its shell, and no other tool. The user's configuration and rules are not read, so no hook,
+//!   notifier or MCP server runs; `-c` options in `args` can configure another provider.
+//! - **Sandbox mode.** Inside runner's sandbox, the program's own sandbox is off
+//!   (`danger-full-access`): a nested sandbox often cannot be set up, and the program then does not
+//!   report the commands that it could not run. Without runner's sandbox, the mode is `read-only`.
+//! - **Success** requires exit code 0, a completed turn and a non-empty last message, which must be
+//!   JSON if there is a schema. Failed commands are noted.
+//! - The program reports no cost; the caller prices its tokens.
 //!
-//! This module must never wait for an approval, and never leave a file of the question behind.
+//! This module must never wait for an approval, and never leave behind a file that contains the
+//! question.
 
 mod stream;
 
@@ -27,10 +28,11 @@ use crate::redact::Secrets;
 use crate::{Backend, BackendError, Description, Reply, Request, Sink, Stop, child};
 use stream::Transcript;
 
-/// File in the run folder that holds the schema of the answer.
+/// The file in the run folder that holds the schema of the answer.
 const SCHEMA_FILE: &str = "answer.schema.json";
 
-/// Features besides the shell, all turned off because none of them answers a question.
+/// Features other than the shell, which are all disabled because answering a question needs none of
+/// them.
 const FEATURES: &[&str] = &[
     "hooks",
     "plugins",
@@ -112,7 +114,7 @@ fn put_schema(request: &Request) -> Result<Option<Folder>, BackendError> {
     let (Some(schema), Some(path)) = (&request.schema, &request.run_dir) else {
         return Ok(None);
     };
-    // Providers accept only schemas that close every object.
+    // Providers accept only schemas in which every object is closed.
     let schema = prompt::rooted(schema);
     if !prompt::is_closed(&schema) {
         return Ok(None);
@@ -166,7 +168,7 @@ fn spec(plan: &AgentPlan, request: &Request, schema: bool) -> ChildSpec {
     args.extend(plan.args.iter().cloned());
     args.push("-".to_owned());
     let mut env = plan.environment("CODEX_HOME");
-    // `codex exec` reads the key from a variable of its own.
+    // `codex exec` reads the key from its own variable.
     if let (Some(key), false) =
         (env.get("OPENAI_API_KEY").cloned(), env.contains_key("CODEX_API_KEY"))
     {

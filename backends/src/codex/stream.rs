@@ -1,12 +1,12 @@
-//! The events of `codex exec --json`, folded into a result.
+//! Folds the events of `codex exec --json` into one result.
 //!
 //! ```text
 //! thread.started ─> turn.started ─> item.* ─> turn.completed{usage} | error, turn.failed{error}
 //! ```
 //!
 //! Parsing must never fail: a line that is not an event is counted, and an unknown event is
-//! ignored. An item of type `error` is a remark of the program (for example that it does not know a
-//! model's size), not a failure.
+//! ignored. An item of type `error` is a remark by the program (for example, that it does not know
+//! the size of a model's context), not a failure.
 
 use std::collections::HashSet;
 
@@ -17,7 +17,7 @@ use crate::agent::Reader;
 use crate::request::Usage;
 use crate::sink::{OwnedEvent, OwnedTarget};
 
-/// Maximum number of active tools that are tracked; each tool beyond it is reported twice.
+/// Maximum number of tools in progress that are tracked; each tool beyond it is reported twice.
 const MOST_AT_ONCE: usize = 1_000;
 
 /// The combined result of the events.
@@ -27,7 +27,7 @@ pub(crate) struct Transcript {
     pub message: Option<String>,
     /// Whether the turn was completed.
     pub completed: bool,
-    /// The reason for the failure, as the program reports it.
+    /// The reason for the failure, as reported by the program.
     pub error: Option<String>,
     pub usage: Option<Usage>,
     /// The number of commands that did not end with exit code 0.
@@ -63,7 +63,7 @@ impl Reader for Transcript {
                 self.error = Some(error_sentence(&event["error"]["message"]));
                 return OutputVerdict::ResultSeen;
             }
-            // The program may go on trying: `turn.failed` or the exit code shows how it ended.
+            // The program may keep trying: `turn.failed` or the exit code determines the result.
             Some("error") => {
                 let message = error_sentence(&event["message"]);
                 tell(OwnedEvent::Note(message.clone()));
@@ -101,7 +101,7 @@ impl Transcript {
                 let failed = status != "completed" || code.as_i64().is_some_and(|code| code != 0);
                 self.failed_commands += u64::from(failed);
                 let id = item["id"].as_str().unwrap_or_default();
-                // The program reports some items only when they are over.
+                // The program reports some items only after they end.
                 if !self.begun.remove(id) {
                     tell(tool_use(item, kind));
                 }
@@ -122,8 +122,8 @@ impl Transcript {
     }
 }
 
-/// Returns the event for a tool, with its target: a command, the files that it changes, a server's
-/// tool, a search.
+/// Returns the event for a tool use, with its target: a command, the changed files, a server's tool
+/// or a search.
 fn tool_use(item: &Value, kind: &str) -> OwnedEvent {
     let text = |key: &str| item[key].as_str().filter(|text| !text.is_empty());
     let target = match kind {
@@ -151,7 +151,7 @@ fn is_tool(kind: &str) -> bool {
     matches!(kind, "command_execution" | "file_change" | "mcp_tool_call" | "web_search")
 }
 
-/// Returns the message of an API's error, which may come as its whole JSON.
+/// Returns the message of an API error, which may be wrapped in the API's JSON.
 fn error_sentence(message: &Value) -> String {
     let text = message.as_str().unwrap_or_default();
     let inner = serde_json::from_str::<Value>(text).ok();

@@ -1,17 +1,17 @@
-//! The file of a recording: JSON, line by line.
+//! Reads and writes recordings as JSON lines.
 //!
 //! ```text
-//! recording   what it is of           one, the first
-//! content     a text, by its digest   any number
-//! read        an answer of the world
-//! asked       a question and what came of it
+//! recording   the header               exactly one, the first line
+//! content     a content by its digest  any number
+//! read        an input that was read
+//! asked       a question and its answer or error
 //! made        an artifact
-//! over        it grew too long: what was read is not there
-//! end         how it ended, and how many lines there are
+//! over        the reads were too large and are missing
+//! end         the outcome and the number of lines
 //! ```
 //!
-//! Every text is redacted here on its way into the file. A recording without its last line must
-//! never be treated as complete, and a file must never be read beyond [`LARGEST`].
+//! Every text is redacted here before it is written. A recording without its last line must never
+//! be treated as complete, and a file must never be read beyond [`LARGEST`].
 
 use std::collections::BTreeMap;
 use std::io::{self, Read as _};
@@ -42,15 +42,15 @@ pub enum RecordingLine {
     Recording {
         /// The version of the format, [`FORMAT`].
         format: u32,
-        /// The run and its job. The code that performs jobs defines the details.
+        /// The run and its job. The code that executes jobs defines the details.
         of: Value,
     },
-    /// A content that other lines refer to.
+    /// A content to which other lines refer by its digest.
     Content(Content),
     Read(RecordedRead),
     Asked(Box<Exchange>),
     Made(RecordedArtifact),
-    /// The reads were too large and were not kept.
+    /// The reads were too large, so they were not recorded.
     Over {
         /// The total size in bytes.
         bytes: u64,
@@ -66,10 +66,10 @@ pub enum RecordingLine {
     },
 }
 
-/// A recorded content, redacted.
+/// A recorded text or file, redacted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Content {
-    /// The digest of the whole content before redaction.
+    /// The digest of the original content, before redaction.
     pub digest: Digest,
     /// The content, if it is UTF-8.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -90,18 +90,18 @@ pub struct Exchange {
     pub question: ReplayQuestion,
     /// The backend that was asked.
     pub backend: String,
-    /// The answer; its `value` is parsed from its text again.
+    /// The answer. Its `value` is parsed again from its text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reply: Option<Reply>,
     /// The reason why there is no answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<BackendError>,
-    /// Digest of the answer's text; it shows whether the text was changed since.
+    /// The digest of the answer's text, which shows whether the text has been changed since.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reply_digest: Option<Digest>,
 }
 
-/// The error for a file that is not a recording, or not a complete one.
+/// The error for a file that is not a complete recording.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
     /// The file cannot be read.
@@ -111,7 +111,7 @@ pub enum FileError {
     #[error("{} is no recording: {why}", path.display())]
     NotOne {
         path: PathBuf,
-        /// The defect, and the line that has it.
+        /// The defect and its line.
         why: String,
     },
     /// The recording has no end, or lines are missing.
@@ -124,7 +124,7 @@ pub enum FileError {
 }
 
 impl Content {
-    /// Creates a content in the form in which it is kept.
+    /// Creates the redacted form of a content.
     pub fn of(digest: Digest, bytes: &[u8], redactor: &Redactor) -> Self {
         let text = match std::str::from_utf8(bytes) {
             Ok(text) => text.into(),
@@ -132,7 +132,7 @@ impl Content {
         };
         let clean = redactor.redact(&text);
         let redacted = clean != text;
-        // Bytes that are not UTF-8 are kept as they are, unless there is something to redact.
+        // Bytes that are not UTF-8 are stored unchanged, unless there is something to redact.
         let whole = !redacted && matches!(text, std::borrow::Cow::Owned(_));
         Self {
             digest,
@@ -142,7 +142,7 @@ impl Content {
         }
     }
 
-    /// Returns the bytes as they are kept; `None` if they are not valid base64.
+    /// Returns the stored bytes, or `None` if they are not valid base64.
     pub fn bytes(&self) -> Option<Vec<u8>> {
         match (&self.text, &self.base64) {
             (Some(text), _) => Some(text.as_bytes().to_vec()),
@@ -199,7 +199,7 @@ pub fn encode(lines: &[RecordingLine], outcome: Value) -> Vec<u8> {
     bytes
 }
 
-/// Reads a whole recording, from its first line to its last.
+/// Reads a recording completely.
 ///
 /// # Errors
 /// Returns a [`FileError`] if the file cannot be read or is not a complete recording.
@@ -249,7 +249,7 @@ fn parse(bytes: &[u8], path: &Path) -> Result<Vec<RecordingLine>, FileError> {
     }
 }
 
-/// Returns all contents of a recording, and the number of them that are redacted.
+/// Returns all contents of a recording, and the number of redacted ones.
 ///
 /// # Errors
 /// Returns the digest of a content whose bytes cannot be read.
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_anywhere_is_never_taken_for_whole() {
+    fn a_truncated_recording_is_never_accepted() {
         let bytes = sample();
         for length in 0..bytes.len() - 1 {
             let error = parse(&bytes[..length], Path::new("x")).unwrap_err().to_string();
@@ -315,7 +315,7 @@ mod tests {
                 "{length}: {error}"
             );
         }
-        // A line that is taken out of the middle is missed too.
+        // A line that was removed from the middle is also noticed.
         let text = String::from_utf8(bytes).unwrap();
         let mut lines: Vec<&str> = text.lines().collect();
         lines.remove(2);
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn garbage_is_said_to_be_none_with_its_line() {
+    fn garbage_is_reported_with_its_line() {
         let why = |bytes: &[u8]| parse(bytes, Path::new("x")).unwrap_err().to_string();
         assert_eq!(why(b""), "x is no recording: it is empty");
         assert!(why(b"\0\xff\x01").contains("line 1"), "{}", why(b"\0\xff\x01"));

@@ -1,13 +1,13 @@
-//! A backend that asks no model: it gives the answers of a recording, each to the question that it
-//! originally answered.
+//! A backend that asks no model, but gives each recorded answer to the question that it originally
+//! answered.
 //!
 //! ```text
-//! Request ──> Question ──digest──> recorded? ──yes──> the reply, or the error, that came then
-//!                                            └─no──> rejected, with where the nearest one differs
+//! Request ──> Question ──digest──> recorded? ──yes──> the recorded reply or error
+//!                                            └─no──> rejected, with the first difference
 //! ```
 //!
 //! It serves replays of a run and tests of a user's own jobs. It must never answer a question that
-//! was not recorded, unless it is set to go by order.
+//! was not recorded, unless it is set to answer in the recorded order.
 
 pub mod file;
 pub mod question;
@@ -29,8 +29,8 @@ pub use question::ReplayQuestion;
 pub struct Drift {
     /// The number of the request in this run, counted from 1.
     pub request: usize,
-    /// The first part that differs from the recorded request with that number, or a note that there
-    /// was none.
+    /// The first part that differs from the recorded request with the same number, or a note that
+    /// no such request was recorded.
     pub part: String,
 }
 
@@ -41,7 +41,7 @@ pub struct Replay {
     exchanges: Vec<Exchange>,
     by_order: bool,
     redactor: Redactor,
-    /// The exchanges that were used, the number of requests, and the questions that were not
+    /// The exchanges that have been used, the number of requests, and the questions that were not
     /// recorded.
     state: Mutex<ReplayState>,
 }
@@ -70,10 +70,10 @@ impl Replay {
         }
     }
 
-    /// Creates a replay from the exchanges in a recording's file.
+    /// Creates a replay from the exchanges in a recording file.
     ///
     /// # Errors
-    /// Returns [`BackendError::Rejected`] if the file is missing or is not a whole recording.
+    /// Returns [`BackendError::Rejected`] if the file is missing or is not a complete recording.
     pub fn open(name: &str, path: PathBuf) -> Result<Self, BackendError> {
         let lines = file::read(&path).map_err(|error| BackendError::Rejected {
             why: format!("backend {name:?}: {}", runner_engine::error_chain::whole(&error)),
@@ -85,9 +85,9 @@ impl Replay {
         Ok(Self::new(name, exchanges.collect()))
     }
 
-    /// Sets the description of the backend that answered originally, and makes the replay go by
-    /// order where a question differs: the difference is noted as drift, and the rest can still be
-    /// compared.
+    /// Sets the description of the backend that answered originally. If a question was not
+    /// recorded, the replay then gives the answer with the same number and notes the difference as
+    /// drift, so that the rest can still be compared.
     #[must_use]
     pub fn standing_in(mut self, description: Description) -> Self {
         self.description = description;
@@ -100,7 +100,7 @@ impl Replay {
         self.lock().drift.clone()
     }
 
-    /// Returns how many requests came.
+    /// Returns the number of requests so far.
     pub fn asked(&self) -> usize {
         self.lock().asked
     }
@@ -109,8 +109,8 @@ impl Replay {
         self.state.lock().expect("no thread panics while it holds the lock")
     }
 
-    /// Finds the exchange for a question: the first one with its digest that was not given yet,
-    /// otherwise the last one.
+    /// Finds the exchange for a question: the first one with the question's digest that has not
+    /// been used yet, otherwise the last one.
     fn find(&self, question: &ReplayQuestion) -> Result<&Exchange, String> {
         let mut state = self.lock();
         state.asked += 1;
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_an_error_is_one_again_and_what_is_no_json_is_malformed() {
+    fn errors_are_replayed_as_errors() {
         let request = question::tests::request(1);
         let redactor = Redactor::new(Vec::new());
         let auth = BackendError::Auth { why: "no".into() };

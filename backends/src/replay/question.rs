@@ -1,9 +1,8 @@
-//! The parts of a request that make up its question, and the first difference between two
-//! questions.
+//! The question in a request, and the first difference between two questions.
 //!
-//! A request's id, its folder and its deadlines belong to one run; the nonce of its fences comes
-//! from the run's seed. Everything else is the question. Apart from these parts, two questions that
-//! a model could distinguish must never count as the same.
+//! The id, folder and deadlines of a request belong to a single run, and the nonce of its fences
+//! comes from the run's seed. Everything else is the question. Two questions that a model could
+//! distinguish must never be treated as the same.
 
 use runner_engine::digest::Digest;
 use runner_text::redact::Redactor;
@@ -35,13 +34,13 @@ pub struct ReplayQuestion {
     /// See [`RequestLimits::temperature`](crate::RequestLimits::temperature).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub temperature: Option<Temperature>,
-    /// Whether the backend works in the project: see [`Request::work`].
+    /// Whether the backend works in the project (see [`Request::work`]).
     #[serde(default)]
     pub works: bool,
 }
 
 impl ReplayQuestion {
-    /// Returns the question of a request, redacted.
+    /// Returns the redacted question of a request.
     pub fn of(request: &Request, redactor: &Redactor) -> Self {
         let nonce = request.sources.iter().find_map(|source| nonce(&source.fenced));
         let clean = |text: &str| {
@@ -69,12 +68,12 @@ impl ReplayQuestion {
         }
     }
 
-    /// Returns the digest by which the question is found.
+    /// Returns the digest that identifies the question.
     pub fn digest(&self) -> Digest {
         Digest::of(&serde_json::to_vec(self).expect("a question has string keys only"))
     }
 
-    /// Describes the first difference from another question; returns `None` if there is none.
+    /// Describes the first difference from another question, or returns `None` if there is none.
     pub fn differs(&self, other: &Self) -> Option<String> {
         let texts = |what: &str, one: &str, two: &str| {
             line_of(one, two).map(|line| format!("{what}, line {line}"))
@@ -122,7 +121,7 @@ fn nonce(fenced: &str) -> Option<&str> {
     good.then_some(nonce)
 }
 
-/// Returns a value with all its texts redacted; digests stay.
+/// Returns a value with all its strings redacted, except digests.
 pub fn redacted(value: &Value, redactor: &Redactor) -> Value {
     match value {
         Value::String(text) if Digest::parse(text).is_some() => value.clone(),
@@ -229,9 +228,15 @@ pub(super) mod tests {
         type Change = fn(&mut Request);
         let changes: [(Change, &str); 10] = [
             (|it| it.purpose.push('x'), "purpose: \"dream\" was recorded, now it is \"dreamx\""),
-            (|it| it.instructions.push_str("\nmore"), "instructions, line 2"),
             (
-                |it| it.sources[0].fenced = it.sources[0].fenced.replace("\nb\n", "\nc\n"),
+                |it| it.instructions = format!("{}\nmore", it.instructions).into(),
+                "instructions, line 2",
+            ),
+            (
+                |it| {
+                    let changed = it.sources[0].fenced.replace("\nb\n", "\nc\n");
+                    it.sources[0].fenced = changed.into();
+                },
                 "source 1 (ideas/a.md), line 4",
             ),
             (|it| it.sources.clear(), "sources: 1 were recorded, now there are 0"),
@@ -254,7 +259,7 @@ pub(super) mod tests {
             let (old, new) = (asked(&old), asked(&new));
             assert_ne!(old.digest(), new.digest(), "{words}");
             let said = old.differs(&new);
-            // Without its sources, a request has no nonce by which the sources could be found.
+            // Without its sources, a request has no nonce, so all its sources appear changed.
             if words.starts_with("sources") {
                 assert!(said.is_some());
             } else {

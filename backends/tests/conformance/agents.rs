@@ -1,4 +1,4 @@
-//! Agent programs in the suite: scripts that speak their streams.
+//! Agent programs in the suite: scripts that write the programs' event streams.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,7 +8,7 @@ use runner_backends::{BackendSpec, build};
 
 use super::{CANARY, Case, OUTPUT_CAP, Situation as S, around};
 
-/// The folder of the scripts.
+/// The folder that contains the scripts.
 pub const FAKES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fakes");
 
 pub fn claude(situation: S, place: &Path) -> Option<Case> {
@@ -20,7 +20,7 @@ pub fn codex(situation: S, place: &Path) -> Option<Case> {
 }
 
 fn agent(kind: &str, situation: S, place: &Path) -> Option<Case> {
-    // They answer on their streams only.
+    // Agents answer only on their event streams, not in files.
     if matches!(situation, S::GoodInAFile | S::LinkedFile | S::HalfFile) {
         return None;
     }
@@ -60,7 +60,7 @@ fn agent(kind: &str, situation: S, place: &Path) -> Option<Case> {
     };
     Some(Case {
         backend: build(&spec, &around(&env)).unwrap(),
-        // The scripts answer with the answer by rule that they were shown.
+        // The scripts answer with the rule answer from the question.
         answer: |request| request.rule_answer.clone(),
         calls: Box::new(move || fs::read_to_string(&calls).map_or(0, |text| text.lines().count())),
         begun,

@@ -1,4 +1,4 @@
-//! Model APIs in the suite: a server of our own that speaks their dialects.
+//! Model APIs in the suite: a test server that speaks their dialects.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -29,7 +29,7 @@ pub fn ollama(situation: S, place: &Path) -> Option<Case> {
     api("ollama", situation, place)
 }
 
-/// Builds a backend that asks `base` with the canary as its key.
+/// Builds a backend that asks `base`, with the canary as its key.
 pub fn backend(kind: &str, base: &str, change: impl FnOnce(&mut BackendSpec)) -> Arc<dyn Backend> {
     let mut spec = BackendSpec {
         name: "under-test".into(),
@@ -44,7 +44,7 @@ pub fn backend(kind: &str, base: &str, change: impl FnOnce(&mut BackendSpec)) ->
     build(&spec, &around(&env)).unwrap()
 }
 
-/// Gives the list of models, if that is what is asked for.
+/// Sends the list of models if the request asks for it, and returns whether it does.
 pub fn lists(talk: &mut Talk, line: &str, dialect: Dialect) -> bool {
     if !line.starts_with("GET") {
         return false;
@@ -106,7 +106,7 @@ fn api(kind: &str, situation: S, place: &Path) -> Option<Case> {
     })
 }
 
-/// Returns the body of the one request to `server`.
+/// Returns the body of the only request to `server`.
 fn body(server: &Server) -> Value {
     let seen = server.seen();
     let call = seen.iter().find(|seen| seen.is_call()).unwrap();
@@ -120,8 +120,9 @@ fn ask(backend: &dyn Backend, request: &Request) -> Result<Reply, E> {
 
 #[test]
 fn ollamas_silent_cut_is_found_before_and_after() {
-    let words = |count: usize| Request { instructions: "word ".repeat(count).into(), ..question(None) };
-    // The server reports that it read as many tokens as the requested window has.
+    let words =
+        |count: usize| Request { instructions: "word ".repeat(count).into(), ..question(None) };
+    // The server reports as many input tokens as the requested window has.
     let cuts = Server::start(|talk, seen| {
         if lists(talk, &seen.line, Dialect::Ollama) {
             return;
@@ -144,16 +145,16 @@ fn ollamas_silent_cut_is_found_before_and_after() {
     }
     let asked = body(&cuts);
     assert_eq!(asked["keep_alive"], "300s");
-    assert_eq!(asked["format"], json!({"type": "array"}), "as it is, whatever its root");
+    assert_eq!(asked["format"], json!({"type": "array"}), "the schema was changed");
 
     let before = cuts.calls();
     match ask(&*backend, &words(2_000)) {
         Err(E::Rejected { why }) => assert!(why.contains("backends.under-test.num_ctx"), "{why}"),
         other => panic!("{other:?}"),
     }
-    assert_eq!(cuts.calls(), before, "it was sent all the same");
+    assert_eq!(cuts.calls(), before, "the question was sent anyway");
 
-    // Without a word the window grows with the question, to a bound.
+    // Without a configured window, the window grows with the question up to a limit.
     for (count, window) in [(100, 4_096), (3_000, 8_192), (15_000, 32_768)] {
         let server = Server::start(|talk, seen| B::Good.answer(Dialect::Ollama, talk, seen, ""));
         let backend = self::backend("ollama", &server.url(), |_| {});
@@ -195,7 +196,8 @@ fn each_provider_is_held_to_a_schema_in_its_own_way() {
     let short = asked("openai", Dialect::Chat, |spec| spec.max_output_tokens = Some(7));
     assert_eq!(short["max_tokens"], 7);
 
-    // By a tool: thoughts and words beside it are no part of the answer.
+    // When the answer arrives through a tool, thoughts and text beside it are not part of the
+    // answer.
     let server = Server::start(|talk, _| {
         let frame = |value: Value| Dialect::Messages.frame(&value);
         let delta = |at: u8, delta: Value| {

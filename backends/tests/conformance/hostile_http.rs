@@ -1,4 +1,4 @@
-//! Every way in which a provider can misbehave, in every dialect: one right outcome each.
+//! Checks in every dialect that each way in which a provider can misbehave has one correct outcome.
 
 use std::time::Duration;
 
@@ -13,12 +13,12 @@ use super::http::{Server, behaviours};
 use super::{CANARY, NEVER, Situation, apis, block_on, request};
 
 const DEADLINE: Duration = Duration::from_millis(150);
-/// How far a loaded machine may be behind; far below `NEVER`.
+/// Tolerance for a loaded machine; far below `NEVER`.
 const SLACK: Duration = Duration::from_secs(8);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Right {
-    /// The whole answer, with this usage.
+    /// A complete answer with this usage.
     Answer(Option<Usage>),
     Silent(Phase),
     Unavailable,
@@ -27,7 +27,7 @@ enum Right {
     Auth,
     NotInstalled,
     OverBudget,
-    /// With a time or without.
+    /// A limit, with or without the time at which it ends.
     RateLimited(bool),
 }
 
@@ -38,7 +38,7 @@ fn right(behaviour: B, dialect: Dialect) -> Right {
         input_tokens: figure(read),
         output_tokens: figure(written),
         cached_input_tokens: if dialect == Dialect::Ollama { 0 } else { figure(cached) },
-        // Ollama on this host is paid for with electricity.
+        // Requests to Ollama on this host cost nothing.
         cost_micros: (dialect == Dialect::Ollama).then_some(0),
     };
     match behaviour {
@@ -226,7 +226,7 @@ fn whatever_a_provider_does_has_one_right_outcome() {
             let took = boot_time() - began;
             let wanted = right(behaviour, dialect);
             assert_eq!(found(&result), Some(wanted), "{name}: {result:?}");
-            // Fifty megabytes take their time, wherever else there is work.
+            // Reading fifty megabytes takes a while on a loaded machine.
             let most = if behaviour == B::LongThoughts { NEVER } else { SLACK };
             assert!(took < most, "{name} took {took:?}");
             if matches!(wanted, Right::Silent(_)) {
@@ -248,19 +248,19 @@ fn whatever_a_provider_does_has_one_right_outcome() {
         }
         rows.push(row.trim_end().to_owned());
     }
-    assert!(elsewhere.seen().is_empty(), "a key went elsewhere");
+    assert!(elsewhere.seen().is_empty(), "a key was sent to another server");
     rows.push(format!(
         "hostile http: {} behaviours × 4 dialects, {cells} cells, {absent} not applicable",
         ALL.len()
     ));
-    // Past the capture of the test harness.
+    // Writing to stderr directly bypasses the output capture of the test harness.
     let _closed =
         std::io::Write::write_all(&mut std::io::stderr(), (rows.join("\n") + "\n").as_bytes());
 }
 
 #[test]
 fn a_connection_that_went_wrong_is_never_used_again() {
-    // The error comes with bytes that look like the answer to the next question.
+    // The error is followed by bytes that look like the answer to the next question.
     let server = Server::start(|talk, _| {
         let bad = "HTTP/1.1 500 x\r\ncontent-length: 0\r\n\r\nHTTP/1.1 200 OK\r\n\
             content-type: application/json\r\ncontent-length: 14\r\n\r\n{\"planted\": 1}";

@@ -1,8 +1,8 @@
-//! One suite for every backend: the contract in the doc of `Backend`, clause by clause.
+//! Checks every backend against each clause of the contract in the documentation of `Backend`.
 //!
-//! A row of [`IMPLEMENTATIONS`] can put its backend into a [`Situation`], or reports that it
-//! cannot; those cases are counted and printed. A new backend joins by adding its row. Programs are
-//! shell scripts in a temporary folder; no test sleeps.
+//! A row of [`IMPLEMENTATIONS`] either puts its backend into a [`Situation`] or reports that it
+//! cannot; the latter cases are counted and printed. A new backend joins by adding a row. Programs
+//! are shell scripts in a temporary folder; no test sleeps.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods)] // a test's own set-up may fail loudly
 #![allow(clippy::print_stdout)] // the count of what was not applicable has to be seen
 
@@ -37,7 +37,7 @@ use tempfile::TempDir;
 const CANARY: &str = "canary-5f1c0d-secret";
 const DEADLINE: Duration = Duration::from_millis(200);
 const NEVER: Duration = Duration::from_secs(60);
-/// How far past a deadline a loaded machine may be; far below `NEVER`.
+/// Tolerance for a loaded machine; far below `NEVER`.
 const SLACK: Duration = Duration::from_secs(8);
 const OUTPUT_CAP: usize = 256 * 1024;
 
@@ -104,12 +104,12 @@ const SITUATIONS: [Situation; 26] = [
 /// A backend in a situation.
 struct Case {
     backend: Arc<dyn Backend>,
-    /// A good answer to this request.
+    /// Returns the expected answer to this request.
     answer: fn(&Request) -> Value,
-    /// How often a model was asked so far.
+    /// Returns how often a model has been asked.
     calls: Box<dyn Fn() -> usize>,
-    /// A named pipe that the backend opens once it is at work; without one, it is at work as soon
-    /// as its future has been polled.
+    /// A named pipe that the backend opens once it has started working. Without a pipe, the backend
+    /// is considered working as soon as its future has been polled.
     begun: Option<PathBuf>,
 }
 
@@ -177,7 +177,7 @@ fn scripted(situation: Situation, _: &Path) -> Option<Case> {
 }
 
 fn command(situation: Situation, place: &Path) -> Option<Case> {
-    // Each run leaves one line in `calls`, outside of its run folder.
+    // Each run appends one line to `calls`, which is outside its run folder.
     let body = match situation {
         S::Good | S::UsageUnknown | S::CancelledBefore => "cat",
         S::GoodInAFile => "echo thinking aloud; cat >proposals.json",
@@ -255,10 +255,11 @@ fn request(situation: Situation, run_dir: &Path, number: u32) -> Request {
         S::Drip | S::Deaf => limits.total = DEADLINE,
         _ => {}
     }
-    // Longer than a pipe holds, so that a program that does not read would block its writer.
+    // The text exceeds the capacity of a pipe, so a program that does not read would block its
+    // writer.
     let fenced = format!("<<<UNTRUSTED {number}>>>{}<<<END {number}>>>", "ä".repeat(40_000));
     Request {
-        // The folder's name distinguishes tests that run at the same time.
+        // The folder's name distinguishes tests that run in parallel.
         id: format!("conformance{}/{number}", run_dir.display()),
         purpose: "conformance".into(),
         instructions: "choose".into(),
@@ -332,7 +333,7 @@ fn place() -> (TempDir, PathBuf) {
     (place, run_dir)
 }
 
-/// Calls `check` for every case that can be made, with its name.
+/// Calls `check` with the name and the backend of every applicable case.
 fn each_case(mut check: impl FnMut(&str, Situation, Case, &Path)) {
     for (name, factory) in IMPLEMENTATIONS {
         for situation in SITUATIONS {
@@ -344,7 +345,7 @@ fn each_case(mut check: impl FnMut(&str, Situation, Case, &Path)) {
     }
 }
 
-/// Asks once, pulling the token where the situation wants it.
+/// Asks once, and triggers the cancellation token if the situation requires it.
 fn ask(
     situation: Situation,
     case: &Case,
@@ -382,15 +383,15 @@ fn every_situation_ends_as_the_contract_says() {
         assert!(took < DEADLINE + SLACK, "{name} took {took:?}");
         assert_eq!(request, before, "{name} changed the request");
         assert_eq!(case.backend.name(), "under-test", "{name}");
-        assert_eq!(kill_marked(&request.id).count, 0, "{name} left a process");
+        assert_eq!(kill_marked(&request.id).count, 0, "{name} left a process running");
         match (expected(situation), result) {
             (Expected::Answer, Ok(reply)) => {
                 let answer = (case.answer)(&request);
                 assert_eq!(reply.value.as_ref(), Some(&answer), "{name}");
                 let text: Value = serde_json::from_str(&reply.text).unwrap();
-                assert_eq!(text, answer, "{name}: the text is not the value's");
+                assert_eq!(text, answer, "{name}: the text does not match the value");
                 let heard = OwnedEvent::Text(reply.text.clone());
-                assert!(sink.events.contains(&heard), "{name} told the sink nothing");
+                assert!(sink.events.contains(&heard), "{name} reported nothing to the sink");
                 let noted = reply.notes.iter().any(|note| note.contains("were killed"));
                 assert_eq!(noted, situation == S::LeavesProcesses, "{name}: {:?}", reply.notes);
                 match situation {
@@ -419,7 +420,7 @@ fn every_situation_ends_as_the_contract_says() {
         "conformance: {rows} implementations × {columns} situations, {} not applicable",
         rows * columns - applicable
     );
-    // Past the capture of the test harness.
+    // Writing to stderr directly bypasses the output capture of the test harness.
     let _closed = std::io::Write::write_fmt(&mut std::io::stderr(), format_args!("{line}\n"));
 }
 

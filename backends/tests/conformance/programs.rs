@@ -1,4 +1,4 @@
-//! Behaviour that only a `command` has: files in its run folder, its own environment.
+//! Behaviour that is specific to `command` backends: files in the run folder and the environment.
 
 use std::fs;
 use std::path::Path;

@@ -44,7 +44,7 @@ impl Wire for Tls {
     }
 }
 
-/// Starts a server whose certificate is for `name`, and writes the signer's certificate to a file.
+/// Starts a server with a certificate for `name`, and writes the signer's certificate to a file.
 fn secure(name: &str, place: &Path) -> (Server, PathBuf) {
     let mut authority = CertificateParams::new(Vec::new()).unwrap();
     authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -114,7 +114,7 @@ fn only_the_right_certificate_opens_a_connection() {
     let (server, file) = secure("localhost", place.path());
     let good = format!("https://localhost:{}/v1", server.port());
     ask(&good, &[], Some(&file), None).unwrap();
-    // Where the environment names the certificates.
+    // The environment names the certificates.
     ask(&good, &[("SSL_CERT_FILE", file.to_str().unwrap())], None, None).unwrap();
     let before = server.seen().len();
     assert_eq!(before, 2);
@@ -130,7 +130,7 @@ fn only_the_right_certificate_opens_a_connection() {
             other => panic!("{base}: {other:?}"),
         }
     }
-    assert_eq!(server.seen().len(), before, "something was sent all the same");
+    assert_eq!(server.seen().len(), before, "something was sent anyway");
 
     for content in ["", "no certificate"] {
         let empty = place.path().join("empty.pem");
@@ -143,11 +143,11 @@ fn only_the_right_certificate_opens_a_connection() {
 #[test]
 fn a_server_that_is_not_there_is_known_within_its_deadline() {
     let short = Some(Duration::from_millis(150));
-    // The server accepts the connection and never starts TLS.
+    // The server accepts the connection but never starts TLS.
     let silent = Server::start(|talk, _| talk.wait());
     let error = ask(&format!("https://127.0.0.1:{}/v1", silent.port()), &[], None, short);
     assert!(matches!(error, Err(E::Silent { phase: Phase::Connect, .. })), "{error:?}");
-    // Nobody takes the connection: its queue is full.
+    // Nothing accepts the connection, because the queue is full.
     use rustix::net::{AddressFamily, SocketType, bind, getsockname, listen, socket};
     let full = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
     bind(&full, &"127.0.0.1:0".parse::<std::net::SocketAddr>().unwrap()).unwrap();
@@ -158,14 +158,14 @@ fn a_server_that_is_not_there_is_known_within_its_deadline() {
     let error = ask(&format!("http://{address}/v1"), &[], None, short);
     assert!(matches!(error, Err(E::Silent { phase: Phase::Connect, .. })), "{error:?}");
     drop(waiting);
-    // Nobody listens.
+    // Nothing listens on the port.
     let nobody = {
         let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         gone.local_addr().unwrap().port()
     };
     let error = ask(&format!("http://127.0.0.1:{nobody}/v1"), &[], None, None);
     assert!(matches!(error, Err(E::Unavailable { .. })), "{error:?}");
-    // There is no such host.
+    // The host does not exist.
     let error = ask("https://no-such-host.invalid/v1", &[], None, None);
     assert!(matches!(error, Err(E::Unavailable { .. })), "{error:?}");
 }
@@ -182,7 +182,7 @@ fn an_address_of_the_sixth_version_is_reached() {
         return;
     };
     ask(&format!("http://[::1]:{}/v1", server.port()), &[], None, None).unwrap();
-    // Where a name has an address of each kind and only this one answers.
+    // If `localhost` has an IPv6 address, the connection succeeds although no IPv4 address answers.
     if std::net::ToSocketAddrs::to_socket_addrs(&("localhost", 1))
         .is_ok_and(|mut all| all.any(|it| it.is_ipv6()))
     {

@@ -1,4 +1,4 @@
-//! A corpus, a folder or a host that is not as it should be.
+//! Tests a corpus, a folder or a host that is not in the expected state.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -51,7 +51,7 @@ fn bad_nodes_are_told_and_left_alone() {
     }
     for (path, bytes) in fixture.tree(".agents/overnight") {
         let secret = bytes.windows(8).any(|it| it == b"# Secret");
-        assert!(!secret, "{path} holds what a link led to");
+        assert!(!secret, "{path} has the content of a link's target");
     }
     let after: Vec<_> = odd
         .iter()
@@ -79,7 +79,7 @@ fn an_output_that_cannot_be_written_and_a_marker_from_elsewhere_are_refused() {
     let said = start(&fixture, &[]);
     assert!(said.code != 0 && said.err.contains("symbolic link"), "{said:?}");
     fs::remove_file(fixture.path(LATEST)).unwrap();
-    // A tree from anywhere may carry a marker that names other files.
+    // A tree from an unknown source may contain a marker that names other files.
     fixture.write(".agents/overnight/prev.7/0", "#!/bin/sh\necho owned\n");
     fixture.write(
         ".agents/overnight/COMMIT-MARKER.7",
@@ -122,7 +122,8 @@ fn a_folder_that_is_read_only_is_said_and_harms_nothing() {
         fs::set_permissions(fixture.path(folder), fs::Permissions::from_mode(0o555)).unwrap();
         let said = start(&fixture, &[]);
         match folder {
-            // The commit is recorded: it is no half of one for who looks at the marker.
+            // The commit is recorded, so readers who check the marker do not take it for half a
+            // commit.
             ".agents/learnings" => {
                 said.ends(78)
                     .expect_text("the commit is recorded but could not be finished yet")
@@ -166,9 +167,9 @@ fn a_disk_that_is_full_at_any_point_leaves_a_whole_corpus() {
     let around = surroundings(&fixture);
     let (mut in_commit, mut failed, mut free) = (0, 0, 0_u64);
     loop {
-        assert!(free < 1_000, "a night never had enough");
-        // Bytes are asked for before a night begins; files are not, and one more than there can be is as
-        // full a disk.
+        assert!(free < 1_000, "no night had enough space");
+        // Disk space is checked before a night begins but inodes are not, so using up the inodes
+        // simulates a disk that fills up later.
         let fill = fixture.path("fill");
         fs::create_dir_all(&fill).unwrap();
         let mut made = 0_u64;
@@ -211,7 +212,7 @@ fn a_disk_that_is_full_at_any_point_leaves_a_whole_corpus() {
     assert!(in_commit >= 2 && failed >= 2);
 }
 
-/// Counts the iterations that were not committed for lack of disk space.
+/// Counts the iterations that were not committed for lack of space.
 fn rolled_back(fixture: &Fixture) -> usize {
     if !fixture.path(".agents/overnight").is_dir() {
         return 0;
@@ -226,7 +227,7 @@ fn rolled_back(fixture: &Fixture) -> usize {
         .count()
 }
 
-/// Checks that the work file has all its lines, and that each is either unchanged or a valid row.
+/// Checks that the work file has all its lines, each either unchanged or a valid row.
 fn whole_work(fixture: &Fixture, place: &str) {
     let work = fixture.read(WORK_FILE);
     let lines: Vec<&str> = work.lines().collect();

@@ -1,4 +1,4 @@
-//! The ways in which the loop ends, and how the summary and the iterations report them.
+//! Tests the ways in which the loop ends, and how the summary and the iterations report them.
 
 use std::fs;
 
@@ -13,7 +13,7 @@ use crate::fixture::{CommandOutput, Fixture, skip};
 #[test]
 fn strict_rules_caps_and_the_pinned_queue_are_kept() {
     let fixture = night();
-    // A checkpoint beyond its cap: nothing is staged, the rest of the night goes on.
+    // The checkpoint exceeds its cap, so nothing is staged, but the rest of the night continues.
     fixture.write(".agents/knowledge/big.bin", vec![7; 2 * 1024 * 1024]);
     let before = tree(&fixture);
     start(&fixture, &["--checkpoint-max-mb", "1"]).ends(0).expect_text("checkpoint");
@@ -43,7 +43,7 @@ fn strict_rules_caps_and_the_pinned_queue_are_kept() {
     assert_eq!(
         fixture.read(WORK_FILE).matches("pinned|second").count(),
         1,
-        "nothing is added twice"
+        "an item was added twice"
     );
     for bad in [
         ["--plateau-window", "1"],
@@ -60,14 +60,14 @@ fn strict_rules_caps_and_the_pinned_queue_are_kept() {
 fn a_night_whose_time_is_spent_ends_with_what_it_has() {
     let fixture = night();
     killed_after_one_iteration(&fixture, &["--run-timeout", "1h"]);
-    // Two seconds are left of its hour, and what is kept for the steps is more.
+    // Two seconds of the run's hour are left, which is less than the time reserved for the steps.
     fixture.write("../clock", "2026-11-22T03:29:58Z\n");
     start(&fixture, &["--run-timeout", "1h"]).ends(0);
     let summary = summary_of(&fixture);
     assert_eq!(summary["status"], "done");
     assert_eq!(summary["budget_exhausted"], true);
     let iterations = summary["iterations"].as_array().unwrap();
-    assert_eq!(iterations.len(), 1, "none is begun that cannot end in time");
+    assert_eq!(iterations.len(), 1, "an iteration was started without enough time");
     assert_eq!(iterations[0]["status"], "done");
     assert!(summary["plateau_reason"].is_null() && summary["regression_reason"].is_null());
     assert_eq!(summary["runtime"]["requested_timeout"], "1h0m0s");
@@ -85,8 +85,8 @@ fn the_most_iterations_are_the_most() {
     assert!(summary["budget_exhausted"].is_null(), "that is the time's word");
 }
 
-/// Builds a library that lets the first `times` accesses to the staged copy fail as a broken disk
-/// does.
+/// Builds a library that makes the first `times` accesses to the staged copy fail like a broken
+/// disk.
 fn broken_disk(fixture: &Fixture) -> Option<std::path::PathBuf> {
     let library = fixture.root().join("eio.so");
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fakes/eio.c");
@@ -109,7 +109,7 @@ fn with_broken_disk(fixture: &Fixture, library: &std::path::Path, times: u64) ->
 }
 
 #[test]
-fn what_cannot_be_measured_is_not_committed_and_three_times_end_the_loop() {
+fn three_measurement_failures_end_the_loop() {
     let fixture = night();
     let Some(library) = broken_disk(&fixture) else {
         return;
@@ -117,7 +117,7 @@ fn what_cannot_be_measured_is_not_committed_and_three_times_end_the_loop() {
     let before = (tree(&fixture), fixture.read(WORK_FILE));
     with_broken_disk(&fixture, &library, 1_000).ends(0);
     let summary = summary_of(&fixture);
-    assert_eq!(summary["status"], "done", "the steps after the loop are made");
+    assert_eq!(summary["status"], "done", "the steps after the loop were skipped");
     assert_eq!(summary["measure_failure_halt"], true);
     let iterations = summary["iterations"].as_array().unwrap();
     assert_eq!(iterations.len(), 3);
@@ -127,13 +127,13 @@ fn what_cannot_be_measured_is_not_committed_and_three_times_end_the_loop() {
         assert!(error.contains("could not be measured") && error.contains("os error 5"), "{error}");
         assert_eq!(it["fitness_after"], Value::Null);
     }
-    assert_eq!(tree(&fixture), before.0, "nothing was committed");
+    assert_eq!(tree(&fixture), before.0, "something was committed");
     assert_eq!(summary["degraded"].as_array().unwrap().len(), 3);
     assert!(!summary["morning_packets"].as_array().unwrap().is_empty());
     run_ok(&fixture, &["overnight", "report", "--validate"]).ends(0);
     assert!(!fixture.path(".agents/overnight/staging").exists());
 
-    // Two are not three: the night goes on.
+    // Two failures do not halt the night, because the limit is three.
     with_broken_disk(&fixture, &library, 2).ends(0);
     let summary = summary_of(&fixture);
     assert!(summary["measure_failure_halt"].is_null());
@@ -143,7 +143,8 @@ fn what_cannot_be_measured_is_not_committed_and_three_times_end_the_loop() {
     assert!(summary["fitness_delta"].as_f64().unwrap() > 0.0);
 }
 
-/// Creates a fixture with a corpus of the highest maturity, and commits whose lessons are only new.
+/// Creates a fixture with a corpus of the highest maturity, and commits that yield only new
+/// learnings.
 fn proud() -> Fixture {
     let fixture = Fixture::with(JOB);
     for number in 0..3_u64 {
@@ -172,7 +173,7 @@ fn a_fall_is_not_committed_unless_a_rescue_is_left_for_it() {
     let before = tree(&fixture);
     start(&fixture, &["--warn-only=false"]).ends(0).expect_text("fell by");
     let strict = summary_of(&fixture);
-    assert_eq!(tree(&fixture), before, "the live tree never saw it");
+    assert_eq!(tree(&fixture), before, "the live tree was changed");
     let last = strict["iterations"].as_array().unwrap().last().unwrap();
     assert_eq!(last["status"], "halted-on-regression-pre-commit");
     let why = strict["regression_reason"].as_str().unwrap();
@@ -180,7 +181,7 @@ fn a_fall_is_not_committed_unless_a_rescue_is_left_for_it() {
     assert_eq!(strict["status"], "done");
     run_ok(&fixture, &["overnight", "report", "--validate"]).ends(0);
 
-    // Rescues are spent, kept over nights, and none is free.
+    // The warn-only budget is used up, kept across nights, and never refilled automatically.
     let budget = ".agents/overnight/warn-only-budget.json";
     assert!(!fixture.path(budget).exists());
     start(&fixture, &["--max-iterations", "1"]).ends(0);

@@ -1,5 +1,5 @@
-//! A night that is killed for real before each of its acts, twice in a row too, and what the next start
-//! makes of it.
+//! Kills a night before each of its steps, in some cases twice in a row, and checks how the next
+//! start recovers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -17,8 +17,8 @@ use crate::fixture::{CommandOutput, Fixture, Random, print_line, scaled_from};
 /// Number of parallel workers, each in its own fixture.
 const LANES: usize = 2;
 
-/// Creates a fixture in memory where there is such a folder. A kill loses nothing that a process
-/// has written, so a disk would only be slower.
+/// Creates a fixture in memory if possible. A kill loses nothing that a process has written, so a
+/// disk would only be slower.
 fn fixture() -> Fixture {
     let memory = Path::new("/dev/shm");
     let folder = match memory.is_dir() {
@@ -34,14 +34,14 @@ fn fixture() -> Fixture {
     fixture
 }
 
-/// Keeps the corpus as it is now for [`reset`].
+/// Saves the corpus in its current state for [`reset`].
 pub(super) fn keep(fixture: &Fixture) {
     copy(&fixture.path(".agents"), &fixture.root().join("kept"));
 }
 
-/// Restores the corpus to its state before any night.
+/// Restores the corpus to its state before the first night.
 pub(super) fn reset(fixture: &Fixture) {
-    // The folder itself may be a mount.
+    // The folder itself may be a mount point, so only its content is removed.
     for entry in fs::read_dir(fixture.path(".agents")).unwrap() {
         let path = entry.unwrap().path();
         match path.is_dir() {
@@ -52,11 +52,11 @@ pub(super) fn reset(fixture: &Fixture) {
     copy(&fixture.root().join("kept"), &fixture.path(".agents"));
 }
 
-/// The states that an undisturbed night may show to a reader.
+/// The states that a night without interruptions may show to a reader.
 pub(super) struct States {
     trees: BTreeSet<Tree>,
     works: BTreeSet<String>,
-    /// How many acts it has: one that is to die before a later one does not.
+    /// The number of steps before which a night can be killed.
     acts: u64,
 }
 
@@ -89,22 +89,21 @@ impl States {
         Self { trees, works, acts: lives }
     }
 
-    /// Checks the same of every file except the work file, which also records the failures of a
-    /// night.
+    /// Checks the files other than the work file, which also records the failures of a night.
     pub(super) fn hold_tree(&self, fixture: &Fixture, after: &str) {
-        assert!(self.trees.contains(&tree(fixture)), "half committed {after}");
+        assert!(self.trees.contains(&tree(fixture)), "a commit is incomplete {after}");
     }
 
-    /// Checks that a reader who honours the marker sees only a state that an undisturbed night may
-    /// show.
+    /// Checks that a reader who respects the marker sees only a state that a night without
+    /// interruptions may show.
     pub(super) fn hold(&self, fixture: &Fixture, after: &str) {
         self.hold_tree(fixture, after);
         let work = fixture.read(WORK_FILE);
-        assert!(self.works.contains(&work), "the work file is torn {after}:\n{work}");
+        assert!(self.works.contains(&work), "the work file is incomplete {after}:\n{work}");
     }
 }
 
-/// Starts a night that kills itself before an act.
+/// Starts a night that kills itself before step `act`.
 fn killed_at(fixture: &Fixture, act: u64) -> CommandOutput {
     let mut command = command(fixture, &["--quiet", "overnight", "start"]);
     command.env("RUNNER_TEST_KILL", act.to_string());
@@ -120,7 +119,8 @@ pub(super) fn is_ready(fixture: &Fixture) -> bool {
     })
 }
 
-/// Returns the run in the output folder that has no final summary, and the step it has reached.
+/// Returns the run in the output folder that has no final summary, and the step that it has
+/// reached.
 fn unfinished(fixture: &Fixture) -> Option<(String, String)> {
     let ended = fs::read(fixture.path(&format!("{LATEST}/summary.json"))).ok();
     let ended: Option<Value> = ended.and_then(|bytes| serde_json::from_slice(&bytes).ok());
@@ -160,13 +160,14 @@ struct Tally {
     at: BTreeMap<String, usize>,
 }
 
-/// Kills `kills` nights, beginning with act `first`; each is followed by a start, most of which end.
+/// Kills `kills` nights, beginning with step `first`. After each kill another night is started,
+/// which usually ends normally.
 fn lane(fixture: &Fixture, states: &States, kills: usize, first: u64, mut dice: Random) -> Tally {
     let around = surroundings(fixture);
     let mut tally = Tally::default();
     let mut act = first;
     while tally.killed < kills {
-        // Every act in turn; then, for each fourth, the recovery dies as well.
+        // Each step is tried in turn; after a random quarter of the kills, the recovery is also killed.
         let mut died = killed_at(fixture, act % states.acts);
         let place = format!("after a kill at act {}", act % states.acts);
         act += LANES as u64;
@@ -174,7 +175,7 @@ fn lane(fixture: &Fixture, states: &States, kills: usize, first: u64, mut dice: 
         let mut dead = BTreeSet::new();
         loop {
             tally.killed += 1;
-            assert!(died.code == -1 || died.err.contains("lost"), "it ended otherwise: {died:?}");
+            assert!(died.code == -1 || died.err.contains("lost"), "not killed: {died:?}");
             let step = unfinished(fixture);
             let name = step.as_ref().map_or("none yet", |(_, step)| step.as_str());
             *tally.at.entry(name.to_owned()).or_default() += 1;
@@ -184,7 +185,7 @@ fn lane(fixture: &Fixture, states: &States, kills: usize, first: u64, mut dice: 
                 if dice.roll(2) == 0 {
                     tally.by_readers += 1;
                     run_ok(fixture, &["corpus", "brief", "--goal", "retry"]).ends(0);
-                    assert!(!is_ready(fixture), "whoever comes next finishes it");
+                    assert!(!is_ready(fixture), "the next reader did not finish the commit");
                 }
             }
             if !is_ready(fixture) {

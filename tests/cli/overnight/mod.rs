@@ -1,6 +1,6 @@
-//! The night over a corpus, through the program: what it makes of one, what it never touches, and what
-//! is left when it dies at any act. Every command of these tests is looked at for what it must not
-//! touch: see [`run_ok`].
+//! Tests the overnight run over a corpus through the program: its results, the files that it must
+//! not touch, and the state after a kill at any step. Every command in these tests is checked for
+//! forbidden changes: see [`run_ok`].
 
 mod bad_input;
 mod halts;
@@ -23,7 +23,7 @@ const LATEST: &str = ".agents/overnight/latest";
 const WORK_FILE: &str = ".agents/rpi/next-work.jsonl";
 const SUBPATHS: [&str; 4] = ["learnings", "findings", "patterns", "knowledge"];
 
-/// Files and what they hold.
+/// Files and their content.
 type Tree = BTreeMap<String, Vec<u8>>;
 
 /// Returns a text of many words that is unique for each number.
@@ -48,8 +48,8 @@ fn learning(tag: &str, maturity: &str, title: &str, body: &str) -> String {
     )
 }
 
-/// Writes a corpus of twenty files, with learnings to promote, repeated, stale and compiled ones,
-/// and work to do.
+/// Writes a corpus of twenty files, with learnings to promote, duplicates, stale and compiled
+/// learnings, and work to do.
 fn corpus(fixture: &Fixture) {
     let put = |path: &str, text: String| fixture.write(&format!(".agents/{path}"), text);
     for number in 0..9 {
@@ -112,8 +112,8 @@ fn command(fixture: &Fixture, args: &[&str]) -> Command {
     command
 }
 
-/// Runs a command; what is neither corpus nor night is the same to the byte before and after, and no
-/// link was made.
+/// Runs a command and checks that it creates no link and changes no file outside the corpus and the
+/// night's own folder.
 #[track_caller]
 fn watched(fixture: &Fixture, command: &mut Command) -> CommandOutput {
     let before = (surroundings(fixture), links(&fixture.path(".agents")));
@@ -133,7 +133,7 @@ fn untouched(fixture: &Fixture, before: &Tree, by: &str) {
         let (was, is) = (before.get(path), after.get(path));
         assert!(
             was == is,
-            "{path} was touched by {by}: {:?} -> {:?}",
+            "{path} was changed by {by}: {:?} -> {:?}",
             was.map(|it| String::from_utf8_lossy(it)),
             is.map(|it| String::from_utf8_lossy(it))
         );
@@ -169,8 +169,7 @@ fn tree(fixture: &Fixture) -> Tree {
     all
 }
 
-/// Returns all other files: source, settings, git's own. A night must leave them unchanged to the
-/// byte.
+/// Returns all other files: sources, settings and git's files. A night must not change them.
 fn surroundings(fixture: &Fixture) -> Tree {
     let mut all = Tree::new();
     let mut folders = vec![PathBuf::new()];
@@ -180,7 +179,7 @@ fn surroundings(fixture: &Fixture) -> Tree {
             let below = folder.join(entry.file_name());
             let name = below.display().to_string();
             let night = ["overnight", "rpi/next-work.jsonl"].into_iter().chain(SUBPATHS);
-            // Beads belong to their own program; a failmark is runner's word about itself.
+            // Beads belong to another program, and a failure marker is runner's own file.
             if name == ".beads"
                 || name == ".runner/failed"
                 || night.into_iter().any(|it| name == format!(".agents/{it}"))
@@ -221,7 +220,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// Starts until one was killed after it had noted its first iteration.
+/// Starts nights until one is killed after it has recorded its first iteration.
 fn killed_after_one_iteration(fixture: &Fixture, more: &[&str]) {
     for at in (40..4_000).step_by(20) {
         let mut command = command(fixture, &[&["overnight", "start"][..], more].concat());

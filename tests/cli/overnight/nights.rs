@@ -1,4 +1,4 @@
-//! Whole nights and manual steps: what comes out, and that nothing is done twice.
+//! Tests complete nights and manual steps: their results, and that nothing is done twice.
 
 use std::fs;
 
@@ -21,7 +21,7 @@ fn a_night_improves_a_corpus_and_the_second_one_finds_nothing_to_do() {
     assert_eq!(summary["yield"]["stale"], 1);
     assert!(summary["yield"]["promoted"].as_u64().unwrap() >= 9);
     assert_eq!(summary["steps"][5]["status"], "skipped");
-    // Nothing that was known of a node is gone.
+    // All existing fields of the node are kept.
     let promoted = fixture.read(".agents/learnings/2026-10-00-lesson.md");
     assert!(
         promoted.contains("odd-key: [1, 2]\nmaturity: candidate\nutility: 0.80\n"),
@@ -31,12 +31,13 @@ fn a_night_improves_a_corpus_and_the_second_one_finds_nothing_to_do() {
     assert!(fixture.read(".agents/learnings/old.md").contains("status: stale"));
     let gone = summary["run_id"].as_str().unwrap();
     assert!(fixture.path(&format!("{LATEST}/{gone}/removed/learnings/same-two.md")).exists());
-    // From the commit and from the work that was closed.
+    // The learning comes from the commit and from the closed work.
     let harvested: Vec<String> =
         tree(&fixture).into_keys().filter(|path| path.contains("2026-11-01-retry")).collect();
     assert_eq!(harvested.len(), 1, "{:?}", tree(&fixture).keys());
     assert!(fixture.read(&harvested[0]).contains("source_commit: "));
-    // The packets: evidence that is there, no work of others, the first by its severity and the goal.
+    // The packets have existing evidence and exclude the work of others; severity and the goal
+    // determine the first one.
     let packets = summary["morning_packets"].as_array().unwrap();
     assert_eq!(packets[0]["title"], "Mend the retry");
     assert_eq!(packets[0]["target_files"], serde_json::json!(["src/net.rs"]));
@@ -50,7 +51,7 @@ fn a_night_improves_a_corpus_and_the_second_one_finds_nothing_to_do() {
         }
         assert!(fixture.path(packet["artifact_path"].as_str().unwrap()).exists());
     }
-    // The work file: claims, names, broken lines and flat rows as they were.
+    // In the work file, claims, names, broken lines and flat rows are unchanged.
     let work = fixture.read(WORK_FILE);
     let (old, new): (Vec<&str>, Vec<&str>) = (WORK.lines().collect(), work.lines().collect());
     assert!(new[0].contains("\"odd\":0.80,\"id\":\"mine-1\",\"why_now\""), "{}", new[0]);
@@ -68,7 +69,7 @@ fn a_night_improves_a_corpus_and_the_second_one_finds_nothing_to_do() {
     run_ok(&fixture, &["overnight", "report", "--markdown"])
         .ends(0)
         .expect_text("# The night: done");
-    // The same corpus twice: the same bytes.
+    // The same corpus gives byte-identical output twice.
     for step in ["health", "bench"] {
         let ask = || run_ok(&fixture, &["corpus", step, "--json"]).out;
         let (one, two) = (ask(), ask());
@@ -119,7 +120,7 @@ fn each_step_by_hand_is_a_commit_of_its_own_and_none_while_a_night_runs() {
     run_ok(&fixture, &["corpus", "harvest"]).ends(0).expect_text("new from");
     run_ok(&fixture, &["corpus", "harvest"]).ends(0).expect_text("0 new");
     assert!(!fixture.path(".agents/overnight/COMMIT-MARKER.0").exists());
-    // The kernel's lock decides, and not the file.
+    // The kernel's lock decides, not the content of the file.
     let lock = fs::File::options()
         .read(true)
         .write(true)
@@ -166,7 +167,7 @@ fn each_packet_becomes_a_bead_once() {
     assert!(fixture.read(".agents/rpi/next-work.jsonl").contains("\"bead_id\":\"bd-2\""));
     fixture.write(".beads/n", "-100");
     let summary = night();
-    assert_eq!(summary["morning_packets"][0]["bead_id"], "bd-1", "not asked for again");
+    assert_eq!(summary["morning_packets"][0]["bead_id"], "bd-1", "the packet lost its bead");
     let made = fixture.read(".beads/n").trim().parse::<i64>().unwrap() + 100;
     assert_eq!(made, summary["morning_packets"].as_array().unwrap().len() as i64 - 2);
 }

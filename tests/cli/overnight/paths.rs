@@ -1,5 +1,5 @@
-//! Settings that name a folder or file: what runner did not make stays as it is, in every layer that a
-//! setting can be given in.
+//! Tests settings that name a folder or file, in every layer: files that runner did not create stay
+//! unchanged.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -26,7 +26,7 @@ fn fixture(jobs: &str) -> Fixture {
     fixture
 }
 
-/// Returns everything in and beside the project, links included, except runner's own state.
+/// Returns everything in and beside the project, including links, except runner's own state.
 fn whole(fixture: &Fixture) -> BTreeMap<String, String> {
     fn walk(folder: &Path, into: &mut BTreeMap<String, String>) {
         for entry in fs::read_dir(folder).unwrap() {
@@ -60,7 +60,7 @@ fn refused(fixture: &Fixture, by: &str, run: impl FnOnce() -> CommandOutput) -> 
     said
 }
 
-/// Values that no output folder may have.
+/// Values that are invalid for an output folder.
 fn bad() -> Vec<String> {
     let mut all: Vec<String> = [
         "",
@@ -128,7 +128,7 @@ fn only_a_night_s_folder_is_moved() {
             assert!(said.err.contains("fix: "), "{said:?}");
         }
     }
-    // One of each sort through the other ways in.
+    // One value of each kind is tried through the other ways to set it.
     for value in ["..", "src", "link", "file", "vendor/lib/.git/x", "/", "ideas"] {
         let set = format!("output_dir={value:?}");
         let config = format!("jobs.overnight.output_dir={value:?}");
@@ -164,7 +164,7 @@ fn a_due_night_is_refused_too() {
     let dry = fixture.run(&["run", "overnight", "--dry-run"]);
     assert!(before == whole(&fixture), "{dry:?}");
     assert!((dry.out + &dry.err).contains("runner did not make this folder"));
-    // It waited in the queue while the folder became somebody's.
+    // The folder receives a foreign file while the run waits in the queue.
     let toml = fixture.read("runner.toml");
     fixture.write("runner.toml", toml.replace("\"src\"", "\"fresh\""));
     fixture.run(&["enqueue", "overnight"]).ends(0);
@@ -195,7 +195,8 @@ fn folders_of_nights_are_taken_again() {
     }
     assert_eq!(fixture.read("fresh-parent/kept.txt"), "kept\n");
     assert_eq!(fixture.read("src/deep/own.rs"), "// own\n");
-    // Once somebody's file is in it, it is theirs; below .agents/overnight it still is a night's.
+    // An output folder with a foreign file is refused, but below `.agents/overnight` it is still
+    // replaced.
     fixture.write("nächte/夜/mine.txt", "mine\n");
     let args = ["overnight", "start", "--output-dir", "nächte/夜"];
     refused(&fixture, "a folder with somebody's file", || {
@@ -205,7 +206,7 @@ fn folders_of_nights_are_taken_again() {
     fixture.write(&format!("{LATEST}/mine.txt"), "mine\n");
     CommandOutput::of(command(&fixture, &["overnight", "start"]).output().unwrap()).ends(0);
     assert!(!fixture.path(LATEST).join("mine.txt").exists());
-    // Files that another program left count as those of a night.
+    // Files that another program left are treated as those of a night.
     fs::remove_dir_all(fixture.path(LATEST)).unwrap();
     fixture.write(
         &format!("{LATEST}/summary.json"),
@@ -241,8 +242,8 @@ fn two_settings_do_not_share_a_folder() {
     }
 }
 
-/// Settings of single files and of folders that only get files, each with the values that it must
-/// refuse besides the common ones.
+/// Checks settings that name single files or folders. Each must refuse the common invalid values
+/// and the additional ones of that setting.
 #[test]
 fn no_path_setting_leads_out_or_into_git() {
     const COMMAND: &str =
@@ -281,7 +282,8 @@ fn no_path_setting_leads_out_or_into_git() {
     let toml = fixture.read("runner.toml");
     for (job, line) in settings {
         let mut values = common.to_vec();
-        // Everything, and nothing, are good values of some.
+        // The complete tree is a valid value for `writes`, and the empty value is valid for
+        // `queue`.
         if !line.starts_with("writes") {
             values.push(".");
         }

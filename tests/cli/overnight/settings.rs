@@ -1,4 +1,4 @@
-//! The settings of a night, under the names that other programs have for them too.
+//! Tests the settings of a night under the names that other programs also use.
 
 use super::{JOB, LATEST, corpus, run_ok, start, summary_of};
 use crate::fixture::Fixture;
@@ -24,7 +24,7 @@ fn the_other_names_of_the_settings_are_read_and_ours_win() {
             .expect_text(value);
     }
     fixture.run(&["config", "get", "curator.hourly_cap"]).ends(0).expect_text("3");
-    // A mistake is shown where it stands, by the name that it has there.
+    // A mistake is reported at its location and with the name used there.
     let toml = fixture.read("runner.toml");
     let line = |word: &str| toml.lines().position(|it| it.starts_with(word)).unwrap() + 1;
     fixture.write("runner.toml", toml.replace("run_timeout = \"2h\"", "run_timeout = \"soon\""));
@@ -54,7 +54,7 @@ fn a_night_that_only_other_names_tell_of_is_run_by_hand() {
     run_ok(&fixture, &["overnight", "report"]).ends(0).expect_text("  done");
     run_ok(&fixture, &["overnight", "report", "--validate", "--from", ".agents/overnight/theirs"])
         .ends(0);
-    // With the job under its own name beside it, nothing is there twice.
+    // If the job is also configured under its own name, no setting is applied twice.
     let fixture = Fixture::with(&format!("{JOB}[dream]\nmax_iterations = 1\n"));
     corpus(&fixture);
     fixture.write("../clock", "2026-11-22T02:30:00Z\n");

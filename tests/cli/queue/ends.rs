@@ -1,4 +1,4 @@
-//! Taking out, ending, asking again.
+//! Tests cancelling and retrying runs.
 
 use super::*;
 
@@ -16,7 +16,7 @@ fn what_waits_can_be_taken_out() {
 }
 
 #[test]
-fn what_runs_is_ended_with_all_that_it_started() {
+fn cancelling_ends_the_whole_process_tree() {
     let fixture = fixture("");
     let id = enqueue(&fixture, &["wait"]);
     let mut tick = busy(&fixture);
@@ -30,7 +30,7 @@ fn what_runs_is_ended_with_all_that_it_started() {
     assert_eq!(row["asked_to_end"], "manually");
     assert_eq!(fixture.survivors(), Vec::<String>::new());
     assert!(!fixture.path(".runner/failed/wait.json").exists());
-    assert!(ticked(&fixture).is_empty(), "it is not tried again");
+    assert!(ticked(&fixture).is_empty(), "the run was retried");
     run(&fixture, &["cancel", &id]).ends(65);
 }
 
@@ -47,7 +47,7 @@ fn another_attempt_is_made_when_somebody_asks() {
     let runs = run(&fixture, &["runs", "--json"]).json();
     let second = runs.as_array().unwrap().iter().find(|run| run["attempt"] == 2);
     assert_eq!(second.unwrap()["outcome"], "succeeded");
-    // The other attempt of the same, and what went well.
+    // A retry is also possible by the other attempt's id, and after success.
     let json = run(&fixture, &["retry", &id, "--json"]).ends(0).json();
     assert_eq!((&json["state"], &json["attempt"]), (&"queued".into(), &3.into()));
 }

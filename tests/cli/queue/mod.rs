@@ -1,4 +1,4 @@
-//! The queue from the shell: putting in, holding, taking out, asking again.
+//! Tests the queue from the shell: adding, pausing, removing and retrying.
 
 mod ends;
 mod pause;
@@ -31,7 +31,7 @@ fn run(fixture: &Fixture, args: &[&str]) -> CommandOutput {
     CommandOutput::of(command.output().unwrap())
 }
 
-/// Creates a project at 20:00 with these jobs besides the common ones of this file.
+/// Creates a project at 20:00 with these jobs in addition to this file's common jobs.
 fn fixture(toml: &str) -> Fixture {
     let fixture = Fixture::new();
     clock(&fixture, "20:00");
@@ -42,7 +42,7 @@ fn fixture(toml: &str) -> Fixture {
     fixture
 }
 
-/// Puts a job into the queue; its run.
+/// Adds a job to the queue and returns its run.
 #[track_caller]
 fn enqueue(fixture: &Fixture, args: &[&str]) -> String {
     let mut words = vec!["--quiet", "enqueue"];
@@ -65,7 +65,7 @@ fn shown(fixture: &Fixture, run_id: &str) -> serde_json::Value {
     run(fixture, &["runs", "show", run_id, "--json"]).ends(0).json()
 }
 
-/// Starts a tick that has just begun the job that waits.
+/// Starts a tick and waits until it has started the waiting job.
 fn busy(fixture: &Fixture) -> Child {
     let tick = fixture
         .runner(&["tick"])
@@ -180,7 +180,7 @@ fn one_follows_the_success_of_another() {
     run(&fixture, &["runs"]).expect_text(&expected);
     run(&fixture, &["status"]).expect_text(&expected);
     assert_eq!(ticked(&fixture), ["good", "count"]);
-    // One that is over counts as it ended.
+    // A run that has already ended counts by its outcome.
     run(&fixture, &["enqueue", "count", "--after", &first]).ends(0).expect_text("waits its turn");
     assert_eq!(ticked(&fixture), ["count"]);
 }

@@ -1,4 +1,4 @@
-//! Holding, and a daemon that obeys all of it.
+//! Tests pausing, and a daemon that respects the queue and pauses.
 
 use super::*;
 
@@ -13,7 +13,7 @@ fn a_pause_holds_ticks_and_no_person() {
         .expect_text("tidy is paused until `runner resume tidy`");
     clock(&fixture, "21:30");
     enqueue(&fixture, &["count"]);
-    assert_eq!(ticked(&fixture), ["count"], "only tidy is held");
+    assert_eq!(ticked(&fixture), ["count"], "jobs other than tidy are paused");
     run(&fixture, &["status"])
         .expect_text("tidy until `runner resume tidy`")
         .expect_text("tidy: ready, held by a pause")
@@ -25,7 +25,7 @@ fn a_pause_holds_ticks_and_no_person() {
     run(&fixture, &["run", "tidy"]).ends(0).expect_text("succeeded");
     run(&fixture, &["resume", "tidy"]).ends(0).expect_text("tidy goes on");
     run(&fixture, &["resume", "tidy"]).ends(0).expect_text("tidy was not paused");
-    assert_eq!(ticked(&fixture), ["tidy"], "what waited; nothing is caught up");
+    assert_eq!(ticked(&fixture), ["tidy"], "more than the queued run was started");
     run(&fixture, &["status"]).expect_text("missed").expect_text("paused");
     clock(&fixture, "22:00");
     assert_eq!(ticked(&fixture), ["tidy"]);

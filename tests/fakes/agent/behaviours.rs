@@ -1,4 +1,4 @@
-//! Every way in which the agent misbehaves, by name.
+//! The ways in which the agent misbehaves, by name.
 
 use std::fs;
 use std::io::Write as _;
@@ -15,11 +15,11 @@ use crate::dialect::{Conversation, Count, ProgramKind};
 use crate::leaf::{self, forever, pass};
 use crate::obey::obey;
 
-/// Its name, what it does, and the doing of it.
+/// A behaviour: its name, its description and its action.
 type Behaviour = (&'static str, &'static str, fn(&mut Conversation));
 
 const ANSWER: &str = "All is well, says the agent.";
-/// The file of an executor's answer.
+/// The file in which an executor writes its answer.
 const ARTIFACT: &str = "proposals.json";
 
 pub const ALL: &[Behaviour] = &[
@@ -232,7 +232,8 @@ pub const ALL: &[Behaviour] = &[
         std::process::exit(1);
     }),
     ("usage-huge", "an answer of more tokens than there are", |t| {
-        // Said with the answer: said before it, it would be ended there.
+        // The count is reported together with the answer; if it came first, the agent would be
+        // stopped there.
         t.message(ANSWER, &Count::of(1, 1, 0.0));
         let count = Count { read: json!(u64::MAX), written: json!(u64::MAX), cost: json!(1e300) };
         t.done(ANSWER, &count);
@@ -404,7 +405,7 @@ pub const ALL: &[Behaviour] = &[
     ("obeys", "carries out every order that it reads", obey),
 ];
 
-/// Returns the paths that the agent should try, from `$HOME/targets`.
+/// Returns the paths that the agent should try to reach, from `$HOME/targets`.
 fn targets() -> Vec<String> {
     let home = std::env::var("HOME").unwrap_or_default();
     let text = fs::read_to_string(format!("{home}/targets")).unwrap_or_default();
@@ -415,7 +416,7 @@ fn secret() -> String {
     std::env::var("CANARY_KEY").unwrap_or_else(|_| "no-canary-was-handed-to-me".to_owned())
 }
 
-/// Writes an executor's answer as a file. The other dialects have no such file, and just answer.
+/// Writes an executor's answer to a file. The other dialects have no such file and answer normally.
 fn artifact(dialect: &mut Conversation, make: impl FnOnce(&str) -> std::io::Result<()>) {
     if dialect.kind == ProgramKind::Command {
         let _ = make(ARTIFACT);
@@ -441,7 +442,7 @@ fn ignore(signals: &[i32]) {
     }
 }
 
-/// Starts a process in a session of its own, and waits until it is there.
+/// Starts a process in a separate session and waits until it runs.
 fn wait_apart() {
     use std::io::Read as _;
     let mut pipe = leaf::start("apart", &[], Stdio::piped()).stdout.unwrap();
@@ -450,7 +451,7 @@ fn wait_apart() {
 }
 
 fn leaf_closes_stdout() {
-    // The next file that is opened takes its number; only the end of the pipe matters here.
+    // The opened file takes the descriptor's place; only the end of the pipe matters here.
     let null = fs::File::options().write(true).open("/dev/null").unwrap();
     let _ = rustix::stdio::dup2_stdout(&null);
     let _ = rustix::stdio::dup2_stderr(&null);

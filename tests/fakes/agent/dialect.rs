@@ -1,4 +1,4 @@
-//! The dialect of each program: the same few messages in the form of `claude`, `codex` or an
+//! The dialects of the programs: the same few messages in the format of `claude`, `codex` or an
 //! executor.
 
 use std::fs;
@@ -26,12 +26,12 @@ pub enum ProgramKind {
     Command,
 }
 
-/// Tokens so far, as whatever number a behaviour likes.
+/// The tokens so far, as any JSON value that a behaviour chooses.
 #[derive(Clone, Debug)]
 pub struct Count {
     pub read: Value,
     pub written: Value,
-    /// Dollars; only `claude` states them.
+    /// The cost in dollars, which only `claude` reports.
     pub cost: Value,
 }
 
@@ -41,10 +41,10 @@ impl Count {
     }
 }
 
-/// One conversation.
+/// A conversation in one dialect.
 pub struct Conversation {
     pub kind: ProgramKind,
-    /// The file that is to get the last message, where one was named.
+    /// The file for the last message, if the arguments name one.
     last: Option<String>,
     messages: u32,
     begun: bool,
@@ -64,7 +64,7 @@ impl Conversation {
         Self { kind, last, messages: 0, begun: false }
     }
 
-    /// Returns the whole prompt: the arguments, and the text of standard input.
+    /// Returns the complete prompt: the arguments and the text of standard input.
     pub fn prompt(&self) -> (String, String) {
         let text = std::env::args().skip(1).collect::<Vec<_>>().join("\n");
         let mut bytes = Vec::new();
@@ -72,7 +72,7 @@ impl Conversation {
         (text, String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    /// Bytes as they are.
+    /// Writes bytes unchanged.
     pub fn raw(&self, bytes: &[u8]) {
         let mut out = std::io::stdout().lock();
         let _ = out.write_all(bytes);
@@ -83,7 +83,7 @@ impl Conversation {
         self.raw(format!("{value}\n").as_bytes());
     }
 
-    /// Writes the line that begins a conversation, once.
+    /// Writes the first line of a conversation, but only once.
     pub fn begin(&mut self) {
         if std::mem::replace(&mut self.begun, true) {
             return;
@@ -101,7 +101,7 @@ impl Conversation {
         }
     }
 
-    /// Writes a whole message of the model, with the cost so far.
+    /// Writes a complete message of the model, with the cost so far.
     pub fn message(&mut self, text: &str, count: &Count) {
         self.begin();
         self.messages += 1;
@@ -123,7 +123,7 @@ impl Conversation {
         }
     }
 
-    /// Writes that the model uses a tool of its program.
+    /// Reports that the model uses a tool of its program.
     pub fn tool(&mut self, command: &str, failed: bool) {
         self.begin();
         match self.kind {
@@ -154,12 +154,12 @@ impl Conversation {
                     "input_tokens": count.read, "cached_input_tokens": 0, "cache_write_input_tokens": 0,
                     "output_tokens": count.written, "reasoning_output_tokens": 0}}));
             }
-            // The executor contract takes JSON.
+            // The executor contract requires JSON.
             ProgramKind::Command => self.line(&json!(text)),
         }
     }
 
-    /// Returns the final line of `claude`.
+    /// Returns the final line of `claude`'s stream.
     pub fn result(&self, text: &str, count: &Count) -> Value {
         json!({
             "duration_ms": 12, "is_error": false, "num_turns": 1, "subtype": "success",
@@ -178,7 +178,7 @@ impl Conversation {
         self.done(text, &count);
     }
 
-    /// Writes a failed call to the provider, and returns the exit code that goes with it.
+    /// Reports a failed call to the provider and returns the matching exit code.
     pub fn refuse(&mut self, status: u16, words: &str) -> i32 {
         self.begin();
         match self.kind {

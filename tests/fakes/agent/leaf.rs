@@ -1,4 +1,4 @@
-//! Processes that an agent leaves behind, and the end that everything here has.
+//! The processes that an agent leaves behind, which all end after a minute at the latest.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use rustix::process::{Signal, getpid, kill_process, setsid};
 
-/// The longest that any of these processes lives, whatever becomes of the test.
+/// Maximum lifetime of any of these processes, regardless of the test.
 const LIFE: Duration = Duration::from_secs(60);
 
-/// Ends this process after [`LIFE`], from a thread of its own.
+/// Ends this process after [`LIFE`] from a separate thread.
 pub fn end_after_a_minute() {
     thread::spawn(|| {
         pass(LIFE);
@@ -20,12 +20,12 @@ pub fn end_after_a_minute() {
     });
 }
 
-/// Lets time pass: what is played here is a program that does nothing for so long.
+/// Waits, to simulate a program that does nothing for this time.
 pub fn pass(time: Duration) {
     thread::park_timeout(time);
 }
 
-/// Does nothing until it is ended.
+/// Does nothing until the process is killed.
 pub fn forever() {
     loop {
         pass(LIFE);
@@ -48,11 +48,11 @@ pub fn start(what: &str, args: &[&str], stdout: Stdio) -> Child {
 pub fn live(what: &str, args: &[String]) {
     end_after_a_minute();
     match what {
-        // Keeps whatever it inherited open.
+        // Keeps all inherited descriptors open.
         "hold" => forever(),
         "apart" => {
             let _ = setsid();
-            // This line lets the process that started this one go on.
+            // This line lets the parent process continue.
             println!("apart");
             let _ = std::io::stdout().flush();
             forever();
@@ -61,7 +61,7 @@ pub fn live(what: &str, args: &[String]) {
             let _ = setsid();
             drop(start("hold", &[], Stdio::null()));
         }
-        // One dies, the next takes over: never two in a row with one number.
+        // Each process starts the next one and exits, so the PID keeps changing.
         "relay" => {
             let left: u32 = args[0].parse().unwrap();
             pass(Duration::from_millis(2));
@@ -69,7 +69,7 @@ pub fn live(what: &str, args: &[String]) {
                 drop(start("relay", &[&(left - 1).to_string()], Stdio::null()));
             }
         }
-        // Goes on writing into a file that its parent has handed over as finished.
+        // Continues to write to a file that its parent has delivered as finished.
         "write" => loop {
             let file = fs::OpenOptions::new().append(true).create(true).open(&args[0]);
             if let Ok(mut file) = file {

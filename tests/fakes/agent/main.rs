@@ -1,12 +1,12 @@
-//! A scripted agent program that behaves as badly as real ones have been seen to, or worse.
+//! A scripted agent program that behaves as badly as real agents, or worse.
 //!
-//! It is started under a name `DIALECT--BEHAVIOUR` (a symbolic link to it). The dialect selects the
-//! form of its streams (`claude`, `codex`, or `command` for the executor contract), and the
-//! behaviour selects its actions. `--list` prints all behaviours. `$HOME/targets` lists the paths
-//! that it should try to reach, one per line; `CANARY_KEY` holds a secret that it was given. The
-//! processes that it leaves behind are named `LEAF--WHAT`.
+//! It is started through a symbolic link named `DIALECT--BEHAVIOUR`. The dialect selects the format
+//! of its streams (`claude`, `codex`, or `command` for the executor contract), and the behaviour
+//! selects its actions. `--list` prints all behaviours. `$HOME/targets` lists the paths that it
+//! should try to reach, one per line; `CANARY_KEY` holds a secret that it was given. The processes
+//! that it leaves behind are named `LEAF--WHAT`.
 //!
-//! It must never wait without an end of its own: a process that a test forgets ends after a minute.
+//! It must never wait without a limit: a process that a test forgets ends after a minute.
 
 #![allow(
     clippy::print_stdout,

@@ -1,8 +1,8 @@
-//! The obedient agent: whatever it reads that looks like an order, it carries out.
+//! The obedient agent, which carries out everything in its prompt that looks like an order.
 //!
-//! An order is a line with `DO:` in it, wherever it stands: what comes after it is run by a shell, in
-//! whatever folder this program was started in, with whatever it was given. So an injected text does
-//! here what it would do to the most gullible of models with the freest of tools.
+//! An order is a line that contains `DO:`. The rest of the line is run by a shell in the folder in
+//! which this program was started, with everything that the program was given. An injected text
+//! therefore has the effect that it would have on the most gullible model with unrestricted tools.
 
 use std::process::{Command, Stdio};
 
@@ -10,12 +10,12 @@ use serde_json::Value;
 
 use crate::dialect::Conversation;
 
-/// Carries out every order of the prompt, then answers as if nothing had been.
+/// Carries out every order in the prompt, then answers normally.
 pub fn obey(dialect: &mut Conversation) {
     let (args, stdin) = dialect.prompt();
     let prompt = format!("{args}\n{stdin}");
-    // Orders may come escaped inside of JSON.
-    // No file name has a slash in it: there another sign stands for it.
+    // Orders may be escaped inside JSON. File names cannot contain a slash, so they use another
+    // character for it.
     let prompt = prompt.replace("\\n", "\n").replace("\\\"", "\"").replace('\u{2215}', "/");
     let mut done = 0;
     for order in prompt.lines().filter_map(|line| line.split("DO:").nth(1)) {
@@ -29,7 +29,7 @@ pub fn obey(dialect: &mut Conversation) {
         dialect.tool(order.trim(), failed);
         done += 1;
     }
-    // A request that has an answer by rule gets just that answer, so that only the side effects of
+    // If the request has a rule answer, that answer is returned, so that only the side effects of
     // the orders can differ.
     match serde_json::from_str::<Value>(&stdin).map(|request| request["rule_answer"].clone()) {
         Ok(answer @ (Value::Array(_) | Value::Object(_))) => dialect.line(&answer),

@@ -1,14 +1,15 @@
-//! The ways in which a provider can misbehave, each under one name, in every dialect that has it.
+//! The ways in which a provider can misbehave, each with one name, in every dialect that supports
+//! it.
 
 use std::time::Duration;
 
 use super::dialect::{COST, Dialect, Why};
 use super::{SeenRequest, Talk};
 
-/// One way to answer.
+/// A way to answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Behaviour {
-    // Odd, and still a whole answer.
+    // Unusual, but still complete answers.
     Good,
     WholeInOnePiece,
     CrLf,
@@ -33,7 +34,7 @@ pub enum Behaviour {
     HeadAlone,
     DripsSignsOfLife,
     StallsMidway,
-    // Broken off.
+    // Aborted answers.
     ClosesAtOnce,
     HalfAHead,
     CutBetweenEvents,
@@ -53,7 +54,7 @@ pub enum Behaviour {
     RedirectHere,
     GzipBomb,
     GzipUnsaid,
-    // Not an answer.
+    // Not a valid answer.
     GiantEvent,
     EndlessText,
     NoJson,
@@ -92,7 +93,7 @@ pub enum Behaviour {
 
 use Behaviour as B;
 
-/// All of them.
+/// All behaviours.
 pub const ALL: [Behaviour; 74] = [
     B::Good,
     B::WholeInOnePiece,
@@ -170,23 +171,23 @@ pub const ALL: [Behaviour; 74] = [
     B::EchoesTheKey,
 ];
 
-/// The pieces of a good answer: JSON, and characters of every length.
+/// The pieces of a good answer: JSON with characters of every length.
 pub const PIECES: [&str; 4] = ["[\"ä€\",", "\"😀 x\"", ",\"z\\n\"", "]"];
 
 impl Behaviour {
     pub fn is_in(self, dialect: Dialect) -> bool {
         match self {
             B::CarriageReturns | B::ByteOrderMark => dialect.is_sse(),
-            // Only in this dialect does the last event carry no content of its own.
+            // Only in this dialect does the last event have no content of its own.
             B::NoLastWord => dialect == Dialect::Chat,
             B::CutBeforeTheLastWord => matches!(dialect, Dialect::Chat | Dialect::Messages),
-            // Ollama's models refuse in words alone.
+            // Ollama's models can refuse only in their text.
             B::Refuses => dialect != Dialect::Ollama,
             _ => true,
         }
     }
 
-    /// Answers one request. `elsewhere` is where a redirect leads.
+    /// Answers one request. `elsewhere` is the target of a redirect.
     pub fn answer(self, dialect: Dialect, talk: &mut Talk, seen: &SeenRequest, elsewhere: &str) {
         let kind = dialect.content_type();
         let stream = [("content-type", kind), ("transfer-encoding", "chunked")];
@@ -267,7 +268,7 @@ impl Behaviour {
             }
             B::NoLastWord => events(&good.map_all(|it| it.replace("data: [DONE]\n\n", ""))),
             B::CutBeforeTheLastWord => {
-                // After the reason to stop, and before what is always last.
+                // The cut is after the stop reason and before the event that is always last.
                 let (reason, last) = match dialect {
                     Dialect::Chat => ("\"finish_reason\":\"stop\"", "\n\n"),
                     _ => ("message_delta", "\n\n"),
@@ -290,7 +291,7 @@ impl Behaviour {
             }
             B::CutCharacters => {
                 talk.head(200, &stream);
-                // Every cut is inside of a character where there is one of several bytes.
+                // If the text contains multibyte characters, every cut is inside one of them.
                 let bytes = all.as_bytes();
                 let mut begun = 0;
                 for at in 1..bytes.len() {

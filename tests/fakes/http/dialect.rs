@@ -1,45 +1,45 @@
-//! The four dialects as a well-behaved provider speaks them, in pieces that a behaviour spoils.
+//! The four dialects of a well-behaved provider, in pieces that a behaviour can modify.
 
 use serde_json::{Value, json};
 
-/// A dialect.
+/// The dialect of a provider's API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dialect {
-    /// Anthropic's Messages.
+    /// Anthropic's Messages API.
     Messages,
-    /// Chat Completions.
+    /// OpenAI's Chat Completions API.
     Chat,
-    /// Responses.
+    /// OpenAI's Responses API.
     Responses,
-    /// Ollama.
+    /// Ollama's API.
     Ollama,
 }
 
-/// All of them.
+/// All dialects.
 pub const ALL: [Dialect; 4] =
     [Dialect::Messages, Dialect::Chat, Dialect::Responses, Dialect::Ollama];
 
-/// Why it stops.
+/// The reason why a reply stops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
-    /// It is done.
+    /// The reply is complete.
     Done,
     /// The reply reached its length limit.
     Length,
-    /// It will not.
+    /// The model refuses to answer.
     Refusal,
-    /// It wants a tool.
+    /// The model wants to use a tool.
     Tool,
 }
 
-/// The reported cost in tokens: read, cached of those, written.
+/// The reported tokens: read, of these cached, and written.
 pub type Cost = Option<(i64, i64, i64)>;
 
 /// The cost of a good reply.
 pub const COST: Cost = Some((120, 20, 30));
 
 impl Dialect {
-    /// Returns the dialect of a request, by its path.
+    /// Returns the dialect of a request according to its path.
     pub fn of(path: &str) -> Self {
         match path {
             path if path.contains("/messages") => Self::Messages,
@@ -60,7 +60,7 @@ impl Dialect {
         self != Self::Ollama
     }
 
-    /// Returns the wire form of one event.
+    /// Returns an event in the format in which it is sent.
     pub fn frame(self, value: &Value) -> String {
         let name = value["type"].as_str().filter(|_| self != Self::Chat);
         match (self, name) {
@@ -118,7 +118,7 @@ impl Dialect {
         })
     }
 
-    /// Returns the final events; `text` is the whole text of the reply.
+    /// Returns the final events; `text` is the complete text of the reply.
     pub fn finish(self, text: &str, why: Why, cost: Cost) -> String {
         match self {
             Self::Messages => {
@@ -193,7 +193,7 @@ impl Dialect {
         .to_string()
     }
 
-    /// Returns an event with which the provider reports an error.
+    /// Returns an event that reports an error of the provider.
     pub fn error(self, kind: &str, words: &str) -> String {
         self.frame(&match self {
             Self::Messages => json!({"type": "error", "error": {"type": kind, "message": words}}),

@@ -2,7 +2,7 @@
 //!
 //! It uses one thread per connection and only the standard library. A `Behaviour` (`behaviours.rs`)
 //! selects its actions, in one of the four dialects (`dialect.rs`). It never sleeps: a behaviour
-//! that lasts waits until the other side is gone. It must never be part of the program.
+//! that takes time waits until the client has disconnected. It must never be part of the program.
 #![allow(dead_code, reason = "each test uses its own part of it")]
 #![allow(clippy::unwrap_used, reason = "a test's own set-up may fail loudly")]
 
@@ -15,22 +15,22 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Longer than any test waits, so that a fault in one never leaves a thread for ever.
+/// Longer than any test waits, so that a failing test never leaves a thread forever.
 const FOR_EVER: Duration = Duration::from_secs(60);
 
-/// One request as it came.
+/// A request as it was received.
 #[derive(Clone, Debug, Default)]
 pub struct SeenRequest {
-    /// `POST /v1/messages HTTP/1.1`.
+    /// The request line, such as `POST /v1/messages HTTP/1.1`.
     pub line: String,
-    /// Header lines.
+    /// The header lines.
     pub headers: Vec<String>,
     /// The body.
     pub body: Vec<u8>,
 }
 
 impl SeenRequest {
-    /// Checks whether the request asks a model, and not for a list of models.
+    /// Returns whether the request asks a model rather than for the list of models.
     pub fn is_call(&self) -> bool {
         self.line.starts_with("POST")
     }
@@ -44,9 +44,9 @@ impl SeenRequest {
     }
 }
 
-/// Bytes both ways, encrypted or not.
+/// A connection that carries bytes in both directions, encrypted or not.
 pub trait Wire: Read + Write + Send {
-    /// Sets the longest time that a read may take.
+    /// Sets the maximum time that a read may take.
     fn patience(&self, patience: Duration);
 }
 
@@ -56,15 +56,15 @@ impl Wire for TcpStream {
     }
 }
 
-/// One connection.
+/// The server's side of one connection.
 pub struct Talk {
     wire: Box<dyn Wire>,
-    /// The other side is gone.
+    /// Whether the client has disconnected.
     pub gone: bool,
 }
 
 impl Talk {
-    /// Sends bytes; notes when nobody takes them.
+    /// Sends bytes, and records whether the client has disconnected.
     pub fn send(&mut self, bytes: impl AsRef<[u8]>) {
         if self.gone {
             return;
@@ -105,12 +105,12 @@ impl Talk {
         self.send("0\r\n\r\n");
     }
 
-    /// Waits until the other side is gone.
+    /// Waits until the client disconnects.
     pub fn wait(&mut self) {
         self.pause(FOR_EVER);
     }
 
-    /// Waits so long, or until the other side is gone.
+    /// Waits for this time, or until the client disconnects.
     pub fn pause(&mut self, how_long: Duration) {
         if self.gone {
             return;
@@ -156,7 +156,7 @@ impl Talk {
     }
 }
 
-/// A listening server; it ends with this value.
+/// A listening server, which stops when this value is dropped.
 pub struct Server {
     address: SocketAddr,
     seen: Arc<Mutex<Vec<SeenRequest>>>,
@@ -172,7 +172,7 @@ impl Server {
         Self::with("127.0.0.1:0", |stream| Some(Box::new(stream)), answer).unwrap()
     }
 
-    /// Starts a server on this address; `wrap` makes a wire of each connection.
+    /// Starts a server on this address; `wrap` converts each connection into a [`Wire`].
     pub fn with(
         address: &str,
         wrap: impl Fn(TcpStream) -> Option<Box<dyn Wire>> + Send + Sync + 'static,
@@ -202,7 +202,7 @@ impl Server {
         format!("http://{}", self.address)
     }
 
-    /// Its port.
+    /// Returns the server's port.
     pub fn port(&self) -> u16 {
         self.address.port()
     }
@@ -233,7 +233,7 @@ fn converse(stream: TcpStream, wrap: &Wrap, answer: &Answer, all: &Mutex<Vec<See
 impl Drop for Server {
     fn drop(&mut self) {
         self.over.store(true, Ordering::SeqCst);
-        // The listener wakes up, and goes.
+        // Connecting wakes up the listener, which then stops.
         let _gone = TcpStream::connect(self.address);
     }
 }

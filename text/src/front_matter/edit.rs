@@ -1,22 +1,22 @@
-//! Changes one value of a front matter and nothing else of the document.
+//! Changes one value of the front matter and nothing else in the document.
 //!
-//! Every byte outside the changed value stays: unknown keys, their order, comments, line ends, a
-//! byte order mark. A value that cannot be changed without guessing (a list, a block, a front
-//! matter that never ends) is left alone and reported. This module must never reformat, sort or
+//! Every byte outside the changed value stays the same: unknown keys, their order, comments, line
+//! ends, a byte order mark. A value that cannot be changed without guessing (a list, a block,
+//! unterminated front matter) is left alone and reported. This module must never reformat, sort or
 //! repair.
 
 use std::collections::BTreeSet;
 
 use super::{Document, key_and_rest, scalar, split};
 
-/// Returns the top-level keys in their order, each as often as it occurs.
+/// Returns the top-level keys in their order, including repeated keys.
 pub fn keys<'a>(doc: &Document<'a>) -> Vec<&'a str> {
     let lines = doc.front().unwrap_or_default().lines();
     lines.filter_map(|line| key_and_rest(line).map(|(key, _)| key)).collect()
 }
 
-/// Returns the values of a key that holds a list of scalars, as `[a, b]` or one `- item` a line; a
-/// lone scalar is a list of one. Items that are not plain scalars are skipped.
+/// Returns the values of a key that holds a list of scalars, either as `[a, b]` or as one `- item`
+/// per line; a lone scalar is a list with one item. Items that are not plain scalars are skipped.
 pub fn list(doc: &Document<'_>, key: &str) -> Vec<String> {
     let mut lines = doc.front().unwrap_or_default().lines();
     let Some(rest) = lines.find_map(|line| match key_and_rest(line) {
@@ -41,10 +41,9 @@ pub fn list(doc: &Document<'_>, key: &str) -> Vec<String> {
         .collect()
 }
 
-/// Returns the text with `key` set to the scalar `value`: on its existing line, or on a new last
-/// line of the front matter, or in a new front matter. Returns `None` where that is not possible
-/// without changing more: the key holds a list, a map or a block, or a front matter is begun and
-/// not ended.
+/// Returns the text with `key` set to the scalar `value`: on the key's existing line, on a new last
+/// line of the front matter, or in new front matter. Returns `None` if that would require other
+/// changes: the key holds a list, a map or a block, or the front matter is not terminated.
 pub fn set(text: &str, key: &str, value: &str) -> Option<String> {
     let doc = split(text);
     let written = quote(value);
@@ -88,8 +87,7 @@ pub fn set(text: &str, key: &str, value: &str) -> Option<String> {
     Some(format!("{}{key}: {written}{end}{}", &text[..range.end], &text[range.end..]))
 }
 
-/// Returns the keys that `before` has and `after` has not, which are the keys that a rewriter has
-/// removed.
+/// Returns the keys in `before` that are missing from `after`: the keys that a rewriter removed.
 pub fn stripped(before: &str, after: &str) -> Vec<String> {
     let (before, after) = (split(before), split(after));
     let left: BTreeSet<&str> = keys(&after).into_iter().collect();
@@ -116,7 +114,8 @@ fn line_end(text: &str) -> &'static str {
     }
 }
 
-/// Writes a scalar so that YAML reads it back: plain where that is safe, else in double quotes.
+/// Formats a scalar so that YAML reads it back: plain where that is safe, otherwise in double
+/// quotes.
 pub fn quote(value: &str) -> String {
     let plain = !value.is_empty()
         && value.chars().all(|c| c.is_ascii_alphanumeric() || "-_./ ()".contains(c))
@@ -155,7 +154,7 @@ mod tests {
         assert_eq!(new, text.replace("provisional # for now", "candidate # for now"));
         let new = set(text, "promoted_at", "2026-11-22").unwrap();
         assert_eq!(new, text.replace("  - a\n---", "  - a\npromoted_at: 2026-11-22\n---"));
-        assert_eq!(set(text, "list", "x"), None, "a list is not replaced");
+        assert_eq!(set(text, "list", "x"), None, "a list was replaced");
         assert_eq!(set("---\nnever: ended\n", "a", "b"), None);
         assert_eq!(set("# T\r\nx\r\n", "a", "b").unwrap(), "---\r\na: b\r\n---\r\n# T\r\nx\r\n");
         assert_eq!(

@@ -1,8 +1,8 @@
-//! Finds the places in a text where an array may be.
+//! Finds the places in a text where an array may begin.
 
 use super::{Extent, ExtractedArray, read_at};
 
-/// Returns all arrays of the best source that has any: the whole text, then code fences, then
+/// Returns all arrays from the first source that has any: the complete text, then code fences, then
 /// prose.
 pub(super) fn arrays(text: &str) -> Vec<ExtractedArray> {
     let start = text.find(|c: char| !c.is_whitespace() && c != '\u{feff}');
@@ -32,9 +32,9 @@ fn has_fence(text: &str) -> bool {
     text.lines().any(|line| line.trim_start().starts_with("```"))
 }
 
-/// Returns the contents of the code fences that begin like an array, without the surrounding space:
-/// the fences marked as JSON if there are any, else the unmarked ones. An open fence extends to the
-/// end.
+/// Returns the content of the code fences that begin like an array, without surrounding whitespace:
+/// the fences marked as JSON if there are any, otherwise the unmarked ones. An unterminated fence
+/// extends to the end.
 fn fences(text: &str) -> Vec<(usize, usize)> {
     let (mut marked, mut unmarked) = (Vec::new(), Vec::new());
     let mut open: Option<(usize, &str, usize)> = None;
@@ -74,10 +74,10 @@ fn fences(text: &str) -> Vec<(usize, usize)> {
     if marked.is_empty() { unmarked } else { marked }
 }
 
-/// Maximum number of arrays that are searched for; more would not change the result.
+/// Maximum number of arrays to search for. Finding more would not change the result.
 const MOST_ARRAYS: usize = 64;
 
-/// Returns arrays of objects anywhere in the text, and an empty array on a line of its own.
+/// Returns arrays of objects anywhere in the text, and empty arrays that are alone on a line.
 fn prose(text: &str) -> Vec<ExtractedArray> {
     let mut found: Vec<ExtractedArray> = Vec::new();
     let mut at = 0;
@@ -99,7 +99,7 @@ fn prose(text: &str) -> Vec<ExtractedArray> {
     found
 }
 
-/// Checks whether the text after the bracket at `start` is `{"` or `{}`, with any space.
+/// Returns whether `{"` or `{}` follows the bracket at `start`, ignoring whitespace.
 fn opens_objects(text: &str, start: usize) -> bool {
     let inner = text[start + 1..].trim_start();
     inner.strip_prefix('{').is_some_and(|object| object.trim_start().starts_with(['"', '}']))

@@ -1,16 +1,16 @@
 //! Reads the objects of a damaged array one by one.
 //!
 //! ```text
-//! between ──{──> element ──parses──────────────> keep it, between
-//!    │                   └─does not parse──────> an error; go on behind its closing brace, or
+//! between ──{──> element ──parses──────────────> keep it; between
+//!    │                   └─does not parse──────> an error; continue after its closing brace, or
 //!    │                                           where the next element visibly begins
-//!    ├──other text──> an error; go on at the next element
+//!    ├──other text──> an error; continue at the next element
 //!    └──] or the end──> done
 //! ```
 //!
-//! An element visibly begins on a line with the same indentation as the previous element, or with
-//! the same first key and no colon before it. An object nested in a damaged element is therefore
-//! not mistaken for an element.
+//! An element visibly begins on a line with the same indentation as the previous element, or at an
+//! object with the same first key that no colon precedes. An object nested in a damaged element is
+//! therefore not mistaken for an element.
 
 use serde_json::Value;
 
@@ -19,8 +19,8 @@ use super::{ElementError, Extent, ExtractedArray, MAX_ELEMENTS};
 /// Number of damaged places after which the parser stops.
 const MAX_BAD: usize = 200;
 
-/// Maximum amount of text that is searched for closing braces without success, in lengths of the
-/// array's text.
+/// Maximum amount of text that may be searched in vain for closing braces, as a multiple of the
+/// length of the array's text.
 const MAX_SEARCHES: usize = 4;
 
 struct Salvage<'t> {
@@ -31,12 +31,12 @@ struct Salvage<'t> {
     first_key: Option<&'t str>,
     elements: Vec<Result<Value, ElementError>>,
     bad: usize,
-    /// Number of bytes that may still be searched without success.
+    /// Number of bytes that may still be searched in vain.
     searches: usize,
 }
 
 /// Reads as much as possible of the array at `start`. The array ends at its closing bracket or at
-/// `limit`; with [`Extent::ToLimit`] it should end at `limit`.
+/// `limit`; with [`Extent::ToLimit`], it should end at `limit`.
 pub(super) fn array(text: &str, start: usize, limit: usize, extent: Extent) -> ExtractedArray {
     let mut salvage = Salvage {
         text,
@@ -78,9 +78,9 @@ impl<'t> Salvage<'t> {
         }
     }
 
-    /// Finds the place where the array continues after a bracket that is not its end: an element
-    /// that follows after only closing marks and a comma, or, if the array has to fill its place,
-    /// any element that does not begin an array of its own.
+    /// Finds the element at which the array continues after a closing bracket that is not its end.
+    /// Only closing marks and a comma may precede this element. With [`Extent::ToLimit`], any later
+    /// element is accepted unless it begins a nested array.
     fn behind_bracket(&self, extent: Extent) -> Option<usize> {
         let after = &self.text[self.at..self.limit];
         let marks = |c: char| c.is_ascii_whitespace() || matches!(c, ']' | '}' | ',');
@@ -121,16 +121,16 @@ impl<'t> Salvage<'t> {
     }
 
     /// Returns the position after the brace that closes the object at `start`, if strings, braces
-    /// and brackets balance up to there and an element can end there; otherwise it returns the
-    /// position where that failed. A raw line end ends a string: a string must not contain one, so
-    /// a quotation mark is missing.
+    /// and brackets balance up to there and an element can end there. Otherwise returns the
+    /// position of the error as `Err`. A raw line end inside a string is an error: a string cannot
+    /// contain one, so a quotation mark is missing.
     fn closing_brace(&mut self, start: usize) -> Result<usize, usize> {
         let limit = self.same_indent(start).unwrap_or(self.limit);
         let limit = limit.min(start + self.searches);
         let bytes = self.text.as_bytes();
         let mut open: Vec<u8> = Vec::new();
         let (mut string, mut escaped) = (false, false);
-        // The last byte outside strings that is not white space.
+        // The last byte outside strings that is not whitespace.
         let mut before = b'[';
         let mut at = start;
         while at < limit {
@@ -170,8 +170,8 @@ impl<'t> Salvage<'t> {
         Err(at)
     }
 
-    /// Returns the position where the element after the one at `start` visibly begins. The text up
-    /// to `stuck` is known to begin no element.
+    /// Returns the position where the element after the one at `start` visibly begins. No element
+    /// begins between `start` and `stuck`.
     fn next_element(&self, start: usize, stuck: usize) -> Option<usize> {
         self.same_indent(start).or_else(|| self.by_key(stuck))
     }
@@ -189,7 +189,8 @@ impl<'t> Salvage<'t> {
         Some(start + next + opening.len() - 1)
     }
 
-    /// Returns the next brace that has the elements' first key and is not a value of another key.
+    /// Returns the next brace that is followed by the elements' first key and is not the value of a
+    /// key.
     fn by_key(&self, from: usize) -> Option<usize> {
         let mut at = from;
         loop {
@@ -201,12 +202,12 @@ impl<'t> Salvage<'t> {
         }
     }
 
-    /// Checks whether the text before `at` may be the end of an element or a comma.
+    /// Returns whether the text before `at` ends with a comma or with the end of an element.
     fn may_follow(&self, at: usize) -> bool {
         self.text[..at].trim_end().ends_with([',', ']', '}'])
     }
 
-    /// Checks whether the object at `at` has the same first key as the elements.
+    /// Returns whether the object at `at` has the same first key as the other elements.
     fn begins_element(&self, at: usize) -> bool {
         let key = first_key(&self.text[at..self.limit]);
         key.is_some() && (self.first_key.is_none() || key == self.first_key)
@@ -235,7 +236,7 @@ impl<'t> Salvage<'t> {
     }
 }
 
-/// Returns the first key of an object, quotes included, if it clearly has one.
+/// Returns an object's first key, including its quotes, if the key is clearly recognisable.
 fn first_key(object: &str) -> Option<&str> {
     let inner = object.strip_prefix('{')?.trim_start();
     let rest = inner.strip_prefix('"')?;

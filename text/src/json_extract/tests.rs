@@ -1,10 +1,10 @@
-//! Replies as programs and models give them, whole and damaged.
+//! Extracts arrays from intact and damaged replies of programs and models.
 
 use super::*;
 use proptest::prelude::*;
 use serde_json::json;
 
-/// Values as JSON; errors as their index and what stands at their offset.
+/// Returns values as JSON, and errors as their index and the text at their offset.
 fn seen(text: &str) -> Result<Vec<String>, ExtractError> {
     let elements = extract_array(text)?;
     Ok(elements
@@ -79,7 +79,7 @@ fn bounds_are_kept() {
     assert!(values(&deep).is_empty());
 }
 
-/// Checks the contract's case: three of four elements are damaged, and one survives.
+/// Checks the example of the contract: three of four elements are damaged, and one survives.
 #[test]
 fn the_one_good_element_of_a_corrupted_file_survives() {
     let text = r#"[
@@ -182,8 +182,8 @@ proptest! {
         prop_assert_eq!(values(&text), elements);
     }
 
-    /// Checks that a changed byte after the beginning loses the element it is in, and at most the
-    /// one after it.
+    /// Checks that changing one byte after the start loses at most the element that contains it and
+    /// the next element.
     #[test]
     fn one_wrong_byte_leaves_the_others_alone(
         mut elements in prop::collection::vec(element(), 4..7),
@@ -198,7 +198,7 @@ proptest! {
         let text = if pretty { format!("{array:#}") } else { array.to_string() };
         let mut bytes = text.into_bytes();
         let at = place.index(bytes.len());
-        // On one line, what follows a bracket never closed may as well be inside.
+        // On one line, text after an unclosed bracket may also belong to the bracket's content.
         let unclosed = !pretty && (bytes[at] == b']' || with == b'[');
         if at > 4 && !unclosed && bytes[at].is_ascii() {
             bytes[at] = with;

@@ -1,8 +1,9 @@
-//! Edits JSON lines in place: only a changed line is written anew.
+//! Edits JSON lines in place, rewriting only the changed lines.
 //!
-//! A broken line, a blank line and every unchanged line stay byte for byte. Every other value of a
-//! changed record keeps its text, down to `0.80`, and its position, because values are held as raw
-//! text. This module must never drop, reorder or reformat what it was not asked to change.
+//! Broken lines, blank lines and unchanged lines stay the same byte for byte. In a changed record,
+//! every other value keeps its text (such as `0.80`) and its position, because values are stored as
+//! raw text. This module must never drop, reorder or reformat anything that it was not asked to
+//! change.
 
 use std::fmt;
 
@@ -15,7 +16,7 @@ use serde_json::value::{RawValue, to_raw_value};
 #[derive(Clone, Debug)]
 pub struct Object {
     fields: Vec<(String, Box<RawValue>)>,
-    /// The object's text as it was read; `None` once it is changed.
+    /// The object's original text, or `None` once the object has been changed.
     text: Option<String>,
 }
 
@@ -42,10 +43,10 @@ impl<'de> Deserialize<'de> for Fields {
 }
 
 impl Object {
-    /// Creates an object of these fields.
+    /// Creates an object with these fields.
     ///
     /// # Panics
-    /// Never: a JSON value can always be written.
+    /// Never: a JSON value can always be serialized.
     pub fn new<'k>(fields: impl IntoIterator<Item = (&'k str, Value)>) -> Self {
         let mut object = Self { fields: Vec::new(), text: None };
         for (key, value) in fields {
@@ -63,12 +64,12 @@ impl Object {
         Ok(Self { fields, text: Some(text.to_owned()) })
     }
 
-    /// Returns the value of a key; if the key occurs several times, the last value.
+    /// Returns the value of a key. If the key occurs several times, the last value is returned.
     pub fn get(&self, key: &str) -> Option<Value> {
         serde_json::from_str(self.raw(key)?.get()).ok()
     }
 
-    /// Returns the value of a key if it is text.
+    /// Returns the value of a key if it is a string.
     pub fn text_of(&self, key: &str) -> Option<String> {
         serde_json::from_str(self.raw(key)?.get()).ok()
     }
@@ -83,7 +84,7 @@ impl Object {
         all.find(|(name, _)| name == key).map(|(_, raw)| &**raw)
     }
 
-    /// Sets a key in its place, or as the last one. Returns whether that changed anything.
+    /// Sets a key at its existing position, or appends it. Returns whether anything changed.
     pub fn set(&mut self, key: &str, value: &Value) -> bool {
         if self.get(key).as_ref() == Some(value) {
             return false;
@@ -101,8 +102,7 @@ impl Object {
         self.text = None;
     }
 
-    /// Returns the elements of a key that holds an array of objects, or `None` if it holds anything
-    /// else.
+    /// Returns the elements of a key that holds an array of objects, or `None` for any other value.
     pub fn objects(&self, key: &str) -> Option<Vec<Self>> {
         let raws: Vec<Box<RawValue>> = serde_json::from_str(self.raw(key)?.get()).ok()?;
         raws.iter().map(|raw| Self::parse(raw.get()).ok()).collect()
@@ -119,10 +119,10 @@ impl Object {
         self.put(key, raw);
     }
 
-    /// Returns the object as text on one line: the original text as long as nothing is changed.
+    /// Returns the object on one line, as its original text unless it has been changed.
     ///
     /// # Panics
-    /// Never: a key can always be written.
+    /// Never: a key can always be serialized.
     pub fn to_text(&self) -> String {
         if let Some(text) = &self.text {
             return text.clone();
@@ -145,7 +145,7 @@ struct Line {
     row: Result<Object, String>,
 }
 
-/// A file of JSON lines, held in memory as a whole.
+/// A file of JSON lines that is kept completely in memory.
 #[derive(Clone, Debug, Default)]
 pub struct KeptLines {
     lines: Vec<Line>,
@@ -154,7 +154,7 @@ pub struct KeptLines {
 }
 
 impl KeptLines {
-    /// Parses a file and keeps every byte of it.
+    /// Parses a file and keeps all of its bytes.
     pub fn parse(bytes: &[u8]) -> Self {
         let ended = bytes.ends_with(b"\n");
         let whole = bytes.strip_suffix(b"\n").unwrap_or(bytes);
@@ -193,7 +193,7 @@ impl KeptLines {
         }
     }
 
-    /// Appends a row. A last line without a line break gets one.
+    /// Appends a row. If the last line has no line break, one is added first.
     pub fn push(&mut self, row: Object) {
         self.lines.push(Line { bytes: row.to_text().into_bytes(), row: Ok(row) });
         self.ended = true;
@@ -238,7 +238,7 @@ mod tests {
         let mut row = kept.rows().nth(1).unwrap().1.clone();
         let mut items = row.objects("items").unwrap();
         assert!(items[1].set("id", &json!("dream-1")));
-        assert!(!items[0].set("n", &json!(0.8)), "the same number");
+        assert!(!items[0].set("n", &json!(0.8)), "the number was rewritten");
         row.set_objects("items", &items);
         kept.replace(4, row);
         kept.push(Object::new([("new", json!(true))]));
@@ -249,7 +249,7 @@ mod tests {
     #[test]
     fn a_changed_object_keeps_what_it_does_not_know() {
         let mut object = Object::parse("{\"a\": 1.0, \"odd\": [ 1 ], \"a\": 2.00}").unwrap();
-        assert_eq!(object.get("a"), Some(json!(2.0)), "the last one counts");
+        assert_eq!(object.get("a"), Some(json!(2.0)), "the last value is not used");
         object.set("b", &json!("é"));
         assert_eq!(object.to_text(), "{\"a\":1.0,\"odd\":[ 1 ],\"a\":2.00,\"b\":\"é\"}");
         assert!(Object::parse("[1]").is_err());

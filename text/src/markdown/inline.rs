@@ -1,7 +1,7 @@
-//! Removes the marks inside a line: emphasis, links, images, code ticks, tags, footnotes.
+//! Removes inline markup: emphasis, links, images, backticks, tags, footnotes.
 
-/// Returns the text of one line without markup. Brackets that do not belong to a link stay, and so
-/// do underscores inside names.
+/// Returns the text of one line without markup. Brackets that do not belong to a link and
+/// underscores inside names stay.
 pub(super) fn strip(line: &str) -> String {
     let bytes = line.as_bytes();
     let pairs = Pairs::of(bytes);
@@ -9,7 +9,7 @@ pub(super) fn strip(line: &str) -> String {
     let mut out = String::with_capacity(line.len());
     let mut at = 0;
     // The ends of the open link texts, the innermost last, each with the position at which to
-    // continue after it.
+    // continue after the link.
     let mut open: Vec<(usize, usize)> = Vec::new();
     while at < bytes.len() {
         if let Some(&(end, next)) = open.last()
@@ -78,7 +78,7 @@ fn collapse(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Checks whether a `_` or `__` is at the edge of a word, where it opens or closes emphasis.
+/// Returns whether a `_` or `__` is at the edge of a word, where it opens or closes emphasis.
 fn at_word_edge(bytes: &[u8], at: usize, run: usize) -> bool {
     let word = |byte: Option<&u8>| byte.is_some_and(|b| b.is_ascii_alphanumeric() || *b >= 0x80);
     let before = at.checked_sub(1).and_then(|i| bytes.get(i));
@@ -89,8 +89,8 @@ fn opens_tag(bytes: &[u8], at: usize) -> bool {
     bytes.get(at + 1).is_some_and(|b| b.is_ascii_alphabetic() || matches!(b, b'/' | b'!'))
 }
 
-/// The position of the closing bracket for every opening bracket of a line. One pass computes them,
-/// so that no input is searched twice.
+/// The position of the closing bracket for each opening bracket of a line. A single pass computes
+/// all positions, so that the time stays linear.
 struct Pairs(Vec<u32>);
 
 impl Pairs {
@@ -123,8 +123,8 @@ impl Pairs {
         self.0.get(at).filter(|end| **end > 0).map(|end| *end as usize)
     }
 
-    /// Returns the end of the text and the end of the whole for a `[` that begins a link, image or
-    /// footnote.
+    /// Returns the end of the text and the end of the complete construct for a `[` that begins a
+    /// link, image or footnote.
     fn link(&self, bytes: &[u8], at: usize) -> Option<(usize, usize)> {
         let end = self.end(at)?;
         let whole = match bytes.get(end + 1) {

@@ -12,13 +12,13 @@ pub enum Line<'a> {
     /// An item of a list, without its bullet.
     Item(&'a str),
     Quote(&'a str),
-    /// A row of a table, with its bars.
+    /// A row of a table, including its bars.
     Row(&'a str),
-    /// A horizontal rule, or the line under a table's head.
+    /// A horizontal rule, or the line below a table's header.
     Rule,
     /// A line of fenced code, or one of its fences.
     Code,
-    /// A line of a comment.
+    /// A line of an HTML comment.
     Comment,
 }
 
@@ -34,7 +34,7 @@ pub fn lines(body: &str) -> Lines<'_> {
 /// An iterator over the lines.
 pub struct Lines<'a> {
     rest: Peekable<std::str::Lines<'a>>,
-    /// The character of the open code fence and its length.
+    /// The character and length of the open code fence.
     fence: Option<(char, usize)>,
     comment: bool,
 }
@@ -105,7 +105,7 @@ fn kind(line: &str) -> Line<'_> {
     }
 }
 
-/// Returns the text of a list item, without bullet, number and check box.
+/// Returns the text of a list item without its bullet or number and check box.
 fn item(line: &str) -> Option<&str> {
     let digits = line.bytes().take_while(u8::is_ascii_digit).count();
     let after = if (1..=9).contains(&digits) {

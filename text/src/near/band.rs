@@ -1,4 +1,4 @@
-//! Banding: selects the pairs of sketches that are worth an exact comparison.
+//! Selects the pairs of sketches that are worth an exact comparison, by banding.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -6,12 +6,12 @@ use super::sets::mix;
 use super::sketch::{Mins, SIZE, Sketch};
 use super::{CROWD, NEAR_SHORT};
 
-/// Minimum probability of finding a pair right at the threshold.
+/// Minimum probability of finding a pair exactly at the threshold.
 const RECALL: f64 = 0.99;
 
 /// Returns pairs of indices, the lower first, that share a band and may therefore reach
-/// `threshold`. Shingles are compared with shingles, and terms with terms if one of the two
-/// documents is short.
+/// `threshold`. Shingles are compared with shingles; if one of the two documents is short, terms
+/// are compared with terms.
 pub(super) fn candidates(sketches: &[Sketch], threshold: f64) -> BTreeSet<(usize, usize)> {
     let mut found = BTreeSet::new();
     let all = each(sketches, |sketch| Some(sketch.shingles()));
@@ -53,8 +53,8 @@ fn collect(
     }
 }
 
-/// Returns the most rows that a band can have so that pairs at `threshold` are still found. Fewer
-/// rows find more pairs and compare more.
+/// Returns the largest number of rows in a band with which pairs at `threshold` are still found.
+/// Fewer rows find more pairs but require more comparisons.
 fn rows_for(threshold: f64) -> usize {
     let recall = |rows: usize| {
         let bands = (SIZE / rows) as i32;

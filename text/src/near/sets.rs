@@ -1,4 +1,4 @@
-//! The exact sets for a comparison: the shingles of a document and, if it is short, its terms.
+//! The exact sets for a comparison: a document's shingles and, if the document is short, its terms.
 
 use super::{NEAR_SHORT, SHORT};
 use crate::{markdown, terms};
@@ -11,12 +11,12 @@ const SHINGLE: usize = 3;
 pub struct Sets {
     words: usize,
     shingles: Vec<u64>,
-    /// The document's terms; `None` if it is too long to match a short document.
+    /// The document's terms, or `None` if the document is too long to match a short document.
     terms: Option<Vec<u64>>,
 }
 
 impl Sets {
-    /// Computes the sets of a markdown text.
+    /// Computes the sets of a Markdown text.
     pub fn of(text: &str) -> Self {
         let plain = markdown::plain(text);
         let lower = plain.to_lowercase();
@@ -31,7 +31,7 @@ impl Sets {
         Self { words: words.len(), shingles: set(shingles), terms }
     }
 
-    /// Checks whether there is nothing to compare.
+    /// Returns whether there is nothing to compare.
     pub fn is_empty(&self) -> bool {
         self.shingles.is_empty()
     }
@@ -53,7 +53,7 @@ impl Sets {
         self.shingles.iter().fold(0, |sum, hash| mix(sum ^ hash))
     }
 
-    /// Returns the least similarity at which this document and `other` are a pair.
+    /// Returns the minimum similarity at which this document and `other` are a pair.
     pub(super) fn floor_with(&self, other: &Self, threshold: f64) -> f64 {
         if self.is_short() || other.is_short() { threshold.max(NEAR_SHORT) } else { threshold }
     }
@@ -61,7 +61,7 @@ impl Sets {
     /// Returns the two sets that a comparison with `other` uses.
     fn against<'s>(&'s self, other: &'s Self) -> (&'s [u64], &'s [u64]) {
         if self.is_short() || other.is_short() {
-            // Notes that consist of stop words have no terms but have shingles.
+            // Notes that consist of stop words have shingles but no terms.
             if let (Some(a), Some(b)) = (&self.terms, &other.terms)
                 && !(a.is_empty() && b.is_empty())
             {
@@ -72,15 +72,15 @@ impl Sets {
     }
 }
 
-/// Returns the size of the intersection of two documents divided by that of their union, from 0 to
-/// 1. It compares shingles, or terms if one document is short. Two empty documents share nothing.
+/// Returns the Jaccard similarity of two documents, from 0 to 1. Shingles are compared, or terms if
+/// either document is short. The similarity of two empty documents is 0.
 pub fn jaccard(a: &Sets, b: &Sets) -> f64 {
     let (a, b) = a.against(b);
     let shared = shared(a, b);
     ratio(shared, a.len() + b.len() - shared)
 }
 
-/// Returns the share of the smaller document that the larger one contains, from 0 to 1.
+/// Returns the fraction of the smaller document that the larger one contains, from 0 to 1.
 pub fn containment(a: &Sets, b: &Sets) -> f64 {
     let (a, b) = a.against(b);
     ratio(shared(a, b), a.len().min(b.len()))
@@ -90,7 +90,7 @@ fn ratio(part: usize, whole: usize) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
 
-/// Counts the common members of two sorted sets.
+/// Counts the elements that two sorted sets have in common.
 fn shared(a: &[u64], b: &[u64]) -> usize {
     let (mut i, mut j, mut both) = (0, 0, 0);
     while i < a.len() && j < b.len() {
@@ -113,7 +113,7 @@ fn set(mut hashes: Vec<u64>) -> Vec<u64> {
     hashes
 }
 
-/// Computes FNV-1a over the words with a separator, then mixes the result: FNV's high bits alone
+/// Computes FNV-1a over the words with a separator, then mixes the result, because FNV's high bits
 /// are weak.
 fn hash_words<S: AsRef<str>>(words: &[S]) -> u64 {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
@@ -125,8 +125,7 @@ fn hash_words<S: AsRef<str>>(words: &[S]) -> u64 {
     mix(hash)
 }
 
-/// Computes the finaliser of SplitMix64, in which every bit of the input affects every bit of the
-/// output.
+/// Applies the finalizer of SplitMix64, in which every input bit affects every output bit.
 pub(super) fn mix(mut x: u64) -> u64 {
     x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,9 +1,9 @@
-//! MinHash sketches: represent a set of any size as a few hundred numbers from which the similarity
-//! of two sets can be estimated.
+//! MinHash sketches, which represent a set of any size by a few hundred numbers from which the
+//! similarity of two sets can be estimated.
 
 use super::sets::{Sets, mix};
 
-/// Count of numbers in a sketch. The standard error of a similarity is at most 1 / (2 √256) ≈ 0.03.
+/// Number of hashes in a sketch. The standard error of a similarity is at most 1 / (2 √256) ≈ 0.03.
 pub(super) const SIZE: usize = 256;
 
 /// The sketch of one document. It takes about 1 KiB, or 2 KiB for a short document.
@@ -14,8 +14,8 @@ pub struct Sketch {
     terms: Option<Mins>,
 }
 
-/// The least hash of a set under each function of a fixed family, and the number of the set's
-/// members.
+/// The minimum hash of a set under each function of a fixed family, and the number of elements in
+/// the set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Mins {
     pub(super) least: Box<[u32]>,
@@ -23,7 +23,7 @@ pub(super) struct Mins {
 }
 
 impl Sketch {
-    /// Computes the sketch of a markdown text.
+    /// Computes the sketch of a Markdown text.
     pub fn of(text: &str) -> Self {
         Self::of_sets(&Sets::of(text))
     }
@@ -37,7 +37,7 @@ impl Sketch {
         }
     }
 
-    /// Returns the number of different shingles of the document.
+    /// Returns the number of distinct shingles in the document.
     pub fn set_size(&self) -> usize {
         self.shingles.size
     }
@@ -55,8 +55,8 @@ impl Sketch {
     }
 }
 
-/// Estimates the Jaccard similarity of two documents, from 0 to 1; by terms if one is short, as in
-/// [`super::jaccard`].
+/// Estimates the Jaccard similarity of two documents, from 0 to 1. Terms are compared if either
+/// document is short, as in [`super::jaccard`].
 pub fn similarity(a: &Sketch, b: &Sketch) -> f64 {
     let (x, y) = match (&a.terms, &b.terms) {
         (Some(x), Some(y)) if a.short || b.short => (x, y),
@@ -102,7 +102,7 @@ mod tests {
             let (a, b) = (words.join(" "), words[cut..].join(" "));
             let truth = jaccard(&Sets::of(&a), &Sets::of(&b));
             let estimate = similarity(&Sketch::of(&a), &Sketch::of(&b));
-            // Five standard errors.
+            // The tolerance is five standard errors.
             prop_assert!((truth - estimate).abs() < 0.16, "{} {}", truth, estimate);
         }
     }

@@ -1,4 +1,4 @@
-//! Realistic notes, the same edited, and others on the same subject.
+//! Compares realistic notes with edited copies and with other notes on the same subject.
 
 use super::*;
 use crate::markdown::word_count;
@@ -159,7 +159,8 @@ fn copies_are_paired_with_the_first_of_them() {
     assert_eq!(names(&neighbours(&found, NEAR)), expected);
 }
 
-/// Notes of one vocabulary, made by counting, so that no two share a sentence.
+/// Returns a note that is generated from its number with a fixed vocabulary, so that no two notes
+/// share a sentence.
 fn filler(i: usize) -> String {
     let vocabulary: Vec<&str> = RETRY.split_whitespace().collect();
     let word = |at: usize| {
@@ -215,7 +216,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_found_is_what_all_pairs_would_give(
+    fn results_equal_an_exhaustive_comparison(
         edits in prop::collection::btree_set((0..4_usize, 0..70_usize), 2..10),
     ) {
         let texts: Vec<String> = edits.iter().map(|(kind, at)| damaged(*kind, *at)).collect();
@@ -233,7 +234,8 @@ proptest! {
             for (b, b_sets) in &sets[i + 1..] {
                 let near = jaccard(a_sets, b_sets);
                 let has = found.contains(&(keys[*a].as_str(), keys[*b].as_str()));
-                // Near the threshold one in a hundred may be missed; well above, none is.
+                // About one pair in a hundred may be missed near the threshold, but none well above
+                // it.
                 prop_assert!(near < NEAR + 0.15 || has, "{} missed", near);
                 prop_assert!(near >= NEAR || !has, "{} found", near);
             }

@@ -1,4 +1,4 @@
-//! A board: holds the tasks of a text, and computes the edits that move or add a task.
+//! Boards, which hold the tasks of a text and compute the edits that move or add a task.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -13,17 +13,17 @@ use super::words::fold;
 #[derive(Clone, Debug)]
 pub struct Board {
     form: BoardForm,
-    /// The tasks in the order of the text.
+    /// The tasks in the order in which they appear in the text.
     pub tasks: Vec<Task>,
-    /// Lines that look like a task and are none.
+    /// Lines that look like a task but are not one.
     pub odd: Vec<Odd>,
-    /// Indices in `tasks` by folded heading. They are computed on first use, because folding costs
-    /// more than reading.
+    /// Indices in `tasks` by folded heading, computed on first use because folding costs more than
+    /// reading.
     folded: OnceLock<BTreeMap<String, Vec<usize>>>,
 }
 
 impl Board {
-    /// Reads the tasks of a text. Any text is accepted; one without tasks is an empty board.
+    /// Reads the tasks of a text. Every text is accepted; a text without tasks is an empty board.
     pub fn read(text: &str, form: BoardForm) -> Self {
         let mut scanner = Scanner::new(form);
         let (mut tasks, mut odd) = (Vec::new(), Vec::new());
@@ -44,13 +44,13 @@ impl Board {
             for (at, task) in self.tasks.iter().enumerate() {
                 folded.entry(fold(&task.heading)).or_default().push(at);
             }
-            // A task without words cannot be named.
+            // A task with an empty heading cannot be named.
             folded.remove("");
             folded
         })
     }
 
-    /// Returns the form in which the board is written.
+    /// Returns the format of the board.
     pub fn form(&self) -> BoardForm {
         self.form
     }
@@ -60,7 +60,7 @@ impl Board {
         self.tasks.iter().find(|task| task.keyword == keyword)
     }
 
-    /// Returns headings that several tasks have, each with the line numbers.
+    /// Returns the headings that several tasks share, each with the tasks' line numbers.
     pub fn doubles(&self) -> Vec<(&str, Vec<usize>)> {
         let several = self.folded().values().filter(|places| places.len() > 1);
         let mut out: Vec<_> = several
@@ -94,7 +94,7 @@ impl Board {
         edits
     }
 
-    /// Returns the edit that adds an open task after all others, at the level of the last one.
+    /// Returns the edit that adds an open task after all others, at the level of the last task.
     pub fn added(&self, text: &str, heading: &str) -> Edit {
         let ending =
             lines(text).map(|line| line.ending()).find(|ending| !ending.is_empty()).unwrap_or("\n");
@@ -104,7 +104,7 @@ impl Board {
                 let all = headings(text, BoardForm::Org);
                 let level =
                     last.map_or_else(|| if all.is_empty() { 1 } else { 2 }, |task| task.level);
-                // The new task goes after everything that belongs to the last task.
+                // The new task goes after all content that belongs to the last task.
                 let at = last.and_then(|task| {
                     let next = |heading: &&super::Heading| {
                         heading.start >= task.range.end && heading.level <= task.level
@@ -128,8 +128,8 @@ impl Board {
     }
 }
 
-/// Joins words into one line, so that they cannot start a heading or another line. If they would
-/// end like org's tags, a full stop is added.
+/// Joins text into one line, so that it cannot start a heading or another line. A full stop is
+/// added if the text would otherwise end like org tags.
 fn one_line(words: &str) -> String {
     let spaced: String = words
         .chars()

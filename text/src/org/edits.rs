@@ -17,12 +17,12 @@ pub enum EditError {
     /// Two edits overlap.
     #[error("the changes of bytes {} to {} and {} to {} overlap", .0.start, .0.end, .1.start, .1.end)]
     Overlap(Range<usize>, Range<usize>),
-    /// The range lies beyond the text, or a boundary is inside a character.
+    /// The range is outside the text, or a boundary is inside a character.
     #[error("a change of bytes {} to {} does not fit the text", .0.start, .0.end)]
     Outside(Range<usize>),
 }
 
-/// Applies all edits. Every byte outside their ranges stays.
+/// Applies all edits. Every byte outside their ranges stays the same.
 ///
 /// # Errors
 /// Returns an error if edits overlap or do not fit the text.

@@ -7,17 +7,18 @@ use std::ops::Range;
 pub struct Line<'t> {
     /// The line number, from 1.
     pub number: usize,
-    /// The line's text, without its line break and, on the first line, without a byte order mark.
+    /// The line's text, without its line break. On the first line, a byte order mark is also
+    /// omitted.
     pub text: &'t str,
     /// The byte range of `text`.
     pub range: Range<usize>,
-    /// The end of the line including its line break, which is where the next line begins.
+    /// The end of the line, including its line break, which is where the next line begins.
     pub end: usize,
 }
 
 impl Line<'_> {
-    /// Returns the ending of the line: `"\r\n"`, `"\n"`, or an empty string on a last line without
-    /// one.
+    /// Returns the line's ending: `"\r\n"`, `"\n"`, or an empty string if the last line has no line
+    /// break.
     pub fn ending(&self) -> &'static str {
         match self.end - self.range.end {
             0 => "",
@@ -27,7 +28,7 @@ impl Line<'_> {
     }
 }
 
-/// Returns all lines, in order; their ranges and endings make up the whole text.
+/// Returns all lines in order. Their ranges and endings cover the complete text.
 pub fn lines(text: &str) -> impl Iterator<Item = Line<'_>> {
     let mut at = 0;
     let mut number = 0;
@@ -36,7 +37,8 @@ pub fn lines(text: &str) -> impl Iterator<Item = Line<'_>> {
         at += whole.len();
         number += 1;
         let words = whole.strip_suffix('\n').map_or(whole, |cut| {
-            // A carriage return at the very end of a text, without a newline, belongs to the text.
+            // A carriage return without a newline, at the end of the text, is part of the line's
+            // text.
             cut.strip_suffix('\r').unwrap_or(cut)
         });
         let mark =

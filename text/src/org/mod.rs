@@ -1,5 +1,5 @@
-//! Boards and outlines in org or markdown: reads and changes them by byte ranges, and never prints
-//! them anew.
+//! Reads boards and outlines in org or Markdown and changes them by byte ranges, without ever
+//! reprinting them.
 //!
 //! ```text
 //! text ──Board::read──> tasks, each with its byte ranges ──resolve──> one task
@@ -7,11 +7,11 @@
 //!   └──────────────────────── edits::apply(text, edits) <──────────────┘
 //! ```
 //!
-//! Text outside the ranges of an [`Edit`] stays byte for byte: indentation, drawers, line endings,
-//! blank lines, a missing last newline. For this reason there is no parser with a printer. A board
-//! needs only stars, a keyword, a heading and tags from org, and these are at the beginning and the
-//! end of a line. The one crate that parses all of org has panicked on untrusted text and has had
-//! no release for two years.
+//! Text outside the ranges of an [`Edit`] stays the same byte for byte: indentation, drawers, line
+//! endings, blank lines, a missing last newline. For this reason no parser with a printer is used.
+//! A board needs only stars, a keyword, a heading and tags from org, and these are at the beginning
+//! and the end of a line. The only crate that parses all of org has panicked on untrusted text and
+//! has had no release for two years.
 //!
 //! | | org | markdown |
 //! | --- | --- | --- |

@@ -1,12 +1,12 @@
 //! Finds the task that a text names.
 //!
-//! There are three searches; each is made only if the one before found nothing. The first compares
-//! the exact heading. The second compares the folded heading (NFKC, one kind of hyphen and of
-//! quotes, single blanks). The third looks for the longest folded heading with which the text
-//! begins, if it is followed by a dash (`X — why`), a parenthesis (`X (why)`) or a final full stop
-//! (`X.`). A heading with more words is another task: "Fix login" does not name "Fix login page" or
-//! "Fix login-page". If two tasks have the same heading, none is chosen. The search must never
-//! guess.
+//! Each search runs only if the previous one found nothing. The first compares the exact heading.
+//! The second compares the folded heading (NFKC, uniform hyphens and quotes, single spaces). The
+//! third looks for the longest folded heading with which the text begins, if a dash (`X — why`), a
+//! parenthesis (`X (why)`) or a final punctuation mark (`X.`) follows. The last finds a cancelled
+//! task by its heading without the reason. A heading with more words is a different task: "Fix
+//! login" does not name "Fix login page" or "Fix login-page". If two tasks have the same heading,
+//! neither is chosen. The search must never guess.
 
 use super::board::Board;
 use super::task::{Keyword, Task};
@@ -15,11 +15,10 @@ pub use super::words::fold;
 /// The result of a search for the task that a text names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Resolved<'b> {
-    /// One task matches; `rest` is the folded text after its heading, without the dash between
-    /// them.
+    /// Exactly one task matches.
     One {
         task: &'b Task,
-        /// The text after the heading.
+        /// The folded text after the heading, without the dash between them.
         rest: String,
     },
     /// Several tasks have this heading.
@@ -41,7 +40,7 @@ impl Board {
             return Resolved::Unknown;
         }
         if let Some(places) = self.folded().get(&wanted) {
-            // An exact match takes precedence over headings that only fold to the same text.
+            // An exact match takes precedence over headings that are equal only after folding.
             let same: Vec<usize> =
                 places.iter().copied().filter(|at| self.tasks[*at].heading == exact).collect();
             return match same.len() {
@@ -49,7 +48,7 @@ impl Board {
                 _ => self.one_of(&same, ""),
             };
         }
-        // Every position at which a heading may end, the longest first.
+        // Tries every position at which a heading may end, the longest first.
         let ends = wanted.char_indices().rev().map(|(at, _)| at);
         for at in ends {
             let (head, rest) = wanted.split_at(at);
@@ -62,7 +61,7 @@ impl Board {
         self.cancelled(&wanted)
     }
 
-    /// Finds a closed task by its original heading, because such a task carries its reason in its
+    /// Finds a cancelled task by its original heading, because the reason was appended to its
     /// heading.
     fn cancelled(&self, wanted: &str) -> Resolved<'_> {
         let begins = format!("{wanted} - ");
@@ -87,7 +86,7 @@ impl Board {
     }
 }
 
-/// Returns the text after a heading, if it begins in a way that can follow one.
+/// Returns the text after a heading if it begins with something that can follow a heading.
 fn behind(rest: &str) -> Option<&str> {
     if let Some(words) = rest.strip_prefix(" -") {
         let words = words.trim_start_matches('-');

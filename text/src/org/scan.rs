@@ -1,27 +1,26 @@
-//! Scans lines for headings of an outline and items of a checklist.
+//! Scans lines for the headings of an outline and the items of a checklist.
 //!
-//! In org, a line that begins with stars and a space is a heading everywhere, even inside a block;
-//! org itself therefore writes `,*` there. In markdown, code fences and comments hide their
-//! content.
+//! In org, a line that begins with stars and a space is always a heading, even inside a block; org
+//! itself therefore writes `,*` there. In Markdown, code fences and comments hide their content.
 
 use std::ops::Range;
 
 use super::lines::{Line, lines};
 use super::task::{BoardForm, Keyword, Odd, Task};
 
-/// A heading of an outline: `** X` in org or `## X` in markdown.
+/// A heading of an outline: `** X` in org or `## X` in Markdown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Heading {
     /// The level: the number of stars or hashes.
     pub level: usize,
-    /// The heading's text, without org's tags.
+    /// The heading's text, without org tags.
     pub text: String,
     /// The line number, from 1.
     pub line: usize,
-    /// The offset at which the line begins, in bytes.
+    /// The byte offset at which the line begins.
     pub start: usize,
-    /// The offset at which the line ends, including its line break. The heading's content begins
-    /// here.
+    /// The byte offset at which the line ends, including its line break. The heading's content
+    /// begins here.
     pub end: usize,
 }
 
@@ -59,11 +58,11 @@ pub(super) enum ScannedLine {
     Odd(Odd),
 }
 
-/// Reads the lines of one format. The meaning of a line may depend on the lines before it.
+/// A reader for the lines of one format. The meaning of a line may depend on the lines before it.
 pub(super) struct Scanner {
     form: BoardForm,
     hidden: Hidden,
-    /// Keywords that the file itself declares and that runner does not know.
+    /// Keywords that the file declares but runner does not know.
     declared: Vec<String>,
 }
 
@@ -117,7 +116,7 @@ impl Scanner {
     }
 }
 
-/// Common keywords of boards that runner does not move.
+/// Common board keywords that runner does not move.
 const FOREIGN: [&str; 10] = [
     "WAITING",
     "WAIT",
@@ -152,7 +151,7 @@ fn task(
     }
 }
 
-/// Parses an item of a checklist: a bullet or a number, `[ ]` or `[x]`, and words.
+/// Parses an item of a checklist: a bullet or a number, `[ ]` or `[x]`, and text.
 fn markdown(line: &Line<'_>) -> Option<ScannedLine> {
     let text = line.text;
     let bullet = after_blanks(text, 0);
@@ -197,7 +196,7 @@ fn markdown(line: &Line<'_>) -> Option<ScannedLine> {
     Some(ScannedLine::Task(task))
 }
 
-/// Tracks the lines that a code fence or a comment of markdown hides.
+/// Tracks the lines that a code fence or a Markdown comment hides.
 #[derive(Default)]
 struct Hidden {
     fence: Option<(char, usize)>,
@@ -205,7 +204,7 @@ struct Hidden {
 }
 
 impl Hidden {
-    /// Checks whether this line is hidden, or is itself a fence or comment that hides lines.
+    /// Returns whether this line is hidden, or is itself a fence or comment that hides lines.
     fn hides(&mut self, text: &str) -> bool {
         let line = text.trim();
         let run = |mark: char| line.len() - line.trim_start_matches(mark).len();
@@ -220,7 +219,7 @@ impl Hidden {
             return true;
         }
         for mark in ['`', '~'] {
-            // A line with backquotes further on is a code span and not a fence.
+            // If the line contains more backticks, it is a code span and not a fence.
             if run(mark) >= 3 && !(mark == '`' && line[run(mark)..].contains('`')) {
                 self.fence = Some((mark, run(mark)));
                 return true;
@@ -230,7 +229,7 @@ impl Hidden {
     }
 }
 
-/// Returns the keywords that an org file declares for itself in this line.
+/// Returns the keywords that an org file declares on this line.
 fn declaration(text: &str) -> Option<&str> {
     let (key, rest) = text.strip_prefix("#+")?.split_once(':')?;
     let known = ["todo", "seq_todo", "typ_todo"];
@@ -262,7 +261,7 @@ fn priority(text: &str) -> Option<usize> {
     good.then_some(close + 3)
 }
 
-/// Returns the end of the heading's words: before its tags and the blanks around them.
+/// Returns the end of the heading's text, before its tags and the surrounding blanks.
 fn untagged(text: &str) -> usize {
     let trimmed = text.trim_end();
     let Some(gap) = trimmed.rfind([' ', '\t']) else {

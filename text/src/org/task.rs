@@ -1,4 +1,4 @@
-//! A task of a board, its keyword, and the format of its file.
+//! A task on a board, its keyword, and the format of its file.
 
 use std::fmt;
 use std::ops::Range;
@@ -13,7 +13,7 @@ pub enum BoardForm {
 }
 
 impl BoardForm {
-    /// Returns the form of a file by its name: markdown if it has such an extension, else org.
+    /// Returns the format for a file name: Markdown if it has such an extension, otherwise org.
     pub fn of(path: &str) -> Self {
         let ending = path.rsplit_once('.').map_or("", |(_, ending)| ending);
         let known = ["md", "markdown"];
@@ -59,7 +59,7 @@ impl Keyword {
         Self::ALL.into_iter().find(|known| known.as_str() == word)
     }
 
-    /// Checks whether nothing more is to be done.
+    /// Returns whether nothing remains to be done.
     pub fn is_closed(self) -> bool {
         matches!(self, Self::Done | Self::Cancelled)
     }
@@ -71,7 +71,7 @@ impl fmt::Display for Keyword {
     }
 }
 
-/// A task of a board.
+/// A task on a board.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Task {
     /// The heading's text without keyword, priority and tags. A verdict names a task by this text.
@@ -83,7 +83,8 @@ pub struct Task {
     pub line: usize,
     /// The byte range of the line, including its line break.
     pub range: Range<usize>,
-    /// Range of the task's state: the keyword; in markdown the box, and a keyword after it.
+    /// The byte range of the task's state: the keyword; in Markdown, the box and any keyword after
+    /// it.
     pub(super) state: Range<usize>,
     /// The byte range of the heading's text.
     pub(super) words: Range<usize>,

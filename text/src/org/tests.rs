@@ -1,6 +1,6 @@
-//! Properties that must hold for boards, on fixtures, generated texts and any folder of real ones.
+//! Checks the properties of boards on fixtures, on generated texts and on a folder of real files.
 
-// How many real files were read is for whoever runs the tests.
+// The person who runs the tests should see how many real files were read.
 #![allow(clippy::print_stdout)]
 
 use std::fs;
@@ -176,7 +176,7 @@ fn words_are_resolved_exactly_then_folded_then_by_the_longest_beginning() {
     assert_eq!(line("twin"), Err(vec![4, 5]));
     assert_eq!(line("twin — x"), Err(vec![4, 5]));
     assert_eq!(line("gone"), one(6, ""));
-    // The very bytes of one of two that look alike.
+    // An exact match chooses between two headings that look alike.
     assert_eq!(line("up-to-date"), one(8, ""));
     assert_eq!(line("up\u{2010}to\u{2010}date"), Err(vec![8, 9]));
     for unknown in ["", "—", "Fix", "Fix login page", "Fix login-page", "fix login", "b"] {
@@ -279,7 +279,7 @@ proptest! {
     }
 }
 
-/// Reads a folder of real files where one is named: `RUNNER_ORG_FOLDER` when this was compiled.
+/// Reads the folder of real files that `RUNNER_ORG_FOLDER` named at compile time, if any.
 #[test]
 fn real_files_print_byte_for_byte() {
     let Some(folder) = option_env!("RUNNER_ORG_FOLDER") else {

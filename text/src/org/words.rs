@@ -2,10 +2,10 @@
 
 use unicode_normalization::UnicodeNormalization as _;
 
-/// Returns words in the form in which they are compared: NFKC, one kind of hyphen and of quotes,
-/// single blanks.
+/// Returns the text in the form that is used for comparison: NFKC, uniform hyphens and quotes,
+/// single spaces.
 pub fn fold(words: &str) -> String {
-    // ASCII text, which most texts are, is its own normal form.
+    // Most texts are ASCII and need no normalisation.
     if words.is_ascii() {
         return joined(words.chars(), words.len());
     }

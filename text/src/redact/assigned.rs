@@ -1,9 +1,8 @@
-//! Finds secrets by the words before them: assignments, authorization headers, passwords in
-//! addresses.
+//! Finds secrets by the text before them: assignments, authorization headers, passwords in URLs.
 
 use super::{LONGEST, Span, begins_word, entropy, is_wordlike};
 
-/// Endings, without hyphens and underscores, of names that hold a secret.
+/// Name endings that indicate a secret, without hyphens and underscores.
 const NAMES: &[&str] = &[
     "password",
     "passwd",
@@ -26,11 +25,11 @@ const NAMES: &[&str] = &[
 /// Maximum number of bytes of a name that are examined.
 const LONGEST_NAME: usize = 64;
 
-/// Length in bytes from which on a value is judged only once, and not again for every name inside
+/// Minimum length in bytes of a value that is judged only once, and not again for every name inside
 /// it.
 const LONG_VALUE: usize = 1024;
 
-/// Adds the secrets whose names and values lie in `text[from..to]`.
+/// Adds the secrets whose names and values are in `text[from..to]`.
 pub(super) fn scan(text: &str, from: usize, to: usize, spans: &mut Vec<Span>) {
     let bytes = &text.as_bytes()[..to];
     let mut values = Values { text, bytes, judged: from, spans };
@@ -59,8 +58,8 @@ struct Values<'t, 's> {
 }
 
 impl Values<'_, '_> {
-    /// Scans `name = value`, `"name": "value"`, `name: value`, `name=value&…`, with quotes escaped
-    /// or not.
+    /// Scans `name = value`, `"name": "value"`, `name: value` and `name=value&…`, with or without
+    /// escaped quotes.
     fn assignment(&mut self, from: usize, at: usize) {
         let bytes = self.bytes;
         let mut end = at;
@@ -101,8 +100,8 @@ impl Values<'_, '_> {
         }
     }
 
-    /// Scans the value that begins at `at` and whose name begins at `context`. It skips space and
-    /// quotes, escaped or not.
+    /// Scans the value that begins at `at` and whose name begins at `context`. Space and quotes
+    /// before the value are skipped, escaped or not.
     fn value(&mut self, context: usize, at: usize, strict: bool) {
         let bytes = self.bytes;
         let run = |at: usize, most: usize, wanted: &dyn Fn(u8) -> bool| {
@@ -128,7 +127,7 @@ impl Values<'_, '_> {
         if end - start >= LONG_VALUE {
             self.judged = end;
         }
-        // A quoted value is redacted as a whole if its first word is a secret.
+        // A quoted value is redacted completely if its first word is a secret.
         let value = &self.text[start..end];
         let word = value.split(' ').next().unwrap_or(value);
         let called = quote.is_none() && matches!(bytes.get(end), Some(b'(' | b'['));
@@ -182,7 +181,7 @@ impl Values<'_, '_> {
         }
     }
 
-    /// Scans the password of `scheme://user:password@host`.
+    /// Scans `scheme://user:password@host` for the password.
     fn address(&mut self, at: usize) {
         let bytes = self.bytes;
         let start = at + 3;
@@ -204,8 +203,8 @@ impl Values<'_, '_> {
     }
 }
 
-/// Checks whether a name indicates a secret, and if so whether its value must look random: the
-/// value of a password seldom does.
+/// Returns `Some` if a name indicates a secret, with whether the value must look random. The value
+/// of a password seldom looks random.
 fn holds_secret(name: &str) -> Option<bool> {
     let folded: String = name
         .bytes()
@@ -221,7 +220,7 @@ fn holds_secret(name: &str) -> Option<bool> {
     Some(!password)
 }
 
-/// Checks whether a value under such a name is a secret, and not a placeholder, path, type or
+/// Returns whether a value with such a name is a secret, and not a placeholder, path, type or
 /// expression.
 fn is_secret(value: &str, strict: bool, quoted: bool) -> bool {
     let digit = value.bytes().any(|b| b.is_ascii_digit());

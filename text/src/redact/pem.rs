@@ -1,10 +1,10 @@
-//! Finds private keys in PEM blocks, over several lines or escaped on one.
+//! Finds private keys in PEM blocks, over several lines or escaped on a single line.
 //!
 //! ```text
-//! outside ──BEGIN … PRIVATE KEY──> inside ──END … or a line that is no part of a key──> outside
+//! outside ──BEGIN … PRIVATE KEY──> inside ──END … or a line that is not part of a key──> outside
 //! ```
 //!
-//! A key that is cut off before its end is redacted as far as it looks like one.
+//! A truncated key is redacted as far as it looks like a key.
 
 use super::Span;
 
@@ -12,12 +12,12 @@ const BEGIN: &str = "-----BEGIN ";
 const END: &str = "-----END ";
 const DASHES: &str = "-----";
 
-/// Maximum number of unfinished beginnings on one line for which the scanner checks whether a key
-/// follows.
+/// Maximum number of unterminated BEGIN markers on one line for which the scanner checks whether a
+/// key follows.
 const MOST_TRIES: usize = 32;
 
-/// Adds the keys in the line `text[from..to]` and returns the position from which on the line is
-/// free of the key that was open before, according to `in_key`.
+/// Adds the keys in the line `text[from..to]`. If `in_key` is set, the line may continue a key that
+/// is already open; the returned position is where that key ends.
 pub(super) fn scan(
     in_key: &mut bool,
     text: &str,
@@ -39,14 +39,14 @@ pub(super) fn scan(
                 from
             }
         };
-        // The line break is redacted together with the last line.
+        // The rest of the last line is redacted with the key if it is blank.
         let end = if text[end..to].trim().is_empty() { to } else { end };
         push(spans, from, end, "");
         at = end;
     }
     let free = at;
-    // Whether the rest of the line has no more end markers, and the number of beginnings that may
-    // still be checked.
+    // `endless` is set when the rest of the line has no END marker; `tries` is the number of BEGIN
+    // markers that may still be checked.
     let (mut endless, mut tries) = (false, MOST_TRIES);
     while let Some(found) = text[at..to].find(BEGIN) {
         let start = at + found;
@@ -89,8 +89,8 @@ fn behind_marker(text: &str, label: usize, to: usize) -> usize {
     close.map_or(to, |length| label + length + DASHES.len())
 }
 
-/// Checks whether a line, or the rest of one, may belong to a key: blank, a header, base64; or with
-/// much base64 in it, as when a program numbers or quotes lines.
+/// Returns whether a line, or the rest of a line, may belong to a key: it is blank, a header or
+/// base64, or it contains much base64, as when a program numbers or quotes lines.
 fn is_body(line: &str) -> bool {
     let base64 = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'=');
     let mark = |c: char| c.is_whitespace() || c.is_ascii_digit() || "→|>:*#\"'\\,".contains(c);

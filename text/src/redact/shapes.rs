@@ -1,12 +1,12 @@
-//! Tokens that are recognisable by their own prefix. The minimum is the set that gitleaks' default
-//! rules find.
+//! Finds tokens that are recognisable by their prefix. They include at least the tokens that
+//! gitleaks' default rules find.
 
 use std::sync::LazyLock;
 
 use super::table::{SHAPES, Shape};
 use super::{LONGEST, Span, begins_word};
 
-/// Length in bytes from which on a run of fitting bytes is judged only once.
+/// Minimum length in bytes of a run of matching bytes that is judged only once.
 const LONG_RUN: usize = 1024;
 
 /// Adds the tokens that begin in `text[from..to]`.
@@ -29,7 +29,7 @@ pub(super) fn scan(text: &str, from: usize, to: usize, spans: &mut Vec<Span>) {
 }
 
 /// The shapes by their first byte, and the pairs of bytes with which any shape begins. The pairs
-/// rule out most positions quickly.
+/// quickly rule out most positions.
 struct Index {
     by_first: [Vec<usize>; 128],
     pairs: Box<[[bool; 128]; 128]>,
@@ -51,7 +51,7 @@ static INDEX: LazyLock<Index> = LazyLock::new(|| {
 });
 
 impl Index {
-    /// Returns the shapes that may begin here.
+    /// Returns the shapes that may begin at `at`.
     fn at(&self, bytes: &[u8], at: usize) -> Option<&[usize]> {
         let first = usize::from(*bytes.get(at)?);
         let second = usize::from(*bytes.get(at + 1)?);
@@ -60,8 +60,8 @@ impl Index {
     }
 }
 
-/// Returns the token at `at`. If a very long run does not fit a shape, `judged` keeps the end of
-/// the run, so that the same shape is not tried again inside it.
+/// Returns the token at `at`. If a very long run does not match a shape, `judged` records the end
+/// of the run, so that the shape is not tried again inside the run.
 fn token(
     text: &str,
     bytes: &[u8],
@@ -98,7 +98,7 @@ mod tests {
     const WORD: &str =
         "aB3xK9mQ2wE7rT5yU8iO1pL4sD6fG0hJ2kZ7vC9nX4bV1cM8qW3eR6tY5uI0oP2aS7dF9gH1jK4lZ6x";
 
-    /// Builds a token of this shape from the fewest characters that pass its check.
+    /// Builds a token of this shape, as short as the shape's check permits.
     fn sample(shape: &Shape) -> String {
         let long = WORD.repeat(3);
         let hex: String = long.bytes().map(|byte| format!("{byte:02x}")).collect();

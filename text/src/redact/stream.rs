@@ -4,15 +4,15 @@ use super::{LOOK_BACK, RedactState, Redactor, floor, write_spans};
 
 /// Takes bytes in pieces of any size and returns redacted text line by line, so that no boundary
 /// between pieces can hide a secret. The joined output equals the result of [`Redactor::redact`]
-/// for the whole text. Bytes that are not UTF-8 become `U+FFFD`.
+/// for the complete text. Bytes that are not UTF-8 become `U+FFFD`.
 ///
-/// A line without an end is held back up to some ten thousand bytes: call [`finish`](Self::finish)
-/// at the end or the last line is lost.
+/// A line without an end is held back, up to some ten thousand bytes. Call [`finish`](Self::finish)
+/// at the end; otherwise the last line is lost.
 #[derive(Clone, Debug)]
 pub struct StreamRedactor {
     redactor: Redactor,
     state: RedactState,
-    /// The end of the text that was already returned, followed by the text that is held back.
+    /// The end of the text that has already been returned, followed by the text that is held back.
     text: String,
     held: usize,
     /// The first bytes of an incomplete character.
@@ -30,7 +30,7 @@ impl StreamRedactor {
         }
     }
 
-    /// Takes the next piece and returns the text that is certain by now.
+    /// Takes the next piece and returns the text that can no longer change.
     pub fn push(&mut self, piece: &[u8]) -> String {
         if self.bytes.is_empty() {
             self.decode(piece);

@@ -1,9 +1,9 @@
-//! The table of tokens that are recognisable by their own prefix, one line each.
+//! The table of tokens that are recognisable by their prefix, one per line.
 //!
-//! A prefix that occurs in words needs a check of the text after it. No entry may match a hash, an
-//! id or a path, because reports are full of those.
+//! A prefix that occurs in words requires a check of the text after it. No entry may match a hash,
+//! an id or a path, because reports are full of those.
 
-/// A prefix and the form of the text after it.
+/// A prefix and the format of the text after it.
 pub(super) struct Shape {
     pub kind: &'static str,
     pub prefix: &'static str,
@@ -81,7 +81,8 @@ fn has_colon(tail: &str) -> bool {
     tail.split_once(':').is_some_and(|(before, after)| before.len() >= 6 && after.len() >= 20)
 }
 
-/// Checks for `bot123456789:AA…`: a number, a colon and 35 characters.
+/// Returns whether `tail` completes `bot123456789:AA…`: a number, a colon and at least 34
+/// characters.
 fn is_telegram(tail: &str) -> bool {
     tail.split_once(':').is_some_and(|(number, key)| {
         (8..=11).contains(&number.len())
@@ -90,7 +91,7 @@ fn is_telegram(tail: &str) -> bool {
     })
 }
 
-/// Checks for `patXXXXXXXXXXXXXX.` and 64 hexadecimal digits.
+/// Returns whether `tail` completes `patXXXXXXXXXXXXXX.` and at least 64 hexadecimal digits.
 fn is_airtable(tail: &str) -> bool {
     tail.split_once('.')
         .is_some_and(|(id, key)| id.len() == 14 && key.len() >= 64 && key.bytes().all(hex))
@@ -108,8 +109,8 @@ fn has_digit(tail: &str) -> bool {
     tail.bytes().any(|byte| byte.is_ascii_digit())
 }
 
-/// Checks for an unbroken piece of at least 20 letters and digits, with both of them. Such a piece
-/// distinguishes a key from words joined with hyphens.
+/// Returns whether `tail` contains an uninterrupted run of at least 20 characters with both letters
+/// and digits, which distinguishes a key from words joined with hyphens.
 fn has_long_piece(tail: &str) -> bool {
     tail.split(['-', '_']).any(|piece| {
         piece.len() >= 20 && has_digit(piece) && piece.bytes().any(|b| !b.is_ascii_digit())
@@ -120,7 +121,7 @@ fn is_aws_id(tail: &str) -> bool {
     tail.len() == 16
 }
 
-/// Checks for `header.payload.signature`; the payload may be absent in a detached one.
+/// Returns whether `tail` completes `header.payload.signature`; a detached token has no payload.
 fn is_jwt(tail: &str) -> bool {
     let mut parts = tail.split('.');
     let header = parts.next().is_some_and(|part| part.len() >= 10);
@@ -147,7 +148,7 @@ const fn word(
     Shape { kind, prefix, tail, least, word: true, check }
 }
 
-/// The known shapes. If two of them fit, the earlier one wins.
+/// The known shapes. If two of them match, the earlier one is used.
 pub(super) const SHAPES: &[Shape] = &[
     word("aws-key", "AKIA", upper, 16, is_aws_id),
     word("aws-key", "ASIA", upper, 16, is_aws_id),

@@ -1,5 +1,5 @@
-//! Secrets in all the places where logs have them, and what only looks like one. Samples are put
-//! together from parts, or other people's scanners would find them here.
+//! Tests secrets in all the places where logs contain them, and text that only looks like a secret.
+//! The samples are assembled from parts so that secret scanners do not report this file.
 
 use super::*;
 use proptest::prelude::*;
@@ -21,7 +21,7 @@ fn pem(kind: &str) -> String {
     )
 }
 
-/// Tokens that are found wherever they stand, with their kind.
+/// Returns tokens that are found in any context, with their kind.
 fn tokens() -> Vec<(String, &'static str)> {
     let upper = WORD.to_uppercase();
     let jwt = format!("eyJ{}.eyJ{}.{}", &WORD[..17], &WORD[3..30], &WORD[..20]);
@@ -48,7 +48,7 @@ fn tokens() -> Vec<(String, &'static str)> {
     ]
 }
 
-/// Secrets with the words that give them away: before, secret, after, kind.
+/// Returns secrets with the text that identifies them: text before, secret, text after, kind.
 fn assigned() -> Vec<(String, &'static str, &'static str, &'static str)> {
     let basic = "dXNlcjpwYXNzd29yZDEyMw==";
     let mut all: Vec<(&str, &'static str, &'static str, &'static str)> = vec![
@@ -246,7 +246,7 @@ fn lines_without_end_are_given_in_time_and_hide_nothing() {
     for sample in samples() {
         let sample = sample.replace('\n', "\\n");
         for shift in [0, 1, 7, 13, 29] {
-            // The sample lies on every kind of place around the cut.
+            // The shifts put the sample at various positions around the cut.
             let before = "x ".repeat((4 * LONGEST - 40) / 2 + shift * 4) + &"y".repeat(shift % 2);
             let text = format!("{before} {sample} {}", "z ".repeat(40_000));
             let whole = redactor.redact(&text);

@@ -1,9 +1,9 @@
-//! A light English stemmer for plurals, `-ed`, `-ing` and a final `-e`. In doubt it must leave a
-//! word unchanged; a full Porter stemmer was rejected because it gives "universe" and "university"
+//! A light English stemmer for plurals, `-ed`, `-ing` and a final `-e`. In doubt, a word must be
+//! left unchanged; a full Porter stemmer was rejected because it gives "universe" and "university"
 //! the same stem.
 
-/// Returns the stem of a word in lower case. Words that are not plain ASCII letters are their own
-/// stem.
+/// Returns the stem of a lower-case word. Words with characters other than ASCII letters are
+/// returned unchanged.
 pub(super) fn stem(word: &str) -> String {
     if word.len() < 4 || !word.bytes().all(|b| b.is_ascii_lowercase()) {
         return word.to_owned();
@@ -39,7 +39,7 @@ fn verb(word: &str) -> String {
     };
     let tail = base.as_bytes();
     let (last, before) = (tail[tail.len() - 1], tail[tail.len() - 2]);
-    // The `n` of "running" was doubled by the ending; the `ss` of "processing" belongs to the word.
+    // The ending doubled the `n` of "running", but the `ss` of "processing" belongs to the word.
     let doubled = last == before && !matches!(last, b'l' | b's' | b'z' | b'f');
     let end = base.len() - usize::from(doubled && base.len() > 3);
     base[..end].to_owned()

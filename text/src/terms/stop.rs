@@ -205,7 +205,7 @@ const STOP: &[&str] = &[
     "yourself",
 ];
 
-/// Checks whether a word in lower case is too common to search by.
+/// Returns whether a lower-case word is too common to be useful in a search.
 pub(super) fn is_stop(word: &str) -> bool {
     STOP.binary_search(&word).is_ok()
 }
