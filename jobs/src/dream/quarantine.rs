@@ -37,7 +37,7 @@ impl Quarantine {
         cache.join("dream-parked.json")
     }
 
-    /// Reads the quarantine file. A missing or damaged file gives an empty quarantine.
+    /// Reads the quarantine file. A missing or damaged file yields an empty quarantine.
     pub fn load(cache: &Path) -> Self {
         let bytes = read_host(Self::path(cache), DOCUMENT).unwrap_or_default();
         serde_json::from_slice(&bytes).unwrap_or_default()

@@ -4,7 +4,7 @@
 //!             gate closed, or backing off
 //!            ┌──────── skipped: gate ────────┐
 //!            │                               │
-//!   ┌──> at(state, hits) ──go──> run ──┬── placed: hits + 1, or NEXT ──┐
+//!   ┌──> at(state, hits) ──go──> run ──┬── done: hits + 1, or NEXT ────┐
 //!   │        ▲                         └── failed ─ holds ─┐           │
 //!   │        └─────────────────────────────────────────────┘           │
 //!   └──────────────────────────────────────────────────────────────────┘

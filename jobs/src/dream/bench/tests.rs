@@ -88,7 +88,8 @@ fn wrong_answers_are_counted_as_such() {
     assert_eq!(found.false_archive_rate, Some(1.0));
     assert_eq!((found.known, found.implemented, found.cited), (2, 1, 0), "{found:?}");
     assert_eq!((found.missed.len(), found.unknown_commits), (2, 1));
-    // One of two is called so, and one open one too: precision and recall are a half.
+    // One of the two implemented ideas and one open idea are called implemented, so precision and
+    // recall are both one half.
     assert_eq!(found.classes.f1["implemented"], 0.5);
     assert_eq!((found.past, found.held_out), (None, None));
 }

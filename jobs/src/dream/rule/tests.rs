@@ -145,7 +145,8 @@ fn what_was_there_before_the_idea_has_not_done_it() {
     let path = "ideas/retry-policy.md";
     let (subject, paths) =
         ("feat: retry policy with jitter", ["src/net/retry.rs", "src/net/wait.rs"]);
-    // The commits are of 2023-11-14; the newest is years later, for a date that is none otherwise.
+    // The commits are dated 2023-11-14. The newest commit is years later, because dates after the
+    // newest commit are ignored.
     let later = at(100_000_000, "chore: release", &["CHANGELOG.md"]);
     let room = with_filler(vec![later, at(9, subject, &paths)]);
     let dated = |date: &str| format!("---\ndate: {date}\n---\n{PLACED}");
@@ -216,7 +217,7 @@ mod properties {
         "a b/odd name.md",
         "src/made up/x.rs",
     ];
-    /// Words that no idea has, of one length each, so that one can stand for another.
+    /// Words that occur in no idea, all of the same length, so that each can replace another.
     const OTHERS: [[&str; 3]; 3] =
         [["zebra", "maple", "tulip"], ["orbit", "comet", "lunar"], ["velum", "cedar", "birch"]];
 

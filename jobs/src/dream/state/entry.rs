@@ -1,5 +1,5 @@
-//! One entry of `dreams/state.json` as it is written. A pass or an act changes some of its keys;
-//! everything else stays as it is, byte for byte.
+//! One entry of `dreams/state.json` as text. A pass or an act changes some of its keys; everything
+//! else stays the same, byte for byte.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -104,8 +104,8 @@ pub(super) fn element(mut keys: Keys<'_>, path: &str, change: &IdeaUpdate) -> St
         }
         None => {
             keys.set("hash", "".into(), false);
-            // The format requires a time even if the idea was never triaged; this one precedes all
-            // others.
+            // The format requires a time even if the idea was never triaged; the epoch precedes all
+            // other times.
             let never = Timestamp::UNIX_EPOCH.to_string();
             keys.set("last_modified", never.into(), false);
             keys.set("last_surfaced", change.surfaced.to_string().into(), true);

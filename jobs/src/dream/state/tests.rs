@@ -1,4 +1,4 @@
-//! Tests for the content that the state file keeps, and the content for which it is refused.
+//! Tests which content of the state file is preserved, and which content is refused.
 
 use serde_json::Map;
 

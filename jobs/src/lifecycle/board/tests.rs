@@ -1,4 +1,4 @@
-//! Verdicts on boards: each case of bad input once.
+//! Tests verdicts on boards, with each kind of invalid input once.
 
 use proptest::prelude::*;
 use runner_text::org::{Board, BoardForm, Keyword};
