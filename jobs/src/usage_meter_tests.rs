@@ -1,4 +1,4 @@
-//! Usage as children tell it: in order, out of order, twice, and as garbage.
+//! Tests usage that children report in order, out of order, twice, and as garbage.
 
 use proptest::prelude::*;
 use runner_backends::{NullSink, VecSink};
@@ -84,7 +84,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(scaled(20_000)))]
 
     /// Checks that, in any order and with any repetition or nonsense, the first event over the
-    /// limit stops the request, none before it does, and no later event takes anything back.
+    /// limit stops the request, no earlier event does, and no later event lowers the usage.
     #[test]
     fn no_order_of_events_goes_further_than_the_first_that_is_over(
         reported in prop::collection::vec((figure(), figure(), prop::option::of(figure())), 0..20),

@@ -2,7 +2,7 @@
 //! publications.
 //!
 //! ```text
-//! .runner/lifecycle-pos                    wake_add 2            state, runs that achieved something
+//! .runner/lifecycle-pos                    wake_add 2            state, its counted runs
 //! .runner/lifecycle-ran-rem                1782442720            its last run that achieved something
 //! .runner/agents/NAME/lifecycle-pos        the same for a named agent
 //! ```

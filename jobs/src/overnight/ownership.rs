@@ -1,7 +1,7 @@
 //! Decides whether a night may take a folder as its output folder.
 //!
-//! A night moves the whole folder of the night before to `runs/` beside it, so the folder must be
-//! runner's own:
+//! A night moves the complete folder of the previous night to `runs/` next to it, so the folder
+//! must belong to runner:
 //!
 //! ```text
 //! text ──parse──> a path that no other part of runner, git or the corpus uses
@@ -77,7 +77,7 @@ const LONGEST: u64 = 64 << 20;
 pub struct Refusal {
     /// The setting as it was given.
     pub path: String,
-    /// The reason.
+    /// The reason for the refusal.
     pub why: String,
 }
 
@@ -140,8 +140,9 @@ pub fn parse(text: &str) -> Result<RelPath, Refusal> {
 /// Inspects the path of the setting, after a check with [`parse`].
 ///
 /// # Errors
-/// Returns a [`Refusal`] if the path is a folder that no night made, a file or a link, if it goes
-/// through a link, or if the folder of earlier nights beside it is neither a folder nor absent.
+/// Returns a [`Refusal`] if the path is a folder that no night created, a file or a link, if it
+/// goes through a link, or if the folder of earlier nights beside it is neither a folder nor
+/// absent.
 pub fn inspect(root: &Path, text: &str) -> Result<Standing, Refusal> {
     let path = parse(text)?;
     let refuse = |why: String| Refusal { path: text.to_owned(), why };
@@ -199,7 +200,7 @@ fn summary_of(folder: &RealFs) -> Option<String> {
     Some(summary.run_id).filter(|id| !id.is_empty() && !summary.started_at.is_empty())
 }
 
-/// Returns true if a night writes an entry of this name. This includes the temporary file of an
+/// Checks whether a night writes an entry with this name, including the temporary file of an
 /// artifact, which a killed night leaves behind.
 fn is_artifact(name: &OsStr) -> bool {
     let Some(name) = name.to_str() else {
@@ -337,7 +338,7 @@ mod tests {
         fs::write(root.join("out/overnight.log"), "").unwrap();
         let out = Output::new(root, "out");
         let Ok(Standing::Earlier(held)) = out.inspect() else { panic!("a log is evidence") };
-        // Between the look and the move.
+        // The folder is replaced between the inspection and the move.
         fs::rename(root.join("out"), root.join("gone")).unwrap();
         fs::create_dir(root.join("out")).unwrap();
         fs::write(root.join("out/own.rs"), "own").unwrap();

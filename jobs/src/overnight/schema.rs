@@ -3,7 +3,7 @@
 //!
 //! The checker supports the keywords that runner's own schemas use and refuses a schema with any
 //! other keyword, so it never ignores a rule. A full validator was rejected: it would add a hundred
-//! crates, a regular expression engine and a resolver that uses the network, in place of a page of
+//! crates, a regular expression engine and a resolver that uses the network, to replace one page of
 //! code. In the tests, an independent validator checks the same schemas and artifacts.
 
 use std::fs;

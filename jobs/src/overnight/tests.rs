@@ -1,4 +1,4 @@
-//! The pure steps over small corpora, and what is kept between nights.
+//! Tests the pure steps on small corpora, and the state that is kept between nights.
 
 use std::fs;
 
@@ -164,7 +164,7 @@ fn the_harvest_takes_words_of_others_once() {
         && it.text.contains("sessions/2026-11-02-x.md")));
     let (again, changes) = harvest(&corpus, &sources, &history, TODAY).unwrap();
     assert!(again.added.is_empty() && changes.is_empty() && again.known == 3);
-    // A learning that the corpus already has in its own words is not new either.
+    // A learning that someone else already added to the corpus is not new either.
     let said = self::corpus(&[("learnings/jitter.md", &learning("date: 2026-01-01\n", TEXT))]);
     assert!(
         harvest(&said, &sources, &history, TODAY)

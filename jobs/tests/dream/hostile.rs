@@ -1,4 +1,4 @@
-//! Passes over what was made to mislead them, or is not what it should be.
+//! Tests passes over misleading and malformed input.
 
 use std::fs;
 use std::sync::Arc;
@@ -56,8 +56,8 @@ fn no_word_of_a_commit_or_an_idea_leaves_its_fence() {
     for word in ["ignore-yours", "retry policy with", "archive-everything"] {
         assert!(!rest.contains(word), "{word}: {rest}");
     }
-    // An answer that repeats the hashes gets the words, and hashes in a subject do not invalidate
-    // it.
+    // An answer that repeats the hashes gets the rule's wording, and hashes in a subject do not
+    // invalidate it.
     let answer = request.rule_answer.clone();
     let settled = place.answered(answer);
     assert_eq!(settled.outcome, Outcome::Succeeded, "{settled:?}");

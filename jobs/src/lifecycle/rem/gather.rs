@@ -155,7 +155,7 @@ fn beginning(text: &str, characters: usize) -> String {
 }
 
 impl Slice {
-    /// Returns the time at which the newest entry was dreamt.
+    /// Returns the time at which the newest entry was written.
     pub fn since(&self) -> Option<Timestamp> {
         self.listed.manifest.entries.first()?.ts
     }

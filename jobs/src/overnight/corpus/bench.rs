@@ -99,7 +99,7 @@ pub struct Bench {
     pub precision_at_3: Option<f64>,
     /// The mean reciprocal rank, or `None` without questions.
     pub mrr: Option<f64>,
-    /// The results of the questions that count.
+    /// The results of the questions that have an answer in the corpus.
     pub results: Vec<Answered>,
 }
 

@@ -89,7 +89,7 @@ pub struct Metric {
     pub weight: f64,
     /// The minimum; a value below it is reported.
     pub floor: f64,
-    /// The largest fall in one iteration that is no regression.
+    /// The largest drop in one iteration that is not a regression.
     pub max_drop: f64,
     pub below_floor: bool,
     pub definition: &'static str,
