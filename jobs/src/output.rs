@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_said_is_there_line_by_line_and_without_secrets() {
+    fn output_is_stored_redacted_by_line() {
         let folder = tempfile::tempdir().unwrap();
         let redactor = Redactor::new(vec!["hunter2hunter2".to_owned()]);
         let read = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();

@@ -113,7 +113,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_whole_is_never_dearer_than_its_parts(a: [u32; 3], b: [u32; 3]) {
+        fn a_sum_never_costs_more_than_parts(a: [u32; 3], b: [u32; 3]) {
             let [one, two] = [a, b].map(|[input, cached, output]| {
                 usage(u64::from(input), u64::from(cached % input.max(1)), u64::from(output))
             });

@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_told_is_written_without_secrets_and_adds_up() {
+    fn events_are_redacted_and_summed() {
         let folder = tempfile::tempdir().unwrap();
         let redactor = redactor();
         let now = || Timestamp::UNIX_EPOCH;
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_is_cut_at_its_bound_and_a_record_that_cannot_be_made_costs_nothing() {
+    fn a_full_or_failed_record_is_harmless() {
         let folder = tempfile::tempdir().unwrap();
         let redactor = redactor();
         let now = || Timestamp::UNIX_EPOCH;

@@ -130,7 +130,7 @@ mod tests {
     use std::cell::{Cell, RefCell};
 
     #[test]
-    fn all_are_waited_for_and_no_more_than_so_many_at_once() {
+    fn concurrency_is_limited_and_order_kept() {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let (now, most, began) = (Cell::new(0), Cell::new(0), RefCell::new(Vec::new()));
         let futures = (0..9_usize).map(|number| {

@@ -31,7 +31,7 @@ use super::queue::{Worker, append};
 const TEXT: usize = 2_000;
 /// Maximum budget of one event, in model calls.
 pub const MOST: u32 = 1_000;
-/// Maximum size of an events file in bytes; a larger one is not read.
+/// Maximum size of an events file in bytes; a larger file is not read.
 const LARGEST: u64 = 64 << 20;
 
 /// The severity of an event.
@@ -126,7 +126,7 @@ pub enum EventError {
     /// The event is over: it was acknowledged.
     #[error("event {0} is over: it was acknowledged")]
     Over(String),
-    /// The given values do not make a valid event.
+    /// The given values do not form a valid event.
     #[error("{0}")]
     Bad(String),
     /// A file could not be read or written.

@@ -456,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn what_mended_a_failure_and_what_a_person_corrected_is_found_with_its_lines() {
+    fn fixes_and_corrections_are_found() {
         let mut finder = Finder::default();
         let mut events = Vec::new();
         events.extend(call(

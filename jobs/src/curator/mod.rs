@@ -8,10 +8,10 @@
 //! twice, in the folder and in the database, and the two records could differ.
 //!
 //! ```text
-//!              claim: start noted in hour.jsonl, owner beside, rename
+//!              claim: record the start in hour.jsonl, write the owner, rename
 //! queue/ID ─────────────────────────────────> processing/ID
 //!    ^                                           │  │  │
-//!    │   owner dead, the first time; retry left  │  │  └─ work fails ──────> failed/ID + reason
+//!    │   owner dead, first time; retry left      │  │  └─ work fails ──────> failed/ID + reason
 //!    └───────────────────────────────────────────┘  └─ work done: one publication puts the artifacts and
 //!                                                      done/ID, and removes processing/ID
 //! ```

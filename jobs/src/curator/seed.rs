@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_note_leaves_open_is_found_with_its_line_and_nothing_else() {
+    fn open_points_are_found_with_lines() {
         let text = "---\ntags: x\n---\n# Plan\n\n- [ ] Retry the upload after a reset\n- [x] Done is done already\n\
                     TODO(ann): measure the cache under load\n```\nTODO: in code is no idea\n```\n- [ ] too short\n\
                     > Open question: who may read the archive?\nWe should TODO: this later maybe\n";
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_idea_says_already_is_no_draft() {
+    fn existing_ideas_are_not_drafted() {
         let text = "- [ ] Retry the upload after a connection reset\n- [ ] Retry the upload after a connection reset!\n\
                     - [ ] Show the queue depth in the status line\n- [ ] Cache thumbnails on the local disk\n";
         let there = [

@@ -153,7 +153,7 @@ fn ten_consumers_do_each_job_once_whoever_of_them_dies() {
     work(99);
     let (done, failed) = (names(&worker, "done").len(), names(&worker, "failed").len());
     assert_eq!(done + failed / 2, count);
-    assert_eq!(failed % 2, 0, "each has its reason");
+    assert_eq!(failed % 2, 0, "each failed job has its reason");
     assert!(names(&worker, "queue").is_empty());
     assert!(names(&worker, "processing").iter().all(|name| name.ends_with(".owner")));
     for (id, claims) in claims.into_inner().unwrap() {
@@ -241,7 +241,7 @@ fn rejected(worker: &Worker, spec: &CuratorSpec) -> BTreeMap<String, String> {
     let mut consumer = Consumer::new(worker, spec);
     let late = "2099-01-01T00:00:00Z".parse().unwrap();
     let Claim { moved, found } = consumer.claim(late, Some(OVER)).unwrap();
-    assert!(matches!(found, NextFile::Claimed(_)), "the worker lives on: {found:?}");
+    assert!(matches!(found, NextFile::Claimed(_)), "the worker keeps working: {found:?}");
     for one in &moved {
         let stem = one.name.trim_end_matches(".json");
         let reason = worker.path("failed").join(format!("{stem}.reason.txt"));
@@ -327,7 +327,7 @@ fn a_job_of_a_dead_owner_comes_back_once_and_one_that_was_done_is_not_done_again
     let spec = spec(99);
     let take = || Consumer::new(&worker, &spec).claim(now(), Some(OVER)).unwrap();
     assert!(claimed(take()).is_some());
-    assert!(claimed(take()).is_none(), "its owner lives");
+    assert!(claimed(take()).is_none(), "its owner is alive");
     kill(&worker, &job.id);
     let again = take();
     assert_eq!(again.moved[0].to, "queue");
@@ -352,7 +352,7 @@ fn a_job_of_a_dead_owner_comes_back_once_and_one_that_was_done_is_not_done_again
 }
 
 #[test]
-fn what_a_dead_run_may_still_place_is_left_until_that_run_is_over() {
+fn files_wait_until_their_run_ends() {
     let (_folder, worker) = place();
     let job = worker.enqueue(CuratorJobKind::DreamSeed, None, 0, now()).unwrap();
     let spec = spec(99);
@@ -372,7 +372,7 @@ fn what_a_dead_run_may_still_place_is_left_until_that_run_is_over() {
 }
 
 #[test]
-fn windows_paths_are_named_for_what_they_are_and_make_nothing() {
+fn windows_paths_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     for dir in ["D:\\dream", "\\\\host\\share", "d:x"] {
         assert!(Worker::of(folder.path(), dir).unwrap_err().contains("Windows"));
@@ -416,7 +416,7 @@ fn a_model_that_answers_every_event_with_two_more_ends_at_the_first_budget() {
                 Err(EventError::Spent(_)) => {}
                 Err(error) => panic!("{error}"),
             }
-            assert!(rounds < 1_000, "it goes on for ever");
+            assert!(rounds < 1_000, "the loop never ends");
         }
         assert_eq!(calls, budget);
         let (all, bad) = events::all(&worker).unwrap();
@@ -428,7 +428,7 @@ fn a_model_that_answers_every_event_with_two_more_ends_at_the_first_budget() {
 }
 
 #[test]
-fn a_torn_or_forged_row_gives_nothing_back() {
+fn a_damaged_row_restores_no_budget() {
     let (_folder, worker) = place();
     let event = events::raise(&worker, wish(3), None, now()).unwrap();
     assert_eq!(events::spend(&worker, &event.id, now()).unwrap(), 2);
@@ -501,7 +501,7 @@ fn as_shown(
 }
 
 #[test]
-fn what_a_compaction_shows_is_what_it_does_and_a_death_loses_and_doubles_nothing() {
+fn compaction_survives_deaths_without_loss() {
     let mut dice = Random::new("compaction");
     let (cases, begun) = (scaled(1_000), runner_engine::time::boot_time());
     let mut deaths = 0;
@@ -529,7 +529,7 @@ fn what_a_compaction_shows_is_what_it_does_and_a_death_loses_and_doubles_nothing
         loop {
             let before = tree(worker.folder());
             let shown = compact::plan(&worker, None, now()).unwrap();
-            assert_eq!(tree(worker.folder()), before, "a look changes nothing");
+            assert_eq!(tree(worker.folder()), before, "planning changes nothing");
             let done = compact::plan(&worker, None, now()).unwrap();
             assert_eq!(shown.text(), done.text());
             let mut left = dice.roll(12);
@@ -569,7 +569,7 @@ fn what_a_compaction_shows_is_what_it_does_and_a_death_loses_and_doubles_nothing
 }
 
 #[test]
-fn what_is_over_is_forgotten_after_its_time_and_what_waits_never() {
+fn old_files_expire_waiting_files_stay() {
     let (_folder, worker) = place();
     for part in ["done", "failed", "findings", "queue"] {
         fs::write(worker.path(part).join("a.json"), "{}").unwrap();

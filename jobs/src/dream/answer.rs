@@ -79,8 +79,8 @@ pub(super) fn worded(
     }
 }
 
-/// Changes a proposal to archive into one to keep, unless its evidence cites something that exists
-/// and nothing that does not.
+/// Changes a proposal to archive into a proposal to keep, unless its evidence cites something that
+/// exists and nothing that does not.
 pub(super) fn grounded(
     room: &ProjectEvidence,
     offer: &Offer,

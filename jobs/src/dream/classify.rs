@@ -1,5 +1,5 @@
-//! Reads the selected ideas, gathers their evidence and judges them by rule. The result contains
-//! everything that a question needs.
+//! Reads the selected ideas, gathers their evidence and judges them with the rules. The result
+//! contains everything that a question needs.
 //!
 //! This module must never keep more text in memory than its limits allow: [`TEXTS`] bytes of the
 //! selected ideas, and as much again of the other ideas while it looks for duplicates.
@@ -243,13 +243,13 @@ mod tests {
         assert_eq!(
             decided(&[("a", 900, 1)], &pair),
             way("a", "b"),
-            "into one that was there before"
+            "into the idea that was not selected"
         );
         assert_eq!(decided(&[("a", 900, 1)], &[]), []);
     }
 
     #[test]
-    fn nothing_is_merged_into_what_is_merged_away() {
+    fn no_merge_into_a_merged_idea() {
         let found =
             decided(&[("a", 100, 1), ("b", 200, 1), ("c", 400, 1)], &[("a", "b"), ("b", "c")]);
         assert_eq!(found, [("b".to_owned(), "c".to_owned())]);

@@ -149,7 +149,7 @@ mod tests {
         let decisions = Decisions::read(file);
         assert!(decisions.decided("a1", "anything"));
         assert!(decisions.decided("b2", "h1"));
-        assert!(!decisions.decided("b2", "h2"), "the content changed since");
+        assert!(!decisions.decided("b2", "h2"), "the content has changed since");
         assert!(!decisions.decided("c3", "h1"));
         assert_eq!(decisions.ids("").collect::<Vec<_>>(), ["a1", "b2"]);
         assert_eq!(decisions.of("b2", None).unwrap().note.as_deref(), Some("n"));

@@ -149,7 +149,7 @@ pub struct Features {
     pub items: usize,
     /// Number of ticked check boxes, and number of unticked ones.
     pub boxes: (usize, usize),
-    /// Number of list items and sentences that begin with one of [`VERBS`]; the title is included.
+    /// Number of list items and sentences that begin with one of `VERBS`; the title is included.
     pub verbs: usize,
     /// Share of first-person words in the text, from 0 to 1.
     pub telling: f64,
@@ -264,7 +264,7 @@ impl Features {
     }
 
     /// Checks whether the idea's own task list is complete: at least three ticked boxes and no open
-    /// one.
+    /// box.
     pub fn all_ticked(&self) -> bool {
         self.boxes.0 >= 3 && self.boxes.1 == 0
     }

@@ -164,7 +164,7 @@ fn schema(room: &ProjectEvidence, shown: &[ShownIdea<'_>], offer: &Offer) -> Val
     let candidates = shown.iter().flat_map(|one| &one.grounds.candidates);
     let hashes: BTreeSet<&str> = candidates.map(|it| room.commit(it).short()).collect();
     let hash = match hashes.len() {
-        // An enum must not be empty, and some models refuse a long one.
+        // An enum must not be empty, and some models refuse long enums.
         1..=ENUM => json!({"type": "string", "enum": hashes}),
         _ => json!({"type": "string", "pattern": "^[0-9a-f]{12}$"}),
     };

@@ -1,8 +1,8 @@
 //! A cache of the facts about each idea at its last read, so that unchanged ideas are not opened.
 //!
 //! The cache is a file in runner's cache folder, never in the tree. The file may be missing,
-//! damaged or from another version at any time; a damaged file or one from another version counts
-//! as missing. The cache must never cause an error, and never vouch for content that was not read.
+//! damaged or from another version at any time; in all these cases it counts as missing. The cache
+//! must never cause an error, and never vouch for content that was not read.
 //!
 //! It follows git's racy-clean rule (`Documentation/technical/racy-git.txt`): an entry is not
 //! trusted if its file changed at the time when the cache was written or later, because the file
@@ -117,7 +117,7 @@ impl StatCache {
 pub fn encode<'a>(entries: impl Iterator<Item = (&'a str, Stat, CachedFile)>) -> Vec<u8> {
     let mut bytes = MAGIC.to_vec();
     for (path, stat, known) in entries {
-        // Paths on Linux are at most 4096 bytes long, so this never skips one.
+        // Paths on Linux are at most 4096 bytes long, so no path is ever skipped.
         let Ok(length) = u16::try_from(path.len()) else {
             continue;
         };

@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_plain_small_file_is_a_trouble() {
+    fn unreadable_files_are_reported() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path();
         fs::create_dir_all(root.join("ideas/sub")).unwrap();

@@ -2,8 +2,8 @@
 //! fits.
 //!
 //! The index proposes commits and this module compares them. Every figure is a share between 0 and
-//! 1 (the fit may slightly exceed 1), so that the same thresholds apply to a young repository and
-//! to an old one. The module makes no decision, and it must never use anything but the words and
+//! 1 (the fit may slightly exceed 1), so that the same thresholds apply to young and old
+//! repositories. The module makes no decision, and it must never use anything but the words and
 //! paths that it is given.
 
 use std::collections::{BTreeSet, HashSet};

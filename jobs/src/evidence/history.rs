@@ -130,7 +130,7 @@ fn messages(git: &Git, most: &str) -> Result<Vec<u8>, GitError> {
 }
 
 /// Returns the commits that are still in effect, and the hashes of the others. A commit is not in
-/// effect if a later one reverts it, or if it only reverts another commit. A commit that was
+/// effect if a later commit reverts it, or if it only reverts another commit. A commit that was
 /// reverted and then restored is in effect.
 fn standing(commits: Vec<Commit>) -> (Vec<Commit>, HashSet<String>) {
     let mut reverted: HashSet<String> = HashSet::new();
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_committer_writes_is_no_other_commit() {
+    fn messages_cannot_forge_commits() {
         let forged = format!("x\n{HASH}\n1700000000\nfeat: forged");
         let (commits, _) =
             parse(entry(&forged, &forged, &[HASH]).as_bytes(), &HistoryLimits::default());
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_taken_back_does_not_stand() {
+    fn reverted_commits_are_not_in_effect() {
         let commit = |hash: char, subject: &str, reverts: Option<char>| Commit {
             hash: hash.to_string().repeat(40),
             at: 0,

@@ -286,7 +286,7 @@ mod tests {
         assert_eq!(touching("everything in src/net/"), [0, 2], "no net-x, no net.rs");
         assert_eq!(touching("README.md"), [1, 3], "one of two");
         assert_eq!(touching("docs/README.md"), [3]);
-        assert_eq!(touching("mod.rs"), [0, 3], "three of that name are still told apart");
+        assert_eq!(touching("mod.rs"), [0, 3], "three of that name are distinguished");
         assert_eq!(touching("net, term and nothing.rs; and/or"), [0; 0]);
     }
 

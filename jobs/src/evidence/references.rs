@@ -232,10 +232,10 @@ mod tests {
             "commits 0123456789ab and more in commit `abc1234`",
             "0123456789ab 2026-03-20 feat: x; fedcba98765432100123456789abcdef01234567 y",
         ] {
-            assert!(!resolves(made_up), "one of two is made up: {made_up}");
+            assert!(!resolves(made_up), "one of the two does not exist: {made_up}");
         }
-        assert!(resolves("0123456789ab; it removed src/gone.rs"), "it was there once");
-        assert!(!resolves("src/gone.rs"), "it is there no more");
+        assert!(resolves("0123456789ab; it removed src/gone.rs"), "the path existed once");
+        assert!(!resolves("src/gone.rs"), "the path no longer exists");
         assert!(!resolves("0123456789ab and src/made/up.rs"));
         assert!(!resolves("defaced facade"));
         assert!(!resolves("see specs/none.md"));

@@ -5,8 +5,8 @@
 //! Entry::claims ──checklist──> the audit's prompt ──> final message ──read──> Checked ──record──> <id>.audit.json
 //! ```
 //!
-//! A claim that the audit does not mention is *unknown*, never confirmed. This module must never
-//! change an entry.
+//! A claim that the audit does not mention is *unknown* and never counts as confirmed. This module
+//! must never change an entry.
 
 use std::fmt::Write as _;
 
@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_claim_gets_its_word_and_silence_is_unknown() {
+    fn an_unmentioned_claim_is_unknown() {
         let claims: Vec<String> =
             ["the check is clean", "the table renders", "nothing else"].map(str::to_owned).into();
         let answer = "Claim 1: fails — I guess\nwords\n- claim 1: **holds** — ran it\nclaim 2: FAILS: it does not\n\

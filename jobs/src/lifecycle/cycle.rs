@@ -230,7 +230,7 @@ fn unusable(error: BadPosition) -> JobError {
     JobError::failed(Class::Environment, why)
 }
 
-/// Adds to a failure that the cycle stays in its current state.
+/// Adds to a failure message that the cycle stays in its current state.
 fn held(error: JobError, state: &CycleState, facts: &TickFacts, now: Timestamp) -> JobError {
     let Outcome::Failed { class, why } = error.outcome(now) else {
         return error;

@@ -129,7 +129,7 @@ pub fn time_of(id: &str) -> Option<Timestamp> {
     civil.to_zoned(TimeZone::UTC).ok().map(|it| it.timestamp())
 }
 
-/// Reads the manifest of a folder. A missing file gives an empty list.
+/// Reads the manifest of a folder. A missing file yields an empty list.
 ///
 /// # Errors
 /// Returns an error if the file exists but is not a valid manifest.

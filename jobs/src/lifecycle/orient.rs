@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn it_reads_three_files_and_tells_sixty_lines() {
+    fn an_orientation_is_short_and_reads_little() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path();
         let empty = orient(root, "plan.org", "");

@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_position_is_never_guessed() {
+    fn an_invalid_position_is_refused() {
         let spec = parse(DEFAULT, BoardForm::Org).unwrap();
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path();

@@ -337,7 +337,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_lost_a_field_or_holds_something_else_is_counted() {
+    fn lost_fields_are_counted() {
         let folder = tempfile::tempdir().unwrap();
         let learnings = folder.path().join(CORPUS).join("learnings");
         std::fs::create_dir_all(&learnings).unwrap();

@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_look_finds_what_speaks_of_it_once_and_only_that() {
+    fn a_probe_adds_matching_evidence_once() {
         let mut corpus = Corpus::default();
         let text =
             "---\ndate: 2026-11-01\n---\n# Retries\n\nThe uploader must retry with jitter.\n";

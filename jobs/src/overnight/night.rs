@@ -49,7 +49,7 @@ const RESERVE: Duration = Duration::from_secs(300);
 /// Runs a night.
 ///
 /// # Errors
-/// Returns an error if the lock is held, a hard step failed, or the run was ended. The summary
+/// Returns an error if the lock is held, a hard step failed, or the run was stopped. The summary
 /// states the reason.
 pub fn run(ctx: &mut Context<'_>, spec: &OvernightSpec) -> Result<Finished, JobError> {
     let root = ctx.root;
@@ -72,8 +72,8 @@ pub fn run(ctx: &mut Context<'_>, spec: &OvernightSpec) -> Result<Finished, JobE
     out.make().map_err(disk)?;
     // A resumed night has only its remaining time.
     let timeout = opened.left(ctx.now).min(ctx.left());
-    // The steps after the loop take as long in a resumed night as in a new one, so their reserve is
-    // a share of the whole time.
+    // The steps after the loop take as long in a resumed night as in a new night, so their reserve
+    // is a share of the whole time.
     let whole = match opened.state.resumed {
         0 => timeout,
         _ => Duration::from_secs(opened.state.timeout_seconds),

@@ -13,9 +13,9 @@
 //!
 //! Artifacts are recognised by their names and by evidence that no other folder has: a summary, a
 //! log of a night or the folder of a run. There is no marker file, because a repository could
-//! contain one. Below `.agents/overnight/`, which belongs to nights, further entries are accepted
-//! beside that evidence, because other programs that keep this contract write more files than
-//! runner does. This module must never change anything and never follow a link.
+//! contain such a file. Below `.agents/overnight/`, which belongs to nights, further entries are
+//! accepted in addition to that evidence, because other programs that keep this contract write more
+//! files than runner does. This module must never change anything and never follow a link.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -95,8 +95,8 @@ pub enum Standing {
 /// Checks the text of the setting without accessing the disk.
 ///
 /// # Errors
-/// Returns a [`Refusal`] if the text names no folder beneath the project, or a folder that belongs
-/// to git, to runner or to the corpus.
+/// Returns a [`Refusal`] if the text does not name a folder beneath the project, or names a folder
+/// that belongs to git, to runner or to the corpus.
 pub fn parse(text: &str) -> Result<RelPath, Refusal> {
     let refuse = |why: String| Refusal { path: text.to_owned(), why };
     let bare = text.strip_suffix('/').filter(|bare| !bare.is_empty());

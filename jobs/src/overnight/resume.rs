@@ -179,7 +179,7 @@ pub fn rehydrate(out: &Output, run: &str) -> (Vec<Iteration>, Vec<String>) {
     (found, reported)
 }
 
-/// Builds the summary of a run that could not write one.
+/// Builds the summary of a run that could not write its summary.
 fn dead_summary(
     out: &Output,
     dead: &RunState,

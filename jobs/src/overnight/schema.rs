@@ -316,7 +316,7 @@ mod tests {
     #[test]
     fn each_rule_is_told_with_its_place() {
         let whole = serde_json::to_value(Summary::planned("R")).unwrap();
-        assert_eq!(check(&whole, "summary"), [], "what is written is valid");
+        assert_eq!(check(&whole, "summary"), [], "every written artifact is valid");
         for (path, bad, place) in [
             ("/status", json!("dead"), "/status"),
             ("/schema_version", json!(1), "/schema_version"),

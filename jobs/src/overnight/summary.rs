@@ -327,7 +327,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lengths_are_written_as_others_read_them() {
+    fn durations_have_the_contract_format() {
         for (millis, text) in [
             (0, "0s"),
             (1_500, "1.5s"),

@@ -449,7 +449,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_version_is_told_with_what_it_lacks() {
+    fn version_1_reports_missing_fields() {
         let (summary, missing) = read(&first_version()).unwrap();
         assert_eq!((summary.status, summary.steps.len()), (RunStatus::Done, 2));
         assert_eq!(summary.morning_packets.as_ref().unwrap()[0].rank, 1);
@@ -478,7 +478,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_say_that_it_went_well_is_taken_for_failed() {
+    fn an_unclear_status_means_failed() {
         for status in [json!(null), json!(""), json!("transcended"), json!(7)] {
             let mut changed = first_version();
             changed["status"] = status.clone();

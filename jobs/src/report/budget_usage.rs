@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cap_is_read_out_of_what_was_kept_and_damage_bounds_nothing() {
+    fn caps_come_from_the_stored_configuration() {
         let kept = r#"{"zone":"UTC","night":{"calls":9,"micros":5000000},"folders":[]}"#;
         assert_eq!(cap(kept).array(), [Some(9), None, Some(5_000_000), None, None]);
         assert_eq!(cap("{"), Budget::default());

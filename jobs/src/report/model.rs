@@ -1,4 +1,4 @@
-//! The data model of a night's report: the one source of all its forms.
+//! The data model of a night's report, from which all its forms are rendered.
 
 use jiff::Timestamp;
 use runner_engine::store::Amounts;

@@ -107,7 +107,7 @@ mod tests {
     use std::fs;
 
     #[test]
-    fn what_was_left_is_named_with_its_command_and_what_is_gone_is_not() {
+    fn pending_items_name_their_commands() {
         let root = tempfile::tempdir().unwrap();
         for (path, text) in [
             ("rem/1.org", "#+TITLE: A quiet night\n"),

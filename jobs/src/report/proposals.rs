@@ -39,7 +39,7 @@ pub struct ReportedProposal {
     pub evidence: String,
     /// The rationale, truncated.
     pub rationale: String,
-    /// The name of the current decision, or `None` if the proposal waits for one.
+    /// The name of the current decision, or `None` if the proposal still waits for a decision.
     pub decided: Option<String>,
     /// The flag that selects the dream job in a command, if there are several dream jobs.
     #[serde(default)]
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_comes_first_and_what_is_no_proposal_is_left_out() {
+    fn waiting_proposals_come_first() {
         let root = tempfile::tempdir().unwrap();
         let pass = root.path().join("dreams/20261121T000000Z");
         fs::create_dir_all(&pass).unwrap();

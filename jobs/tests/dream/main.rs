@@ -230,7 +230,7 @@ fn what_was_decided_is_not_proposed_again_until_the_idea_changes() {
     assert_eq!(
         third.iter().map(|it| &it.id).collect::<Vec<_>>(),
         [&maps.id],
-        "a decision without a hash counts for any"
+        "a decision without a hash counts for any content"
     );
     assert_eq!(place.read("dreams/ledger.md"), decisions.as_bytes());
 }

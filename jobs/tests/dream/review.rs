@@ -88,7 +88,7 @@ fn every_action_is_carried_out_and_undone_to_the_byte() {
         let moved = |to: &str| {
             assert!(!place.root.join(path).exists());
             let (bytes, new_mode, new_date) = looks(&place)[&place.root.join(to)].clone();
-            assert_eq!((new_mode, new_date), (mode, date), "it is no new file");
+            assert_eq!((new_mode, new_date), (mode, date), "it is not a new file");
             bytes
         };
         let status = match action {
@@ -120,7 +120,7 @@ fn every_action_is_carried_out_and_undone_to_the_byte() {
         };
         assert_eq!(state_of(&place, path), status);
         let again = place.decide(path, DecisionInput::Accept).unwrap();
-        assert!(again.already, "a second time is no mistake and does nothing");
+        assert!(again.already, "a repeated decision is not an error and does nothing");
         let other = place.decide(path, DecisionInput::Reject).unwrap_err();
         assert!(matches!(other, ReviewError::Decided(_)), "{other}");
         place.undo(path).unwrap();
@@ -133,7 +133,7 @@ fn every_action_is_carried_out_and_undone_to_the_byte() {
         assert!(line.starts_with("- {\"proposal_id\":"), "{line}");
         lines += 1;
     }
-    assert_eq!(lines, 10, "it only ever grows");
+    assert_eq!(lines, 10, "the file only grows");
     assert_eq!(place.book().undecided().count(), 6);
     assert_eq!(place.unsettled(), 0);
     assert!(fs::read_dir(place.root.join("dreams/.staging")).unwrap().next().is_none());
@@ -206,7 +206,7 @@ fn an_amended_proposal_does_what_the_person_says() {
 }
 
 #[test]
-fn nothing_is_acted_on_that_is_not_what_was_looked_at() {
+fn an_act_requires_the_inspected_content() {
     let mut place = proposed();
     place.write("ideas/retry-policy.md", "something else now\n");
     let before = place.everything();

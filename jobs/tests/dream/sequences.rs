@@ -180,7 +180,7 @@ impl ProjectLife {
         }
         let book = self.place.book();
         let ids: BTreeSet<&str> = book.items.iter().map(|it| it.proposal.id.as_str()).collect();
-        assert_eq!(ids.len(), book.items.len(), "an id twice");
+        assert_eq!(ids.len(), book.items.len(), "an id occurs twice");
         assert_eq!(book.troubles, []);
         let staging = std::fs::read_dir(self.place.root.join("dreams/.staging"));
         assert_eq!(staging.map_or(0, Iterator::count), 0, "something is left in staging");

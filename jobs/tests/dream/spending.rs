@@ -138,7 +138,7 @@ fn at(n: i64) -> Timestamp {
 }
 
 #[test]
-fn an_answer_that_costs_too_much_is_stopped_at_once_and_charged_as_it_was_told() {
+fn an_expensive_answer_is_stopped_and_charged() {
     // The share of one of three calls is a third of a million tokens.
     for (reported, unit) in [(usage(400_000, None), "tokens"), (usage(10, Some(400_000)), "micros")]
     {
@@ -226,7 +226,7 @@ fn a_failure_that_states_that_it_used_nothing_is_charged_its_call() {
 }
 
 #[test]
-fn a_failure_whose_whole_cost_is_stated_is_charged_that_and_nothing_less_sure_is() {
+fn only_a_reported_total_replaces_reservations() {
     let cut = End::Fails(BackendError::Malformed {
         why: "the answer is cut off".to_owned(),
         excerpt: String::new(),
@@ -294,7 +294,7 @@ fn an_answer_forgets_no_refusal_that_came_after_its_question() {
 }
 
 #[test]
-fn what_is_billed_beyond_the_subscription_is_stopped_and_holds_the_pool() {
+fn overage_stops_and_limits_the_pool() {
     let mut place = place();
     let reset = at(5);
     let overage = Event::Limit(Limit { until: Some(reset), reached: false, overage: true });

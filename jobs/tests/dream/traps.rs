@@ -33,7 +33,7 @@ fn a_second_pass_before_the_review_hides_nothing() {
     place.pass();
     assert_eq!(place.folders().len(), 2);
     let book = place.book();
-    assert_eq!(book.undecided().count(), 7, "those of both passes");
+    assert_eq!(book.undecided().count(), 7, "the proposals of both passes");
     assert_eq!(book.items[0].proposal.targets[0], "ideas/new.md", "the newest first");
     place.decide("ideas/retry-policy.md", DecisionInput::Accept).unwrap();
     assert!(place.root.join("ideas/done/retry-policy.md").exists());
@@ -51,7 +51,7 @@ fn a_decision_does_not_hold_for_other_content() {
     place.pass();
     let book = place.book();
     let item = book.find(&place.id_of("ideas/coffee.md")).unwrap();
-    assert!(item.decision.is_none() && item.stale.is_none(), "it is asked about anew");
+    assert!(item.decision.is_none() && item.stale.is_none(), "the idea is asked about again");
     assert_eq!(book.items.iter().filter(|it| it.proposal.id == item.proposal.id).count(), 1);
 }
 

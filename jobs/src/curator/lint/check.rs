@@ -212,7 +212,8 @@ impl LintContext<'_> {
     }
 
     fn broken(&self, to: &str, whole: &str) -> Broken {
-        // Suggests a note with the same name in another folder, or else one with a similar name.
+        // Suggests a note with the same name in another folder, or otherwise a note with a similar
+        // name.
         let same = self.by_stem.get(&stem(whole).to_lowercase());
         let same = same.and_then(|same| same.first()).map(|at| self.notes[*at].path.as_str());
         let near = same.or_else(|| {

@@ -57,7 +57,7 @@ pub struct Figures {
     pub hit_rate: Option<f64>,
     /// Known ideas that are not counted in `cited`.
     pub missed: Vec<String>,
-    /// Ideas that are called implemented although no label states their class or that they are
+    /// Ideas that are called implemented and have no label that states their class or that they are
     /// open. A person has to read them.
     pub unlabelled_implemented: Vec<String>,
     /// The figures on the history before the first known commit of each idea.

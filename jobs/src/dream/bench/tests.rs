@@ -68,7 +68,7 @@ fn right_answers_are_told_from_wrong_ones() {
     assert_eq!(found.classes.macro_f1, Some(1.0));
     assert_eq!(found.classes.confusion["implemented"]["implemented"], 1);
     let past = found.past.unwrap();
-    assert_eq!((past.ideas, past.archived.len()), (1, 0), "no one had done it then");
+    assert_eq!((past.ideas, past.archived.len()), (1, 0), "the idea was not done at that time");
     assert!(found.curve.windows(2).all(|two| two[0].threshold < two[1].threshold
         && two[0].cited >= two[1].cited
         && two[0].archived >= two[1].archived));

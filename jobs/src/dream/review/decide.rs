@@ -37,7 +37,7 @@ pub struct Decider<'a> {
     /// The settings of the project's dream.
     pub spec: &'a DreamSpec,
     pub project: &'a ProjectId,
-    /// Runner's state folder, which holds the locks of the decisions.
+    /// Runner's state folder, which contains the locks of the decisions.
     pub state: &'a Path,
     /// The project's cache folder, which must exist.
     pub cache: &'a Path,
@@ -126,7 +126,7 @@ pub enum ReviewError {
     /// Several proposals have this prefix.
     #[error("{} proposals begin with {id}: {}", .found.len(), .found.join(", "))]
     Several {
-        /// The given id.
+        /// The id that was given.
         id: String,
         /// The proposals with this prefix.
         found: Vec<String>,
@@ -221,7 +221,7 @@ impl Decider<'_> {
         }
     }
 
-    /// Returns the changes that a verdict would make at present.
+    /// Returns the changes that a verdict would currently make.
     ///
     /// # Errors
     /// Returns the same errors as the act itself, except errors that occur only during publication.
@@ -338,7 +338,7 @@ fn found<'b>(book: &'b Proposals, id: &str) -> Result<&'b ProposalItem, ReviewEr
 }
 
 /// Compares a verdict with an earlier decision. The same verdict is accepted as already done; a
-/// different one is an error.
+/// different verdict is an error.
 fn stands(
     before: &Decision,
     verdict: &DecisionInput,

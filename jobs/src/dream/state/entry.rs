@@ -19,8 +19,8 @@ pub(super) struct Keys<'a>(Vec<(Cow<'a, str>, Cow<'a, str>)>);
 impl<'a> Keys<'a> {
     /// Returns the keys of an entry that [`State::parse`] has read.
     pub(super) fn of(entry: &'a str) -> Self {
-        // Both parsers skip unknown values in the same way, so text that one accepts the other
-        // accepts too.
+        // Both parsers skip unknown values in the same way, so this parser accepts text that the
+        // other parser has accepted.
         serde_json::from_str(entry).expect("the entry was read as an object before")
     }
 

@@ -2,8 +2,8 @@
 //!
 //! A pattern is an index of its sources, with the first words of each. It contains no statements of
 //! runner's own, and a node that runner wrote is never a source. A pattern is rewritten only when
-//! its sources have changed. A pattern that a person took over (one without `generated_by: runner`)
-//! is never changed.
+//! its sources have changed. A pattern that a person has taken over (a pattern without
+//! `generated_by: runner`) is never changed.
 
 use std::collections::BTreeMap;
 

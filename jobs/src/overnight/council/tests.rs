@@ -31,7 +31,7 @@ fn same(text: &str) -> String {
 }
 
 #[test]
-fn an_answer_is_whole_and_of_the_offer_or_it_is_refused() {
+fn an_invalid_answer_is_refused_completely() {
     let good = read(&answer(), "claude", &packet(), &same).unwrap();
     assert_eq!((good.runner.as_str(), good.backs.len()), ("claude", 1));
     assert_eq!(check(&serde_json::to_value(&good).unwrap(), "council-report"), []);
@@ -139,7 +139,7 @@ fn most_voices_lead_and_the_others_stay_with_their_words() {
 fn a_tension_is_also_where_to_begin_and_how_sure() {
     let of = |reports: &[Report]| synthesize("R", reports, None, &[]).unwrap().tension;
     let one = report("a", "repair", "Mend it", "high", &["dream-1"]);
-    assert_eq!(of(std::slice::from_ref(&one)), None, "one voice has nobody against it");
+    assert_eq!(of(std::slice::from_ref(&one)), None, "a single councillor has no opposition");
     let other = report("b", "repair", "Mend that", "high", &["dream-2"]);
     let reported = of(&[one.clone(), other]).unwrap();
     assert!(
