@@ -178,7 +178,8 @@ impl Context<'_> {
     /// stopped. Also returns whether the backend refused without charge.
     ///
     /// # Errors
-    /// Returns [`AskError::OverBudget`] before anything is sent, and the other errors afterwards.
+    /// Returns [`AskError::OverBudget`] before anything is sent. All other errors except database
+    /// errors occur afterwards.
     fn ask_one(
         &mut self,
         request: &Request,

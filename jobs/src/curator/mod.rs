@@ -233,8 +233,7 @@ fn one(
             worker.put_back(claimed, None).map_err(|error| io("use", worker, error))?;
             Err(error)
         }
-        // The interruption is not a failed attempt, because the cancelled job was not tried to its
-        // end.
+        // A cancelled job is put back without counting a failed attempt.
         Err(error) if ctx.cancel.is_cancelled() => {
             worker.put_back(claimed, None).map_err(|error| io("use", worker, error))?;
             Err(error)

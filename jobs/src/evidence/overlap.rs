@@ -61,7 +61,7 @@ pub struct Overlap {
     /// The weight of the named places that the commit touched, reduced for a broad commit: about 1
     /// for a single place that one in 50 commits touches.
     pub weight: f64,
-    /// Share of the touched places among all places that the note names, weighted by rarity.
+    /// Share of the named places that the commit touched, weighted by rarity.
     pub share: f64,
 }
 

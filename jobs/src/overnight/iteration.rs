@@ -135,8 +135,8 @@ impl Night<'_, '_> {
         }
         looped.promoted.extend(closed.promoted.iter().cloned());
         looped.close_loop = serde_json::to_value(&closed).unwrap_or_default();
-        // A step that removes fields would remove more of them, so a person must check the corpus
-        // first.
+        // If fields were lost, the loop ends, because a further iteration would lose more of them
+        // before a person can check the corpus.
         Ok(if whole { next } else { NextIteration::End })
     }
 

@@ -213,7 +213,7 @@ impl Output {
                 _ => beside.join(&format!("{name}-{number}")),
             };
             let target = target.map_err(|error| failed(io::Error::other(error)))?;
-            // On a file system that cannot refuse to replace, the rename replaces at most an empty
+            // On a file system without a no-replace rename, the rename replaces at most an empty
             // folder.
             let done = match fs.rename_noreplace(&from, &target) {
                 Err(error) if error.is_unsupported() => fs.rename_replace(&from, &target),

@@ -1,6 +1,6 @@
 //! The report of a night for people: the summary as markdown, or as text for a terminal. The report
-//! is built from the summary alone. Foreign text is made safe, so that the program that displays
-//! the report does not interpret it.
+//! is built from the summary alone. Foreign text is cleaned, so that the program that displays the
+//! report does not interpret it.
 
 use runner_text::counted;
 use serde_json::Value;

@@ -1,4 +1,5 @@
-//! A project in a temporary folder, with a real repository and a real database, and passes over it.
+//! A fixture: a project in a temporary folder, with a real repository and a real database, and
+//! methods that run passes over it.
 
 use std::collections::BTreeMap;
 use std::fs;

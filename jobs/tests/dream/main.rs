@@ -284,8 +284,8 @@ fn what_cannot_be_read_is_told_and_stops_nothing() {
     if fs::read(&secret).is_err() {
         expected.push("ideas/secret.md");
     } else {
-        // The test does not count as skipped, because the program's own tests check this as another
-        // user.
+        // The test does not count as skipped, because the program's own tests check this case as
+        // another user.
         let _closed = std::io::Write::write_all(
             &mut std::io::stderr(),
             b"not checked here: this user may read a file without permissions\n",

@@ -60,7 +60,7 @@ impl Classes {
     }
 }
 
-/// The ideas with known commits, judged on the history before the first of these commits.
+/// The ideas with known commits, judged on the history before the first commit of each idea.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Past {
     pub ideas: usize,

@@ -1,10 +1,10 @@
 //! Harvest: new learnings from commits, closed work and session notes, each with its source.
 //!
 //! A source yields a learning only where a person or an agent wrote it down: a line `Learned:` or
-//! `Root cause:` in a commit's message, a note on work that was closed, a list under a heading like
-//! "What we learned". Text that runner wrote itself is never a source, an earlier harvest is
-//! recognised by its key, and a learning that the corpus already contains is left out. The harvest
-//! never rephrases anything: it copies the text of the source.
+//! `Root cause:` in a commit's message, a note on closed work, or a list under a heading like "What
+//! we learned". Text that runner wrote is never a source, an earlier harvest is recognised by its
+//! key, and a learning that the corpus already contains is left out. The harvest never rephrases
+//! anything: it copies the text of the source.
 
 use std::collections::BTreeSet;
 
