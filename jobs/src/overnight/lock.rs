@@ -78,7 +78,7 @@ impl RunLock {
     /// [`LockError::Io`] if the lock file cannot be used.
     pub fn take(root: &Path, holder: &str, now: Timestamp) -> Result<Self, LockError> {
         let Some((mut file, path)) = open(root, RUN_LOCK, true)? else {
-            unreachable!("it is made where it is not there")
+            unreachable!("the file is created if it is missing")
         };
         let shown = path.display().to_string();
         match file.try_lock() {
@@ -160,7 +160,7 @@ impl CommitLock {
     /// Returns an error if a reader holds the lock for longer than a minute.
     pub fn exclusive(root: &Path) -> Result<Self, LockError> {
         let Some((file, path)) = open(root, COMMIT_LOCK, true)? else {
-            unreachable!("it is made where it is not there")
+            unreachable!("the file is created if it is missing")
         };
         wait(&path, || file.try_lock())?;
         Ok(Self { file: Some(file) })
