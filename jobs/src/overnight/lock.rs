@@ -141,8 +141,8 @@ pub struct CommitLock {
 }
 
 impl CommitLock {
-    /// Takes the lock for a reader: no commit is made while it is held. If nothing has ever been
-    /// committed, or if nothing can be written, no lock is taken.
+    /// Takes the lock for a reader: no commit is made while it is held. If the lock file does not
+    /// exist, because nothing has ever been committed, no lock is taken.
     ///
     /// # Errors
     /// Returns an error if a commit takes longer than a minute.
