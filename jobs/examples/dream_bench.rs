@@ -1,10 +1,10 @@
-//! Measures what a pass over unchanged ideas costs, in time and memory.
+//! Measures the time and memory of a pass over unchanged ideas.
 //!
 //! ```text
-//! dream_bench REPO      a pass over REPO/ideas of which none has changed
+//! dream_bench REPO      a pass over REPO/ideas in which no idea has changed
 //! ```
 //!
-//! How good the answers are is measured by `runner dream bench`.
+//! `runner dream bench` measures the quality of the answers.
 
 #![allow(clippy::print_stdout, clippy::disallowed_methods, missing_docs)]
 
@@ -29,7 +29,7 @@ fn main() -> Done {
     }
 }
 
-/// Measures the second of two passes when nothing has changed.
+/// Measures a second pass over ideas that have not changed since the first pass.
 fn unchanged(root: &Path) -> Done {
     let spec = DreamSpec::default();
     let folder = std::env::temp_dir().join(format!("dream-bench-{}", std::process::id()));
@@ -55,7 +55,7 @@ fn unchanged(root: &Path) -> Done {
             })
             .collect();
         fs::write(&state_file, DreamState::default().with(&changes))?;
-        // The second pass is a process of its own, so that its peak is its own.
+        // The second pass runs in a separate process, so that its peak memory is measured alone.
         let again = std::process::Command::new(std::env::current_exe()?)
             .arg(root)
             .env("DREAM_BENCH_KEPT", &folder)

@@ -1,12 +1,12 @@
 //! Sends a run's requests to backends, within the run's budget.
 //!
-//! A request is reserved, asked under a meter and settled. It is repeated if the backend refused
-//! without charge, goes to another backend if this one cannot answer, and goes to several backends
-//! at once if each one's answer is wanted.
+//! Each request is reserved, sent under a usage meter and settled. A request that the backend
+//! refused without charge is repeated; a request that the backend cannot answer goes to the next
+//! backend in the chain. A panel request goes to several backends at once.
 //!
 //! ```text
 //! Request ──reserve──> metered ──answer──> charge ──> settled ──conclude──> Reply
-//!              └── OverBudget    └── its own token: a breach stops it, and leaves the run
+//!              └── OverBudget    └── exceeding a limit stops the request, not the run
 //! ```
 //!
 //! This module must never send a request that is not reserved, and never leave a request unsettled
@@ -34,13 +34,13 @@ use crate::steps::Recorder;
 use crate::telemetry::Telemetry;
 use crate::usage_meter::{LimitExceeded, ObservedUsage, UsageMeter};
 
-/// Maximum number of repetitions of a request within one run, if the backend refused it without
-/// charge.
+/// Maximum number of times that a request is repeated within one run after the backend refused it
+/// without charge.
 const SHORT_RETRIES: usize = 2;
 /// The wait before the first repetition; each further wait is four times as long.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
 
-/// Maximum remaining time of a rate limit that is waited for within the run.
+/// The run waits for a rate limit to end if at most this much time remains.
 const SHORT_LIMIT: Duration = Duration::from_secs(10);
 
 /// The reason why a request got no answer.
@@ -49,19 +49,19 @@ pub enum AskError {
     /// The run's budget does not cover the request; nothing was sent.
     #[error("the budget of {} has {} {} left, but this request may need {}", .0.level, .0.left, .0.unit, .0.wanted)]
     OverBudget(Shortfall),
-    /// The request was stopped: it used more than was reserved, or its answers would be billed
-    /// beyond the subscription.
+    /// The request was stopped because it used more than was reserved, or because its answers would
+    /// be billed beyond the subscription.
     #[error("{0}")]
     Breach(LimitExceeded),
-    /// The provider refuses requests for now. This does not count as an attempt.
+    /// The provider is temporarily refusing requests. The refusal does not count as an attempt.
     #[error("rate-limited until {until}: {why}")]
     Limited {
-        /// The earliest time of the next request.
+        /// The earliest time at which the next request may be sent.
         until: Timestamp,
         /// The provider's message.
         why: String,
     },
-    /// The backend was asked and gave no answer.
+    /// The backend was asked but did not answer.
     #[error(transparent)]
     Backend(#[from] BackendError),
     /// The database could not be used.
@@ -96,11 +96,13 @@ fn unavailable(what: &str, error: &std::io::Error) -> Result<Reply, BackendError
 }
 
 impl Context<'_> {
-    /// Asks the backend, and the next one of its chain if it cannot answer. Each attempt is
-    /// reserved and settled separately. Later requests go first to the backend that answered.
+    /// Asks the backend, and falls back to the next backend in the chain if the first one cannot
+    /// answer. Each attempt is reserved and settled separately. Later requests go first to the
+    /// backend that answered.
     ///
     /// # Errors
-    /// Returns [`AskError::OverBudget`] before anything is sent, and [`AskError::Backend`] after.
+    /// Returns [`AskError::OverBudget`] before anything is sent, and [`AskError::Backend`] if no
+    /// backend answered.
     pub fn ask(&mut self, request: &Request, ideas: u64) -> Result<Reply, AskError> {
         let done = self.ask_in_turn(request, ideas);
         self.note_asked(request, &done);
@@ -127,10 +129,10 @@ impl Context<'_> {
         }
     }
 
-    /// Asks the backend, and asks again after a short wait if it refused without charge and
-    /// returned no answer: an API that is overloaded or briefly unavailable, or that reports a
-    /// limit which ends at once. Each attempt is a request of the run's budget, reserved and
-    /// settled separately. A longer wait is left to the job.
+    /// Asks the backend, and asks again after a short wait if the backend refused without charge
+    /// and returned no answer: an API that is overloaded or briefly unavailable, or that reports a
+    /// limit that ends soon. Each attempt is a separate request that is reserved and settled
+    /// against the run's budget. Longer waits are left to the job.
     fn ask_patiently(&mut self, request: &Request, ideas: u64) -> Result<Reply, AskError> {
         // The jitter is seeded, so that a run is reproducible.
         let mut waits = ExponentialBuilder::default()
@@ -153,7 +155,7 @@ impl Context<'_> {
                 {
                     wait
                 }
-                // A limit that ends soon is waited for here; a longer one is a deferral.
+                // The run waits for a limit that ends soon; a longer limit defers the run.
                 (Err(AskError::Limited { until, .. }), Some(wait)) if unpaid => {
                     match Duration::try_from(until.duration_since(self.wall())) {
                         Ok(left) if left <= SHORT_LIMIT => wait.max(left),
@@ -171,12 +173,13 @@ impl Context<'_> {
     }
 
     /// Asks the backend within the run's budget: reserve, ask, settle. `ideas` is the number of
-    /// work items, in the job's own unit, that the request covers. Usage that the backend does not
-    /// state is charged at the reserved amount; a request that exceeds it is stopped. Also returns
-    /// whether the backend refused without charge.
+    /// work items, in the job's own unit, that the request covers. If the backend does not report
+    /// usage, the reserved amount is charged; a request that exceeds the reserved amount is
+    /// stopped. Also returns whether the backend refused without charge.
     ///
     /// # Errors
-    /// Returns [`AskError::OverBudget`] before anything is asked, and the other errors after.
+    /// Returns [`AskError::OverBudget`] before anything is sent. All other errors except database
+    /// errors occur afterwards.
     fn ask_one(
         &mut self,
         request: &Request,
@@ -193,7 +196,7 @@ impl Context<'_> {
         Ok((self.close(&spending, open, answer, heard)?, unpaid))
     }
 
-    /// Reserves a request that is about to be made.
+    /// Reserves a request that is about to be sent.
     fn open(
         &mut self,
         backend: &dyn Backend,
@@ -212,7 +215,7 @@ impl Context<'_> {
         })
     }
 
-    /// Settles a request and evaluates its answer, or the lack of one.
+    /// Settles a request and evaluates its answer or error.
     fn close(
         &mut self,
         spending: &Spending,
@@ -231,7 +234,8 @@ impl Context<'_> {
     /// Reserves the maximum charge of a request and returns its amounts.
     ///
     /// # Errors
-    /// Returns [`AskError::OverBudget`] or [`AskError::Ledger`].
+    /// Returns [`AskError::OverBudget`] if the budget does not cover the request, and
+    /// [`AskError::Ledger`] if the database cannot be used.
     pub(crate) fn reserve(
         &mut self,
         request: &Request,
@@ -264,8 +268,8 @@ impl Context<'_> {
         request: &Request,
         open: &OpenRequest,
     ) -> (Result<Reply, BackendError>, ObservedUsage) {
-        // The request has a token of its own: a meter that stops the request does not cancel the
-        // run, which still has to settle.
+        // The request has a separate cancel token, so that a meter that stops the request does not
+        // cancel the run, which still has to settle.
         let cancel = match self.cancel.child() {
             Ok(cancel) => cancel,
             Err(error) => {
@@ -292,8 +296,8 @@ impl Context<'_> {
                     answer = &mut answer => answer,
                     () = tokio::time::sleep(left) => {
                         cancel.cancel_at_once("the period of the run's budget is over");
-                        // The answer is polled to its end in any case, so that the backend stops
-                        // what it started.
+                        // The answer is always polled to completion, so that the backend stops
+                        // everything that it started.
                         answer.await
                     }
                 }
@@ -314,14 +318,14 @@ impl Context<'_> {
         (answer, heard)
     }
 
-    /// Waits for a future, at the only place that does so. Returns an error if no runtime can be
-    /// created.
+    /// Blocks until a future completes; nothing else in this module blocks on a future. Returns an
+    /// error if no runtime can be created.
     fn block_on<T>(&self, future: impl Future<Output = T>) -> std::io::Result<T> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         Ok(runtime.block_on(future))
     }
 
-    /// Applies an answer, or the lack of one, to the run and to all others of its pool.
+    /// Applies an answer or an error to the run and to all other runs that share its pool.
     fn conclude(
         &mut self,
         spending: &Spending,
@@ -331,7 +335,7 @@ impl Context<'_> {
     ) -> Result<Reply, AskError> {
         let limit = heard.limit.filter(|limit| limit.reached);
         match (answer, heard.breach) {
-            // Charges beyond the subscription are reported even if an answer came of them.
+            // Charges beyond the subscription are reported even if the request was answered.
             (_, Some(LimitExceeded::Overage)) => {
                 let until = heard.limit.and_then(|limit| limit.until);
                 self.note_limit(spending, until, "its answers are billed beyond the subscription")?;
@@ -367,7 +371,8 @@ impl Context<'_> {
         }
     }
 
-    /// Decides how a refused run continues: it waits, and the wait uses none of its attempts.
+    /// Returns the error for a refused request. The run waits, and the wait does not use up an
+    /// attempt; a pool that has refused too often in a row fails the run.
     fn refused(
         &mut self,
         spending: &Spending,
@@ -387,7 +392,7 @@ impl Context<'_> {
             let why = format!("refused {streak} times in a row, each after its wait: {why}");
             return Ok(AskError::Backend(BackendError::RateLimited { until: None, why }));
         }
-        // The run waits for a limit that ends soon, so its end is not spread.
+        // The run itself waits for a limit that ends soon, so the end time gets no jitter.
         let until = match Duration::try_from(until.duration_since(now)) {
             Ok(left) if left <= SHORT_LIMIT => until,
             _ => quota::spread(until, self.admitted.run().as_str()),

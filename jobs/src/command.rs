@@ -1,10 +1,10 @@
-//! A program with declared artifacts.
+//! Runs a program and publishes its declared artifacts.
 //!
-//! The program runs in the project's folder and leaves its artifacts in the private folder that it
-//! finds in `RUNNER_OUT`. An exit code proves nothing: the run has succeeded when the program ended
-//! with 0 *and* every declared artifact exists and parses. The published bytes are the ones that we
-//! read after the program's whole process tree was dead; a file of the child is never moved into
-//! place.
+//! The program runs in the project's folder and leaves its artifacts in the private folder that
+//! `RUNNER_OUT` names. An exit code proves nothing: the run succeeds only if the program exits with
+//! code 0 *and* every declared artifact exists and parses. The published bytes are those that
+//! runner read after the program's whole process tree was dead; a file written by the child is
+//! never moved into place.
 
 use std::ffi::OsString;
 use std::fs;
@@ -38,7 +38,7 @@ const LEFT: &str = "left";
 
 /// Maximum size of a published artifact, in bytes.
 const LARGEST: u64 = 64 * 1024 * 1024;
-/// Maximum length of a program's last output in a report, in characters.
+/// Maximum number of characters that a report quotes from the end of a program's output.
 const LAST_WORDS: usize = 400;
 
 /// The program to run and the artifacts that it must leave.
@@ -76,7 +76,8 @@ pub struct Artifact {
 /// Runs the program and stages its artifacts.
 ///
 /// # Errors
-/// Returns an error for each way in which the program did not do what it declared.
+/// Returns an error if the program could not be run or failed, or if a declared artifact is missing
+/// or invalid.
 pub fn run(ctx: &mut Context<'_>, spec: &CommandSpec) -> Result<Finished, JobError> {
     let out = ctx.run_dir.join(OUT_FOLDER);
     let ran = match ctx.recording.replays() {
@@ -112,7 +113,7 @@ pub fn run(ctx: &mut Context<'_>, spec: &CommandSpec) -> Result<Finished, JobErr
     Ok(finished)
 }
 
-/// Returns how the program ended in the recorded run, instead of starting it again.
+/// Returns the recorded result of the program instead of running the program again.
 fn recalled(recording: &InputRecording) -> Result<usize, JobError> {
     let facts = recording.recall(PROGRAM, "").map_err(unrecorded)?.facts;
     if let Some(killed) = facts["killed"].as_u64() {
@@ -121,7 +122,8 @@ fn recalled(recording: &InputRecording) -> Result<usize, JobError> {
     Err(failure(&facts))
 }
 
-/// Records a failure. Other errors have no class: a run that was cancelled is not recorded.
+/// Records a failure. Errors without a class, such as the error of a cancelled run, are not
+/// recorded.
 fn note_failure(recording: &InputRecording, door: &str, question: &str, error: &JobError) {
     if let JobError::Failed { class, why } = error {
         let facts = json!({ "class": class, "why": why });
@@ -161,7 +163,7 @@ fn unrecorded(error: UnrecordedInput) -> JobError {
     JobError::failed(Class::ArtifactMissing, error.to_string())
 }
 
-/// Runs the program until it ends successfully and returns the number of processes that it left
+/// Runs the program to a successful end and returns the number of processes that the program left
 /// behind.
 fn start(ctx: &mut Context<'_>, spec: &CommandSpec, out: &Path) -> Result<usize, JobError> {
     fs::create_dir_all(out).map_err(|source| JobError::Io {
@@ -266,7 +268,7 @@ fn last_words(bytes: &[u8]) -> String {
     format!(": {cut}{}", line.chars().skip(skip).collect::<String>())
 }
 
-/// Reads an artifact through the handle of the folder, without following links.
+/// Reads an artifact through the folder's handle, without following links.
 fn collect(out: &std::path::Path, from: &str) -> Result<Vec<u8>, JobError> {
     use std::io::Read as _;
     let missing = |why: String| JobError::failed(Class::ArtifactMissing, format!("{from}: {why}"));

@@ -1,9 +1,9 @@
-//! Goes through a run up to the point where it would ask or start something. The result describes
+//! Plans a run up to the point where it would ask a model or start a program. The result describes
 //! the questions with their estimated tokens and maximum costs, the programs that would be started,
 //! and the checks of the results.
 //!
-//! The code that builds and prices the questions of a run is used here too. A dry run must never
-//! ask a backend, start a job's program, stage a file or keep a cache.
+//! A dry run builds and prices its questions with the same code as a run. It must never ask a
+//! backend, start a job's program, stage a file or save a cache.
 
 use std::path::{Path, PathBuf};
 
@@ -51,7 +51,7 @@ pub struct PlannedChild {
     pub folder: PathBuf,
     /// Names of the environment variables that the program gets.
     pub environment: Vec<String>,
-    /// Names of variables that the configuration lists and that are not set, so the program does
+    /// Names of variables that the configuration lists but that are not set, so the program does
     /// not get them.
     pub unset: Vec<String>,
 }

@@ -31,10 +31,11 @@ pub struct SettledRun {
 #[derive(Debug, thiserror::Error)]
 pub enum ExecuteError {
     /// Another run of the job was admitted in the meantime, so this run must not change anything
-    /// more.
+    /// else.
     #[error("another run of this job took over while this one was running")]
     TakenOver,
-    /// The artifacts are recorded and could not all be moved; recovery completes the publication.
+    /// The artifacts are recorded, but not all of them could be moved; recovery completes the
+    /// publication.
     #[error("not all artifacts could be published yet: {0}")]
     Unfinished(String),
     /// The database could not be used; recovery will settle the run.
@@ -165,7 +166,7 @@ pub fn execute(mut ctx: Context<'_>, spec: &JobSpec) -> Result<SettledRun, Execu
     }
 }
 
-/// Joins the strings in their order, each once.
+/// Joins the distinct strings in their order.
 fn joined<'a>(all: impl Iterator<Item = &'a String>) -> String {
     let mut own: Vec<&str> = Vec::new();
     for one in all {
@@ -191,7 +192,7 @@ fn publish_artifacts(
 }
 
 /// Checks whether the manifest is recorded, so that only a publication may settle the run. A
-/// conflict is final in any case.
+/// conflict is always final.
 fn recorded(store: &mut Store, run: &RunId, error: &PublishError) -> bool {
     let log = store.publish_log(None, jiff::Timestamp::UNIX_EPOCH);
     !matches!(error, PublishError::Conflict(_) | PublishError::Staged { .. })
@@ -216,8 +217,8 @@ fn backend_notes(ctx: &Context<'_>) -> Vec<String> {
     lines
 }
 
-/// Marks a result as degraded if the answer by rule replaced a model's answer. `instead` names the
-/// model and the reason.
+/// Marks a result as degraded if the rule-based answer replaced a model's answer. `instead` names
+/// the model and the reason.
 fn by_rule_instead(mut finished: Finished, instead: Option<String>) -> Finished {
     if let Some(last) = instead {
         let why = format!("answered by rule: {last}");

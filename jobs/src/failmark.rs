@@ -1,9 +1,10 @@
-//! Failmarks: a file that marks a job as broken, in a place where its people will see it.
+//! Failmarks: files that mark a job as broken, in a place where the people of the project will see
+//! them.
 //!
-//! It is written when a run fails, and removed by the next run that publishes something. The
-//! failmark of a dream is where its contract puts it (`dreams/.failed`), that of any other job is
-//! under `.runner/failed/`. It must never contain a secret: its text comes from outcomes that are
-//! already redacted.
+//! A failmark is written when a run fails, and removed by the next run that publishes something. A
+//! dream's failmark is at the path that its contract defines (`dreams/.failed`); the failmark of
+//! any other job is under `.runner/failed/`. A failmark must never contain a secret: its text comes
+//! from outcomes that are already redacted.
 
 use std::fs;
 use std::io;
@@ -25,9 +26,9 @@ pub struct Failmark {
     pub job: String,
     /// The class of the failure, or the name of the outcome if it has no class.
     pub class: String,
-    /// The error, its place and its cause.
+    /// The error, with its context and its cause.
     pub message: String,
-    /// The advice for the person.
+    /// Advice on how to fix the failure.
     pub hint: String,
     pub run_id: RunId,
 }
@@ -37,15 +38,15 @@ pub fn path(spec: &JobSpec) -> PathBuf {
     spec.kind.failure_marker().unwrap_or_else(|| of_job(&spec.name))
 }
 
-/// Returns the path of the failmark of a job whose contract names no other place.
+/// Returns the path of the failmark of a job whose contract defines no other path.
 pub fn of_job(name: &str) -> PathBuf {
     Path::new(".runner/failed").join(format!("{name}.json"))
 }
 
-/// Updates the failmark after a run. A failure writes it. So does a deferral for a person's work,
-/// if the job has been deferred so often that people should know (`deferrals` includes this run). A
-/// success removes it, and any other outcome leaves it unchanged. Deferrals after a failure do not
-/// replace the failure.
+/// Updates the failmark after a run. A failure writes the failmark. A deferral for a person's
+/// unfinished work also writes it if the job has been deferred so often that people should know
+/// (`deferrals` includes this run). A success removes the failmark, and any other outcome leaves it
+/// unchanged. Deferrals after a failure do not replace the failure.
 ///
 /// # Errors
 /// Returns an error if the file cannot be written or removed.

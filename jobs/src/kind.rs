@@ -20,12 +20,12 @@ use crate::dry_run::DryRunPlan;
 use crate::lifecycle::files::Files;
 use crate::{Context, Finished, JobError};
 
-/// A setting that a job cannot work with: its key, and the reason for the user.
+/// An invalid setting of a job: its key, and the reason for the user.
 pub type BadSetting = (&'static str, String);
 
-/// A kind of job, with the settings of one job of it.
+/// A kind of job, implemented by the type of its settings.
 pub trait Kind: KindObject + Debug + Send + Sync + 'static {
-    /// Returns the name in the configuration and in listings.
+    /// Returns the name of the kind in the configuration and in lists.
     fn name(&self) -> &'static str;
 
     /// Does the work of an admitted run. `job` is the job's name.
@@ -34,7 +34,7 @@ pub trait Kind: KindObject + Debug + Send + Sync + 'static {
     /// Returns the reason why nothing is published.
     fn run(&self, ctx: &mut Context<'_>, job: &str) -> Result<Finished, JobError>;
 
-    /// Goes through the work up to the point where a run would ask a model or start a program.
+    /// Plans the work up to the point where a run would ask a model or start a program.
     ///
     /// # Errors
     /// Returns the error that would end the run before that point.
@@ -57,7 +57,7 @@ pub trait Kind: KindObject + Debug + Send + Sync + 'static {
     /// Sets whether the host stays awake during a run.
     fn set_keep_awake(&mut self, _keep_awake: bool) {}
 
-    /// Inserts the date of the night, or of the day, where the settings ask for it.
+    /// Inserts the date of the night, or of the day, where the settings refer to it.
     fn set_date(&mut self, _date: &str) {}
 
     /// Returns the inputs for a recording that came from the program and not from the job's
@@ -79,8 +79,8 @@ pub trait Kind: KindObject + Debug + Send + Sync + 'static {
         SignedDuration::from_mins(10)
     }
 
-    /// Returns the number of retries of a failed run unless the job sets it; `None` for the general
-    /// default.
+    /// Returns the number of retries of a failed run unless the job sets it; `None` selects the
+    /// general default.
     fn default_retries(&self) -> Option<u32> {
         None
     }
@@ -105,7 +105,7 @@ pub trait Kind: KindObject + Debug + Send + Sync + 'static {
         false
     }
 
-    /// Returns the names of further backends that each write a report of their own.
+    /// Returns the names of further backends, each of which writes a separate report.
     fn panel(&self) -> &[String] {
         &[]
     }
@@ -134,7 +134,7 @@ pub trait Kind: KindObject + Debug + Send + Sync + 'static {
     /// Returns the uncommitted changes that defer a run that was not started manually.
     ///
     /// # Errors
-    /// Returns an error if git gives no answer.
+    /// Returns an error if git fails.
     fn uncommitted(&self, _git: &Git) -> Result<Vec<String>, JobError> {
         Ok(Vec::new())
     }
@@ -145,7 +145,7 @@ pub trait Kind: KindObject + Debug + Send + Sync + 'static {
         None
     }
 
-    /// Returns the paths in the project that the job's own processes may write at most.
+    /// Returns the only paths in the project that the job's own processes may write.
     fn works(&self) -> Option<Works<'_>> {
         None
     }
@@ -221,7 +221,6 @@ pub enum Targets {
 }
 
 impl Targets {
-    /// Returns the paths.
     pub fn paths(self) -> Vec<String> {
         match self {
             Self::Files(paths) | Self::Folders(paths) => paths,
@@ -230,12 +229,12 @@ impl Targets {
 }
 
 /// The paths in the project that a job's own processes may write: those of the job's `writes`
-/// setting, or nearly all if it is `None`.
+/// setting, or nearly all paths if the setting is `None`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Works<'a> {
-    /// A program.
+    /// The paths that a program may write.
     Program(Option<&'a [String]>),
-    /// An agent, which also commits.
+    /// The paths that an agent may write. An agent may also commit.
     Agent(Option<&'a [String]>),
 }
 

@@ -20,7 +20,7 @@ use crate::prompt::PromptSpec;
 use crate::report::kind::ReportSpec;
 use crate::{curator, dream, overnight};
 
-/// Why a setting is refused, with its path.
+/// The reason why a setting is refused, with the path of the setting.
 pub type BadValue = serde_path_to_error::Error<toml::de::Error>;
 
 /// A row of the table: one kind of job.
@@ -28,8 +28,8 @@ pub type BadValue = serde_path_to_error::Error<toml::de::Error>;
 pub struct KindRow {
     /// The name of the kind in the configuration.
     pub name: &'static str,
-    /// Whether a run whose process died without a model call is tried again. This is wrong for a
-    /// program, which may have done a part of its work that must not be done twice.
+    /// Whether a run whose process died before any model call is retried. A retry is wrong for a
+    /// program, which may already have done work that must not be done twice.
     pub retries_lost: bool,
     /// The reason why runs are not recorded and cannot be replayed; `None` if they are recorded.
     pub unrecorded: Option<&'static str>,
@@ -62,7 +62,7 @@ impl KindRow {
     }
 }
 
-/// Returns the row of a kind whose work an agent does.
+/// Expands to the row of a kind whose work an agent does.
 macro_rules! work {
     ($kind:ident) => {
         KindRow {
@@ -124,10 +124,10 @@ pub fn find_recorded(name: &str) -> Option<&'static KindRow> {
     find(name).or_else(|| (name == REPORT.name).then_some(const { &REPORT }))
 }
 
-/// Reports whether a run of a kind is tried again when its process died without a model call.
+/// Reports whether a run of a kind is retried if its process died before any model call.
 pub fn retries_lost(name: &str) -> bool {
-    // A person made the manual edit. They see that the proposal is still undecided and can decide
-    // again.
+    // A person starts each act. If an act is lost, that person sees that the proposal is still
+    // undecided and can decide again.
     name != dream::review::KIND && find(name).is_none_or(|row| row.retries_lost)
 }
 

@@ -1,4 +1,4 @@
-//! The work that runner does: the kinds of jobs, and the context in which each does its work.
+//! The kinds of jobs that runner runs, and the context in which each job works.
 //!
 //! A job is a plain function from its specification and a [`Context`] to a [`Finished`] or a
 //! [`JobError`]. It must never write except through the context's scope, never spend except through

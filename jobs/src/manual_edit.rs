@@ -1,14 +1,14 @@
-//! An act: an immediate change to a project. A person asks for it, or a run makes it before its own
-//! work. The process that was asked publishes it.
+//! An act: an immediate change to a project. A person requests an act, or a run makes one before
+//! its main work. The process that receives the request publishes the change.
 //!
 //! ```text
 //! lock of the job ──> recover stale runs ──> (caller reads and decides) ──> enter ──> admit ──> stage ──> publish
 //! ```
 //!
-//! An act is a run like any other: it is manual, has an empty budget, and belongs to a job that is
-//! in no file. [`crate::dream::review`] explains why it has no journal of its own. Every tick rolls
-//! a partly published act forward. This module must never ask a model, and never replace content
-//! that was not read under its lock.
+//! An act is a run like any other: it is manual, has an empty budget, and belongs to a job that no
+//! file declares. [`crate::dream::review`] explains why acts have no separate journal. Every tick
+//! rolls a partly published act forward. This module must never ask a model, and never replace
+//! content that was not read under the job's lock.
 
 use std::path::Path;
 use std::time::Duration;
@@ -32,7 +32,7 @@ use runner_text::redact::Redactor;
 
 /// The kind of run of all acts.
 pub const KIND: &str = crate::dream::review::KIND;
-/// The staging folder of an act that has no folder of its own.
+/// The default staging folder of an act.
 pub const STAGING: &str = ".runner/staging";
 /// Time after which recovery considers an act hung.
 const TOTAL: Duration = Duration::from_secs(60);
@@ -49,18 +49,18 @@ pub enum ManualEditError {
     /// The scope refused the change, or a file changed while it was replaced.
     #[error("{0}")]
     Guard(String),
-    /// A target was changed by somebody else during the publication; the content that was to be
+    /// Another program changed a target during the publication; the content that was to be
     /// published is kept.
     #[error("{0}")]
     Conflict(String),
-    /// The disk or the host refused an operation.
+    /// An operation of the file system or the host failed.
     #[error("{0}")]
     Disk(String),
     /// The act is recorded, but not all of its files could be moved. A tick completes it.
     #[error("run {run} is half published: {why}")]
     Unfinished {
         run: RunId,
-        /// The cause.
+        /// The reason why a file could not be moved.
         why: String,
     },
     /// The database could not be used.
@@ -86,11 +86,11 @@ pub struct EditActor<'h> {
     /// The project's canonical root.
     pub root: &'h Path,
     pub project: &'h ProjectId,
-    /// The folder of runner's own state, which contains the locks.
+    /// Runner's state folder, which contains the locks.
     pub state: &'h Path,
     /// The source of wall time and boot time.
     pub clock: &'h Clock,
-    /// This process.
+    /// The identity of this process.
     pub me: &'h ProcessIdentity,
     pub store: &'h mut Store,
     /// Free space on the project's file system, in bytes.
@@ -109,9 +109,9 @@ pub struct ManualEdit<'a> {
     /// The folder below which the act stages. It is on the file system of the files that the act
     /// writes.
     pub staging: &'a str,
-    /// One line for people.
+    /// The headline of the act's report, in one line.
     pub headline: String,
-    /// Further lines for people.
+    /// Further lines of the act's report.
     pub lines: Vec<String>,
 }
 
@@ -171,8 +171,8 @@ impl EditActor<'_> {
     /// Publishes the changes that `stage` stages.
     ///
     /// # Errors
-    /// Returns a [`ManualEditError`]; except for `Conflict` and `Unfinished`, nothing is published
-    /// then.
+    /// Returns a [`ManualEditError`]. After every error except `Conflict` and `Unfinished`, nothing
+    /// has been published.
     pub fn place(
         &mut self,
         held: &mut HeldJobLock,

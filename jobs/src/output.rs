@@ -1,7 +1,7 @@
-//! The output of a job's program, redacted and stored as it arrives, in `stdout` and `stderr` of
-//! the run's folder: for `runner runs logs`, and for clients that follow the run.
+//! Stores the output of a job's program in the files `stdout` and `stderr` of the run's folder,
+//! redacted and as it arrives, for `runner runs logs` and for clients that follow the run.
 //!
-//! This module must never hold up the program: output that cannot be stored is reported at the end.
+//! This module must never block the program: output that cannot be stored is reported at the end.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -55,7 +55,7 @@ impl Output {
         one.keep(&text);
     }
 
-    /// Stores the text that the redactors still held back.
+    /// Stores the text that the redactors have held back.
     ///
     /// # Errors
     /// Returns an error if any write failed, now or earlier.
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_said_is_there_line_by_line_and_without_secrets() {
+    fn output_is_stored_redacted_by_line() {
         let folder = tempfile::tempdir().unwrap();
         let redactor = Redactor::new(vec!["hunter2hunter2".to_owned()]);
         let read = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();

@@ -1,4 +1,4 @@
-//! The councillors that a run may ask, each with a backend and a folder of its own.
+//! The councillors that a run may ask, each with a separate backend and folder.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::spending::Spending;
 pub struct Panelist {
     /// The backend that answers.
     pub backend: Arc<dyn Backend>,
-    /// The way in which the councillor's requests are paid.
+    /// How the councillor's requests are paid for.
     pub spending: Spending,
     /// The folder that only the councillor's child process uses.
     pub place: PathBuf,
@@ -22,8 +22,8 @@ pub struct Panelist {
 pub struct Panel {
     /// The councillors who can be asked, in the order of the configuration.
     pub ready: Vec<Panelist>,
-    /// Councillors that are not asked, each with the reason.
+    /// Councillors who are not asked, each with the reason.
     pub absent: Vec<(String, String)>,
-    /// Councillors that were asked, each with the sandbox of its child.
+    /// Councillors who were asked, each with the sandbox of its child.
     pub asked: Vec<(String, String)>,
 }

@@ -1,8 +1,8 @@
-//! Prices of tokens, for backends that state tokens and no money.
+//! Prices of tokens, for backends that report tokens but no cost.
 //!
-//! Pure: the caller passes a list of prices by model. Amounts are rounded up, so that a sum of
-//! small requests is never charged too little. A model that is not in the list has no price, and
-//! its requests are charged the reserved amount: no price is ever guessed.
+//! The module is pure: the caller passes a list of prices by model. Amounts are rounded up, so that
+//! a sum of small requests is never charged too little. A model that is not in the list has no
+//! price, and its requests are charged the reserved amount: no price is ever guessed.
 
 use std::collections::BTreeMap;
 
@@ -113,7 +113,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_whole_is_never_dearer_than_its_parts(a: [u32; 3], b: [u32; 3]) {
+        fn a_sum_never_costs_more_than_parts(a: [u32; 3], b: [u32; 3]) {
             let [one, two] = [a, b].map(|[input, cached, output]| {
                 usage(u64::from(input), u64::from(cached % input.max(1)), u64::from(output))
             });

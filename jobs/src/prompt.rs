@@ -1,8 +1,8 @@
 //! The prompt job, which asks a model one question and writes the answer to one file.
 //!
-//! The sources are files of the project, fenced as untrusted text. The answer by rule is an index
-//! of the sources that contains no text from a model, so a night without a model still produces a
-//! true result. The answer must never name the file to which it is written.
+//! The sources are files of the project, fenced as untrusted text. The rule-based answer is an
+//! index of the sources that contains no text from a model, so a night without a model still
+//! produces a true result. The answer must never determine the file to which it is written.
 
 use runner_backends::{Request, RequestLimits, Source};
 use runner_engine::outcome::Class;
@@ -117,7 +117,7 @@ pub(crate) fn question(ctx: &Context<'_>, spec: &PromptSpec) -> Result<PromptQue
     Ok(PromptQuestion { request, left_out })
 }
 
-/// Returns the answer by rule: the question, and the files that could answer it.
+/// Returns the rule-based answer: the question, and the files that could answer it.
 fn index(prompt: &str, texts: &[(&str, String)]) -> String {
     let mut out = format!("No model was asked. The question was: {prompt}\n");
     for (path, text) in texts {

@@ -1,4 +1,4 @@
-//! Recordings of runs: the reads, requests and artifacts of a run as a file, from which the run can
+//! Recordings of runs: the reads, requests and artifacts of a run in a file, from which the run can
 //! be replayed without the project.
 //!
 //! ```text
@@ -6,9 +6,9 @@
 //!                                                         └─ skipped, deferred, cancelled: nothing
 //! ```
 //!
-//! A recording is written when the job's work is done, before any of its results are published. A
-//! recording that cannot be written costs the record and never the run. A recording never holds a
-//! secret, and no decision depends on it.
+//! A recording is written when the job's work is done, before any of its results are published. If
+//! a recording cannot be written, only the recording is lost; the run is not affected. A recording
+//! never contains a secret, and no decision depends on it.
 
 use std::fs;
 use std::os::unix::fs::DirBuilderExt as _;
@@ -101,7 +101,7 @@ pub struct RecordedJob {
     pub kind: String,
     /// The settings of the kind.
     pub settings: Value,
-    /// The inputs that the program gave besides the settings.
+    /// The inputs that came from the program and not from the settings.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub given: Value,
     /// The backend that answered.
@@ -281,7 +281,7 @@ impl Context<'_> {
         })
     }
 
-    /// Adds the commit that is checked out to the recording, if the run never asked for it itself.
+    /// Adds the commit that is checked out to the recording, if the run itself did not read it.
     fn note_head(&self) {
         if self.recording.records() && head_of(&self.recording.data()).is_none() {
             // The call itself adds the commit to the recording. A project without commits or

@@ -1,4 +1,4 @@
-//! Replay, which repeats a run from its recording alone and compares the artifacts.
+//! Repeats a run from its recording alone and compares the artifacts.
 //!
 //! ```text
 //! Recording ──> scratch folder, database in memory, inputs from the recording, recorded replies
@@ -74,7 +74,7 @@ pub struct Compared {
 /// The reason why a run cannot be replayed.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
-    /// The database in memory could not be used.
+    /// The in-memory database could not be used.
     #[error(transparent)]
     Ledger(#[from] StoreError),
     /// The scratch folder could not be used.
@@ -83,10 +83,10 @@ pub enum ReplayError {
     /// The run could not be settled.
     #[error(transparent)]
     Perform(#[from] ExecuteError),
-    /// The cancel token could not be made.
+    /// The cancel token could not be created.
     #[error("cannot make a cancel token")]
     Cancel(#[source] std::io::Error),
-    /// This version of the program does not know the recorded job.
+    /// This version of the program does not support the recorded job.
     #[error("the recording's job cannot be used: {0}")]
     Job(String),
 }
@@ -109,8 +109,8 @@ fn job(recorded: &RecordedJob) -> Result<JobSpec, String> {
 /// Replays a recorded run.
 ///
 /// # Errors
-/// Returns a [`ReplayError`] if the run cannot be replayed. A run that itself fails is not an error
-/// but an outcome.
+/// Returns a [`ReplayError`] if the run cannot be replayed. A run that fails is an outcome and not
+/// an error.
 pub fn replay(
     recording: &Recording,
     scratch: Scratch<'_>,
@@ -193,7 +193,7 @@ fn edited(recording: &Recording) -> Vec<String> {
     replies.collect()
 }
 
-/// Compares all artifacts of both recordings, in the order in which they were made.
+/// Compares all artifacts of both recordings, in the order in which they were created.
 fn compare(then: &RecordingData, now: &RecordingData) -> Vec<Compared> {
     let content = |data: &RecordingData, target: &str| {
         let mut all = data.made.iter().filter(|made| made.target == target);

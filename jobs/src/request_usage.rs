@@ -1,7 +1,7 @@
 //! The maximum cost of a request, and its final charge.
 //!
-//! Pure: nothing here sends, reserves or settles a request. An amount that is not stated is charged
-//! as it was reserved, never as zero.
+//! The module is pure: it never sends, reserves or settles a request. An amount that the backend
+//! does not report is charged as it was reserved, never as zero.
 
 use runner_backends::{BackendError, Reply, Request, Usage};
 use runner_engine::store::{Amounts, Money, RequestUsage};
@@ -9,16 +9,17 @@ use runner_engine::store::{Amounts, Money, RequestUsage};
 use crate::prices::Price;
 use crate::usage_meter::{self, ObservedUsage};
 
-/// Estimates the number of tokens of a request, at four bytes a token.
+/// Estimates the number of tokens of a request, at four bytes per token.
 pub(crate) fn tokens_of(request: &Request) -> u64 {
     serde_json::to_vec(request).map_or(0, |text| text.len() as u64) / 4
 }
 
-/// Returns the most that one request may use, which is also its charge if its usage is not stated.
-/// This is one call, and an even share of the tokens and the money that the run has left, which is
-/// never zero. The tokens are at least the request's text and its longest answer, at four bytes a
-/// token. A `free` backend uses no tokens and no money. Nothing is clamped to the amounts left: a
-/// request that may need more is refused before it is made.
+/// Returns the maximum usage of one request, which is also its charge if the backend does not
+/// report the usage. The maximum is one call and an even share of the tokens and the money that the
+/// run has left; a share is never zero. The tokens are at least those of the request's text and its
+/// longest answer, at four bytes per token. A `free` backend uses no tokens and no money. The
+/// result is not limited to the amounts left: a request that may need more is refused before it is
+/// sent.
 pub fn most(request: &Request, left: Amounts, ideas: u64, free: bool) -> Amounts {
     let needed = tokens_of(request).saturating_add(request.limits.max_output_tokens);
     let share = |left: u64, calls: u64| left / calls.max(1);
@@ -35,15 +36,15 @@ pub fn most(request: &Request, left: Amounts, ideas: u64, free: bool) -> Amounts
 pub(crate) struct RequestCharge {
     /// The amounts that are added to the budget usage.
     pub(crate) spent: RequestUsage,
-    /// The source of the sum of money.
+    /// How the amount of money was determined.
     pub(crate) money: Option<Money>,
     /// The reason for the charge, for the database. It is not redacted yet.
     pub(crate) note: String,
 }
 
-/// Returns the charge for a request that reserved `want`: the stated usage if that is the whole
-/// cost, or else the reservation. Usage that was observed during the request counts if it is higher
-/// than the final statement.
+/// Returns the charge for a request that reserved `want`: the reported usage if it is the whole
+/// cost, otherwise the reservation. Usage that was observed during the request counts if it is
+/// higher than the final report.
 pub(crate) fn charge(
     answer: &Result<Reply, BackendError>,
     heard: &ObservedUsage,
@@ -54,7 +55,7 @@ pub(crate) fn charge(
         let (micros, money) = match usage_meter::micros(usage, price) {
             Some((micros, true)) => (micros, Money::Stated),
             Some((micros, false)) => (micros, Money::Priced),
-            // An unknown sum of money is charged as reserved.
+            // An unknown amount of money is charged as reserved.
             None if want.micros == 0 => (0, Money::Stated),
             None => (want.micros, Money::Reserved),
         };
@@ -97,11 +98,11 @@ pub(crate) fn charge(
             money: None,
             note: "not installed".to_owned(),
         },
-        // A failed request is charged as stated if the statement is complete. The adapter reports a
-        // total only after the provider has closed its bill, so the reservation covers nothing
-        // more, and charging it would take from the night an amount that was never spent. With less
-        // than that (a stream that was cut, an agent that was killed), more may be billed than was
-        // observed, so the charge is the reservation. Usage that was observed earlier counts if it
+        // A failed request is charged as reported if the report is complete. The adapter reports a
+        // total only after the provider has closed its bill, so no further cost can follow, and
+        // charging the reservation would take an amount from the night that was never spent.
+        // Without a total (a stream was interrupted, an agent was killed), more may be billed than
+        // was observed, so the reservation is charged. Usage that was observed earlier counts if it
         // is higher, because a child that lowers its figures is not trusted.
         Err(error) if heard.total.is_some_and(used_something) => {
             let total = heard.total.unwrap_or_default();
@@ -128,8 +129,7 @@ fn used_something(usage: Usage) -> bool {
 }
 
 /// Returns true if a failed request used nothing: it was refused before any work, or its final
-/// statement reports no usage. A request that was cut off in its course has made no final
-/// statement.
+/// report states no usage. A request that was interrupted has no final report.
 fn used_nothing(error: &BackendError, heard: &ObservedUsage) -> bool {
     let stated = heard.usage.map(|usage| !used_something(usage));
     match error {

@@ -1,5 +1,4 @@
-//! Defines a job as resolved from the configuration, the result of a run, and the reasons for which
-//! a run fails.
+//! A job as resolved from the configuration, the result of a run, and the reasons why a run fails.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -44,13 +43,13 @@ pub struct Finished {
     pub facts: Map<String, Value>,
 }
 
-/// The reason for which a run publishes nothing.
+/// The reason why a run publishes nothing.
 #[derive(Debug, thiserror::Error)]
 pub enum JobError {
-    /// A backend gave no answer.
+    /// A backend did not answer.
     #[error(transparent)]
     Backend(#[from] BackendError),
-    /// Git gave no answer.
+    /// Git failed.
     #[error(transparent)]
     Git(#[from] GitError),
     /// There was nothing to do.
@@ -137,7 +136,7 @@ impl From<UnrecordedInput> for JobError {
     }
 }
 
-/// Returns true if the disk refused the write, rather than the guard.
+/// Checks whether the file system refused the write, rather than the guard.
 fn disk(error: &ScopeError) -> bool {
     matches!(error, ScopeError::Fs(_))
 }

@@ -1,4 +1,4 @@
-//! Describes how requests to one backend are paid.
+//! Describes how requests to one backend are paid for.
 
 use crate::prices::Prices;
 

@@ -30,7 +30,7 @@ use serde::{Deserialize, Serialize};
 
 /// The name of the file at a project's root, unless the configuration names another.
 pub const FILE: &str = "_steps.jsonl";
-/// The path, below the project, of the rows from before the last rotation of the file.
+/// The path, below the project, of the file with the rows from before the last rotation.
 pub const OLDER: &str = ".runner/steps.1.jsonl";
 /// The size at which the file is rotated, in bytes.
 pub const CAP: u64 = 1024 * 1024;
@@ -39,7 +39,7 @@ const LONGEST: usize = 400;
 /// Maximum number of tool uses that wait for their result. Further uses are recorded at once,
 /// without their result.
 const MOST_AT_ONCE: usize = 1_000;
-/// The number of bytes at the end of the file in which the last rows are searched.
+/// The number of bytes at the end of the file that are searched for the last rows.
 const TAIL: u64 = 64 * 1024;
 
 /// A row of the file.
@@ -68,7 +68,7 @@ pub struct ToolStep {
     pub agent: Option<String>,
 }
 
-/// The input of a tool: one of the three fields.
+/// The input of a tool, in one of three fields.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Args {
     /// The path of a file or folder. A path below the project is relative to the project's root.
@@ -82,8 +82,8 @@ pub struct Args {
 }
 
 impl ToolStep {
-    /// Makes a row about a use of `tool`, for a project at `root`. The row gets its number when it
-    /// is written.
+    /// Creates a row about a use of `tool`, for a project at `root`. The row gets its number when
+    /// it is written.
     pub fn of(tool: &str, target: Option<Target<'_>>, root: &Path, redactor: &Redactor) -> Self {
         let args = target.map(|target| match target {
             Target::Path(path) => {
@@ -108,8 +108,8 @@ impl ToolStep {
         self
     }
 
-    /// Formats the row for the sleeper: the tool, its input cut at 80 characters, and its exit
-    /// code.
+    /// Formats the row for the sleeper: the tool, its input truncated to 80 characters, and its
+    /// exit code.
     pub fn line(&self) -> String {
         let args = self.args.as_ref();
         let target = args.and_then(|args| {
@@ -124,7 +124,7 @@ impl ToolStep {
     }
 }
 
-/// Redacts a text, and cuts it to the length that a row may hold.
+/// Redacts a text, and truncates it to the maximum length in a row.
 fn clean(text: &str, redactor: &Redactor) -> String {
     let text = redactor.redact(text);
     match text.floor_char_boundary(LONGEST) {
@@ -153,7 +153,7 @@ pub struct StepsFile {
 }
 
 impl StepsFile {
-    /// Makes the project's own file, at the default cap.
+    /// Creates the description of a project's steps file, with the default cap.
     pub fn new(root: &Path, path: &str, agent: Option<&str>) -> Self {
         Self {
             root: root.to_owned(),
@@ -164,9 +164,9 @@ impl StepsFile {
     }
 
     /// Opens the file, creates it if it is missing, and rotates it if it is full. The file is not
-    /// rotated again while the returned handle lives. It therefore exists and stays the same file
-    /// while the sandbox keeps a child away from it: the sandbox puts a folder in the position of a
-    /// missing path, and then no process could create the file.
+    /// rotated again while the returned handle lives. The sandbox of a child depends on this: it
+    /// hides an existing file, but puts a folder at a missing path, and then no process could
+    /// create the file.
     ///
     /// # Errors
     /// Returns the same errors as [`append`](Self::append).
@@ -181,7 +181,7 @@ impl StepsFile {
     ///
     /// # Errors
     /// Returns an error if the file cannot be opened, is not a plain file, cannot be written, or
-    /// could not be rotated until it reached eight times its cap.
+    /// has reached eight times its cap because it could not be rotated.
     pub fn append(&self, mut step: ToolStep, now: Timestamp) -> io::Result<()> {
         let mut file = self.turned()?;
         if file.metadata()?.len() >= 8 * self.cap {
@@ -194,7 +194,7 @@ impl StepsFile {
         let mut line = serde_json::to_string(&step).map_err(io::Error::other)?;
         line.push('\n');
         if !whole {
-            // Starts a new line, so that an incomplete last row does not swallow this one.
+            // Start a new line, so that this row is not joined to an incomplete last row.
             line.insert(0, '\n');
         }
         file.write_all(line.as_bytes())
@@ -225,8 +225,9 @@ impl StepsFile {
         Ok(file)
     }
 
-    /// Moves a full file aside, if it is still the file of this name and no other process holds it.
-    /// A process that still has it open goes on writing to the older file, so no row is lost.
+    /// Moves a full file aside, if it still has this name and no other process holds its lock. A
+    /// process that still has the file open continues to write to the older file, so no row is
+    /// lost.
     fn turn(&self, file: &File) -> io::Result<bool> {
         if flock(file, FlockOperation::NonBlockingLockExclusive).is_err() {
             return Ok(false);
@@ -243,11 +244,11 @@ impl StepsFile {
         Ok(true)
     }
 
-    /// Returns the last `count` rows, the oldest first. Lines that are no rows are skipped. Without
-    /// a file there are no rows.
+    /// Returns the last `count` rows, the oldest first. Lines that are not rows are skipped. A
+    /// missing file yields no rows.
     ///
     /// # Errors
-    /// Returns an error if the file exists and cannot be read.
+    /// Returns an error if the file exists but cannot be read.
     pub fn last(&self, count: usize) -> io::Result<Vec<ToolStep>> {
         let mut rows = self.rows_of(&self.full())?;
         if rows.len() < count {
@@ -281,8 +282,8 @@ impl StepsFile {
     }
 }
 
-/// Returns the number of lines in a file, and whether the last one is whole. The file is never much
-/// larger than its cap.
+/// Returns the number of lines in a file, and whether the last line is complete. The file is never
+/// much larger than its cap.
 fn rows(file: &mut File) -> io::Result<(u64, bool)> {
     file.seek(SeekFrom::Start(0))?;
     let mut buffer = vec![0; 64 * 1024];
@@ -345,7 +346,7 @@ impl Recorder {
         }
     }
 
-    /// Ends the stream, and also records the uses that did not come back.
+    /// Ends the stream, and also records the tool uses that have not returned.
     pub fn ended(&mut self, now: Timestamp) {
         let mut left: Vec<(ToolStep, Timestamp)> = self.begun.drain().map(|(_, it)| it).collect();
         left.sort_by_key(|(_, since)| *since);
@@ -368,8 +369,8 @@ fn unanswered(mut step: ToolStep) -> ToolStep {
     step
 }
 
-/// Makes a row from the payload that Claude Code gives its hook after a tool, and from the folder
-/// that the session works in.
+/// Creates a row from the payload that Claude Code passes to its hook after a tool use, and from
+/// the folder that the session works in.
 ///
 /// # Errors
 /// Returns a description of the part of the payload that is not valid.

@@ -2,12 +2,13 @@
 //! run's folder.
 //!
 //! ```text
-//! Event ──redact, cut──> row ──> events.jsonl, up to its bound; then one last row says so
-//!    └──────────────────────────> Tally, for reports
+//! Event ──redact, truncate──> row ──> events.jsonl, up to its cap; then one last row reports it
+//!    └───────────────────────────────> Tally, for reports
 //! ```
 //!
-//! The file is for people and meters. A file that cannot be written costs the record and never the
-//! run. The file never holds a secret and never grows without limit, and no decision depends on it.
+//! The file is for people and meters. If the file cannot be written, only the record is lost; the
+//! run is not affected. The file never contains a secret and never grows without limit, and no
+//! decision depends on it.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -54,7 +55,7 @@ pub enum TelemetryEvent {
         /// The length of the whole text in bytes.
         bytes: usize,
     },
-    /// The cost so far; each event of a request replaces the one before.
+    /// The cost so far; each event of a request replaces the previous one.
     Usage(Usage),
     /// A remark.
     Note {
@@ -130,7 +131,7 @@ impl<'a> Telemetry<'a> {
         telemetry
     }
 
-    /// Adds the project's own record, in which each tool that is used is a row too.
+    /// Adds the project's steps file, to which each tool use is also written.
     #[must_use]
     pub fn with_steps(mut self, steps: Recorder) -> Self {
         self.steps = Some(steps);
@@ -169,7 +170,7 @@ impl<'a> Telemetry<'a> {
             text = line(TelemetryEvent::Full).unwrap_or_default();
         }
         self.written += text.len() as u64;
-        // Each line is one write, so that a process that dies leaves only whole lines.
+        // Each line is one write, so that a process that dies leaves only complete lines.
         let written = file.write_all(text.as_bytes());
         if let Err(error) = &written {
             tracing::warn!(%error, "{FILE} cannot be written");
@@ -211,9 +212,9 @@ pub struct Tally {
     pub tools: BTreeMap<String, u64>,
     /// The number of tool uses that failed or were not permitted.
     pub tools_failed: u64,
-    /// The cost that was stated.
+    /// The reported cost.
     pub usage: Usage,
-    /// The number of attempts without a stated cost.
+    /// The number of attempts without a reported cost.
     pub unstated: u64,
     /// Whether the record is incomplete because the file was full.
     pub cut: bool,
@@ -277,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_told_is_written_without_secrets_and_adds_up() {
+    fn events_are_redacted_and_summed() {
         let folder = tempfile::tempdir().unwrap();
         let redactor = redactor();
         let now = || Timestamp::UNIX_EPOCH;
@@ -329,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_is_cut_at_its_bound_and_a_record_that_cannot_be_made_costs_nothing() {
+    fn a_full_or_failed_record_is_harmless() {
         let folder = tempfile::tempdir().unwrap();
         let redactor = redactor();
         let now = || Timestamp::UNIX_EPOCH;

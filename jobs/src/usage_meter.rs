@@ -1,17 +1,17 @@
-//! The usage of a request, observed while it runs: a request that spends more than it reserved is
-//! stopped.
+//! Observes the usage of a request while it runs, and stops a request that spends more than it
+//! reserved.
 //!
 //! ```text
-//! usage so far ──within──> on
-//!              └──over───> Breach::Over      cancel at once: one call late at most
-//! limit ──overage not wanted──> Breach::Overage   cancel at once
-//!       └──reached────────────> cancel            nothing more would be answered
+//! usage so far ──within──> continue
+//!              └──over───> LimitExceeded::Over           cancel at once, at most one call late
+//! limit ──overage not allowed──> LimitExceeded::Overage  cancel at once
+//!       └──reached─────────────> cancel                  no further answer would come
 //! ```
 //!
-//! The events come from a child process: it may lie, repeat itself or send them out of order. Only
-//! the highest value of each figure counts, so that no order of events can take anything back. The
-//! observed usage is never taken for an answer, and every event is passed on to the sink behind the
-//! meter.
+//! The events come from a child process, which may report false values, repeat events or send them
+//! out of order. Only the highest value of each figure counts, so that no order of events can lower
+//! the usage. The observed usage is never treated as an answer, and every event is passed on to the
+//! sink behind the meter.
 
 use runner_backends::{Event, Limit, Sink, Usage};
 use runner_engine::process::Cancel;
@@ -19,7 +19,7 @@ use runner_engine::store::Amounts;
 
 use crate::prices::Price;
 
-/// The reason for which a request was stopped.
+/// The reason why a request was stopped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LimitExceeded {
     /// The request used more of a unit than was reserved for it.
@@ -59,15 +59,15 @@ impl std::fmt::Display for LimitExceeded {
 /// The usage that was observed for one request.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct ObservedUsage {
-    /// The highest value of each figure of its usage, if any was reported.
+    /// The highest value of each reported figure, if any was reported.
     pub usage: Option<Usage>,
-    /// The last statement of the total usage, if one was received.
+    /// The last report of the total usage, if one was received.
     pub total: Option<Usage>,
     /// Whether the model produced any text or used a tool.
     pub spoke: bool,
     /// The number of tool uses that failed, including those that the sandbox refused.
     pub failed_tools: u64,
-    /// The reason for which the request had to stop.
+    /// The reason why the request had to stop.
     pub breach: Option<LimitExceeded>,
     /// The provider's last statement about its limits.
     pub limit: Option<Limit>,
@@ -86,8 +86,8 @@ pub struct UsageMeter<'a> {
 }
 
 impl<'a> UsageMeter<'a> {
-    /// Makes a meter for a request with this amount `reserved`. `cancel` is the request's own
-    /// token; `overage` allows usage that is billed beyond a subscription.
+    /// Creates a meter for a request with this amount `reserved`. `cancel` is the request's own
+    /// cancel token; `overage` allows usage that is billed beyond a subscription.
     pub fn new(
         reserved: Amounts,
         price: Option<Price>,
@@ -162,8 +162,8 @@ pub fn tokens(usage: &Usage) -> u64 {
     usage.input_tokens.saturating_add(usage.output_tokens)
 }
 
-/// Returns the cost of a usage and whether it was stated, or `None` if neither the cost nor a price
-/// is known.
+/// Returns the cost of a usage and whether the backend reported it, or `None` if neither the cost
+/// nor a price is known.
 pub fn micros(usage: &Usage, price: Option<Price>) -> Option<(u64, bool)> {
     match (usage.cost_micros, price) {
         (Some(stated), _) => Some((stated, true)),
@@ -172,8 +172,8 @@ pub fn micros(usage: &Usage, price: Option<Price>) -> Option<(u64, bool)> {
     }
 }
 
-/// Returns the highest value of each figure, except for tokens from a cache: their lowest value
-/// counts, because they are the cheaper ones.
+/// Returns the highest value of each figure, except for cached tokens: their lowest value is used,
+/// because they are cheaper.
 pub fn most(a: Usage, b: Usage) -> Usage {
     Usage {
         input_tokens: a.input_tokens.max(b.input_tokens),

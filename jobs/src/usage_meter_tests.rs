@@ -1,4 +1,4 @@
-//! Usage as children tell it: in order, out of order, twice, and as garbage.
+//! Tests usage that children report in order, out of order, twice, and as garbage.
 
 use proptest::prelude::*;
 use runner_backends::{NullSink, VecSink};
@@ -54,7 +54,7 @@ fn tokens_are_money_where_there_is_a_price() {
     meter.event(Event::Usage(usage(10, 10, None)));
     assert!(meter.heard.breach.is_some(), "30 millionths");
     drop(meter);
-    assert_eq!(sink.events.len(), 2, "all is handed on");
+    assert_eq!(sink.events.len(), 2, "every event is passed on");
 }
 
 #[test]
@@ -84,9 +84,9 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(scaled(20_000)))]
 
     /// Checks that, in any order and with any repetition or nonsense, the first event over the
-    /// limit stops the request, none before it does, and no later event takes anything back.
+    /// limit stops the request, no earlier event does, and no later event lowers the usage.
     #[test]
-    fn no_order_of_events_goes_further_than_the_first_that_is_over(
+    fn event_order_never_delays_the_stop(
         reported in prop::collection::vec((figure(), figure(), prop::option::of(figure())), 0..20),
         tokens_cap in figure(),
         micros_cap in figure(),

@@ -1,13 +1,13 @@
-//! Asks several backends once each, at the same time, without fallbacks.
+//! Asks several backends at the same time, each once and without fallbacks.
 //!
 //! ```text
-//! asked ──reserve, in order──> all of them at once, MOST at a time ──settle, in order──> a result each
-//!            └── no room: this one is not asked, the others are
+//! asked ──reserve, in order──> all of them at once, MOST at a time ──settle, in order──> results
+//!            └── over budget: this backend is skipped, the others are asked
 //! ```
 //!
-//! All reservations are made before the first backend is asked. A login that takes one request at a
-//! time makes its requests wait (`runner_backends`). A councillor must never see, or write to, the
-//! folder of another.
+//! All reservations are made before the first backend is asked. Requests through a login that
+//! allows one request at a time wait for each other (`runner_backends`). A councillor must never
+//! read or write another councillor's folder.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -25,14 +25,14 @@ use crate::panel::Panel;
 const MOST: usize = 4;
 
 impl Context<'_> {
-    /// Returns the panel of councillors, each of which is asked for a report of its own.
+    /// Returns the panel of councillors, who each write a separate report.
     pub fn voices(&self) -> &Panel {
         &self.voices
     }
 
     /// Asks several councillors at once, each by its index in [`Panel::ready`]; the results are in
     /// the order of the questions. Each question is one attempt, reserved and settled separately,
-    /// and its time is at most the time that the run has left.
+    /// and its time limit is at most the time that the run has left.
     pub fn ask_each(&mut self, asked: &[(usize, Request)]) -> Vec<Result<Reply, AskError>> {
         let began = boot_time();
         let mut opened = Vec::with_capacity(asked.len());
@@ -59,8 +59,8 @@ impl Context<'_> {
                 Box::pin(async move {
                     match opened {
                         Ok((backend, spending, request, open)) => {
-                            // A councillor that had to wait for its turn has used up part of its
-                            // own time.
+                            // The time that a councillor spent waiting for its turn is deducted
+                            // from its time limit.
                             let mut request = request.clone();
                             let waited = boot_time().saturating_sub(began);
                             request.limits.total = request.limits.total.saturating_sub(waited);
@@ -96,11 +96,12 @@ impl Context<'_> {
     }
 }
 
-/// Waits for all futures, at most `most` at a time. The results are in the order of the futures.
+/// Runs all futures, at most `most` at a time, and returns their results in the order of the
+/// futures.
 async fn together<F: Future>(mut futures: Vec<Pin<Box<F>>>, most: usize) -> Vec<F::Output> {
     let mut done: Vec<Option<F::Output>> = futures.iter().map(|_| None).collect();
     poll_fn(|cx| {
-        // Only the first `most` unfinished futures are polled; a finished one lets the next start
+        // Only the first `most` unfinished futures are polled; when one finishes, the next starts
         // at once.
         loop {
             let waiting: Vec<usize> = (0..done.len()).filter(|at| done[*at].is_none()).collect();
@@ -129,7 +130,7 @@ mod tests {
     use std::cell::{Cell, RefCell};
 
     #[test]
-    fn all_are_waited_for_and_no_more_than_so_many_at_once() {
+    fn concurrency_is_limited_and_order_kept() {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let (now, most, began) = (Cell::new(0), Cell::new(0), RefCell::new(Vec::new()));
         let futures = (0..9_usize).map(|number| {
@@ -138,7 +139,8 @@ mod tests {
                 began.borrow_mut().push(number);
                 now.set(now.get() + 1);
                 most.set(most.get().max(now.get()));
-                // The later ones are faster: the order of the results is not that of their ends.
+                // Later futures finish earlier, so the order of completion differs from the order
+                // of the results.
                 for _ in number..9 {
                     tokio::task::yield_now().await;
                 }

@@ -1,4 +1,4 @@
-//! Asks a model for help, if one is configured; the answer by rule stands without it.
+//! Asks a model for help, if one is configured; without a model, the rule-based answer is used.
 
 use runner_backends::{Request, RequestLimits, Source};
 use runner_engine::outcome::Class;
@@ -12,9 +12,9 @@ pub(super) struct CuratorQuestion<'a> {
     /// The purpose of the question, which also identifies it within the run.
     pub(super) name: &'a str,
     pub(super) instructions: &'a str,
-    /// Untrusted texts, each with a description of what it is.
+    /// Untrusted texts, each with a description.
     pub(super) texts: Vec<(String, String)>,
-    /// The answer by rule.
+    /// The rule-based answer.
     pub(super) rule: Value,
     /// The values that the answer may choose from.
     pub(super) offer: Value,
@@ -22,8 +22,8 @@ pub(super) struct CuratorQuestion<'a> {
     pub(super) schema: Value,
 }
 
-/// Asks the question and returns the answer, or the reason why there is none. Without an answer,
-/// the answer by rule stands.
+/// Asks the question and returns the answer, or the reason why there is no answer. Without an
+/// answer, the rule-based answer is used.
 ///
 /// # Errors
 /// Returns an error if the run was cancelled or its database cannot be used.
@@ -36,7 +36,7 @@ pub(super) fn ask_or_reason(
     }
     let request = request(ctx, question)?;
     match ctx.ask(&request, 0) {
-        // The last backend of the chain returns the answer by rule.
+        // The last backend of the chain returns the rule-based answer.
         Ok(_) if ctx.backend_kind() == "builtin" => Ok(Err(wordless(ctx))),
         Ok(reply) => Ok(reply.value.ok_or_else(|| "the answer is not JSON".to_owned())),
         Err(AskError::Ledger(error)) => Err(error.into()),
@@ -45,8 +45,8 @@ pub(super) fn ask_or_reason(
     }
 }
 
-/// Returns the reason why only rules answer: the backend that was to be asked did not answer, for
-/// this file or an earlier one, or no model is configured.
+/// Returns the reason why the answer is rule-based: the configured backend did not answer, for this
+/// file or an earlier one, or no model is configured.
 fn wordless(ctx: &Context<'_>) -> String {
     match ctx.fell().first() {
         Some(why) => why.clone(),

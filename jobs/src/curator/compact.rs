@@ -4,11 +4,11 @@
 //! plan ──> shown, or executed: journal ── audit log replaced whole ── entries removed ── journal removed
 //! ```
 //!
-//! A process that dies leaves the journal behind. The journal records the length of the audit log
-//! with the new entries and the digest of the text up to that length. The next plan therefore knows
-//! whether the log contains the entries: it either only removes them, or folds them as if the first
-//! attempt had not happened. The plan that is shown is the plan that is executed, in the same
-//! words.
+//! If the process dies, the journal remains. The journal records the length of the audit log
+//! including the new entries, and the digest of the text up to that length. The next plan uses it
+//! to determine whether the log already contains the entries: if so, it only removes their files;
+//! otherwise it folds them as if the first attempt had not happened. The plan that is executed is
+//! exactly the plan that was shown.
 
 use std::fs;
 use std::io;
@@ -24,7 +24,7 @@ use super::queue::{Worker, remove};
 const ENTRIES: &str = "logs/pending-log-entries";
 const AUDIT: &str = "logs/audit.md";
 const JOURNAL: &str = "logs/.compacting.json";
-/// Maximum length of an entry in bytes; a longer one is left where it is.
+/// Maximum length of an entry in bytes; longer entries are left in place.
 const LARGEST: u64 = 1 << 20;
 /// Maximum number of entries in one plan.
 const MOST: usize = 10_000;
@@ -50,7 +50,7 @@ pub enum CompactStep {
         /// The path of the file, relative to the worker's folder.
         file: String,
     },
-    /// Leave an entry where it is.
+    /// Leave an entry in place.
     Leave {
         /// The name of the entry's file.
         entry: String,
@@ -92,7 +92,7 @@ impl CompactionPlan {
 
 #[derive(Serialize, Deserialize)]
 struct Journal {
-    /// The length of the audit log with the entries, in bytes.
+    /// The length of the audit log including the new entries, in bytes.
     length: usize,
     /// Digest of the audit log up to that length.
     digest: String,
@@ -100,10 +100,10 @@ struct Journal {
 }
 
 /// Plans a compaction. `keep` is how long finished jobs and findings are kept; with `None` they are
-/// kept for ever.
+/// kept forever.
 ///
 /// # Errors
-/// Returns an error if the disk refuses a read.
+/// Returns an error if a file cannot be read.
 pub fn plan(
     worker: &Worker,
     keep: Option<SignedDuration>,
@@ -148,13 +148,12 @@ pub fn plan(
     Ok(plan)
 }
 
-/// Executes the plan under the worker's lock, which the caller has held since before the plan was
-/// made. `pause` is called between any two steps; if it returns an error, the execution stops
+/// Executes the plan. The caller must have held the worker's lock since before the plan was
+/// created. `pause` is called between any two steps; if it returns an error, the execution stops
 /// there.
 ///
 /// # Errors
-/// Returns an error if the disk refuses an operation; the next plan contains the steps that were
-/// not done.
+/// Returns an error if a file operation fails; the next plan contains the remaining steps.
 pub fn apply(
     worker: &Worker,
     plan: &CompactionPlan,
@@ -225,7 +224,7 @@ fn fold(
     remove(&worker.path(JOURNAL))
 }
 
-/// Removes an entry if its content is still the one that was folded.
+/// Removes an entry if its content is still the content that was folded.
 fn gone(path: &Path, digest: Digest) -> io::Result<()> {
     match read_no_link(path, LARGEST) {
         Ok(bytes) if Digest::of(&bytes) == digest => remove(path),
@@ -235,7 +234,7 @@ fn gone(path: &Path, digest: Digest) -> io::Result<()> {
     }
 }
 
-/// Returns the entries that an interrupted compaction has already put into the log, each with the
+/// Returns the entries that an interrupted compaction has already added to the log, each with the
 /// digest of its content.
 fn folded(worker: &Worker) -> io::Result<Vec<(String, String)>> {
     let text = match read_no_link(worker.path(JOURNAL), DOCUMENT) {

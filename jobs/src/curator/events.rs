@@ -1,19 +1,19 @@
-//! Events that need attention, and the budget of each.
+//! Events that need attention, each with a budget.
 //!
-//! `events/pending.jsonl` contains the raised events and is only ever appended to.
-//! `events/ledger.jsonl` contains every step since; the sum of an event's rows is its remaining
-//! budget.
+//! `events/pending.jsonl` contains the raised events and is append-only. `events/ledger.jsonl`
+//! contains every later step; the smallest `budget_after` in an event's rows is the event's
+//! remaining budget.
 //!
 //! ```text
 //! raised{budget} ── ask: −1, before the model is asked ──> told{note}
 //!    │                 └─ raise: −b; a new event with b, and this one as its parent
 //!    ├─ ack, by a person ──> over
-//!    └─ nothing left ──> refused, and the row says so
+//!    └─ no budget left ──> refused, and a row records the refusal
 //! ```
 //!
-//! The budget of a child event is taken from its parent's budget before the child is raised. All
-//! calls that result from one event therefore add up to at most its initial budget, whichever
-//! models answer and whenever processes die. This module must never return spent budget.
+//! The budget of a child event is taken from its parent's budget before the child is raised.
+//! Therefore all model calls that result from one event add up to at most the event's initial
+//! budget, even if processes die. This module must never restore spent budget.
 
 use runner_text::counted;
 use std::collections::BTreeMap;
@@ -27,11 +27,11 @@ use serde::{Deserialize, Serialize};
 
 use super::queue::{Worker, append};
 
-/// Maximum length of a text of an event, in bytes.
+/// Maximum length of an event's text field, in bytes.
 const TEXT: usize = 2_000;
 /// Maximum budget of one event, in model calls.
 pub const MOST: u32 = 1_000;
-/// Maximum size of an events file in bytes; a larger one is not read.
+/// Maximum size of an events file in bytes; a larger file is not read.
 const LARGEST: u64 = 64 << 20;
 
 /// The severity of an event.
@@ -61,7 +61,7 @@ impl Severity {
 /// One line of `events/pending.jsonl`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
-    /// 1.
+    /// Always 1.
     pub schema_version: u32,
     /// The id: `20060102T150405Z-event-8hex`.
     pub id: String,
@@ -72,7 +72,7 @@ pub struct Event {
     pub severity: Severity,
     /// The action that the event asks for.
     pub desired_action: String,
-    /// The backend, by name, or the person that should act.
+    /// The name of the backend or person that should act.
     pub escalation_target: String,
     /// The initial budget, in model calls.
     pub budget: u32,
@@ -114,7 +114,7 @@ pub struct EventStatus {
     pub over: bool,
 }
 
-/// The reason why an event cannot be raised or handled.
+/// The event has already been acknowledged.
 #[derive(Debug, thiserror::Error)]
 pub enum EventError {
     /// The event has no budget left.
@@ -126,7 +126,7 @@ pub enum EventError {
     /// The event is over: it was acknowledged.
     #[error("event {0} is over: it was acknowledged")]
     Over(String),
-    /// The given values do not make a valid event.
+    /// The given values do not form a valid event.
     #[error("{0}")]
     Bad(String),
     /// A file could not be read or written.
@@ -149,11 +149,11 @@ pub struct NewEvent {
     pub note: Option<String>,
 }
 
-/// Raises an event, with a budget of its own or with a part of its parent's budget.
+/// Raises an event with a new budget or, if it has a parent, with part of the parent's budget.
 ///
 /// # Errors
-/// Returns an error if a text is missing or too long, the parent's budget is too small, or the disk
-/// refuses.
+/// Returns an error if a text is missing or too long, the parent's budget is too small, or a file
+/// operation fails.
 pub fn raise(
     worker: &Worker,
     wish: NewEvent,
@@ -208,7 +208,7 @@ pub fn raise(
             return Err(EventError::Spent(parent.to_owned()));
         };
         // The budget is taken before the event is raised. If the process dies in between, the
-        // budget is lost, but never spent twice.
+        // budget is lost, but it is never spent twice.
         let outcome = format!("raises {}", event.id);
         note(worker, &step(now, parent, None, "raise", (before, after), &outcome))?;
     }
@@ -220,12 +220,12 @@ pub fn raise(
     Ok(event)
 }
 
-/// Takes one call from an event's budget, before the call is made, and returns the calls that are
-/// left after it.
+/// Takes one model call from an event's budget, before the call is made, and returns the number of
+/// remaining calls.
 ///
 /// # Errors
-/// Returns an error if no budget is left, the event is over, there is no such event, or the disk
-/// refuses. A refusal for lack of budget is recorded.
+/// Returns an error if no budget is left, the event has been acknowledged or does not exist, or a
+/// file operation fails. A call that is refused for lack of budget is recorded.
 pub fn spend(worker: &Worker, id: &str, now: Timestamp) -> Result<u32, EventError> {
     let _held = worker.lock()?;
     let standing = find(&load(worker)?, id)?;
@@ -246,7 +246,7 @@ pub fn spend(worker: &Worker, id: &str, now: Timestamp) -> Result<u32, EventErro
 /// Records the outcome of a step without spending budget.
 ///
 /// # Errors
-/// Returns an error if there is no such event or the disk refuses.
+/// Returns an error if the event does not exist or a file operation fails.
 pub fn record_outcome(
     worker: &Worker,
     id: &str,
@@ -265,13 +265,13 @@ pub fn record_outcome(
 /// not be read.
 ///
 /// # Errors
-/// Returns an error if the disk refuses a read.
+/// Returns an error if a file cannot be read.
 pub fn all(worker: &Worker) -> io::Result<(Vec<EventStatus>, u64)> {
     let EventBook { events, bad } = load(worker)?;
     Ok((events, bad))
 }
 
-/// Returns the event with this id, or with an id that begins or ends with it unambiguously.
+/// Returns the event with this id, or the only event whose id begins or ends with `id`.
 ///
 /// # Errors
 /// Returns an error if no event matches, or several do.
@@ -310,7 +310,7 @@ fn load(worker: &Worker) -> io::Result<EventBook> {
         event.budget = event.budget.min(MOST);
         let standing = EventStatus { left: event.budget, event, last: None, over: false };
         let id = standing.event.id.clone();
-        // If an id appears more than once, the first event counts.
+        // If an id appears more than once, the first event is used.
         if let std::collections::btree_map::Entry::Vacant(free) = events.entry(id) {
             order.push(free.key().clone());
             free.insert(standing);
@@ -320,7 +320,7 @@ fn load(worker: &Worker) -> io::Result<EventBook> {
         let Some(standing) = events.get_mut(&step.event) else {
             continue;
         };
-        // A budget never grows again, even if a row states more.
+        // A row never increases a budget, even if it states a larger one.
         standing.left = standing.left.min(step.budget_after);
         standing.over |= step.action == "ack";
         standing.last = Some((step.action, step.outcome));

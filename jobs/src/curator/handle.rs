@@ -1,8 +1,8 @@
-//! Hands an event to a model: it spends one call of the event's budget, and yields a text for
-//! people and further events that are paid out of the rest of the budget.
+//! Hands an event to a model. The call is charged to the event's budget. The answer is a text for
+//! people, and further events that are paid for with the rest of the budget.
 //!
-//! This module must never do what the model asks for: the answer is recorded, and the events that
-//! it raises wait for a person or for a further hand-over, with less to spend.
+//! This module must never carry out the model's answer. The answer is only recorded; the events
+//! that it raises wait for a person or for another hand-over, with a smaller budget.
 
 use runner_engine::outcome::Class;
 use runner_text::counted;
@@ -20,8 +20,8 @@ const RAISED: usize = 5;
 /// Handles one event.
 ///
 /// # Errors
-/// Returns an error if there is no such event, its budget is used up, or the model did not answer;
-/// in the last case the call is spent.
+/// Returns an error if the event does not exist, its budget is used up, or the model did not
+/// answer; in the last case the call has been spent.
 pub(super) fn run(ctx: &mut Context<'_>, worker: &Worker, id: &str) -> Result<Finished, JobError> {
     let failed = |class: Class| move |error: EventError| JobError::failed(class, error.to_string());
     let environment = failed(Class::Environment);

@@ -1,11 +1,12 @@
-//! ingest-claude-session: turns a chunk of a transcript into learnings, each with file and line.
+//! ingest-claude-session: turns a chunk of a transcript into learnings, each with its file and
+//! line.
 //!
 //! Rules find two things: a failed call followed by a call of the same kind that succeeded (the
-//! fix), and a person's correction ("no, …", "always …", "never …"). A model may only drop some of
-//! the learnings and write their titles. A chunk that is not the last one puts the next chunk into
-//! the queue in the same publication, so a session is read to its end even if a process dies in
-//! between. This module must never read text that runner wrote, or sessions that runner started
-//! itself.
+//! fix), and a person's correction ("no, …", "always …", "never …"). A model may only drop
+//! learnings and write their titles. If the transcript continues after the chunk, the same
+//! publication also queues a job for the next chunk, so a session is read to its end even if a
+//! process dies in between. This module must never read text that runner wrote, or sessions that
+//! runner started.
 
 use runner_text::counted;
 use std::collections::BTreeMap;
@@ -27,7 +28,7 @@ use super::{CuratorSpec, JobFile, JobProduct};
 use crate::sessions::transcript::{LineGap, SessionEvent, SessionEventKind, Tally, Transcript};
 use crate::{Context, JobError};
 
-/// Number of lines of a chunk if the job does not specify it.
+/// Number of lines in a chunk if the job does not specify it.
 const CHUNK: u64 = 5_000;
 /// Maximum number of learnings from one chunk.
 const MOST: usize = 10;
@@ -51,9 +52,9 @@ pub struct Learning {
 #[derive(Debug, Default)]
 pub struct Finder {
     count: usize,
-    /// Calls without an outcome so far: id to tool, target and line.
+    /// Calls that have no outcome yet: tool, target and line by call id.
     open: BTreeMap<String, (String, String, u64)>,
-    /// Failures without a fix so far, by the tool and the subject of the call.
+    /// Failures that have no fix yet, by the tool and the subject of the call.
     failed: BTreeMap<(String, String), (usize, u64, String, String)>,
     found: Vec<Learning>,
 }
@@ -66,7 +67,7 @@ impl Finder {
             SessionEventKind::Prompt(text) if !event.sidechain => self.correction(event.line, text),
             SessionEventKind::Call { id, tool, target } => {
                 self.open.insert(id.clone(), (tool.clone(), target.clone(), event.line));
-                // Calls that never get an outcome must not pile up.
+                // Calls that never get an outcome must not accumulate.
                 if self.open.len() > 10_000 {
                     self.open.pop_first();
                 }
@@ -119,7 +120,7 @@ impl Finder {
     }
 
     fn correction(&mut self, line: u64, text: &str) {
-        // Output of commands and pasted files were not written by a person.
+        // Command output and pasted files were not written by a person.
         if text.starts_with('<') || text.len() > 2_000 {
             return;
         }
@@ -153,8 +154,8 @@ impl Finder {
     }
 }
 
-/// Returns the part that two calls with the same intent have in common: the program and its first
-/// word, or the file.
+/// Returns the part that calls with the same intent have in common: the program and its first word,
+/// or the file.
 fn about(tool: &str, target: &str) -> String {
     if tool != "Bash" {
         return target.to_owned();
@@ -182,7 +183,7 @@ fn reason(text: &str) -> String {
     one_line(line)
 }
 
-/// Opens a transcript. The path must lead to a regular file.
+/// Opens a transcript, which must be a regular file.
 fn open(root: &Path, path: &Path) -> Result<File, String> {
     open_named(root, path).map_err(|error| format!("its source {}: {error}", path.display()))
 }
@@ -231,8 +232,8 @@ fn read(ctx: &Context<'_>, path: &Path, start: u64, end: u64) -> Result<Read, Jo
 /// Extracts learnings from one chunk of a transcript.
 ///
 /// # Errors
-/// Returns an error if the source does not exist, must not be read or contains no session, or if
-/// the run was cancelled.
+/// Returns an error if the source does not exist, may not be read or contains no session, or if the
+/// run was cancelled.
 pub(super) fn run(
     ctx: &mut Context<'_>,
     spec: &CuratorSpec,
@@ -310,7 +311,7 @@ fn describe(tally: &Tally, own: u64) -> String {
     reported
 }
 
-/// Checks whether a file has this line.
+/// Checks whether a file has a line with this number.
 fn has_more(root: &Path, path: &Path, line: u64) -> bool {
     let Ok(file) = open(root, path) else {
         return false;
@@ -319,7 +320,7 @@ fn has_more(root: &Path, path: &Path, line: u64) -> bool {
     rest.skip_to(line).is_ok() && rest.place().line == line && rest.next().is_some()
 }
 
-/// Returns the job for the next chunk. Its id is the same however often the current job is done.
+/// Returns the job for the next chunk. Its id stays the same if the current job is repeated.
 fn follow_up(job: &JobFile, source: &Source, next: u64) -> JobFile {
     let hex = Digest::of(format!("{} {next}", job.id).as_bytes()).short();
     let source = Source { path: source.path.clone(), chunk_start: Some(next), chunk_end: None };
@@ -330,14 +331,14 @@ fn follow_up(job: &JobFile, source: &Source, next: u64) -> JobFile {
     follow
 }
 
-/// Returns the learnings that add something to `there` and to the earlier ones.
+/// Returns the learnings that differ enough from `there` and from the earlier learnings.
 fn fresh(learnings: Vec<Learning>, there: &[String]) -> Vec<Learning> {
     let mut known: Vec<near::Sets> = there.iter().map(|text| near::Sets::of(text)).collect();
     let mut kept = Vec::new();
     for learning in learnings {
         let text = format!("# {}\n\n{}", learning.title, learning.body);
         let sets = near::Sets::of(&text);
-        // Most words of a learning are common to all learnings, so only a close match counts as the
+        // Most words of a learning occur in all learnings, so only a close match counts as the
         // same.
         if known.iter().all(|other| near::jaccard(&sets, other) < near::NEAR_SHORT) {
             known.push(sets);
@@ -347,8 +348,8 @@ fn fresh(learnings: Vec<Learning>, there: &[String]) -> Vec<Learning> {
     kept
 }
 
-/// Chooses the learnings that are written. By rule these are the first ones; a model drops some and
-/// writes their titles.
+/// Chooses the learnings to write. The rule-based choice is the first [`MOST`] learnings; a model
+/// may drop some and writes their titles.
 fn choose(
     ctx: &mut Context<'_>,
     job: &JobFile,
@@ -455,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn what_mended_a_failure_and_what_a_person_corrected_is_found_with_its_lines() {
+    fn fixes_and_corrections_are_found() {
         let mut finder = Finder::default();
         let mut events = Vec::new();
         events.extend(call(

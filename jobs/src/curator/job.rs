@@ -1,7 +1,7 @@
-//! One file of the queue.
+//! A job file in the queue.
 //!
-//! Any program may have written the file. Its content is therefore validated, and no part of it
-//! determines where a file is written.
+//! Any program may have written the file. Its content is therefore validated and never determines
+//! where a file is written.
 
 use std::fmt;
 
@@ -54,7 +54,7 @@ impl fmt::Display for CuratorJobKind {
     }
 }
 
-/// The file, or the part of a file, that a job is about.
+/// The file, or the part of a file, that a job processes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Source {
     /// The path of the file, absolute or relative to the project's root.
@@ -67,8 +67,8 @@ pub struct Source {
     pub chunk_end: Option<u64>,
 }
 
-/// A job file. The last four fields are an extension of the contract; fields that the contract does
-/// not name have a default.
+/// A job file. The last four fields extend the contract; a field that the contract does not define
+/// has a default.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobFile {
     /// The id, `20060102T150405Z-kind-8hex`, which is also the file name without its extension.
@@ -80,7 +80,7 @@ pub struct JobFile {
     /// Maximum number of retries.
     #[serde(default = "one")]
     pub max_retries: u32,
-    /// The file that the job is about, for kinds that need one.
+    /// The file that the job processes, for kinds that need one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<Source>,
     /// The priority; jobs with a higher value go first.
@@ -89,7 +89,7 @@ pub struct JobFile {
     /// The number of failed attempts.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub attempts: u32,
-    /// The number of times that the job was returned from a process that died.
+    /// The number of times that the job was returned to the queue because its process died.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub returned: u32,
     /// The error of the last attempt.

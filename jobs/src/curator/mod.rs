@@ -1,25 +1,25 @@
-//! The curator: a local model that keeps notes tidy by day, from a queue of files.
+//! The curator keeps notes tidy during the day: it works through a queue of job files, with the
+//! help of a local model.
 //!
 //! The queue is the interface: any program may put a job file into `queue/`. One run of a job of
 //! kind `curator` handles up to a batch of job files. Each run therefore has a row in `runs`, uses
-//! the budgets and appears in the report with a line for each file, and no table mirrors the files.
-//! An occurrence for each file was considered and rejected: it would keep every file twice, in the
-//! folder and in the database, and the two could differ.
+//! the budgets, and appears in the report with a line for each file. No table mirrors the files. An
+//! occurrence for each file was considered and rejected, because each file would then be recorded
+//! twice, in the folder and in the database, and the two records could differ.
 //!
 //! ```text
-//!              claim: start noted in hour.jsonl, owner beside, rename
+//!              claim: record the start in hour.jsonl, write the owner, rename
 //! queue/ID ─────────────────────────────────> processing/ID
 //!    ^                                           │  │  │
-//!    │   owner dead, the first time; retry left  │  │  └─ work fails ──────> failed/ID + reason
+//!    │   owner dead, first time; retry left      │  │  └─ work fails ──────> failed/ID + reason
 //!    └───────────────────────────────────────────┘  └─ work done: one publication puts the artifacts and
 //!                                                      done/ID, and removes processing/ID
 //! ```
 //!
-//! The publication puts `done/ID` and its artifacts in place in one step: a process that dies
-//! leaves either all of them or nothing, and a job in `done/` is never done again. A model only
-//! adds text to the findings of rules, so a model that does not answer costs text but no job. The
-//! curator must never edit a note; it writes findings, drafts and learnings, each to a file of its
-//! own.
+//! The publication writes `done/ID` and its artifacts in one step: if the process dies, either all
+//! of them exist or none, and a job in `done/` is never repeated. A model only adds text to the
+//! findings of rules, so a job completes even if no model answers. The curator must never edit a
+//! note; it writes findings, drafts and learnings to separate files.
 
 pub mod ask;
 pub mod compact;
@@ -68,7 +68,7 @@ pub struct JobProduct {
 ///
 /// # Errors
 /// Returns an error if there is nothing to do, the worker's folder cannot be used, or the run was
-/// cancelled. A job file that cannot be handled is not an error of the run.
+/// cancelled. A job file that cannot be handled does not fail the run.
 pub fn run(ctx: &mut Context<'_>, spec: &CuratorSpec) -> Result<Finished, JobError> {
     let worker = Worker::of(ctx.root, &spec.worker_dir)
         .map_err(|why| JobError::failed(Class::Environment, why))?;
@@ -104,8 +104,7 @@ pub fn run(ctx: &mut Context<'_>, spec: &CuratorSpec) -> Result<Finished, JobErr
         status.begin(&worker, &claimed.job.id, now);
         ctx.progress.step("job files", u64::from(at), u64::from(spec.batch));
         if let Err(error) = one(ctx, spec, &worker, &claimed, &mut reported) {
-            // Nothing of this run is published, so the jobs that it had done go back into the
-            // queue.
+            // This run publishes nothing, so the jobs that it completed go back into the queue.
             for claimed in &reported.claimed {
                 worker.put_back(claimed, None).map_err(|error| io("use", &worker, error))?;
             }
@@ -113,7 +112,7 @@ pub fn run(ctx: &mut Context<'_>, spec: &CuratorSpec) -> Result<Finished, JobErr
             status.set(&worker, WorkerState::Idle, ctx.wall());
             return Err(error);
         }
-        // A job that came back from a process that died may have caused the death.
+        // A job that was returned from a dead process may have caused the death.
         if claimed.job.returned > 0 {
             break;
         }
@@ -157,8 +156,8 @@ pub fn run(ctx: &mut Context<'_>, spec: &CuratorSpec) -> Result<Finished, JobErr
     Ok(finished)
 }
 
-/// Checks whether the database has settled a run. A run that the database does not know, or has
-/// forgotten, counts as over.
+/// Checks whether the database has settled a run. A run without a row in the database counts as
+/// over.
 fn is_over(ctx: &Context<'_>, run: &str) -> bool {
     let Ok(run) = run.parse::<RunId>() else {
         return true;
@@ -170,7 +169,7 @@ fn is_over(ctx: &Context<'_>, run: &str) -> bool {
     }
 }
 
-/// Describes the work that a run would find waiting. Changes nothing.
+/// Describes the waiting work without changing anything.
 pub fn dry_run(root: &std::path::Path, spec: &CuratorSpec) -> Vec<String> {
     match Worker::of(root, &spec.worker_dir) {
         Ok(worker) => vec![format!(
@@ -191,12 +190,12 @@ struct RunCounts {
     lines: Vec<String>,
     without: Option<String>,
     last_error: Option<String>,
-    /// The staged jobs. `made` holds their files.
+    /// The staged jobs; `made` contains their files.
     claimed: Vec<Claimed>,
     made: Vec<(String, String)>,
 }
 
-/// Handles one claimed file, up to staging its results.
+/// Processes one claimed file and stages the results.
 fn one(
     ctx: &mut Context<'_>,
     spec: &CuratorSpec,
@@ -234,7 +233,7 @@ fn one(
             worker.put_back(claimed, None).map_err(|error| io("use", worker, error))?;
             Err(error)
         }
-        // The error does not count, because the cancelled job was not tried to its end.
+        // A cancelled job is put back without counting a failed attempt.
         Err(error) if ctx.cancel.is_cancelled() => {
             worker.put_back(claimed, None).map_err(|error| io("use", worker, error))?;
             Err(error)
@@ -242,8 +241,7 @@ fn one(
         Err(error) => {
             let why = ctx.redactor.redact(&whole(&error)).into_owned();
             reported.last_error = Some(format!("{}: {why}", job.id));
-            // Only a disk error may go away by itself; an error in the request of the file does
-            // not.
+            // Only an I/O error may resolve itself; an error in the job file cannot.
             let again = matches!(error, JobError::Io { .. }) && job.attempts < job.max_retries;
             let done = if again {
                 reported.back += 1;

@@ -1,9 +1,9 @@
-//! dream-seed: drafts ideas from the open points of notes, each with the place that it comes from.
+//! dream-seed: drafts ideas from the open points of notes, each with its source location.
 //!
-//! An open point is one that the note marks as open: an unchecked task, TODO, FIXME, "Idea:", "Open
-//! question:". A point that is similar to an existing idea, archived ones included, or to another
-//! draft is not drafted. This module must never use text that runner wrote itself, because runner
-//! would end up talking to itself.
+//! An open point is text that the note marks as open: an unchecked task, TODO, FIXME, "Idea:",
+//! "Open question:". A point that is similar to an existing idea, archived ones included, or to
+//! another draft is not drafted. This module must never use text that runner wrote, because runner
+//! would then draft ideas from its own output.
 
 use runner_text::counted;
 use std::path::Path;
@@ -31,7 +31,7 @@ pub const MARK: &str = "generated_by";
 pub struct Seed {
     pub path: String,
     pub line: usize,
-    /// The open point, in the note's own words.
+    /// The open point, as written in the note.
     pub text: String,
     pub title: String,
 }
@@ -92,7 +92,7 @@ pub fn seeds(note: &LintNote) -> Vec<Seed> {
     found
 }
 
-/// Returns the seeds that are new compared to `there` and to the earlier seeds.
+/// Returns the seeds that differ enough from `there` and from the earlier seeds.
 pub fn fresh(seeds: Vec<Seed>, there: &[String]) -> Vec<Seed> {
     let known: Vec<near::Sets> = there.iter().map(|text| near::Sets::of(text)).collect();
     // An idea that quotes the line contains it, however long the idea is.
@@ -197,8 +197,8 @@ fn ideas(folder: &Path) -> Vec<String> {
 
 type Chosen = Vec<(Seed, String)>;
 
-/// Chooses the drafts and their titles. By rule these are the first ones; a model, where there is
-/// one, sets the order and writes the titles.
+/// Chooses the drafts and their titles. The rule-based choice is the first seeds; a model, if there
+/// is one, sets the order and writes the titles.
 fn choose(
     ctx: &mut Context<'_>,
     job: &JobFile,
@@ -255,7 +255,7 @@ fn choose(
     Ok((chosen, None))
 }
 
-/// Shortens a text to about `most` characters. The cut is between words.
+/// Shortens a text to about `most` characters, at a word boundary.
 pub(super) fn shortened(text: &str, most: usize) -> String {
     let mut out = String::new();
     for word in text.split_whitespace() {
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_note_leaves_open_is_found_with_its_line_and_nothing_else() {
+    fn open_points_are_found_with_lines() {
         let text = "---\ntags: x\n---\n# Plan\n\n- [ ] Retry the upload after a reset\n- [x] Done is done already\n\
                     TODO(ann): measure the cache under load\n```\nTODO: in code is no idea\n```\n- [ ] too short\n\
                     > Open question: who may read the archive?\nWe should TODO: this later maybe\n";
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_idea_says_already_is_no_draft() {
+    fn existing_ideas_are_not_drafted() {
         let text = "- [ ] Retry the upload after a connection reset\n- [ ] Retry the upload after a connection reset!\n\
                     - [ ] Show the queue depth in the status line\n- [ ] Cache thumbnails on the local disk\n";
         let there = [

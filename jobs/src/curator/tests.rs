@@ -1,4 +1,4 @@
-//! The queue, its cap, the events' budgets and the compaction, against crowds and deaths.
+//! Tests the queue, its cap, event budgets and compaction with many consumers and dying processes.
 #![allow(
     clippy::disallowed_methods,
     reason = "a test reads its scale and seed from the environment"
@@ -21,7 +21,7 @@ fn now() -> Timestamp {
     "2026-11-22T10:00:00Z".parse().unwrap()
 }
 
-/// All runs are over.
+/// Treats every run as over.
 const OVER: queue::IsOver<'static> = &|_| true;
 
 fn after(minutes: i64) -> Timestamp {
@@ -88,7 +88,7 @@ fn claimed(claim: Claim) -> Option<Claimed> {
     }
 }
 
-/// Finishes a job in the way that a publication does.
+/// Finishes a job as a publication would.
 fn finish(worker: &Worker, claimed: &Claimed) {
     let name = format!("{}.json", claimed.job.id);
     let record = claimed.record(&JobProduct::default(), now());
@@ -98,7 +98,7 @@ fn finish(worker: &Worker, claimed: &Claimed) {
     fs::remove_file(worker.path("processing").join(&name)).unwrap();
 }
 
-/// Makes the owner of a claim one that died.
+/// Replaces the owner of a claim with a dead process.
 fn kill(worker: &Worker, id: &str) {
     let path = worker.path("processing").join(format!("{id}.owner"));
     let text = fs::read_to_string(&path).unwrap();
@@ -122,7 +122,6 @@ fn ten_consumers_do_each_job_once_whoever_of_them_dies() {
         let mut dice = Random(seed ^ number);
         let spec = spec(u32::MAX);
         loop {
-            // A run begins.
             let mut consumer = Consumer::new(&worker, &spec);
             let mut any = false;
             for at in 0..20 {
@@ -134,7 +133,7 @@ fn ten_consumers_do_each_job_once_whoever_of_them_dies() {
                 any = true;
                 *claims.lock().unwrap().entry(claimed.job.id.clone()).or_default() += 1;
                 if dice.roll(10) == 0 {
-                    // It dies at work: and with it the whole run.
+                    // The process dies during the job, which ends the whole run.
                     kill(&worker, &claimed.job.id);
                     break;
                 }
@@ -150,11 +149,11 @@ fn ten_consumers_do_each_job_once_whoever_of_them_dies() {
             scope.spawn(move || work(number));
         }
     });
-    // The next consumer settles the files that the last ones left.
+    // The next consumer recovers the files that the earlier consumers left.
     work(99);
     let (done, failed) = (names(&worker, "done").len(), names(&worker, "failed").len());
     assert_eq!(done + failed / 2, count);
-    assert_eq!(failed % 2, 0, "each has its reason");
+    assert_eq!(failed % 2, 0, "each failed job has its reason");
     assert!(names(&worker, "queue").is_empty());
     assert!(names(&worker, "processing").iter().all(|name| name.ends_with(".owner")));
     for (id, claims) in claims.into_inner().unwrap() {
@@ -174,7 +173,7 @@ fn no_hour_begins_more_than_the_cap_over_restarts_and_a_clock_that_is_set_back()
     let mut dice = Random::new("cap");
     let (mut starts, mut at) = (Vec::new(), 0);
     while starts.len() < 60 {
-        // Each claim is a restart.
+        // Each claim simulates a restart.
         let mut consumer = Consumer::new(&worker, &spec);
         match consumer.claim(after(at), Some(OVER)).unwrap().found {
             NextFile::Claimed(claimed) => {
@@ -192,7 +191,7 @@ fn no_hour_begins_more_than_the_cap_over_restarts_and_a_clock_that_is_set_back()
         let within = starts.iter().filter(|at| (from..from + 60).contains(*at)).count();
         assert!(within <= 7, "{within} in the hour from minute {from}");
     }
-    // Set back by a day, it waits for an hour and not for a day.
+    // If the clock is set back by a day, the cap still ends after an hour.
     for _ in 0..2 {
         worker.enqueue(CuratorJobKind::LintWiki, None, 0, now()).unwrap();
     }
@@ -236,12 +235,13 @@ fn higher_goes_first_then_older() {
     assert_eq!(got, wanted);
 }
 
-/// Looks at the queue long after its files were written; gives back the reasons by name.
+/// Claims from the queue long after its files were written, and returns the rejection reasons by
+/// name.
 fn rejected(worker: &Worker, spec: &CuratorSpec) -> BTreeMap<String, String> {
     let mut consumer = Consumer::new(worker, spec);
     let late = "2099-01-01T00:00:00Z".parse().unwrap();
     let Claim { moved, found } = consumer.claim(late, Some(OVER)).unwrap();
-    assert!(matches!(found, NextFile::Claimed(_)), "the worker lives on: {found:?}");
+    assert!(matches!(found, NextFile::Claimed(_)), "the worker keeps working: {found:?}");
     for one in &moved {
         let stem = one.name.trim_end_matches(".json");
         let reason = worker.path("failed").join(format!("{stem}.reason.txt"));
@@ -327,7 +327,7 @@ fn a_job_of_a_dead_owner_comes_back_once_and_one_that_was_done_is_not_done_again
     let spec = spec(99);
     let take = || Consumer::new(&worker, &spec).claim(now(), Some(OVER)).unwrap();
     assert!(claimed(take()).is_some());
-    assert!(claimed(take()).is_none(), "its owner lives");
+    assert!(claimed(take()).is_none(), "its owner is alive");
     kill(&worker, &job.id);
     let again = take();
     assert_eq!(again.moved[0].to, "queue");
@@ -338,7 +338,7 @@ fn a_job_of_a_dead_owner_comes_back_once_and_one_that_was_done_is_not_done_again
     assert!(third.moved[0].why.contains("second time"));
     assert!(names(&worker, "processing").is_empty());
 
-    // The job was published and the process died before it could report it: the job stays done.
+    // The process published the job and died before it could report it: the job stays done.
     let job = worker.enqueue(CuratorJobKind::DreamSeed, None, 0, now()).unwrap();
     assert!(claimed(take()).is_some());
     fs::write(worker.path("done").join(format!("{}.json", job.id)), "{}").unwrap();
@@ -346,13 +346,13 @@ fn a_job_of_a_dead_owner_comes_back_once_and_one_that_was_done_is_not_done_again
     let last = take();
     assert!(last.moved.is_empty() && claimed(last).is_none());
     assert!(names(&worker, "processing").is_empty());
-    // And the same file once more is no new job.
+    // The same file in the queue again is not a new job.
     fs::write(worker.path("queue").join(format!("{}.json", job.id)), job.text()).unwrap();
     assert!(take().moved[0].why.contains("done before"));
 }
 
 #[test]
-fn what_a_dead_run_may_still_place_is_left_until_that_run_is_over() {
+fn files_wait_until_their_run_ends() {
     let (_folder, worker) = place();
     let job = worker.enqueue(CuratorJobKind::DreamSeed, None, 0, now()).unwrap();
     let spec = spec(99);
@@ -372,7 +372,7 @@ fn what_a_dead_run_may_still_place_is_left_until_that_run_is_over() {
 }
 
 #[test]
-fn windows_paths_are_named_for_what_they_are_and_make_nothing() {
+fn windows_paths_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     for dir in ["D:\\dream", "\\\\host\\share", "d:x"] {
         assert!(Worker::of(folder.path(), dir).unwrap_err().contains("Windows"));
@@ -405,7 +405,7 @@ fn a_model_that_answers_every_event_with_two_more_ends_at_the_first_budget() {
             match events::spend(&worker, &id, now()) {
                 Ok(left) => {
                     calls += 1;
-                    // Half each, more than there is, and nothing at all.
+                    // Half rounded up, half rounded down, more than is left, and nothing.
                     for want in [left.div_ceil(2), left / 2, left + 1, 0] {
                         if let Ok(child) = events::raise(&worker, wish(want), Some(&id), now()) {
                             open.push(child.id);
@@ -416,7 +416,7 @@ fn a_model_that_answers_every_event_with_two_more_ends_at_the_first_budget() {
                 Err(EventError::Spent(_)) => {}
                 Err(error) => panic!("{error}"),
             }
-            assert!(rounds < 1_000, "it goes on for ever");
+            assert!(rounds < 1_000, "the loop never ends");
         }
         assert_eq!(calls, budget);
         let (all, bad) = events::all(&worker).unwrap();
@@ -428,7 +428,7 @@ fn a_model_that_answers_every_event_with_two_more_ends_at_the_first_budget() {
 }
 
 #[test]
-fn a_torn_or_forged_row_gives_nothing_back() {
+fn a_damaged_row_restores_no_budget() {
     let (_folder, worker) = place();
     let event = events::raise(&worker, wish(3), None, now()).unwrap();
     assert_eq!(events::spend(&worker, &event.id, now()).unwrap(), 2);
@@ -462,7 +462,7 @@ fn tree(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     found
 }
 
-/// Returns the files that the folder must hold after the shown plan was executed in full.
+/// Returns the files that the folder must contain after the shown plan was executed completely.
 fn as_shown(
     worker: &Worker,
     shown: &compact::CompactionPlan,
@@ -501,7 +501,7 @@ fn as_shown(
 }
 
 #[test]
-fn what_a_compaction_shows_is_what_it_does_and_a_death_loses_and_doubles_nothing() {
+fn compaction_survives_deaths_without_loss() {
     let mut dice = Random::new("compaction");
     let (cases, begun) = (scaled(1_000), runner_engine::time::boot_time());
     let mut deaths = 0;
@@ -513,7 +513,8 @@ fn what_a_compaction_shows_is_what_it_does_and_a_death_loses_and_doubles_nothing
         let count = dice.roll(6);
         let mut words = Vec::new();
         for at in 0..count {
-            // Some entries have the same words, some no newline at the end, some the same time.
+            // Some entries have the same text, some lack a final newline, and some have the same
+            // time.
             let word = format!("entry {}.", dice.roll(3));
             let text =
                 format!("{word}{}", ["", "\n", "\n\n"][usize::try_from(dice.roll(3)).unwrap()]);
@@ -528,7 +529,7 @@ fn what_a_compaction_shows_is_what_it_does_and_a_death_loses_and_doubles_nothing
         loop {
             let before = tree(worker.folder());
             let shown = compact::plan(&worker, None, now()).unwrap();
-            assert_eq!(tree(worker.folder()), before, "a look changes nothing");
+            assert_eq!(tree(worker.folder()), before, "planning changes nothing");
             let done = compact::plan(&worker, None, now()).unwrap();
             assert_eq!(shown.text(), done.text());
             let mut left = dice.roll(12);
@@ -541,7 +542,7 @@ fn what_a_compaction_shows_is_what_it_does_and_a_death_loses_and_doubles_nothing
                 break;
             }
             deaths += 1;
-            // Meanwhile the worker writes on, and another entry comes.
+            // Meanwhile the worker appends to the audit log, and another entry arrives.
             if late.is_none() && dice.roll(3) == 0 {
                 worker_status::audit(&worker, now(), &["meanwhile".to_owned()]).unwrap();
                 let path = worker.path("logs/pending-log-entries/late.txt");
@@ -568,7 +569,7 @@ fn what_a_compaction_shows_is_what_it_does_and_a_death_loses_and_doubles_nothing
 }
 
 #[test]
-fn what_is_over_is_forgotten_after_its_time_and_what_waits_never() {
+fn old_files_expire_waiting_files_stay() {
     let (_folder, worker) = place();
     for part in ["done", "failed", "findings", "queue"] {
         fs::write(worker.path(part).join("a.json"), "{}").unwrap();

@@ -15,7 +15,7 @@ use super::queue::{Worker, append, host};
 #[serde(rename_all = "lowercase")]
 pub enum WorkerState {
     Working,
-    /// The worker has ended, or waits.
+    /// The worker has ended or is waiting.
     Idle,
 }
 
@@ -36,12 +36,11 @@ pub struct WorkerStatus {
     pub current_job: Option<String>,
     /// The number of jobs that were started in the last 60 minutes.
     pub done_this_hour: u32,
-    /// The last error.
     pub last_error: Option<String>,
 }
 
 impl WorkerStatus {
-    /// Creates the status of a worker that starts.
+    /// Creates the status of a worker that is starting.
     pub fn new(owner: ProcessIdentity, now: Timestamp) -> Self {
         Self {
             pid: owner.pid,
@@ -81,7 +80,7 @@ impl WorkerStatus {
         self.write(worker, state, now);
     }
 
-    /// Writes the status. It is for people only, so a failed write does not fail a job.
+    /// Writes the status. The file is for people only, so a failed write does not fail a job.
     fn write(&mut self, worker: &Worker, state: WorkerState, now: Timestamp) {
         (self.state, self.updated_at) = (state, now);
         let mut text = serde_json::to_vec_pretty(self).expect("string keys only");

@@ -1,6 +1,6 @@
-//! Judges a reply: its elements, and the proposals that rest on evidence that exists.
+//! Judges a reply: extracts its elements and checks that the evidence of each proposal exists.
 //!
-//! This module must never take a statement of a reply for a fact: it looks up each reference.
+//! This module must never accept a statement of a reply as a fact: it looks up each reference.
 
 use runner_backends::Reply;
 use runner_engine::outcome::Class;
@@ -17,13 +17,13 @@ use crate::evidence::{ProjectEvidence, Reference, references};
 
 /// Maximum length of a reply in bytes, unless the number of shown ideas allows more.
 const LONGEST_REPLY: usize = 4 * 1024 * 1024;
-/// Bytes of a reply for each shown idea, if the sum is larger than [`LONGEST_REPLY`].
+/// Bytes allowed for each shown idea, if their sum is larger than [`LONGEST_REPLY`].
 const PER_ANSWER: usize = 1024;
 /// Maximum number of elements of a reply that are examined.
 const ELEMENTS: usize = 5000;
 
-/// Checks the length of a reply. The limit is [`LONGEST_REPLY`], or more if that many ideas were
-/// shown.
+/// Checks the length of a reply. The limit is [`LONGEST_REPLY`], or [`PER_ANSWER`] bytes for each
+/// shown idea if that is more.
 pub(super) fn fits(reply: &Reply, shown: usize) -> Result<(), JobError> {
     let most = LONGEST_REPLY.max(shown.saturating_mul(PER_ANSWER));
     let bytes = reply.text.len();
@@ -79,8 +79,8 @@ pub(super) fn worded(
     }
 }
 
-/// Changes a proposal to archive into one to keep, unless its evidence cites something that exists
-/// and nothing that does not.
+/// Changes a proposal to archive into a proposal to keep, unless its evidence cites something that
+/// exists and nothing that does not.
 pub(super) fn grounded(
     room: &ProjectEvidence,
     offer: &Offer,

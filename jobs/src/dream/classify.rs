@@ -1,8 +1,8 @@
-//! Reads the selected ideas, gathers their evidence and judges them by rule. The result contains
-//! everything that a question needs.
+//! Reads the selected ideas, gathers their evidence and judges them with the rules. The result
+//! contains everything that a question needs.
 //!
-//! This module must never hold more text than its limits allow: [`TEXTS`] bytes of the selected
-//! ideas, and as much again of the other ideas while it looks for duplicates.
+//! This module must never keep more text in memory than its limits allow: [`TEXTS`] bytes of the
+//! selected ideas, and as much again of the other ideas while it looks for duplicates.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +18,7 @@ use crate::evidence::neighbours::{MOST, neighbours};
 use crate::evidence::{Evidence, Neighbour, ProjectEvidence, places};
 use crate::{JobError, Progress};
 
-/// Maximum text of selected ideas that is held at once, in bytes.
+/// Maximum text of selected ideas that is in memory at once, in bytes.
 pub const TEXTS: usize = 64 * 1024 * 1024;
 /// Maximum number of other ideas that are read to look for duplicates.
 pub const OTHERS: usize = 5000;
@@ -29,7 +29,7 @@ pub struct ClassifiedIdea {
     /// The path of the idea, relative to the project.
     pub path: String,
     pub text: String,
-    /// The file's stat from the time when it was read.
+    /// The file's stat data at the time of the read.
     pub stat: Stat,
     /// Digest of the text.
     pub digest: Digest,
@@ -39,7 +39,7 @@ pub struct ClassifiedIdea {
     pub near: Vec<Neighbour>,
     /// The rule's verdict on the idea.
     pub verdict: RuleVerdict,
-    /// How much there is to the idea, from 0 to 1; for ranking only.
+    /// How substantial the idea is, from 0 to 1; used only for ranking.
     pub merit: f64,
 }
 
@@ -55,11 +55,11 @@ pub struct ClassifiedIdeas {
     pub compared: Option<(usize, usize)>,
 }
 
-/// Reads and judges the ideas at these places. An idea that can no longer be read is added to
-/// `troubles`; ideas that no longer fit into [`TEXTS`] wait for another pass.
+/// Reads and judges the ideas with the indices `selected`. An idea that can no longer be read is
+/// added to `troubles`; ideas that no longer fit into [`TEXTS`] wait for another pass.
 ///
 /// # Errors
-/// Returns an error if the index failed.
+/// Returns an error if the search index fails.
 pub fn judge_all(
     ideas: &[Idea],
     selected: &[usize],
@@ -128,9 +128,9 @@ pub fn judge_all(
 
 type OtherIdeas<'a> = (&'a Idea, String, Digest);
 
-/// Reads the ideas that were not selected, as far as the limits allow, and returns how many of how
-/// many were read if not all were. An idea that cannot be read was reported by the survey, or will
-/// be by the next one.
+/// Reads the ideas that were not selected, up to the limits. If a limit was reached, also returns
+/// the number of ideas that were read and the number of all ideas that were not selected. An idea
+/// that cannot be read is skipped: the inventory has reported it, or the next one will.
 fn others<'a>(
     ideas: &'a [Idea],
     texts: &[(&Idea, String, Stat, Digest)],
@@ -153,10 +153,10 @@ fn others<'a>(
     (others, None)
 }
 
-/// Determines the idea that each selected one may be merged into. If two selected ideas match, the
-/// smaller goes into the larger; at about the same size, the newer goes into the older. The
-/// direction is never both ways. An idea that was not selected existed before, so it is always the
-/// destination.
+/// Determines the idea into which each selected idea may be merged. If two selected ideas match,
+/// the smaller one is merged into the larger; if their sizes are similar, the newer one is merged
+/// into the older. Two ideas are never merged into each other. An idea that was not selected
+/// existed before, so it is always the destination.
 fn destinations(
     texts: &[(&Idea, String, Stat, Digest)],
     near: &BTreeMap<String, Vec<Neighbour>>,
@@ -177,7 +177,7 @@ fn destinations(
             }
         };
         let best = near.get(*path).into_iter().flatten().find(goes);
-        // A destination that is itself merged elsewhere would lead in a circle or to an archived
+        // A destination that is itself merged elsewhere would form a cycle or lead to an archived
         // idea.
         if let Some(best) = best {
             into.insert((*path).to_owned(), best.path.clone());
@@ -243,13 +243,13 @@ mod tests {
         assert_eq!(
             decided(&[("a", 900, 1)], &pair),
             way("a", "b"),
-            "into one that was there before"
+            "into the idea that was not selected"
         );
         assert_eq!(decided(&[("a", 900, 1)], &[]), []);
     }
 
     #[test]
-    fn nothing_is_merged_into_what_is_merged_away() {
+    fn no_merge_into_a_merged_idea() {
         let found =
             decided(&[("a", 100, 1), ("b", 200, 1), ("c", 400, 1)], &[("a", "b"), ("b", "c")]);
         assert_eq!(found, [("b".to_owned(), "c".to_owned())]);

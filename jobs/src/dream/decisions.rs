@@ -1,8 +1,8 @@
 //! `dreams/ledger.md`: the decisions of people on proposals.
 //!
-//! A line that is not `- {json}` is a person's note; it is kept and is no decision. Lines are only
-//! ever added: to take a decision back, runner adds the line `undone`, after which the proposal is
-//! open again.
+//! A line that is not `- {json}` is a person's note, which is kept and does not count as a
+//! decision. Lines are only ever added: to take a decision back, runner adds a line with the
+//! decision `undone`, after which the proposal is open again.
 
 use std::collections::BTreeMap;
 
@@ -18,8 +18,8 @@ pub const UNDONE: &str = "undone";
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Decision {
     pub proposal_id: String,
-    /// `accepted`, `rejected`, `amended`, `skipped` or `undone`. A value that only a later version
-    /// knows is a decision too.
+    /// `accepted`, `rejected`, `amended`, `skipped` or `undone`. A value that a later version
+    /// introduced is a decision too.
     pub decision: String,
     /// The action that was carried out, in the contract's terms.
     #[serde(default)]
@@ -30,7 +30,8 @@ pub struct Decision {
     /// The person's note on the decision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
-    /// The hash of the content that was decided on. Without it the decision holds for any content.
+    /// The hash of the content that was decided on. Without a hash, the decision applies to any
+    /// content.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub targets_hash: Option<String>,
 }
@@ -82,7 +83,7 @@ impl Decisions {
             let Some(json) = line.trim().strip_prefix("- ") else {
                 continue;
             };
-            // A value of an unexpected type in an informational field is no reason to ask again.
+            // A decision remains valid even if an informational field has an unexpected type.
             let Ok(serde_json::Value::Object(found)) = serde_json::from_str(json) else {
                 continue;
             };
@@ -113,13 +114,13 @@ impl Decisions {
         decisions
     }
 
-    /// Checks whether this proposal, about targets with this content, was decided
+    /// Checks whether a person has decided on this proposal about targets with this content
     /// (contracts/dream.md, rule 8).
     pub fn decided(&self, id: &str, targets_hash: &str) -> bool {
         self.of(id, Some(targets_hash)).is_some()
     }
 
-    /// Returns the decision in force on a proposal about this content; without a hash, about any
+    /// Returns the decision in force on a proposal about this content or, without a hash, about any
     /// content.
     pub fn of(&self, id: &str, targets_hash: Option<&str>) -> Option<&Decision> {
         let all = self.by_id.get(id)?;
@@ -148,7 +149,7 @@ mod tests {
         let decisions = Decisions::read(file);
         assert!(decisions.decided("a1", "anything"));
         assert!(decisions.decided("b2", "h1"));
-        assert!(!decisions.decided("b2", "h2"), "the content changed since");
+        assert!(!decisions.decided("b2", "h2"), "the content has changed since");
         assert!(!decisions.decided("c3", "h1"));
         assert_eq!(decisions.ids("").collect::<Vec<_>>(), ["a1", "b2"]);
         assert_eq!(decisions.of("b2", None).unwrap().note.as_deref(), Some("n"));

@@ -1,9 +1,9 @@
 //! Checks whether somebody is in the middle of other work (contracts/dream.md, rule 7).
 //!
 //! The module gathers facts for admission and does not judge them: an unfinished merge, changes
-//! that git sees below the dream's paths and, once the changed ideas are known, the ideas that were
-//! saved very recently. It must never write, and never count the files that a pass itself leaves
-//! behind as work in progress: git ignores the state, the proposals and the decisions.
+//! that git reports below the dream's paths and, once the changed ideas are known, the ideas that
+//! were saved very recently. The module must never write, and never count a pass's own files as
+//! work in progress: git ignores the state, the proposals and the decisions.
 
 use jiff::{SignedDuration, Timestamp};
 use runner_engine::git::Git;
@@ -13,7 +13,8 @@ use super::inventory::Idea;
 use super::spec::{Dirty, DreamSpec};
 use crate::JobError;
 
-/// Entries of git's folder that exist while an operation is in progress, each with its description.
+/// Entries of the `.git` folder that exist while an operation is in progress, each with a
+/// description.
 const IN_PROGRESS: [(&str, &str); 6] = [
     ("index.lock", "a git operation is running (index.lock)"),
     ("MERGE_HEAD", "a merge is unfinished"),
@@ -27,7 +28,7 @@ const IN_PROGRESS: [(&str, &str); 6] = [
 /// if the pass need not wait.
 ///
 /// # Errors
-/// Returns an error if git gives no answer.
+/// Returns an error if git fails.
 pub fn dirty(git: &Git, spec: &DreamSpec) -> Result<Vec<String>, JobError> {
     let mut found = Vec::new();
     let folder = git.path(&["--git-dir"])?;
@@ -54,9 +55,9 @@ pub fn dirty(git: &Git, spec: &DreamSpec) -> Result<Vec<String>, JobError> {
     Ok(found)
 }
 
-/// Returns the changed ideas that were saved within the quiet time, and the time when the last of
-/// them leaves it. Returns `None` if there are no such ideas. A date far in the future is no reason
-/// to wait.
+/// Returns the changed ideas that were saved within the quiet time, and the time at which the last
+/// of them is no longer recent. Returns `None` if there are no such ideas. A modification time far
+/// in the future is ignored.
 pub(super) fn just_changed(
     ideas: &[Idea],
     selected: &[usize],

@@ -1,8 +1,8 @@
 //! The features of an idea's own text: its form, not its meaning.
 //!
-//! The features are cues that a person would count too: headings, lists, check boxes, a declared
-//! status, a named parent. The module is pure, and linear in the length of the text. It must never
-//! trust the text: a text that declares itself done is one cue among others.
+//! The features are cues that a person would also count: headings, lists, check boxes, a declared
+//! status, a named parent. The module is pure, and linear in the length of the text. The module
+//! must never trust the text: a declared status is only one cue among others.
 
 use runner_text::{front_matter, markdown};
 
@@ -54,7 +54,7 @@ const PUBLISHING: &[&str] = &[
     "title options",
     "tone",
 ];
-/// Verbs that begin a piece of work.
+/// Verbs with which the description of a task begins.
 const VERBS: &[&str] = &[
     "add",
     "allow",
@@ -120,7 +120,7 @@ const VERBS: &[&str] = &[
     "wire",
     "write",
 ];
-/// Words of an author who describes past events.
+/// First-person words, which are typical of an author who describes past events.
 const TELLING: &[&str] =
     &["i", "i'd", "i'm", "i've", "me", "my", "our", "us", "we", "we'd", "we've"];
 
@@ -147,11 +147,11 @@ pub struct Features {
     pub phases: usize,
     /// Number of list items.
     pub items: usize,
-    /// Number of check boxes that are ticked, and of those that are not.
+    /// Number of ticked check boxes, and number of unticked ones.
     pub boxes: (usize, usize),
-    /// Number of list items and sentences that begin with a verb of work; the title counts too.
+    /// Number of list items and sentences that begin with one of `VERBS`; the title is included.
     pub verbs: usize,
-    /// Share of narrative words in the text, from 0 to 1.
+    /// Share of first-person words in the text, from 0 to 1.
     pub telling: f64,
     /// The status that the text declares.
     pub declared: Option<Declared>,
@@ -166,7 +166,7 @@ pub struct Features {
 }
 
 impl Features {
-    /// Extracts the features of a text. `stem` serves as the title of a text without one.
+    /// Extracts the features of a text. `stem` serves as the title if the text has none.
     pub fn of(text: &str, stem: &str) -> Self {
         let title = markdown::title(text, stem);
         let doc = front_matter::split(text);
@@ -264,13 +264,13 @@ impl Features {
     }
 
     /// Checks whether the idea's own task list is complete: at least three ticked boxes and no open
-    /// one.
+    /// box.
     pub fn all_ticked(&self) -> bool {
         self.boxes.0 >= 3 && self.boxes.1 == 0
     }
 
     /// Checks whether the idea's task list is in use and not complete. A list without any tick
-    /// shows nothing, because few authors come back to tick the boxes.
+    /// proves nothing, because few authors come back to tick the boxes.
     pub fn half_ticked(&self) -> bool {
         self.boxes.0 > 0 && self.boxes.1 > 0
     }
@@ -280,7 +280,7 @@ impl Features {
         self.phases >= 3
     }
 
-    /// Returns how much there is to act on, in points from 0 to 8.
+    /// Returns a score from 0 to 8 for how actionable the text is.
     pub fn actionable(&self) -> usize {
         let asking = self.asking.min(3);
         let lists = usize::from(self.items >= 3);
@@ -291,7 +291,7 @@ impl Features {
     }
 }
 
-/// Lines at the top in which a text may declare its status and its parent.
+/// Number of lines at the top in which a text may declare its status and its parent.
 const HEAD: usize = 6;
 
 fn declared(words: &str) -> Option<Declared> {

@@ -1,13 +1,13 @@
-//! Lists all ideas with the digests of their contents. A file is read only if the stat cache does
-//! not know it.
+//! Lists all ideas with the digests of their contents. A file is read only if the stat cache has no
+//! valid entry for it.
 //!
 //! ```text
 //! walk ──> known to the cache? ──yes──> digest                        (nothing is opened)
 //!                              └─no──> read ──> idea | runner's own | trouble
 //! ```
 //!
-//! This module must never open a file twice and never keep a text. A pass over 100,000 unchanged
-//! ideas is one walk and one comparison.
+//! This module must never open a file twice or keep its text. A pass over 100,000 unchanged ideas
+//! takes one walk and one comparison of stat data.
 
 use std::io::Read;
 use std::path::Path;
@@ -23,7 +23,7 @@ use super::spec::DreamSpec;
 use super::stat_cache::{self, CachedFile, StatCache};
 use super::walk::{IdeaFile, Stat, WalkProblem, too_long, walk};
 
-/// The name of the reader in a recording.
+/// The name under which a recording stores the ideas that were read.
 const INPUT: &str = "idea";
 
 /// An idea that could be read.
@@ -31,18 +31,18 @@ const INPUT: &str = "idea";
 pub struct Idea {
     /// The path of the idea, relative to the project.
     pub path: Box<str>,
-    /// The file's stat from the time when it was read.
+    /// The file's stat data at the time of the read.
     pub stat: Stat,
-    /// Digest of the whole content.
+    /// Digest of the complete content.
     pub digest: Digest,
 }
 
-/// The ideas of a project, as one survey found them.
+/// The ideas of a project at the time of one inventory.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Inventory {
     /// All ideas, sorted by path.
     pub ideas: Vec<Idea>,
-    /// The files that could not be taken in, by path.
+    /// The files that could not be read as ideas, sorted by path.
     pub troubles: Vec<WalkProblem>,
     /// Number of files that were left out because runner wrote them.
     pub own: usize,
@@ -118,9 +118,9 @@ fn what_is(bytes: &[u8]) -> CachedFile {
     }
 }
 
-/// Checks whether runner wrote this text and no person changed it (contracts/dream.md, rule 10).
-/// Its front matter must have `generated_by: runner` or `provenance: runner`, alone or followed by
-/// more words, and its body must still match the `body_sha256` that was written. Without that
+/// Checks whether runner wrote this text and no person has changed it since (contracts/dream.md,
+/// rule 10). Its front matter must have `generated_by: runner` or `provenance: runner`, alone or
+/// followed by more words, and its body must still match the recorded `body_sha256`. Without that
 /// digest, a person may have changed the text.
 pub fn is_own(text: &str) -> bool {
     let doc = front_matter::split(text);
@@ -137,7 +137,7 @@ pub fn is_own(text: &str) -> bool {
 }
 
 /// Reads ideas below an open folder. It follows no links, enters no mounts, opens no devices and
-/// never reads more of a file than is allowed.
+/// never reads more of a file than its limit.
 #[derive(Debug)]
 pub struct Reader {
     fs: RealFs,
@@ -161,17 +161,17 @@ impl Reader {
         self
     }
 
-    /// Returns the content of an idea and its stat at the time of the read.
+    /// Returns the content of an idea and its stat data at the time of the read.
     ///
     /// # Errors
-    /// Returns the reason why it could not be read, in the form that a [`WalkProblem`] uses.
+    /// Returns the reason why the idea could not be read, in the form that a [`WalkProblem`] uses.
     pub fn read(&self, path: &str) -> Result<(Vec<u8>, Stat), String> {
         let (bytes, stat, _) = self.inspect(path)?;
         Ok((bytes, stat))
     }
 
-    /// Reads an idea like [`Reader::read`], and returns also the recorded digest if the content is
-    /// replayed.
+    /// Reads an idea like [`Reader::read`]. If the content is replayed, also returns the recorded
+    /// digest.
     fn inspect(&self, path: &str) -> Result<(Vec<u8>, Stat, Option<Digest>), String> {
         if self.recording.replays() {
             return self.recalled(path);
@@ -220,16 +220,16 @@ impl Reader {
     /// Returns the current digest of an idea.
     ///
     /// # Errors
-    /// The same as for [`Reader::read`].
+    /// Returns the same errors as [`Reader::read`].
     pub fn digest(&self, path: &str) -> Result<Digest, String> {
         let (bytes, _, digest) = self.inspect(path)?;
         Ok(digest.unwrap_or_else(|| Digest::of(&bytes)))
     }
 
-    /// Returns the text of an idea with its stat and digest.
+    /// Returns the text of an idea with its stat data and digest.
     ///
     /// # Errors
-    /// The same as for [`Reader::read`], and an error if the content is not UTF-8.
+    /// Returns the same errors as [`Reader::read`], and an error if the content is not UTF-8.
     pub fn text(&self, path: &str) -> Result<(String, Stat, Digest), String> {
         let (bytes, stat, digest) = self.inspect(path)?;
         let digest = digest.unwrap_or_else(|| Digest::of(&bytes));
@@ -257,14 +257,14 @@ mod tests {
             Self { folder }
         }
 
-        /// Writes an idea that is dated long ago.
+        /// Writes an idea with an old modification time.
         fn write(&self, name: &str, bytes: &[u8]) {
             let path = self.folder.path().join("ideas").join(name);
             fs::write(&path, bytes).unwrap();
             date(&path, 1_000_000_000);
         }
 
-        /// Runs a pass that keeps its cache.
+        /// Takes an inventory and saves the cache.
         fn pass_now(&self) -> Inventory {
             let cache = self.folder.path().join("cache");
             let survey = take_inventory(self.folder.path(), &DreamSpec::default(), &cache).unwrap();
@@ -274,8 +274,8 @@ mod tests {
             survey
         }
 
-        /// Runs a pass that keeps its cache, as if a long time had passed before the cache was
-        /// written: no entry is racy.
+        /// Takes an inventory and saves the cache as if it had been written much later, so that no
+        /// entry is racy.
         fn pass(&self) -> Inventory {
             let survey = self.pass_now();
             date(&self.folder.path().join("cache"), 5_000_000_000);

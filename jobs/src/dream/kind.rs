@@ -1,4 +1,4 @@
-//! The dream pass as a kind of job.
+//! Implements [`Kind`] for the dream pass.
 
 use std::path::{Path, PathBuf};
 

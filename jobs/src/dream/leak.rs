@@ -3,8 +3,8 @@
 //!
 //! A target is accepted only if git ignores it, *and* git does not track it, *and* no part of its
 //! path is a link, *and* it is a plain file or does not exist yet. `git check-ignore` alone is not
-//! enough, because it accepts a link to a tracked file. The guard must never accept a promise that
-//! a file will be ignored later.
+//! enough, because it accepts a link to a tracked file. The guard must never accept a target on the
+//! assumption that it will be ignored later.
 
 use runner_engine::git::changes::literal;
 use runner_engine::git::{Git, GitError, Read};
@@ -14,11 +14,11 @@ use runner_engine::publish::{RealFs, RelPath};
 /// The reason why a target is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum Leak {
-    /// The target is something that must not be written through, or lies behind it.
+    /// The target is unsafe to write, for example because part of its path is a link.
     #[error("{path}: {why}")]
     Path {
         path: String,
-        /// The reason.
+        /// The reason why the target is unsafe.
         why: String,
     },
     #[error(
@@ -40,7 +40,7 @@ pub enum Leak {
 /// Checks whether `path`, relative to the project, may be written without leaking.
 ///
 /// # Errors
-/// Returns a [`Leak`] with the reason if it may not.
+/// Returns a [`Leak`] with the reason if the path may not be written.
 pub fn check(git: &Git, path: &str) -> Result<(), Leak> {
     let refuse = |why: String| Leak::Path { path: path.to_owned(), why };
     let target = RelPath::new(path).map_err(|bad| refuse(bad.to_string()))?;

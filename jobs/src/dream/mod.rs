@@ -1,14 +1,15 @@
-//! The dream pass: reads the changed ideas, grounds and classifies each, and leaves proposals.
+//! The dream pass: reads the changed ideas, gathers evidence about them, classifies them, and
+//! publishes proposals.
 //!
 //! ```text
 //! survey ──> delta ──> evidence ──> rule ──> ask ──> check ──> lock ──> hash again ──> stage
-//!            │ none: skipped                           │ none good: malformed
+//!            │ none: skipped                           │ none valid: malformed
 //! ```
 //!
-//! A pass proposes and a person decides; a pass never changes an idea. It must never publish a text
-//! that a model wrote: the published files are built from a checked reply. It must never mark an
-//! idea as triaged without a valid answer about the content that the idea still has at the end of
-//! the pass.
+//! A pass proposes and a person decides; a pass never changes an idea. It must never publish a
+//! model's reply unchanged: the published files are built from the checked reply. It must never
+//! mark an idea as triaged without a valid answer about the content that the idea still has at the
+//! end of the pass.
 
 mod answer;
 pub mod bench;
@@ -72,12 +73,13 @@ const TAKEN: &str = "taken";
 /// The part of a run's time that is reserved for the work after the answer.
 const AFTERWARDS: Duration = Duration::from_secs(30);
 
-/// Makes one pass.
+/// Runs one pass.
 ///
 /// # Errors
-/// Returns [`JobError::Nothing`] without changed ideas, `malformed` if the reply has no valid
-/// proposal or the state file is invalid, `guard` if the targets could leak, and every error of the
-/// backend, of git and of the budget. In all these cases nothing is staged.
+/// Returns [`JobError::Nothing`] if no idea has changed, a failure of class `malformed` if the
+/// reply has no valid proposal or the state file is invalid, a failure of class `guard` if the
+/// targets could leak, and any error of the backend, git or the budget. In all these cases nothing
+/// is staged.
 pub fn run(ctx: &mut Context<'_>, spec: &DreamSpec) -> Result<Finished, JobError> {
     spec.check()?;
     let (state_bytes, expect) = read_state(ctx, spec)?;
@@ -117,7 +119,7 @@ pub fn run(ctx: &mut Context<'_>, spec: &DreamSpec) -> Result<Finished, JobError
     let answered =
         |one: &classify::ClassifiedIdea| proposals.iter().any(|it| it.targets[0] == one.path);
     reported.unanswered = judged.shown.iter().filter(|one| !answered(one)).count();
-    // From here on, no decision can come between the check and the publication.
+    // While the lock is held, no decision can be made between the check and the publication.
     ctx.hold_lock(&review::files_lock(ctx.cache));
     let changed = changed_meanwhile(&reader, &judged.offer, &proposals);
     let changes = changes(&judged, &proposals, &changed, ctx.now);
@@ -126,7 +128,7 @@ pub fn run(ctx: &mut Context<'_>, spec: &DreamSpec) -> Result<Finished, JobError
     let mut text = serde_json::to_string_pretty(&kept).expect("proposals have string keys only");
     text.push('\n');
     ctx.scope.stage(&proposals_path, text.as_bytes(), Expect::Absent)?;
-    // People may have made decisions while the question was open, and their entries must be kept.
+    // People may have made decisions while the model was answering, and their entries must be kept.
     let (later_bytes, later) = read_state(ctx, spec)?;
     let text = if later == expect {
         state.with(&changes)
@@ -138,7 +140,7 @@ pub fn run(ctx: &mut Context<'_>, spec: &DreamSpec) -> Result<Finished, JobError
     Ok(reported.finish(&kept, judged.shown.len(), ideas, &folder))
 }
 
-/// The facts that a pass gathers before it asks.
+/// The facts that a pass gathers before it asks a model.
 struct PassEvidence<'a> {
     state: DreamState<'a>,
     /// Number of ideas.
@@ -166,7 +168,7 @@ pub(crate) fn question(
     Ok((request, grounded.judged.shown.len() as u64, notes))
 }
 
-/// Gathers the evidence and answers by rule. Only the stat cache is stored.
+/// Gathers the evidence and determines the rule-based answers. Stores only the stat cache.
 fn ground<'a>(
     ctx: &mut Context<'_>,
     spec: &DreamSpec,
@@ -258,7 +260,7 @@ fn ground<'a>(
         );
         return Err(JobError::failed(Class::Environment, why));
     }
-    // Ideas that did not fit wait like the rest.
+    // Selected ideas that exceeded a limit also wait for the next pass.
     let unread = reported.troubles.len() - troubles;
     reported.waiting += delta.selected.len() - judged.shown.len() - unread;
     reported.compared = judged.compared;
@@ -316,7 +318,7 @@ fn reader(ctx: &Context<'_>, spec: &DreamSpec) -> Result<Reader, JobError> {
         .map_err(|error| JobError::failed(Class::Environment, error.to_string()))
 }
 
-/// Reads a file that runner wrote itself. Returns `None` if it does not exist yet.
+/// Reads one of runner's own files. Returns `None` if the file does not exist yet.
 fn read_own(ctx: &Context<'_>, path: &str) -> Result<Option<Vec<u8>>, JobError> {
     match ctx.scope.read(path, LONGEST) {
         Ok(bytes) => Ok(Some(bytes)),
@@ -327,8 +329,8 @@ fn read_own(ctx: &Context<'_>, path: &str) -> Result<Option<Vec<u8>>, JobError> 
 
 fn read_state(ctx: &Context<'_>, spec: &DreamSpec) -> Result<(Vec<u8>, Expect), JobError> {
     Ok(match read_own(ctx, &spec.state_path())? {
-        // The whole file is hashed again when it is staged, so only the content that was read is
-        // replaced.
+        // Staging hashes the whole file again, so a publication replaces only the content that was
+        // read.
         Some(bytes) => {
             let expect = Expect::Digest(Digest::of(&bytes));
             (bytes, expect)
@@ -408,7 +410,7 @@ fn request(ctx: &Context<'_>, room: &ProjectEvidence, judged: &ClassifiedIdeas) 
     let frame = request::Frame {
         id: format!("{}/1", ctx.admitted.run()),
         seed: ctx.admitted.seed(),
-        // In a short run, too, the answer gets most of the time.
+        // Even in a short run, the answer gets most of the time.
         total: left.saturating_sub(AFTERWARDS.min(left / 4)).max(Duration::from_secs(1)),
         run_dir: &child_dir,
         redactor: &ctx.redactor,
@@ -434,7 +436,7 @@ fn changed_meanwhile<'a>(
         .collect()
 }
 
-/// Returns the proposals to publish: those about unchanged content that were not decided before.
+/// Returns the proposals to publish: those about unchanged content that are still undecided.
 fn undecided(
     proposals: Vec<Proposal>,
     changed: &BTreeSet<&str>,
@@ -455,8 +457,8 @@ fn undecided(
     kept
 }
 
-/// Returns the updates of the state. Every shown idea counts as shown; an idea with a valid answer
-/// and unchanged content counts as triaged.
+/// Returns the updates of the state. Every shown idea is recorded as shown; an idea with a valid
+/// answer and unchanged content is recorded as triaged.
 fn changes<'a>(
     judged: &'a ClassifiedIdeas,
     proposals: &[Proposal],
@@ -465,7 +467,7 @@ fn changes<'a>(
 ) -> BTreeMap<&'a str, IdeaUpdate> {
     let change = |one: &'a classify::ClassifiedIdea| {
         let mut answers = proposals.iter().filter(|proposal| proposal.targets[0] == one.path);
-        // An answer does not count if the content of the idea or of its destination has changed.
+        // An answer is ignored if the content of the idea or of its destination has changed.
         let valid =
             answers.any(|it| !it.targets.iter().any(|target| changed.contains(target.as_str())));
         let triaged = valid.then(|| Triaged {
@@ -478,7 +480,7 @@ fn changes<'a>(
     judged.shown.iter().map(change).collect()
 }
 
-/// Lists the first few names and the number of further ones.
+/// Lists the first few names and the number of the others.
 fn named(names: &[String]) -> String {
     const SHOWN: usize = 5;
     let more = names.len().saturating_sub(SHOWN);

@@ -17,7 +17,7 @@ const REFUSALS: usize = 20;
 /// The report of a pass, apart from its proposals.
 #[derive(Default)]
 pub(super) struct PassSummary {
-    /// The files that could not be taken in.
+    /// The files that could not be read as ideas.
     pub(super) troubles: Vec<WalkProblem>,
     /// Number of files that were left out because runner wrote them.
     pub(super) own: usize,
@@ -26,17 +26,18 @@ pub(super) struct PassSummary {
     /// The number of other ideas that were searched for duplicates and the number of all other
     /// ideas; `None` if all were searched.
     pub(super) compared: Option<(usize, usize)>,
-    /// Ideas that are set aside, including those of this pass.
+    /// Ideas that are set aside, including those that this pass set aside.
     pub(super) parked: Vec<String>,
     pub(super) notes: Vec<String>,
     pub(super) refused: Vec<Refused>,
-    /// Number of claims that did not resolve.
+    /// Number of proposals to archive that became proposals to keep because their evidence did not
+    /// resolve.
     pub(super) downgraded: usize,
     /// Number of shown ideas without a valid answer.
     pub(super) unanswered: usize,
-    /// Number of proposals that were decided before.
+    /// Number of proposals that a person had already decided.
     pub(super) decided: usize,
-    /// Number of proposals that were dropped because of `changed`.
+    /// Number of proposals that were dropped because they are about ideas in `changed`.
     pub(super) dropped: usize,
     /// Ideas that changed during the pass.
     pub(super) changed: Vec<String>,
@@ -63,7 +64,7 @@ impl PassSummary {
         lines
     }
 
-    /// Builds the result of a pass that left these proposals in `folder`.
+    /// Builds the result of a pass that published these proposals in `folder`.
     pub(super) fn finish(
         self,
         proposals: &[Proposal],
@@ -163,13 +164,14 @@ impl PassSummary {
     }
 }
 
-/// Reports how many files of runner's own were left out. Returns `None` if there are none.
+/// Reports how many of runner's own files were left out. Returns `None` if there are none.
 pub(super) fn left_out(own: usize) -> Option<String> {
     (own > 0)
         .then(|| format!("written by runner, so not treated as ideas: {}", counted(own, "file")))
 }
 
-/// Reports which ideas are set aside and how they come back. Returns `None` if there are none.
+/// Reports which ideas are set aside and how to select them again. Returns `None` if there are
+/// none.
 pub(super) fn set_aside(parked: &[String]) -> Option<String> {
     if parked.is_empty() {
         return None;

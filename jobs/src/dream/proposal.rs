@@ -1,9 +1,9 @@
-//! Proposals: their form, their ids, and the check of a reply.
+//! Proposals: their fields, their ids, and the checks on a reply.
 //!
-//! The elements of a reply are checked one by one against an [`Offer`] that was made before the
-//! question (contracts/dream.md, rules 4 and 8). An invalid element never invalidates the others,
-//! and a value that was not offered appears nowhere except in the text of a refusal. This module
-//! must never take an id from a reply.
+//! The elements of a reply are checked one by one against an [`Offer`] that was created before the
+//! question was asked (contracts/dream.md, rules 4 and 8). An invalid element never invalidates the
+//! others, and a value that was not offered appears nowhere except in the text of a refusal. This
+//! module must never take an id from a reply.
 
 use runner_text::counted;
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,7 +13,7 @@ use runner_text::redact::Redactor;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// Maximum length of the evidence and of the rationale, in characters. Longer texts are cut.
+/// Maximum length of the evidence and of the rationale, in characters. Longer texts are truncated.
 pub(super) const LONGEST: usize = 2000;
 
 /// The status that an idea was found to have.
@@ -54,9 +54,9 @@ pub enum Action {
 pub enum Confidence {
     /// There is hardly any doubt.
     High,
-    /// Far more likely than not.
+    /// The proposal is far more likely right than wrong.
     Med,
-    /// Worth a look.
+    /// The proposal is worth a look.
     Low,
 }
 
@@ -71,7 +71,7 @@ impl IdeaStatus {
     ];
 
     /// Checks whether the action may be proposed for an idea with this status. Implemented ideas
-    /// and sidenotes may be archived, and each of the other statuses has an action of its own;
+    /// and sidenotes may be archived, and each of the other statuses allows one specific action;
     /// keeping is always allowed.
     pub fn allows(self, action: Action) -> bool {
         matches!(
@@ -84,7 +84,7 @@ impl IdeaStatus {
         )
     }
 
-    /// Returns the status as it is written.
+    /// Returns the status as it is written in files.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Implemented => "implemented",
@@ -101,7 +101,7 @@ impl Action {
     pub const ALL: [Self; 5] =
         [Self::Archive, Self::Merge, Self::Promote, Self::MarkBlog, Self::Keep];
 
-    /// Returns the action as it is written.
+    /// Returns the action as it is written in files.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Archive => "archive",
@@ -129,12 +129,13 @@ pub struct Proposal {
     pub confidence: Confidence,
     /// The reason for the proposal, in one line.
     pub rationale: String,
-    /// The hash of the contents that were triaged. An accept compares it, and a decision names it.
+    /// The hash of the contents that were triaged. An accept compares this hash, and a decision
+    /// records it.
     pub targets_hash: String,
 }
 
-/// The targets that an answer may choose from. The offer is made before the question, from the
-/// texts that were read.
+/// The targets that an answer may choose from. The offer is created before the question is asked,
+/// from the texts that were read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Offer {
     /// The ideas that were shown.
@@ -145,7 +146,7 @@ pub struct Offer {
     pub digests: BTreeMap<String, Digest>,
 }
 
-/// An element of a reply that was refused.
+/// A refused element of a reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
     /// The index of the element in the reply, from 0.
@@ -181,14 +182,15 @@ struct ReplyElement {
 /// Maximum number of commits that one element may name.
 const COMMITS: usize = 8;
 
-/// Checks the elements of a reply. If several valid elements are about one idea, the first counts.
+/// Checks the elements of a reply. If several valid elements are about one idea, the first one is
+/// used.
 pub fn check(
     elements: impl IntoIterator<Item = Result<Value, String>>,
     offer: &Offer,
 ) -> CheckedReply {
     let mut checked = CheckedReply::default();
-    // The key is the idea. This also makes the ids unique, even if a later check weakens the action
-    // of a claim.
+    // The map is keyed by idea. This also keeps the ids unique, even if a later check replaces the
+    // action of a proposal.
     let mut seen: BTreeMap<String, String> = BTreeMap::new();
     for (index, element) in elements.into_iter().enumerate() {
         let proposal = element.and_then(|value| one(value, offer)).and_then(|proposal| {
@@ -250,8 +252,8 @@ fn one(value: Value, offer: &Offer) -> Result<Proposal, String> {
     Ok(Proposal { id, targets, status, action, evidence, confidence, rationale, targets_hash })
 }
 
-/// Adds the separately named commits to the evidence. Their existence is looked up like that of
-/// everything else that the evidence cites.
+/// Adds the separately named commits to the evidence. They are looked up like everything else that
+/// the evidence cites.
 fn with_commits(commits: &[String], evidence: String) -> Result<String, String> {
     if commits.len() > COMMITS {
         return Err(format!("it names {} commits; at most {COMMITS} are allowed", commits.len()));
@@ -284,14 +286,15 @@ fn targets_hash(targets: &[String], offer: &Offer) -> String {
     hash_of(targets.iter().map(|target| offer.digests.get(target)))
 }
 
-/// Returns the hash over the contents of targets in order, as proposals and decisions carry it.
+/// Returns the hash over the contents of targets in order, in the form that proposals and decisions
+/// record.
 pub fn hash_of<'d>(digests: impl IntoIterator<Item = Option<&'d Digest>>) -> String {
     let digests: Vec<Option<&Digest>> = digests.into_iter().collect();
     Digest::of(&serde_json::to_vec(&digests).expect("hex is JSON")).to_string()
 }
 
 impl Proposal {
-    /// Returns the proposal with another action and the id that belongs to it.
+    /// Returns the proposal with another action and the matching id.
     #[must_use]
     pub fn with_action(mut self, action: Action) -> Self {
         self.action = action;
@@ -481,7 +484,7 @@ mod tests {
         let of = |names: &[&str]| id(&targets(names), IdeaStatus::Duplicate, Action::Merge);
         assert_eq!(of(&["a", "b"]).len(), 16);
         assert_eq!(of(&["a", "b"]), of(&["a", "b"]));
-        // Frozen: decisions name these ids for ever.
+        // This value must not change, because recorded decisions refer to these ids.
         assert_eq!(id(&targets(&["ideas/a.md"]), IdeaStatus::Implemented, Action::Archive), FROZEN);
         let all = [of(&["a", "b"]), of(&["b", "a"]), of(&["a,b"]), of(&["a\",\"b"]), of(&["ab"])];
         assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), all.len());

@@ -37,7 +37,7 @@ impl Quarantine {
         cache.join("dream-parked.json")
     }
 
-    /// Reads the quarantine file. A missing or damaged file gives an empty quarantine.
+    /// Reads the quarantine file. A missing or damaged file yields an empty quarantine.
     pub fn load(cache: &Path) -> Self {
         let bytes = read_host(Self::path(cache), DOCUMENT).unwrap_or_default();
         serde_json::from_slice(&bytes).unwrap_or_default()
@@ -82,11 +82,11 @@ mod tests {
             parked.note("a.md", one, false);
         }
         assert!(parked.holds("a.md", &one) && !parked.holds("b.md", &one));
-        assert!(!parked.holds("a.md", &two), "it changed");
+        assert!(!parked.holds("a.md", &two), "the idea changed");
         parked.save(folder.path()).unwrap();
         assert_eq!(Quarantine::load(folder.path()), parked);
         parked.note("a.md", two, false);
-        assert!(!parked.holds("a.md", &two), "it is counted anew");
+        assert!(!parked.holds("a.md", &two), "the count starts again");
         parked.note("a.md", two, true);
         assert_eq!(parked, Quarantine::default());
         std::fs::write(Quarantine::path(folder.path()), "no JSON").unwrap();

@@ -1,4 +1,4 @@
-//! The question of a pass: evidence in fences, the answer by rule, and the list of permitted
+//! Builds a pass's question: evidence in fences, the rule-based answer, and the list of permitted
 //! choices (contracts/dream.md, rule 4).
 //!
 //! The instructions are runner's own text. The content of a note, a path or a commit appears only
@@ -21,7 +21,7 @@ use crate::evidence::{CommitTiming, Evidence, Neighbour, ProjectEvidence};
 
 /// Maximum text of one idea, in bytes.
 const PER_IDEA: usize = 16 * 1024;
-/// Maximum length of an enum of hashes.
+/// Maximum number of hashes in an enum of the schema.
 const ENUM: usize = 250;
 /// Maximum text of all ideas together, in bytes.
 const ALL_IDEAS: usize = 400 * 1024;
@@ -52,7 +52,7 @@ pub struct Frame<'a> {
     pub redactor: &'a Redactor,
 }
 
-/// Restores the rule's full evidence where an answer repeats the shortened evidence from [`build`].
+/// Restores the rule's full evidence if an answer repeats the shortened evidence from [`build`].
 pub fn with_words(mut proposal: Proposal, verdict: &RuleVerdict, redactor: &Redactor) -> Proposal {
     let given = redactor.redact(&verdict.bare);
     if proposal.evidence == clean(&given, LONGEST) {
@@ -125,8 +125,8 @@ fn instructions(nonce: &str) -> String {
     )
 }
 
-/// Returns the rule's answer. It contains only hashes and paths, like the offer, because it is not
-/// fenced.
+/// Returns the rule-based answer. Like the offer, it contains no text of a commit or an idea,
+/// because it is not fenced.
 fn rule_answer(one: &ShownIdea<'_>, redactor: &Redactor) -> Value {
     let mut targets = vec![one.path];
     targets.extend(one.verdict.into.as_deref());
@@ -165,7 +165,7 @@ fn schema(room: &ProjectEvidence, shown: &[ShownIdea<'_>], offer: &Offer) -> Val
     let candidates = shown.iter().flat_map(|one| &one.grounds.candidates);
     let hashes: BTreeSet<&str> = candidates.map(|it| room.commit(it).short()).collect();
     let hash = match hashes.len() {
-        // An enum must not be empty, and some models refuse a long one.
+        // An enum must not be empty, and some models refuse long enums.
         1..=ENUM => json!({"type": "string", "enum": hashes}),
         _ => json!({"type": "string", "pattern": "^[0-9a-f]{12}$"}),
     };
@@ -224,8 +224,8 @@ fn about(room: &ProjectEvidence, one: &ShownIdea<'_>) -> String {
     lines.join("\n")
 }
 
-/// Cuts a text to at most `most` bytes at a character boundary, and adds a note on the length of
-/// the rest.
+/// Truncates a text to at most `most` bytes at a character boundary, and appends a note on the
+/// length of the rest.
 fn cut(text: &str, most: usize) -> String {
     if text.len() <= most {
         return text.to_owned();

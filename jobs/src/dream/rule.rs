@@ -1,11 +1,11 @@
-//! Answers by rule, without a model: the status of an idea and the action for it.
+//! Determines the status of an idea and the action for it by rules, without a model.
 //!
 //! ```text
 //! a form, or part of another document ──────────────────────> sidenote, keep
 //! already marked, or a text to publish ─────────────────────> blog-candidate
 //! a commit fits well enough ────────────────────────────────> implemented, archive
-//! another idea says it in the same words ───────────────────> duplicate, merge
-//! it asks for something in enough ways ─────────────────────> meritorious, promote
+//! another idea has nearly the same words ───────────────────> duplicate, merge
+//! it has enough signs of a requirement ─────────────────────> meritorious, promote
 //! else ─────────────────────────────────────────────────────> sidenote, keep
 //! ```
 //!
@@ -51,8 +51,8 @@ pub const NAMED: f64 = 0.25;
 pub const MATCHED: usize = 2;
 /// Share of the idea's name, weighted by rarity, that suffices without [`MATCHED`].
 pub const MOSTLY: f64 = 0.5;
-/// Minimum share of the places that the idea names which a commit must touch if its message does
-/// not name the idea; it applies together with [`WEIGHT`].
+/// Minimum share of the places named by the idea that a commit must touch if its message does not
+/// name the idea; applies together with [`WEIGHT`].
 pub const THERE: f64 = 0.20;
 /// Minimum weight of those places, together with [`THERE`].
 pub const WEIGHT: f64 = 1.0;
@@ -64,13 +64,13 @@ pub const LIKELY: f64 = 0.70;
 pub const ALSO: f64 = 0.25;
 /// Maximum number of cited commits.
 pub const CITED: usize = 3;
-/// Minimum similarity at which two ideas hardly differ.
+/// Minimum similarity at which two ideas are nearly identical.
 pub const SAME: f64 = 0.75;
 /// Number of points that make an idea worth promoting (see [`Features::actionable`]).
 pub const MERIT: usize = 4;
 /// An idea with fewer words than this is a note.
 pub const NOTE: usize = 30;
-/// Minimum share of telling words at which a long text without a request is a story.
+/// Minimum share of first-person words at which a long text without a request is a story.
 pub const TELLING: f64 = 0.025;
 /// Minimum number of words in a story.
 pub const STORY: usize = 200;
@@ -84,13 +84,13 @@ pub struct RuleVerdict {
     pub action: Action,
     /// The destination of a merge.
     pub into: Option<String>,
-    /// The evidence for the verdict, in a form that anyone can look up.
+    /// The evidence for the verdict, in a form that anyone can verify.
     pub evidence: String,
     /// The same evidence as hashes, paths and figures only, without the text of a commit or an
     /// idea.
     pub bare: String,
-    /// The commits that support the verdict, in the form in which they are offered; empty unless
-    /// the status is `implemented`.
+    /// The abbreviated hashes of the commits that support the verdict; empty unless the status is
+    /// `implemented`.
     pub commits: Vec<String>,
     pub confidence: Confidence,
     /// The reason for the verdict, in one line.
@@ -200,11 +200,11 @@ pub fn judge(
     worded(IdeaStatus::Sidenote, Action::Keep, confidence, evidence, why)
 }
 
-/// Returns how much there is to an idea, from 0 to 1. The value is for ranking only, never a reason
-/// to act.
+/// Returns how substantial an idea is, from 0 to 1. The value is for ranking only and never a
+/// reason to act.
 pub fn merit(features: &Features) -> f64 {
     let points = features.actionable() as f64 / 8.0;
-    // More decimals than the points have would suggest a precision that does not exist.
+    // More decimals would suggest a precision that the points do not have.
     (points * 100.0).round() / 100.0
 }
 
@@ -229,7 +229,7 @@ fn implemented<'a>(
     grounds: &'a Evidence,
     bar: &DoneThreshold,
 ) -> Option<(&'a Candidate, Confidence)> {
-    // A commit that only plans is shown, but does not count in the decision.
+    // A commit that only plans is shown but has no effect on the decision.
     let mut working = grounds.candidates.iter().filter(|one| !one.planning);
     working.find_map(|one| Some((one, did(features, one, bar)?)))
 }
@@ -264,8 +264,8 @@ fn did(features: &Features, best: &Candidate, bar: &DoneThreshold) -> Option<Con
 }
 
 /// Returns the commits that implemented the idea, the deciding one first. The list is empty if the
-/// rule finds that the idea is not done, or never looks for commits. With a `bar` other than the
-/// one of [`judge`], it returns the result for that bar.
+/// idea is not done, or if the rule looks up no commits for this kind of text. `bar` may differ
+/// from the threshold that [`judge`] uses.
 pub fn done_by<'a>(
     features: &Features,
     grounds: &'a Evidence,
@@ -293,11 +293,11 @@ fn carrying<'a>(grounds: &'a Evidence, best: &'a Candidate) -> impl Iterator<Ite
     std::iter::once(best).chain(others).take(CITED)
 }
 
-/// Describes the commits that support a verdict, each in the words of `say`.
+/// Describes the commits that support a verdict, each formatted by `say`.
 fn cite(grounds: &Evidence, best: &Candidate, say: impl Fn(&Candidate) -> String) -> String {
     let cited = carrying(grounds, best);
     let mut text = cited.map(say).collect::<Vec<_>>().join("; ");
-    // A path that no reader of the evidence would recognize as a whole is left out.
+    // A path that a reader of the evidence would not recognize as one complete path is left out.
     let found = |path: &&String| places::mentioned(path).eq([path.as_str()]);
     if let Some(namesake) = grounds.namesakes.iter().find(found) {
         text.push_str(&format!("; {namesake} has a similar name"));
@@ -327,7 +327,7 @@ fn nearest(grounds: &Evidence, say: &dyn Fn(&Candidate) -> String) -> String {
     }
 }
 
-/// Describes the idea's own form, as evidence.
+/// Describes the idea's formal features, as evidence.
 fn own_features(features: &Features) -> String {
     let mut parts = vec![counted(features.words, "word")];
     let mut count = |count: usize, one: &str, many: &str| match count {

@@ -1,4 +1,4 @@
-//! The settings of a dream pass: folders and limits, as the configuration passes them on.
+//! The settings of a dream pass: its folders and limits.
 
 use runner_engine::outcome::Class;
 use runner_engine::publish::RelPath;
@@ -71,7 +71,7 @@ impl DreamSpec {
     /// Checks that the settings are usable.
     ///
     /// # Errors
-    /// Returns an error of class `environment` with the wrong setting and the reason.
+    /// Returns an error of class `environment` that names the invalid setting and the reason.
     pub fn check(&self) -> Result<(), JobError> {
         let wrong = |why: String| {
             JobError::failed(Class::Environment, format!("the dream's settings: {why}"))

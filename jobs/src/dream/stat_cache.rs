@@ -1,8 +1,8 @@
 //! A cache of the facts about each idea at its last read, so that unchanged ideas are not opened.
 //!
-//! The cache is a file in runner's cache folder, never in the tree. It may vanish, be damaged or
-//! come from another version at any time; it then counts as missing. It must never cause an error,
-//! and never be the reason to trust content that was not read.
+//! The cache is a file in runner's cache folder, never in the tree. The file may be missing,
+//! damaged or from another version at any time; in all these cases it counts as missing. The cache
+//! must never cause an error, and never vouch for content that was not read.
 //!
 //! It follows git's racy-clean rule (`Documentation/technical/racy-git.txt`): an entry is not
 //! trusted if its file changed at the time when the cache was written or later, because the file
@@ -43,7 +43,7 @@ pub struct StatCache {
 }
 
 impl StatCache {
-    /// Loads the cache at `path`. A missing or damaged file gives an empty cache.
+    /// Loads the cache at `path`. A missing or damaged file yields an empty cache.
     pub fn load(path: &Path) -> Self {
         let read = || -> Option<Self> {
             let bytes = read_host(path, RECORD).ok()?;
@@ -79,8 +79,9 @@ impl StatCache {
     }
 
     /// Returns the kind of the file at `path`, if the file has certainly not changed since it was
-    /// read. `hint` is the index of the first record to check, and afterwards the index of the next
-    /// record: a caller that asks in the order of paths starts with 0 and keeps it.
+    /// read. `hint` is the index of the first record to check and is set to the index of the next
+    /// record. A caller that asks in path order starts with 0 and passes the same variable to each
+    /// call.
     pub fn get(&self, path: &str, stat: &Stat, hint: &mut usize) -> Option<CachedFile> {
         let here = |at: &u32| self.path(*at).cmp(path.as_bytes());
         let at = match self.records.get(*hint) {
@@ -116,7 +117,7 @@ impl StatCache {
 pub fn encode<'a>(entries: impl Iterator<Item = (&'a str, Stat, CachedFile)>) -> Vec<u8> {
     let mut bytes = MAGIC.to_vec();
     for (path, stat, known) in entries {
-        // Paths on Linux are at most 4096 bytes long, so this never skips one.
+        // Paths on Linux are at most 4096 bytes long, so no path is ever skipped.
         let Ok(length) = u16::try_from(path.len()) else {
             continue;
         };

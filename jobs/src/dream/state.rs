@@ -1,11 +1,11 @@
-//! `dreams/state.json`: the record of each idea from the time when it was last shown and last
+//! `dreams/state.json`: the record of when each idea was last shown and which content was last
 //! triaged.
 //!
 //! The file is an array in a form that other programs read too (contracts/dream.md). Entries that a
 //! pass does not change are therefore kept byte for byte. The other fields of a changed entry stay
 //! as they are written, including numbers of any length and texts that are not valid UTF-8. A file
-//! that is not such an array is never overwritten. The reader is made for 100,000 entries: it takes
-//! one pass over the text and borrows paths and hashes from it.
+//! that is not such an array is never overwritten. The parser is designed for 100,000 entries: it
+//! makes one pass over the text and borrows paths and hashes from it.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -56,7 +56,7 @@ struct Needed<'a> {
     last_surfaced: BorrowedText<'a>,
 }
 
-/// A text that is borrowed from the file where possible; `None` if the value is not a text.
+/// A string that is borrowed from the file where possible; `None` if the value is not a string.
 /// (`Option<Cow>` would copy.)
 #[derive(Default)]
 struct BorrowedText<'a>(Option<Cow<'a, str>>);
@@ -99,11 +99,11 @@ pub struct Triaged {
     pub hash: Digest,
     /// The time when that content was written.
     pub modified: Timestamp,
-    /// How much there is to the idea, from 0 to 1; for ranking only.
+    /// How substantial the idea is, from 0 to 1; used only for ranking.
     pub merit: f64,
 }
 
-/// A person's act on an idea, as it is recorded.
+/// The record of a person's act on an idea.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mark {
     /// `active`, `archived`, `promoted` or `merged`.
@@ -124,7 +124,7 @@ pub struct IdeaRecord {
 }
 
 impl<'a> DreamState<'a> {
-    /// Parses a state file. A blank file gives an empty state.
+    /// Parses a state file. A blank file yields an empty state.
     ///
     /// # Errors
     /// Returns an error if the file is not an array of objects with a `path`.
@@ -190,8 +190,8 @@ impl<'a> DreamState<'a> {
     }
 
     /// Returns the digest of the content of the idea at `path` that was triaged last. `hint` is the
-    /// index of the first idea to check, and afterwards the index of the next idea: a caller that
-    /// asks in the order of paths starts with 0 and keeps it.
+    /// index of the first idea to check and is set to the index of the next idea. A caller that
+    /// asks in path order starts with 0 and passes the same variable to each call.
     pub fn triaged(&self, path: &str, hint: &mut usize) -> Option<Digest> {
         let guess = if self.by_path.is_empty() {
             self.entries.get(*hint)
@@ -216,7 +216,7 @@ impl<'a> DreamState<'a> {
         self.place(path).map(|place| self.at(place))
     }
 
-    /// Returns the index of the idea in the order of paths.
+    /// Returns the index of the idea in path order.
     fn place(&self, path: &str) -> Option<usize> {
         let compare = |entry: &Entry<'_>| entry.path.as_ref().cmp(path);
         let found = if self.by_path.is_empty() {
@@ -227,7 +227,7 @@ impl<'a> DreamState<'a> {
         found.ok()
     }
 
-    /// Converts an index in the order of paths to an index in the order of the file.
+    /// Converts an index in path order to an index in file order.
     fn at(&self, place: usize) -> usize {
         self.by_path.get(place).map_or(place, |at| *at as usize)
     }
@@ -242,8 +242,8 @@ impl<'a> DreamState<'a> {
         })
     }
 
-    /// Returns the new content of the file: changed entries keep their position, new ones follow at
-    /// the end by path.
+    /// Returns the new content of the file: changed entries keep their position, and new entries
+    /// follow at the end, sorted by path.
     pub fn with(&self, changes: &BTreeMap<&str, IdeaUpdate>) -> String {
         self.rewritten(changes, element)
     }
@@ -298,7 +298,7 @@ fn end<'a>(text: &str, at: usize, mut state: DreamState<'a>) -> Result<DreamStat
     if !state.entries.is_sorted_by(|a, b| a.path < b.path) {
         let mut by_path: Vec<u32> = (0..state.entries.len() as u32).collect();
         by_path.sort_by(|a, b| path(a).cmp(path(b)));
-        // If two entries are about one idea, the first counts.
+        // If two entries are about one idea, the first one is used.
         by_path.dedup_by(|a, b| path(a) == path(b));
         state.by_path = by_path;
     }

@@ -1,9 +1,9 @@
-//! Finds the ideas of a project by names and stats only; opens no file.
+//! Finds the ideas of a project by names and stat data only; opens no file.
 //!
-//! The walk follows no symbolic link, so there are no loops and nothing outside is read. An entry
-//! with the name of an idea that cannot be one is a [`WalkProblem`] and never ends the walk. The
-//! walk must never skip such an entry silently. Two threads share the stat calls: a pass over
-//! unchanged ideas spends its time on 100,000 of them.
+//! The walk follows no symbolic link, so there are no loops and nothing outside the project is
+//! read. An entry that has the name of an idea but cannot be one is reported as a [`WalkProblem`];
+//! it never ends the walk. The walk must never skip such an entry silently. Two threads share the
+//! stat calls, because a pass over 100,000 unchanged ideas spends its time on them.
 
 use std::fs::Metadata;
 use std::io;
@@ -42,7 +42,7 @@ pub struct Stat {
 }
 
 impl Stat {
-    /// Extracts the stat from a file's metadata.
+    /// Extracts the stat data from a file's metadata.
     pub fn of(metadata: &Metadata) -> Self {
         let nanos =
             |seconds: i64, nanos: i64| seconds.saturating_mul(1_000_000_000).saturating_add(nanos);
@@ -60,7 +60,7 @@ impl Stat {
 pub struct IdeaFile {
     /// The path of the file, relative to the project.
     pub path: Box<str>,
-    /// The file's stat from the time of the walk.
+    /// The file's stat data at the time of the walk.
     pub stat: Stat,
 }
 
@@ -73,7 +73,7 @@ pub struct Walked {
     pub troubles: Vec<WalkProblem>,
 }
 
-/// Walks the ideas of the project at `root`. A missing folder has no ideas.
+/// Walks the ideas of the project at `root`. A missing folder contains no ideas.
 pub fn walk(root: &Path, spec: &DreamSpec) -> Walked {
     let mut walked = Walked::default();
     let base = match base(root, &spec.ideas) {
@@ -138,8 +138,7 @@ impl Walked {
                 .push(WalkProblem { path: relative.display().to_string(), why: why.to_owned() });
         };
         if kind.is_symlink() {
-            // Only links to folders, links in a circle and links with the name of a note are
-            // reported.
+            // Only links to folders, cyclic links and links with the name of a note are reported.
             let target = path.metadata();
             if named
                 || target.as_ref().is_ok_and(Metadata::is_dir)
@@ -180,12 +179,12 @@ pub fn too_long(size: u64, most: u64) -> String {
     format!("is {size} bytes long; the limit is {most}")
 }
 
-/// Checks for links that form a circle, which the system refuses to follow.
+/// Checks for cyclic links, which the system refuses to follow.
 fn is_loop(error: &io::Error) -> bool {
     error.kind() != io::ErrorKind::NotFound
 }
 
-/// Returns the folder of the ideas. No part of its path may be a link.
+/// Returns the ideas folder. No part of its path may be a link.
 fn base(root: &Path, ideas: &str) -> Result<Option<std::path::PathBuf>, WalkProblem> {
     let mut base = root.to_owned();
     for name in ideas.split('/') {
@@ -256,7 +255,7 @@ mod tests {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, "text").unwrap();
         }
-        // Ignored ideas are read all the same.
+        // Ignore files do not hide ideas.
         fs::write(root.join(".gitignore"), "ideas/\n").unwrap();
         fs::write(root.join("ideas/.ignore"), "*.md\n").unwrap();
         let spec = DreamSpec {
@@ -271,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_plain_small_file_is_a_trouble() {
+    fn unreadable_files_are_reported() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path();
         fs::create_dir_all(root.join("ideas/sub")).unwrap();

@@ -1,9 +1,10 @@
-//! Finds the commits that may have done the work that a note asks for, and rates the fit of each.
+//! Finds the commits that may have done the work that a note asks for, and rates how well each one
+//! fits.
 //!
 //! The index proposes commits and this module compares them. Every figure is a share between 0 and
-//! 1 (the fit may slightly exceed 1), so that the same thresholds apply to a young repository and
-//! to an old one. The module makes no decision, and it must never use anything but the words and
-//! paths that it gets.
+//! 1 (the fit may slightly exceed 1), so that the same thresholds apply to young and old
+//! repositories. The module makes no decision, and it must never use anything but the words and
+//! paths that it is given.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -20,7 +21,7 @@ use super::places;
 const KEYS: usize = 20;
 /// Number of commits that the index proposes for comparison.
 const LOOKED_AT: usize = 30;
-/// Words that name a kind of document and do not describe its subject, as terms.
+/// Terms that name a kind of document and do not describe its subject.
 const KINDS: &[&str] = &[
     "brief",
     "design",
@@ -42,21 +43,21 @@ const KINDS: &[&str] = &[
     "v1",
     "v2",
 ];
-/// Words in a commit's subject that show that it plans and does not build, as terms.
+/// Terms in a commit's subject which show that the commit plans work instead of doing it.
 const PLANNING: &[&str] = &[
     "backlog", "brief", "design", "idea", "plan", "proposal", "propos", "rfc", "roadmap", "sketch",
     "spec", "task", "todo",
 ];
 /// The factor for the strength of a commit that only plans.
 const PLANNED: f64 = 0.4;
-/// First words of a commit that ends something, as terms. Such a commit does not plan, even if it
-/// is about a plan.
+/// Terms that show, as the first word of a subject, that the commit ends something. Such a commit
+/// does not plan, even if it is about a plan.
 const ENDING: &[&str] = &["archiv", "clos", "complet", "conclud", "finish", "retir", "ship"];
-/// Minimum share of the note's name at which a message of a commit counts as containing the whole
-/// name. The name must have at least two matching words.
+/// Minimum share of the note's name at which a commit's message counts as containing the whole
+/// name. At least two words of the name must match.
 const WHOLE: f64 = 0.95;
-/// Minimum share of the commit's subject that the note counts as mentioning when the message
-/// contains the whole name.
+/// If a commit's message contains the whole name, the note counts as mentioning at least this share
+/// of the commit's subject.
 const TOLD: f64 = 0.8;
 /// The minimum strength of a commit that builds something and names the note's file in its message.
 const NAMED: f64 = 0.95;
@@ -94,13 +95,13 @@ impl NoteTerms {
 pub struct Candidate {
     /// The index of the commit in the history.
     pub at: usize,
-    /// How likely the commit did the work, from 0 to 1. Candidates are ranked and judged by this
-    /// value.
+    /// How likely it is that the commit did the work, from 0 to 1. Candidates are ranked and judged
+    /// by this value.
     pub strength: f64,
     /// The commit's BM25 score as a share of the maximum score for the searched terms.
     pub fit: f64,
-    /// Share of the note's name that the commit's message has, weighted by rarity. The name is the
-    /// title, or the stem if that differs from the title and matches better.
+    /// Share of the note's name that the commit's message contains, weighted by rarity. The name is
+    /// the title, or the stem if that differs from the title and matches better.
     pub named: f64,
     /// Share of the commit's subject that the note mentions, weighted by rarity.
     pub about: f64,
@@ -109,7 +110,7 @@ pub struct Candidate {
     /// Whether the commit's message names the note's file and the commit touches more than
     /// documents.
     pub cited: bool,
-    /// Whether its subject describes a plan and it touches only documents.
+    /// Whether the commit's subject describes a plan and the commit touches only documents.
     pub planning: bool,
     /// The extent to which the commit touched the places that the note names.
     pub overlap: Overlap,
@@ -132,7 +133,8 @@ pub fn candidates(
     words: &NoteTerms,
     limit: usize,
 ) -> Result<Vec<Candidate>, IndexError> {
-    // Terms that no commit has count too: work that no commit mentions has probably not been done.
+    // Terms that occur in no commit are included: work that no commit mentions has probably not
+    // been done.
     let possible: f64 = words.keys.iter().map(|term| index.rarity(term)).sum();
     let named = touched.named_in(text);
     let written = note_date::earliest(history, touched, path, text);
@@ -227,7 +229,7 @@ fn compare(
 /// 0 to 1.
 ///
 /// This is a logistic model. Its inputs are the matching words, the share of the commit's subject
-/// that the note speaks of, both together, the share of the named places that the commit touched,
+/// that the note mentions, both combined, the share of the named places that the commit touched,
 /// the extent of that overlap, and the time. The weights were fitted to the labelled notes of one
 /// project and rounded; `runner dream bench` measures them on these or on any other notes. `when`
 /// is evidence only against a commit, not for it.

@@ -1,10 +1,9 @@
 //! The project's history, read once in each run: the message of every commit and the paths that it
 //! touched.
 //!
-//! Only commits that lead to `HEAD` count, because work on another branch is not done yet. Other
-//! people wrote the text of the commits, so this module must never use it for anything but
-//! comparison. The limits in [`HistoryLimits`] keep the cost of the longest history within a known
-//! amount.
+//! Only commits that are reachable from `HEAD` are read, because work on another branch is not done
+//! yet. Other people wrote the commit messages, so this module must never use them for anything but
+//! comparison. [`HistoryLimits`] limits the cost of even the longest history.
 
 use runner_text::counted;
 use std::collections::HashSet;
@@ -16,8 +15,8 @@ use runner_engine::git::{Git, GitError, Read};
 pub struct HistoryLimits {
     /// Maximum number of commits.
     pub commits: usize,
-    /// Maximum number of paths of one commit. A commit that touches everything gives little
-    /// evidence about any one thing.
+    /// Maximum number of paths per commit. A commit that touches everything is weak evidence for
+    /// any single change.
     pub paths: usize,
     /// Maximum size of one message body, in bytes.
     pub body: usize,
@@ -51,7 +50,7 @@ pub struct Commit {
 }
 
 impl Commit {
-    /// Returns the first 12 digits of the hash, as people write it.
+    /// Returns the abbreviated hash: its first 12 digits.
     pub fn short(&self) -> &str {
         &self.hash[..self.hash.len().min(12)]
     }
@@ -62,23 +61,23 @@ impl Commit {
 pub struct History {
     /// The commits that are still in effect, the newest first.
     pub commits: Vec<Commit>,
-    /// The hashes of the commits that were reverted, and of those that only revert.
+    /// The hashes of reverted commits, and of commits that only revert others.
     pub reverted: HashSet<String>,
     /// The parts that were not read, each with the reason.
     pub notes: Vec<String>,
 }
 
-/// Reads the newest commits that lead to `HEAD`. A repository without commits gives an empty
-/// history.
+/// Reads the newest commits that are reachable from `HEAD`. A repository without commits yields an
+/// empty history.
 ///
 /// # Errors
-/// Returns a [`GitError`] if git gives no answer.
+/// Returns a [`GitError`] if git fails.
 pub fn read(git: &Git, bounds: &HistoryLimits) -> Result<History, GitError> {
     if git.head()?.is_none() {
         return Ok(History::default());
     }
     let mut notes = Vec::new();
-    // One commit more than the limit shows that there are more.
+    // One more commit than the limit is requested, to find out whether there are more.
     let most = format!("--max-count={}", bounds.commits.saturating_add(1));
     let out = match log(git, &most) {
         // A clone without trees still has the messages.
@@ -97,7 +96,7 @@ pub fn read(git: &Git, bounds: &HistoryLimits) -> Result<History, GitError> {
     Ok(History { commits, reverted, notes })
 }
 
-/// The fields of a commit after an empty field, each ended by a NUL.
+/// The format of a commit: an empty field, then its fields, each terminated by a NUL.
 const FORMAT: &str = "--format=tformat:%x00%H%x00%ct%x00%s%x00%b%x00";
 
 fn log(git: &Git, most: &str) -> Result<Vec<u8>, GitError> {
@@ -121,7 +120,8 @@ fn messages(git: &Git, most: &str) -> Result<Vec<u8>, GitError> {
     let args = [most, "--encoding=UTF-8", FORMAT, "HEAD", "--"];
     let out = git.ask(Read::RevList, &args)?;
     let fields: Vec<&[u8]> = out.split(|byte| *byte == 0).collect();
-    // The first field of each commit is a line of its own here, instead of the empty field.
+    // The first field of each commit contains the line ending of the previous commit instead of
+    // being empty, so it is replaced.
     let commits = fields.chunks_exact(5).flat_map(|commit| {
         let fields = commit[1..].iter().flat_map(|field| [b"\0", *field].concat());
         fields.chain(*b"\0\0").collect::<Vec<u8>>()
@@ -130,7 +130,7 @@ fn messages(git: &Git, most: &str) -> Result<Vec<u8>, GitError> {
 }
 
 /// Returns the commits that are still in effect, and the hashes of the others. A commit is not in
-/// effect if a later one reverts it, or if all it does is revert another. A commit that was
+/// effect if a later commit reverts it, or if it only reverts another commit. A commit that was
 /// reverted and then restored is in effect.
 fn standing(commits: Vec<Commit>) -> (Vec<Commit>, HashSet<String>) {
     let mut reverted: HashSet<String> = HashSet::new();
@@ -150,14 +150,14 @@ fn standing(commits: Vec<Commit>) -> (Vec<Commit>, HashSet<String>) {
     (kept, reverted)
 }
 
-/// Checks whether a subject has the form that git gives to a commit that reverts another, or that
-/// restores a reverted one.
+/// Checks whether a subject has the form that git gives to a commit that reverts another commit, or
+/// that restores a reverted commit.
 fn takes_back(subject: &str) -> bool {
     subject.starts_with("Revert \"") || subject.starts_with("Reapply \"")
 }
 
-/// Returns the commit that the body of a reverting commit names. The first hash counts, because
-/// later ones may be quoted.
+/// Returns the commit that the body of a reverting commit names. The first hash is used, because
+/// later hashes may be quotations.
 fn taken_back(commit: &Commit) -> Option<String> {
     let (_, rest) = commit.body.split_once("This reverts commit ")?;
     let hash: String =
@@ -195,7 +195,7 @@ fn one<'a>(
     if hash.len() < 40 || !hash.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return None;
     }
-    // An invalid date loses only the date and not the rest of the commit.
+    // If the date is invalid, the rest of the commit is still used.
     let at = text(fields.next()?).parse().unwrap_or(0);
     let subject = text(fields.next()?);
     let body = fields.next()?;
@@ -203,7 +203,7 @@ fn one<'a>(
     // The empty field after the body ends the fields of the commit.
     fields.next()?;
     let (mut paths, mut touched, mut created) = (Vec::new(), 0, Vec::new());
-    // The status of a path precedes the path, in a field of its own.
+    // The status of a path precedes the path, in a separate field.
     while let Some(done) = fields.next_if(|field| !field.is_empty()) {
         let path = fields.next()?;
         touched += 1;
@@ -220,7 +220,7 @@ fn one<'a>(
 /// Returns all tracked paths, in git's order.
 ///
 /// # Errors
-/// Returns a [`GitError`] if git gives no answer.
+/// Returns a [`GitError`] if git fails.
 pub fn tracked(git: &Git) -> Result<Vec<String>, GitError> {
     let out = git.ask(Read::LsFiles, &["-z", "--cached"])?;
     let mut seen = HashSet::new();
@@ -228,7 +228,7 @@ pub fn tracked(git: &Git) -> Result<Vec<String>, GitError> {
         .split(|byte| *byte == 0)
         .filter(|path| !path.is_empty())
         .map(|path| String::from_utf8_lossy(path).into_owned())
-        // Git lists a path in conflict once for each side.
+        // Git lists a conflicted path once for each side.
         .filter(|path| seen.insert(path.clone()))
         .collect())
 }
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_committer_writes_is_no_other_commit() {
+    fn messages_cannot_forge_commits() {
         let forged = format!("x\n{HASH}\n1700000000\nfeat: forged");
         let (commits, _) =
             parse(entry(&forged, &forged, &[HASH]).as_bytes(), &HistoryLimits::default());
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_taken_back_does_not_stand() {
+    fn reverted_commits_are_not_in_effect() {
         let commit = |hash: char, subject: &str, reverts: Option<char>| Commit {
             hash: hash.to_string().repeat(40),
             at: 0,

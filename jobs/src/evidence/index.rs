@@ -1,9 +1,9 @@
-//! The history as a full-text index, which finds the commits with the words of an idea.
+//! A full-text index of the history, which finds the commits that contain an idea's words.
 //!
 //! The index is an SQLite FTS5 table in memory. Its terms are already split and stemmed in the same
 //! way as the terms of an idea (`text::terms`), so that `RetryPolicy`, `retry_policy` and "retry
 //! policies" match. The index ranks commits and makes no decision. It must never be written to
-//! disk: a new index for each run takes less time than a check of an old one.
+//! disk: building a new index for each run takes less time than checking an old index.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -18,7 +18,8 @@ const WEIGHTS: (f64, f64, f64) = (4.0, 2.0, 1.0);
 /// Maximum number of terms in a query. More terms add no information and cost time.
 const QUERY: usize = 48;
 
-/// An error while the index is built or queried: a bug in runner, or a lack of memory.
+/// An error that occurred while the index was built or queried: a bug in runner, or a lack of
+/// memory.
 #[derive(Debug, thiserror::Error)]
 #[error("the index of the history could not be {act}")]
 pub struct IndexError {
@@ -56,9 +57,9 @@ impl Index {
         let mut frequency: HashMap<String, u32> = HashMap::new();
         let mut of_name: HashMap<String, String> = HashMap::new();
         let mut citing: HashMap<String, Vec<usize>> = HashMap::new();
-        // The table has no content, because the terms are only searched and never read back. With
-        // less detail than the default, BM25 would count instances in the content, which does not
-        // exist.
+        // The table stores no content, because the terms are only searched and never read back. The
+        // table uses FTS5's default `detail`; with less detail, BM25 would count instances in the
+        // content, which is not stored.
         db.execute_batch(
             "CREATE VIRTUAL TABLE commits USING fts5(subject, body, paths, content='',
              tokenize='unicode61 remove_diacritics 0')",
@@ -101,8 +102,8 @@ impl Index {
         Ok(Self { db, frequency, citing, commits: commits.len() })
     }
 
-    /// Returns how well a term separates commits: 0 for a term that every commit has, about 7 for
-    /// one in a thousand, and the maximum for a term that no commit has.
+    /// Returns how well a term distinguishes commits: 0 for a term in every commit, about 7 for a
+    /// term in one of a thousand commits, and the maximum for a term in no commit.
     pub fn rarity(&self, term: &str) -> f64 {
         let having = f64::from(self.frequency.get(term).copied().unwrap_or(0));
         ((1.0 + self.commits as f64) / (1.0 + having)).ln()
@@ -119,8 +120,8 @@ impl Index {
         self.citing.get(path).into_iter().flatten().copied()
     }
 
-    /// Returns the commits that have most of `terms`, best first; of equal ones the newer comes
-    /// first. Terms that no commit has are skipped.
+    /// Returns the commits that match `terms` best, best first; among equal scores the newer commit
+    /// comes first. Terms that occur in no commit are skipped.
     ///
     /// # Errors
     /// Returns an [`IndexError`] if the search fails.
@@ -131,7 +132,8 @@ impl Index {
             if !query.is_empty() {
                 query.push_str(" OR ");
             }
-            // Terms consist of letters and digits. The quotes make OR, NEAR and NOT plain words.
+            // Terms consist of letters and digits. The quotes turn OR, NEAR and NOT into plain
+            // words.
             query.push('"');
             query.push_str(term);
             query.push('"');

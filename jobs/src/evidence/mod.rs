@@ -1,23 +1,23 @@
-//! Evidence: the facts that the project itself shows about a note, gathered without any model.
+//! Evidence: facts about a note that are gathered from the project, without any model.
 //!
 //! ```text
 //! git log ──> history ─┬─> index (words) ──┐
 //!                      └─> overlap (places)┤
-//! git ls-files ──> places ─────────────────┼──> Grounds of one note ──> a rule, a request
+//! git ls-files ──> places ─────────────────┼──> Evidence on one note ──> a rule, a request
 //! the note ──> written (when) ─────────────┤
 //! the notes ──> neighbours ────────────────┘
 //! ```
 //!
-//! One [`ProjectEvidence`] serves all kinds of jobs. Everything that it finds can be looked up
-//! again: commits that exist, paths that are tracked, notes that were read. This module must never
-//! decide, never ask a model, never write, and never treat the text of a commit or a note as
-//! anything but words to compare.
+//! One [`ProjectEvidence`] serves all kinds of jobs. Everything in it can be verified: commits that
+//! exist, paths that are tracked, notes that were read. This module must never decide, never ask a
+//! model, never write, and never treat the text of a commit or a note as anything but words to
+//! compare.
 //!
 //! Limits: [`HistoryLimits`] for the history (48 MiB by default, and about as much again for its
-//! index), 32 MiB of notes for the comparison among notes. 1,300 commits with 29,000 paths are read
-//! and indexed in about 0.15 s, and one note is looked up in about 4 ms (`runner dream bench`
-//! prints both). No index is kept between runs, because the check of an old index would take as
-//! long as the build of a new one.
+//! index), 32 MiB of notes for the comparison among notes. Reading and indexing 1,300 commits with
+//! 29,000 paths takes about 0.15 s, and looking up one note takes about 4 ms (`runner dream bench`
+//! prints both). No index is kept between runs, because checking an old index would take as long as
+//! building a new one.
 
 pub mod candidates;
 pub mod history;
@@ -78,7 +78,7 @@ pub struct Evidence {
     pub words: NoteTerms,
     /// Commits that may have done the work, best first.
     pub candidates: Vec<Candidate>,
-    /// Terms of the note's title that no commit has in its message or in a path.
+    /// Terms of the note's title that occur in no commit message and no path.
     pub unheard: Vec<String>,
     /// Tracked files that the note names.
     pub paths: Vec<String>,
@@ -102,7 +102,7 @@ impl ProjectEvidence {
         })
     }
 
-    /// Builds the evidence from a history and paths that are already read.
+    /// Builds the evidence from a history and paths that have already been read.
     ///
     /// # Errors
     /// Returns an [`IndexError`] if the index cannot be built.
@@ -154,8 +154,8 @@ impl ProjectEvidence {
         good.then(|| self.history.iter().find(|commit| commit.hash.starts_with(&prefix)))?
     }
 
-    /// Checks whether a commit with this prefix leads to `HEAD` although it is not in the history
-    /// that was read. A reverted commit does not count.
+    /// Checks whether a commit with this prefix is reachable from `HEAD` although it is not in the
+    /// history that was read. Returns false for a reverted commit.
     pub fn commit_elsewhere(&self, prefix: &str) -> bool {
         let Some(git) = &self.git else { return false };
         let Ok(Some(hash)) = git.commit(prefix) else {

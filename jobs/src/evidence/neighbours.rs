@@ -1,7 +1,7 @@
-//! Notes with the same content in almost the same words.
+//! Finds notes with the same content in almost the same words.
 //!
-//! The module compares the notes of a run with all others, within limits, by means of `text::near`.
-//! It must never compare texts that it was not given, and it reports how much it left out.
+//! The module compares all notes that it is given by means of `text::near`. The caller limits the
+//! number of notes and reports how many it left out.
 
 use std::collections::BTreeMap;
 

@@ -1,14 +1,15 @@
-//! The earliest date at which a note can have been written: a commit from before that date cannot
-//! have done the work.
+//! The earliest date on which a note can have been written: a commit from before that date cannot
+//! have done the work that the note asks for.
 //!
 //! ```text
 //! a date that the text states ────────────┐
 //! a line of a file that it quotes (a.rs:9) ├──> the latest of them
-//! the commit that brought the note itself ─┘
+//! the commit that added the note itself ───┘
 //! ```
 //!
-//! The modification time of the file is no evidence, because a checkout sets it. This module must
-//! never read a clock: a date later than the newest commit is a plan and not the date of writing.
+//! The modification time of the file is not evidence, because a checkout sets it. This module must
+//! never read a clock: a date later than the newest commit is treated as a plan and not as the date
+//! of writing.
 
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
@@ -69,7 +70,7 @@ fn dates(text: &str) -> impl Iterator<Item = i64> {
     })
 }
 
-/// Returns the files of which a text quotes a line, as in `src/a.rs:12`.
+/// Returns the files that a text cites with a line number, as in `src/a.rs:12`.
 fn quoted(text: &str) -> impl Iterator<Item = &str> {
     let outside = |c: char| !(c.is_alphanumeric() || matches!(c, '/' | '.' | '_' | '-'));
     text.match_indices(':').filter_map(move |(at, _)| {
@@ -115,7 +116,7 @@ mod tests {
         assert_eq!(found("---\ndate: 2024-10-04\n---\nAs of 2024-10-05, x"), Some(20_001));
         assert_eq!(found("see src/old.rs:12 and src/new.rs"), Some(20_000));
         assert_eq!(found("see `src/new.rs:7-9` (2024-10-04)"), Some(20_500));
-        assert_eq!(found("until 2035-01-01"), None, "a plan is no date of writing");
+        assert_eq!(found("until 2035-01-01"), None, "a planned date is not the date of writing");
         assert_eq!(found("12024-10-04 2024-10-041 2024-13-01 a-b 12:30 x.y:z"), None);
         assert_eq!(found(""), None);
         assert_eq!(found("ü-2024-10-04"), Some(20_000));

@@ -1,23 +1,23 @@
 //! Finds the commits that touched the files and folders that a note names.
 //!
-//! A note that asks for work names the place of the work, and the commit that did the work touched
-//! that place. This holds regardless of the wording of either text. A name counts by its rarity, so
-//! that a file that every commit touches gives little evidence. This module must never read a file
-//! or the text of a message.
+//! A note that asks for work names the files where the work belongs, and the commit that did the
+//! work touched those files. This evidence does not depend on the wording of either text. Names are
+//! weighted by rarity, because a file that every commit touches is weak evidence. This module must
+//! never read a file or the text of a message.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::history::Commit;
 use super::places;
 
-/// Maximum number of places that one name may refer to. A name with more places refers to none.
+/// Maximum number of places that one name may refer to. A name that matches more places is ignored.
 const MEANT: usize = 3;
 /// Maximum number of different names of a note that are looked up.
 const NAMES: usize = 400;
 /// Number of commits that are proposed for comparison.
 const PROPOSED: usize = 20;
 /// Added to the number of files that a commit touched. The logarithm of the sum divides the weight,
-/// so that a commit over many files counts less.
+/// so that a commit that touches many files has less weight.
 const BREADTH: f64 = 8.0;
 
 /// Every path that occurs in the history, with the commits that touched it.
@@ -44,7 +44,7 @@ struct PathFiles {
     length: u32,
 }
 
-/// The files and folders that a note names, as far as the history knows them.
+/// The files and folders that a note names and that occur in the history.
 #[derive(Debug, Default)]
 pub struct NamedPaths {
     /// Weight of the named places that each commit touched.
@@ -59,9 +59,9 @@ pub struct NamedPaths {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Overlap {
     /// The weight of the named places that the commit touched, reduced for a broad commit: about 1
-    /// for one place that one commit in 50 touches.
+    /// for a single place that one in 50 commits touches.
     pub weight: f64,
-    /// Share of the touched places among all places that the note names, weighted by rarity.
+    /// Share of the named places that the commit touched, weighted by rarity.
     pub share: f64,
 }
 
@@ -116,8 +116,8 @@ impl TouchedPaths {
         Self { files: paths, by, born, by_name, commits: commits.len() }
     }
 
-    /// Returns the places that a text names: by whole path, by the end of a path, or by a file name
-    /// that few files have.
+    /// Returns the places that a text names: by complete path, by the end of a path, or by a file
+    /// name that few files share.
     pub fn named_in(&self, text: &str) -> NamedPaths {
         let mut seen = HashSet::new();
         let mut places: BTreeMap<PathFiles, f64> = BTreeMap::new();
@@ -158,7 +158,7 @@ impl TouchedPaths {
         (self.born[place.from as usize].filter(|_| whole)).map(|at| at as usize)
     }
 
-    /// Checks whether exactly this path was ever touched, or a file below it.
+    /// Checks whether a commit touched exactly this path or a file below it.
     pub fn has(&self, path: &str) -> bool {
         let path = path.trim_end_matches('/');
         let folder = format!("{path}/");
@@ -211,7 +211,7 @@ impl TouchedPaths {
         }
     }
 
-    /// Returns how well a place separates commits, if `having` commits touched it.
+    /// Returns how well a place distinguishes commits if `having` commits touched it.
     fn rarity(&self, having: usize) -> f64 {
         ((1.0 + self.commits as f64) / (1.0 + having as f64)).ln()
     }
@@ -235,8 +235,8 @@ impl NamedPaths {
         }
     }
 
-    /// Returns the commits that touched most of the named places, best first; of equal ones the
-    /// newer comes first.
+    /// Returns the commits that touched most of the named places, best first; among equal commits
+    /// the newer one comes first.
     pub fn best(&self, history: &[Commit]) -> Vec<usize> {
         let mut all: Vec<(f64, usize)> =
             self.weights.keys().map(|at| (self.by(*at, &history[*at]).weight, *at)).collect();
@@ -286,7 +286,7 @@ mod tests {
         assert_eq!(touching("everything in src/net/"), [0, 2], "no net-x, no net.rs");
         assert_eq!(touching("README.md"), [1, 3], "one of two");
         assert_eq!(touching("docs/README.md"), [3]);
-        assert_eq!(touching("mod.rs"), [0, 3], "three of that name are still told apart");
+        assert_eq!(touching("mod.rs"), [0, 3], "three of that name are distinguished");
         assert_eq!(touching("net, term and nothing.rs; and/or"), [0; 0]);
     }
 

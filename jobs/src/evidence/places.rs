@@ -1,4 +1,5 @@
-//! Paths: those that a text names, those with a name like a note's, and those of documents.
+//! Finds the paths that a text names, the paths with a name like a note's, and the paths of
+//! documents.
 //!
 //! This module compares names only and must never read a file.
 
@@ -13,16 +14,16 @@ pub fn stem(path: &str) -> &str {
     }
 }
 
-/// Checks whether the extension of a path is that of prose: a document plans or explains, and runs
-/// nothing.
+/// Checks whether a path has the extension of a prose document, which plans or explains and does
+/// not run.
 pub fn is_document(path: &str) -> bool {
     const ENDINGS: [&str; 7] = ["md", "markdown", "txt", "rst", "adoc", "org", "html"];
     let name = path.rsplit('/').next().unwrap_or(path);
     name.rsplit_once('.').is_some_and(|(_, ending)| ENDINGS.contains(&ending))
 }
 
-/// Checks whether a text names a path: the whole path, or the file name with its folder. A bare
-/// `mod.rs` or `README.md` names nothing in particular.
+/// Checks whether a text names a path: the complete path, or the file name with its folder. A bare
+/// `mod.rs` or `README.md` is ambiguous and does not name a path.
 pub fn names(text: &str, path: &str) -> bool {
     let tail = match path.rmatch_indices('/').nth(1) {
         Some((at, _)) => &path[at + 1..],
@@ -31,7 +32,7 @@ pub fn names(text: &str, path: &str) -> bool {
     tail.contains('/') && whole(text, tail)
 }
 
-/// Checks whether `part` occurs in `text` as a path of its own or as the end of one.
+/// Checks whether `part` occurs in `text` as a complete path or as the end of a path.
 fn whole(text: &str, part: &str) -> bool {
     let inside = |c: char| c.is_alphanumeric() || c == '_' || c == '-';
     text.match_indices(part).any(|(at, _)| {
@@ -54,7 +55,7 @@ pub fn mentioned(text: &str) -> impl Iterator<Item = &str> {
         })
 }
 
-/// The tracked files, for a search by whole path or by name.
+/// The tracked files, for a search by complete path or by name.
 #[derive(Debug, Default)]
 pub struct Tracked {
     paths: Vec<String>,
@@ -90,8 +91,8 @@ impl Tracked {
         self.paths.get(at).is_some_and(|other| other.starts_with(&folder))
     }
 
-    /// Returns the tracked files that a text names, at most `limit`: by whole path, by the end of a
-    /// path, or by a name that only one file has.
+    /// Returns the tracked files that a text names, at most `limit`: by complete path, by the end
+    /// of a path, or by a name that only one file has.
     pub fn named_in(&self, text: &str, limit: usize) -> Vec<&str> {
         let mut found: Vec<&str> = Vec::new();
         for piece in mentioned(text) {

@@ -1,6 +1,6 @@
 //! Resolves evidence: looks up the commits and paths that a text cites.
 //!
-//! A claim that something is done is worth as much as the evidence that it cites
+//! A claim that something is done is only as good as the evidence that it cites
 //! (contracts/dream.md, "what good looks like"). This module finds the commits and paths in a
 //! sentence and reports which of them exist. It must never trust a citation because it looks right.
 
@@ -16,7 +16,7 @@ pub enum Reference {
     Path(String),
 }
 
-/// The citations of a text, by whether they exist.
+/// The citations of a text, grouped by whether they exist.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CheckedReferences {
     /// References that exist.
@@ -28,17 +28,17 @@ pub struct CheckedReferences {
 }
 
 impl CheckedReferences {
-    /// Checks whether the text cites something that exists, and nothing that is made up.
+    /// Checks whether the text cites something that exists, and nothing that does not.
     pub fn resolves(&self) -> bool {
         !self.found.is_empty() && self.missing.is_empty()
     }
 }
 
 /// Looks up the commits and paths that `evidence` cites. Paths for which `own` returns true are
-/// skipped, because a note is no evidence for itself.
+/// skipped, because a note is not evidence for itself.
 ///
 /// An unknown hash counts as missing only if the text gives it as a citation (see `offered`). The
-/// subject that follows a commit's hash is a quotation, and paths in it do not count.
+/// subject that follows a commit's hash is a quotation, so paths in it are ignored.
 pub fn check(
     room: &ProjectEvidence,
     evidence: &str,
@@ -97,9 +97,9 @@ pub fn check(
 const LOOKUPS: usize = 8;
 
 /// Checks whether a word that could be a hash is meant as a citation: it has a length in which
-/// hashes are offered, or is at the beginning of the text or of a part of it, or follows "commit".
-/// A number never is. A word of letters, or a part of a path, is not a citation because of its
-/// position alone.
+/// hashes are offered, or it is at the beginning of the text or of a clause, or it follows
+/// "commit". A number is never a citation. A word of letters only, or a part of a path, is not a
+/// citation because of its position alone.
 fn offered(before: &str, piece: &str, after: &str) -> bool {
     if piece.bytes().all(|byte| byte.is_ascii_digit()) {
         return false;
@@ -123,7 +123,8 @@ fn offered(before: &str, piece: &str, after: &str) -> bool {
         || ["commit", "commits"].contains(&word.to_ascii_lowercase().as_str())
 }
 
-/// Returns the text after a commit's subject if the subject comes next, perhaps after a date.
+/// Returns the text after a commit's subject if `rest` begins with the subject, possibly after a
+/// date.
 fn after_subject<'a>(rest: &'a str, subject: &str) -> &'a str {
     let mut quoted = rest.trim_start_matches([' ', ':', ',', '`', '"', '\'', '(', '-', '—']);
     let date = |c: char| c.is_ascii_digit() || c == '-';
@@ -231,10 +232,10 @@ mod tests {
             "commits 0123456789ab and more in commit `abc1234`",
             "0123456789ab 2026-03-20 feat: x; fedcba98765432100123456789abcdef01234567 y",
         ] {
-            assert!(!resolves(made_up), "one of two is made up: {made_up}");
+            assert!(!resolves(made_up), "one of the two does not exist: {made_up}");
         }
-        assert!(resolves("0123456789ab; it removed src/gone.rs"), "it was there once");
-        assert!(!resolves("src/gone.rs"), "it is there no more");
+        assert!(resolves("0123456789ab; it removed src/gone.rs"), "the path existed once");
+        assert!(!resolves("src/gone.rs"), "the path no longer exists");
         assert!(!resolves("0123456789ab and src/made/up.rs"));
         assert!(!resolves("defaced facade"));
         assert!(!resolves("see specs/none.md"));

@@ -1,12 +1,12 @@
-//! The audit of the claims that a carry makes: a checklist for the audit's agent, and its finding
-//! on each claim, recorded next to the entry that made them (contracts/lifecycle.md, "Carry").
+//! The audit of a carry's claims: a checklist for the audit agent, and the agent's finding on each
+//! claim, recorded next to the entry (contracts/lifecycle.md, "Carry").
 //!
 //! ```text
-//! Entry::claims ──checklist──> the audit's prompt ──> its last words ──read──> Checked ──record──> <id>.audit.json
+//! Entry::claims ──checklist──> the audit's prompt ──> final message ──read──> Checked ──record──> <id>.audit.json
 //! ```
 //!
-//! A claim that the audit does not mention is *unknown*, never confirmed. This module must never
-//! change an entry.
+//! A claim that the audit does not mention is *unknown* and never counts as confirmed. This module
+//! must never change an entry.
 
 use std::fmt::Write as _;
 
@@ -68,7 +68,7 @@ pub fn path(folder: &str, entry: &str) -> String {
     format!("{folder}/{entry}.audit.json")
 }
 
-/// Returns the checklist for an audit's agent. It is empty if the carry makes no claims. A model
+/// Returns the checklist for an audit agent. It is empty if the carry makes no claims. A model
 /// wrote the claims, so the caller puts them between fences.
 pub fn checklist(claims: &[String]) -> String {
     let mut out = String::new();
@@ -78,12 +78,12 @@ pub fn checklist(claims: &[String]) -> String {
     out
 }
 
-/// Instructions that tell the audit's agent how to answer.
+/// Instructions for the audit agent on how to answer.
 pub const INSTRUCTIONS: &str = "Look at each claim yourself, as it is now. End your answer with one line for \
 each claim and nothing after them: `claim N: holds — why`, `claim N: fails — why`, or `claim N: unknown — why`.";
 
 /// Parses an audit's final message into a finding on each claim. If two lines are about one claim,
-/// the later counts.
+/// the later line is used.
 pub fn read(claims: &[String], answer: &str) -> Vec<CheckedClaim> {
     let mut checked: Vec<CheckedClaim> = claims
         .iter()
@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_claim_gets_its_word_and_silence_is_unknown() {
+    fn an_unmentioned_claim_is_unknown() {
         let claims: Vec<String> =
             ["the check is clean", "the table renders", "nothing else"].map(str::to_owned).into();
         let answer = "Claim 1: fails — I guess\nwords\n- claim 1: **holds** — ran it\nclaim 2: FAILS: it does not\n\

@@ -1,4 +1,5 @@
-//! Makes one tick of an agent's cycle: does the work of the current state and steps to the next.
+//! Runs one tick of an agent's cycle: does the work of the current state and moves to the next
+//! state.
 //!
 //! The position is staged with the files of the state, so that both are published or neither is. A
 //! run that fails publishes nothing, so the position stays. A run whose gate is closed is skipped.
@@ -30,7 +31,7 @@ use crate::failmark;
 use crate::kind::{BadSetting, Kind, ProjectSettings, Targets, Works, given_input};
 use crate::{Context, Finished, JobError};
 
-/// The name of the cycle's failures in a recording.
+/// The name under which a recording stores the cycle's failures.
 const FAILURES: &str = "failures";
 
 /// The settings of an agent's cycle.
@@ -167,7 +168,7 @@ pub fn declared(root: &Path, file: Option<&str>) -> Result<Spec, BadCycle> {
         .map_err(|mistakes| BadCycle::Mistakes { path, mistakes })
 }
 
-/// Makes one step of the cycle.
+/// Runs one step of the cycle.
 ///
 /// # Errors
 /// Returns [`JobError::Nothing`] if a gate is closed. After any other error the position stays.
@@ -205,8 +206,8 @@ pub fn run(ctx: &mut Context<'_>, spec: &CycleSpec, job: &str) -> Result<Finishe
     Ok(finished)
 }
 
-/// Gathers the facts that gates check. The number of failures comes from the database; the failmark
-/// also has the time of the last one.
+/// Gathers the facts that gates check. The number of failures comes from the database; the time of
+/// the last failure comes from the failmark.
 fn facts(
     ctx: &Context<'_>,
     spec: &CycleSpec,
@@ -229,7 +230,7 @@ fn unusable(error: BadPosition) -> JobError {
     JobError::failed(Class::Environment, why)
 }
 
-/// Adds to a failure that its state is held.
+/// Adds to a failure message that the cycle stays in its current state.
 fn held(error: JobError, state: &CycleState, facts: &TickFacts, now: Timestamp) -> JobError {
     let Outcome::Failed { class, why } = error.outcome(now) else {
         return error;
@@ -323,7 +324,7 @@ impl Kind for CycleSpec {
         Some(0)
     }
 
-    /// A cycle backs off by itself and is never given up.
+    /// A cycle backs off by itself and is never stopped because of failures.
     fn opens_breaker(&self) -> bool {
         false
     }

@@ -8,8 +8,8 @@
 //!   └──> lowercased, 40 words ──> daydreams.json, 60 kept, one publication
 //! ```
 //!
-//! The rules write no daydream, because a daydream must not be made up. A daydream moves no task
-//! and makes no decision, so every problem with it is a skip and never a failure.
+//! There are no rule-based daydreams, because a daydream must not be made up. A daydream moves no
+//! task and makes no decision, so every problem with it is a skip and never a failure.
 
 use jiff::{SignedDuration, Timestamp};
 use runner_backends::{Request, RequestLimits, Source, Temperature};
@@ -69,8 +69,8 @@ pub struct Daydream {
     pub text: String,
 }
 
-/// Reads the file, and returns the content that a publication must find there. A missing or invalid
-/// file has no daydreams.
+/// Reads the daydreams, and returns the content that a publication must find in the file. A missing
+/// or invalid file yields no daydreams.
 pub fn read(scope: &Scope, path: &str) -> (Daydreams, Expect) {
     match scope.inspect(path, LARGEST) {
         Ok(Some((bytes, _))) => {
@@ -83,7 +83,7 @@ pub fn read(scope: &Scope, path: &str) -> (Daydreams, Expect) {
 /// Writes a daydream if one is due.
 ///
 /// # Errors
-/// Returns only [`JobError::Nothing`], errors of the database, and a cancellation.
+/// Returns only [`JobError::Nothing`], database errors and cancellations.
 pub fn run(ctx: &mut Context<'_>, spec: &DaydreamSpec) -> Result<Finished, JobError> {
     let nothing = |why: String| JobError::Nothing(format!("no daydream: {why}"));
     let path = &spec.files.daydreams;

@@ -50,7 +50,7 @@ pub struct Manifest {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "ListedForm")]
 pub struct Listed {
-    /// The name of the entry's file in the folder of the list.
+    /// The name of the entry's file in the manifest's folder.
     pub file: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ts: Option<Timestamp>,
@@ -129,10 +129,10 @@ pub fn time_of(id: &str) -> Option<Timestamp> {
     civil.to_zoned(TimeZone::UTC).ok().map(|it| it.timestamp())
 }
 
-/// Reads the manifest of a folder. A missing file gives an empty list.
+/// Reads the manifest of a folder. A missing file yields an empty list.
 ///
 /// # Errors
-/// Returns an error if the file exists and is not a valid manifest.
+/// Returns an error if the file exists but is not a valid manifest.
 pub fn read(scope: &Scope, folder: &str) -> Result<ReadManifest, JobError> {
     let path = format!("{folder}/{FILE}");
     let Some((bytes, _)) = scope.inspect(&path, LARGEST)? else {
@@ -190,8 +190,7 @@ impl Manifest {
     }
 }
 
-/// Returns the id of an entry that is dreamt now: to the minute, or to the second if that id is
-/// taken.
+/// Returns the id of a new entry: its time to the minute, or to the second if that id is taken.
 pub fn new_id(now: Timestamp, taken: impl Fn(&str) -> bool) -> String {
     let minute = now.strftime("%Y-%m-%d-%H%M").to_string();
     if !taken(&minute) {

@@ -16,7 +16,7 @@ pub fn folder(agent: &str) -> String {
 /// Returns the newest entry with its path, or `None` if there is no entry yet.
 ///
 /// # Errors
-/// Returns an error if the manifest or the entry exists and is not valid.
+/// Returns an error if the manifest or the entry exists but is not valid.
 pub fn newest(root: &Path, agent: &str) -> Result<Option<(String, Entry)>, JobError> {
     newest_in(&Scope::open(root, &[], ".runner/staging/look")?, agent)
 }
@@ -24,7 +24,7 @@ pub fn newest(root: &Path, agent: &str) -> Result<Option<(String, Entry)>, JobEr
 /// Returns the newest entry through a scope.
 ///
 /// # Errors
-/// The same as for [`newest`].
+/// Returns the same errors as [`newest`].
 pub fn newest_in(scope: &Scope, agent: &str) -> Result<Option<(String, Entry)>, JobError> {
     let folder = folder(agent);
     let listed = manifest::read(scope, &folder)?.manifest.entries;

@@ -93,8 +93,8 @@ impl Orientation {
         self.next = of(Keyword::Next);
     }
 
-    /// Formats the orientation as lines; `kind` is the kind of the run, `picked` the task that was
-    /// begun for it.
+    /// Formats the orientation as lines. `kind` is the kind of the run; `picked` is the task that
+    /// was begun for the run.
     pub fn lines(&self, kind: StateKind, picked: Option<&str>) -> Vec<String> {
         let mut out = Vec::new();
         if let Some(task) = picked {
@@ -129,7 +129,7 @@ impl Orientation {
     }
 }
 
-/// Cuts a line to [`WIDEST`] characters and removes its control characters.
+/// Truncates a line to [`WIDEST`] characters and replaces its control characters.
 fn cut(line: &str) -> String {
     let line: String = line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     if line.chars().count() <= WIDEST {
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn it_reads_three_files_and_tells_sixty_lines() {
+    fn an_orientation_is_short_and_reads_little() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path();
         let empty = orient(root, "plan.org", "");

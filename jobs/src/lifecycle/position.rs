@@ -2,14 +2,14 @@
 //! publications.
 //!
 //! ```text
-//! .runner/lifecycle-pos                    wake_add 2            state, runs of it that counted
+//! .runner/lifecycle-pos                    wake_add 2            state, its counted runs
 //! .runner/lifecycle-ran-rem                1782442720            its last run that achieved something
-//! .runner/agents/NAME/lifecycle-pos        the same of an agent with a name
+//! .runner/agents/NAME/lifecycle-pos        the same for a named agent
 //! ```
 //!
-//! These files own the position (contracts/lifecycle.md): it is read again at each use. The
-//! position must never be guessed: a file that cannot be read as a position stops the cycle, and
-//! the error describes how to go on.
+//! These files are the only record of the position (contracts/lifecycle.md), which is read again at
+//! each use. The position must never be guessed: a file that cannot be read as a position stops the
+//! cycle, and the error describes how to continue.
 
 use std::fmt;
 use std::io;
@@ -91,8 +91,8 @@ pub enum BadPosition {
     },
 }
 
-/// Returns the folder of an agent's files, relative to the project. The agent without a name has no
-/// folder of its own.
+/// Returns the folder of an agent's files, relative to the project. The default agent has no
+/// separate folder.
 pub fn folder(agent: &str) -> String {
     if agent.is_empty() { ".runner".to_owned() } else { format!(".runner/agents/{agent}") }
 }
@@ -166,7 +166,7 @@ fn cannot(path: &str, error: &ScopeError) -> BadPosition {
     BadPosition::Io { path: path.to_owned(), source: io::Error::other(whole(error)) }
 }
 
-/// Reads one of runner's small files. A link is an error.
+/// Reads one of runner's small files. Returns an error if the file is a link.
 fn small(scope: &Scope, path: &str) -> Result<Option<String>, BadPosition> {
     match scope.inspect(path, LONGEST) {
         Ok(found) => Ok(found.map(|(bytes, _)| String::from_utf8_lossy(&bytes).into_owned())),
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_position_is_never_guessed() {
+    fn an_invalid_position_is_refused() {
         let spec = parse(DEFAULT, BoardForm::Org).unwrap();
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path();

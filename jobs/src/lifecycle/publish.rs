@@ -1,7 +1,7 @@
 //! Commits an entry, and pushes the commit, if the project's configuration asks for it.
 //!
-//! This happens only after the entry is published. A failure here loses the commit and never the
-//! entry: it is reported, and the next dream commits the files that were left behind. The commit
+//! This happens only after the entry is published. A failure here never affects the entry. The
+//! failure is reported, and the next dream commits the files that were left behind. The commit
 //! contains the named paths and no other staged or changed file. [`runner_engine::git`] describes
 //! how git is kept from running other programs. This module must never change a file, and never
 //! push unless the configuration asks for it.
@@ -34,7 +34,7 @@ pub struct Publish {
     pub push: bool,
 }
 
-/// Formats `<tag>: <line>`, with the line cut to the length that a list of commits shows.
+/// Formats `<tag>: <line>`, with the line truncated to the length that a list of commits shows.
 pub fn message(tag: &str, line: &str) -> String {
     let line: Vec<&str> = line.split_whitespace().collect();
     let line = line.join(" ");
@@ -59,7 +59,7 @@ pub struct CommitTarget<'a> {
     pub cancel: &'a Cancel,
 }
 
-/// Commits the files, and pushes the commit if that is asked for.
+/// Commits the files, and pushes the commit if `publish.push` is set.
 ///
 /// # Errors
 /// Returns the reason why the files are not committed, or the commit is not pushed.

@@ -4,7 +4,7 @@
 //!             gate closed, or backing off
 //!            ┌──────── skipped: gate ────────┐
 //!            │                               │
-//!   ┌──> at(state, hits) ──go──> run ──┬── placed: hits + 1, or NEXT ──┐
+//!   ┌──> at(state, hits) ──go──> run ──┬── done: hits + 1, or NEXT ────┐
 //!   │        ▲                         └── failed ─ holds ─┐           │
 //!   │        └─────────────────────────────────────────────┘           │
 //!   └──────────────────────────────────────────────────────────────────┘
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn three_failures_are_tried_again_at_once_and_then_ever_later() {
+    fn waits_grow_after_three_failures() {
         let failed = |failures| TickFacts { failures, failed: Some(at(0)), ..TickFacts::default() };
         assert!(goes(failed(1), 0) && goes(failed(2), 0));
         for (failures, minutes) in [(3, 15), (4, 30), (5, 60), (9, 360), (4_000_000_000, 360)] {

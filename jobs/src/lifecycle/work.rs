@@ -1,14 +1,14 @@
-//! One run of an agent that works: wake, audit, plan.
+//! One working run of an agent: wake, audit or plan.
 //!
 //! ```text
 //! newest entry's verdicts ─> board ─pick─> the task        one publication, before anything is asked
 //! board, carry ─orient─> the request ──ask──> the agent, in the tree, inside the sandbox
-//! git before, git after ─────────────────────> what it really left
+//! git before, git after ─────────────────────> the actual results
 //! ```
 //!
-//! The report includes the agent's own description of the run, but nothing relies on it: commits
-//! and the record of its tools are the facts. This module must never write a journal, and never ask
-//! an agent to write one.
+//! The report includes the agent's own description of the run, but nothing relies on that
+//! description: the facts are the commits and the record of the agent's tool uses. This module must
+//! never write a journal, and never ask an agent to write one.
 
 use jiff::SignedDuration;
 use runner_backends::{Request, RequestLimits, Source};
@@ -35,7 +35,7 @@ use crate::manual_edit::{EditActor, ManualEditError};
 use crate::steps::StepsFile;
 use crate::{Context, Finished, JobError};
 
-/// The delay before a run whose board is busy is tried again.
+/// The delay before a run is retried because its board is busy.
 const BUSY: jiff::SignedDuration = jiff::SignedDuration::from_secs(60);
 /// Maximum size of a prompt file, in bytes.
 const LONGEST_PROMPT: u64 = 64 * 1024;
@@ -44,7 +44,7 @@ const NAMED: usize = 20;
 /// Maximum number of lines of an agent's answer that a report shows.
 const WORDS: usize = 12;
 
-/// The name of the board in a recording.
+/// The name under which a recording stores the result of the board's changes.
 const BOARD: &str = "board";
 
 /// The work of an agent.
@@ -95,7 +95,7 @@ impl Default for WorkSpec {
     }
 }
 
-/// The input that the board gives to the run.
+/// The input that the run receives from the board.
 #[derive(Default, Serialize, Deserialize)]
 struct BoardInput {
     picked: Option<String>,
@@ -181,7 +181,7 @@ fn begin(ctx: &mut Context<'_>, spec: &WorkSpec) -> Result<(BoardInput, Option<E
         Ok(entry) => (entry.map(|(_, entry)| entry), None),
         Err(error) => (None, Some(format!("no verdicts: {}", error.whole()))),
     };
-    // This is a publication of its own: a replayed run receives the recorded result.
+    // The board changes are a separate publication, so a replayed run receives the recorded result.
     let recording = ctx.recording.clone();
     let done = recording.through(BOARD, &spec.board, || match on_board(ctx, spec, &entry) {
         Err(JobError::Failed { class, why }) => Ok(Err((class, why))),
@@ -215,7 +215,7 @@ fn on_board(
             clock: ctx.clock,
             me: &me,
             store: ctx.store,
-            // This run was admitted very recently with enough space.
+            // The run's admission has just checked that there is enough space.
             free_bytes: u64::MAX,
         },
         board: &spec.board,
@@ -297,8 +297,8 @@ pub fn prompt_file(prompt: &str) -> Option<&str> {
     names_a_file.then_some(prompt)
 }
 
-/// Returns the prompt: the content of a project file if one is named, else the text of the setting,
-/// else the default of the kind.
+/// Returns the prompt: the content of a project file if the setting names one, otherwise the text
+/// of the setting; without a setting, the kind's default prompt.
 fn prompt(ctx: &Context<'_>, spec: &WorkSpec) -> Result<String, JobError> {
     let Some(own) = &spec.prompt else {
         return Ok(spec.kind.prompt().to_owned());
@@ -407,7 +407,7 @@ impl Kind for WorkSpec {
         })
     }
 
-    /// The findings of an audit are next to the entry.
+    /// The findings of an audit are written next to the entry.
     fn publishes(&self) -> Targets {
         Targets::Folders(vec![newest::folder(&self.agent)])
     }

@@ -1,20 +1,21 @@
-//! COMMIT: staged and measured changes become the corpus, either completely or not at all.
+//! The COMMIT step: applies staged and measured changes to the corpus, either completely or not at
+//! all.
 //!
 //! ```text
 //! staged ──READY{manifest, iteration}──> moved one by one ──DONE──> noted ──> marker gone
-//!                      └── crash ──> settle(): whoever comes next, under run.lock ──┘
+//!                      └── crash ──> settle() by the next process, under run.lock ──┘
 //! ```
 //!
-//! Every iteration is a publication of its own, with a marker as its record
-//! ([`runner_engine::publish::marker`]), under the one run that the database admitted. The run's
-//! own publication, which settles it, is only its report. A run row for each iteration was
-//! rejected: a night has one admission, one budget and one outcome, and a tree that is copied to
-//! another machine during a commit must be completed there too. The database's fence is checked at
-//! both commits.
+//! Every iteration is a separate publication, recorded by a marker
+//! ([`runner_engine::publish::marker`]), within the one run that the database admitted. The run's
+//! final publication, which settles the run, contains only the report. A database row for each
+//! iteration was rejected: a night has one admission, one budget and one outcome, and if the tree
+//! is copied to another machine during a commit, the commit must be completed there too. The
+//! database's fence is checked at both commits.
 //!
 //! A program that respects the marker sees the five paths before or after an iteration, never in
 //! between, even if a process dies. A program that reads the files without checking the marker may
-//! see some of them new and some old during the moves; each single file is whole.
+//! see some of them new and some old during the moves; each single file is complete.
 
 use std::fs;
 use std::path::Path;
@@ -55,7 +56,7 @@ pub enum CommitError {
 
 /// A commit of one iteration, with the run that makes it.
 pub struct Commit<'a> {
-    /// The project.
+    /// The project's root.
     pub root: &'a Path,
     /// The run that makes the commit.
     pub run: RunId,
@@ -111,7 +112,7 @@ pub fn targets(root: &Path, changes: Changes) -> Result<Vec<Target>, CommitError
 }
 
 impl Commit<'_> {
-    /// Brings all targets to their new content, and returns the number of files that were written
+    /// Changes all targets to their new content, and returns the number of files that were written
     /// or removed.
     ///
     /// # Errors
@@ -197,12 +198,12 @@ impl Recovered {
     }
 }
 
-/// Finishes every commit that was begun. Call it with `run.lock` held; the markers stay until
+/// Finishes every commit that was begun. The caller must hold `run.lock`. The markers stay until
 /// [`clear`].
 ///
 /// # Errors
-/// Returns an error if a target holds content that the commit does not know, or if the disk refuses
-/// an operation.
+/// Returns an error if a target has content that the commit does not expect, or if a file operation
+/// fails.
 pub fn settle(root: &Path) -> Result<Recovered, CommitError> {
     let mut recovered = Recovered::default();
     if !root.join(FOLDER).is_dir() {
@@ -235,7 +236,7 @@ pub fn settle(root: &Path) -> Result<Recovered, CommitError> {
 /// Removes the markers of finished commits, and the folders of commits that were never recorded.
 ///
 /// # Errors
-/// Returns an error if the disk refuses an operation.
+/// Returns an error if a file operation fails.
 pub fn clear(root: &Path) -> Result<(), CommitError> {
     let fs = open(root)?;
     marker::finish(&fs, &overnight()).map_err(before)?;
@@ -260,7 +261,7 @@ pub fn clear(root: &Path) -> Result<(), CommitError> {
 /// Removes the marker of the finished commit with this number.
 ///
 /// # Errors
-/// Returns an error if the disk refuses an operation.
+/// Returns an error if a file operation fails.
 pub fn clear_one(root: &Path, number: u64) -> Result<(), CommitError> {
     let fs = open(root)?;
     let name = format!("{}{number}", marker::PREFIX);
@@ -273,10 +274,10 @@ pub fn clear_one(root: &Path, number: u64) -> Result<(), CommitError> {
     Ok(())
 }
 
-/// Checks whether a commit is recorded and not finished.
+/// Checks whether a commit is recorded but not finished.
 ///
 /// # Errors
-/// Returns an error if the disk refuses a read.
+/// Returns an error if a file cannot be read.
 pub fn is_pending(root: &Path) -> Result<bool, CommitError> {
     if !root.join(FOLDER).is_dir() {
         return Ok(false);
@@ -294,7 +295,7 @@ pub fn is_pending(root: &Path) -> Result<bool, CommitError> {
 /// Reads a file below the corpus, or returns `None` if it does not exist.
 ///
 /// # Errors
-/// Returns an error if the disk refuses the read.
+/// Returns an error if the file cannot be read.
 pub fn live(root: &Path, path: &str) -> Result<Option<Vec<u8>>, CommitError> {
     open(root)?.read(&rel(path)?, LONGEST).map_err(before)
 }
@@ -302,7 +303,7 @@ pub fn live(root: &Path, path: &str) -> Result<Option<Vec<u8>>, CommitError> {
 /// Copies the files that a commit removes to `into`, in the run's folder, so that nothing is lost.
 ///
 /// # Errors
-/// Returns an error if the disk refuses an operation.
+/// Returns an error if a file operation fails.
 pub fn keep_removed(root: &Path, into: &Path, targets: &[Target]) -> Result<(), CommitError> {
     for target in targets.iter().filter(|target| target.after.is_none()) {
         let from = root.join(CORPUS).join(&target.path);

@@ -1,5 +1,5 @@
-//! The facts that a night reads from git and from the notes beside the corpus; read only, and
-//! limited in size.
+//! The facts that a night reads from git and from the notes next to the corpus. Nothing is written,
+//! and the sizes are limited.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

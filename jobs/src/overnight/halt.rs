@@ -1,11 +1,11 @@
-//! The decision about when the loop ends. It depends only on measurements.
+//! Decides when the loop ends, from measurements alone.
 //!
 //! ```text
-//! measured ──regression──┬─ a rescue is left ──> commit, one rescue fewer, on
+//! measured ──regression──┬─ a rescue is left ──> commit, spend a rescue, continue
 //!          │             └─ strict, or none ──> halt, nothing committed
 //!          ├─ second zero delta in a row ────> commit, end
-//!          ├─ plateau: as a regression
-//!          └─ else ──────────────────────────> commit, on
+//!          ├─ plateau: same as a regression
+//!          └─ else ──────────────────────────> commit, continue
 //! ```
 
 use super::corpus::health::{Fitness, regressions};
@@ -18,11 +18,11 @@ pub struct HaltRules {
     pub epsilon: f64,
     /// Number of consecutive deltas below `epsilon` that make a plateau.
     pub window: usize,
-    /// The largest fall of one metric that is no regression.
+    /// The largest drop of one metric that is not a regression.
     pub max_drop: f64,
     /// True if a rescue is spent instead of halting.
     pub warn_only: bool,
-    /// True if the iteration has nothing to commit, so that a halt would hold nothing back.
+    /// True if the iteration has nothing to commit, so that a halt would withhold nothing.
     pub idle: bool,
 }
 
@@ -41,11 +41,11 @@ pub enum IterationVerdict {
     Regression(String),
 }
 
-/// Suffix of the reason when rescues were allowed and none is left.
+/// Suffix of the reason if rescues were allowed but none is left.
 const GONE: &str = " (warn-only budget exhausted)";
 
-/// Decides about an iteration. `deltas` are the deltas of all iterations of the run, the current
-/// one last.
+/// Decides how to proceed after an iteration. `deltas` are the deltas of all iterations of the run,
+/// the current one last.
 pub fn decide(
     rules: HaltRules,
     deltas: &[f64],
@@ -79,7 +79,7 @@ pub fn decide(
     if recent.len() == window && recent.iter().all(|delta| delta.abs() < rules.epsilon) {
         let why = format!("{window} deltas in a row under {}", rules.epsilon);
         return match rules.warn_only {
-            // The next iteration finds two zero deltas, for which no rescue is needed.
+            // The next iteration then has two zero deltas in a row, which need no rescue.
             true if rules.idle => IterationVerdict::On,
             true if rescues > 0 => IterationVerdict::Rescued(format!("plateau: {why}")),
             true => IterationVerdict::Plateau(format!("{why}{GONE}")),
@@ -89,9 +89,9 @@ pub fn decide(
     IterationVerdict::On
 }
 
-/// Returns the fitness from which an iteration must not fall: for each metric the better of its
-/// values before the iteration and at the start of the night. Otherwise many small falls would add
-/// up to a large one that no single iteration made.
+/// Returns the reference fitness of an iteration: for each metric, the better of its values before
+/// the iteration and at the start of the night. Otherwise many small drops could add up to a large
+/// drop that no single iteration caused.
 pub fn reference(first: Option<&Fitness>, before: &Fitness) -> Fitness {
     let mut best = before.clone();
     for (name, value) in first.into_iter().flat_map(|it| &it.metrics) {
@@ -124,7 +124,8 @@ mod tests {
             decide(rules, &[0.1], &against, &after, 0),
             IterationVerdict::Regression("mrr fell by 0.08 (floor 0.05)".into())
         );
-        // A metric that came to be later is measured from then on.
+        // A metric without a value at the start of the night is compared with its value before the
+        // iteration.
         assert_eq!(reference(None, &before), before);
         assert_eq!(reference(Some(&fitness(0.5)), &before).metrics, before.metrics);
     }
@@ -166,7 +167,7 @@ mod tests {
         assert!(matches!(fell(warn, 0), IterationVerdict::Regression(why) if why.ends_with(GONE)));
         let idle = HaltRules { idle: true, ..warn };
         assert_eq!(on(idle, &[0.005, 0.0], 0), IterationVerdict::On);
-        // Three quarters of a window are none.
+        // Three deltas do not fill a window of four.
         let long = HaltRules { window: 4, ..strict };
         assert_eq!(on(long, &[0.001, 0.002, 0.003], 0), IterationVerdict::On);
         assert_eq!(delta(&fitness(0.4), &fitness(0.4)).to_string(), "0");

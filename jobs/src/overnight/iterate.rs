@@ -1,4 +1,4 @@
-//! The loop, which runs one iteration after the other until it ends.
+//! The loop, which runs one iteration after the other.
 //!
 //! ```text
 //! budget, most, plateau ──> iteration ──> note it ──> clear its marker and its copy ──┐
@@ -130,8 +130,8 @@ impl Night<'_, '_> {
         Ok(looped)
     }
 
-    /// Returns true if the recorded iterations of this run already end the loop, as in a run that
-    /// was started again.
+    /// Checks whether the recorded iterations of this run already end the loop, as in a run that
+    /// was restarted.
     fn is_over(&self) -> bool {
         let ended = |iteration: &Iteration| {
             matches!(

@@ -2,12 +2,12 @@
 //!
 //! ```text
 //! checkpoint ──> harvest, close-loop ──> defrag, compile ──> measure ──judge──> commit ──> integrity
-//!                                                                └── halt: the copy goes
+//!                                                                └── halt: the copy is removed
 //! ```
 //!
-//! The corpus is not changed before COMMIT. The notes on an iteration are in its marker, so that
-//! the process that finishes a dead iteration can record it too. A state that was not measured is
-//! never committed.
+//! The corpus is not changed before COMMIT. The record of an iteration is in its marker, so that a
+//! process that finishes a dead iteration can record it too. A state that was not measured is never
+//! committed.
 
 use std::time::Duration;
 
@@ -135,11 +135,12 @@ impl Night<'_, '_> {
         }
         looped.promoted.extend(closed.promoted.iter().cloned());
         looped.close_loop = serde_json::to_value(&closed).unwrap_or_default();
-        // A step that strips fields would strip more of them, so a person must look first.
+        // If fields were lost, the loop ends, because a further iteration would lose more of them
+        // before a person can check the corpus.
         Ok(if whole { next } else { NextIteration::End })
     }
 
-    /// Decides about the iteration. `None` means that nothing is committed.
+    /// Decides whether to commit the iteration. `None` means that nothing is committed.
     fn judge(
         &mut self,
         iteration: &mut Iteration,
@@ -162,7 +163,7 @@ impl Night<'_, '_> {
             warn_only: self.spec.warn_only,
             idle,
         };
-        // A fall that a rescue was spent for is settled: later falls are measured from the state
+        // A drop for which a rescue was spent is accepted: later drops are measured from the state
         // after it.
         let all = &self.summary.iterations;
         let paid = |it: &Iteration| rescues.spent.iter().any(|spent| spent.iteration_id == it.id);
@@ -205,7 +206,8 @@ impl Night<'_, '_> {
         })
     }
 
-    /// Makes the staged state the corpus, and returns true if it kept every front matter field.
+    /// Commits the staged state to the corpus, and returns whether every front matter field was
+    /// kept.
     fn commit(
         &mut self,
         iteration: &mut Iteration,
@@ -308,8 +310,8 @@ fn targets(
         .collect()
 }
 
-/// Counts the front matter fields that the written files have lost. A file that does not hold the
-/// committed content counts as one.
+/// Counts the front matter fields that the written files have lost. A file that does not have the
+/// committed content counts as one lost field.
 fn integrity(
     root: &std::path::Path,
     original: &Corpus,
@@ -335,7 +337,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_lost_a_field_or_holds_something_else_is_counted() {
+    fn lost_fields_are_counted() {
         let folder = tempfile::tempdir().unwrap();
         let learnings = folder.path().join(CORPUS).join("learnings");
         std::fs::create_dir_all(&learnings).unwrap();
@@ -348,7 +350,7 @@ mod tests {
             (text.replace("provisional", "candidate"), None, 0),
             (text.replace("odd: 1\n", ""), None, 1),
             (text.replace("id: a\nodd: 1\n", ""), None, 2),
-            // Somebody else's bytes are not what was committed.
+            // The file has content that was not committed.
             ("# B\n".to_owned(), Some(text), 1),
         ] {
             std::fs::write(learnings.join("a.md"), &live).unwrap();

@@ -1,4 +1,4 @@
-//! The overnight run as a kind of job.
+//! Implements [`Kind`] for the overnight run.
 
 use std::path::Path;
 

@@ -1,10 +1,10 @@
 //! The lock on a corpus, which admits one run, one manual change or one recovery at a time.
 //!
 //! `run.lock` is never deleted. The kernel's lock on the file decides who holds it; the file's age
-//! never does. Its first line is the holder's PID, the form that other programs read; runner's own
-//! lines follow. `commit.lock` beside it is held shared by a process that reads the corpus, and
-//! exclusively by a process that is making a commit, so a reader never sees a partial commit. No
-//! process may wait for a lock without a time limit.
+//! never does. The first line of the file is the holder's PID, in the form that other programs
+//! read; runner's own lines follow. A process that reads the corpus holds `commit.lock` in shared
+//! mode, and a process that makes a commit holds it exclusively, so a reader never sees a partial
+//! commit. No process may wait for a lock without a time limit.
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Read as _, Seek as _, Write as _};
@@ -78,7 +78,7 @@ impl RunLock {
     /// [`LockError::Io`] if the lock file cannot be used.
     pub fn take(root: &Path, holder: &str, now: Timestamp) -> Result<Self, LockError> {
         let Some((mut file, path)) = open(root, RUN_LOCK, true)? else {
-            unreachable!("it is made where it is not there")
+            unreachable!("the file is created if it is missing")
         };
         let shown = path.display().to_string();
         match file.try_lock() {
@@ -128,7 +128,7 @@ fn held(file: &mut File, path: String) -> LockError {
 
 impl Drop for RunLock {
     fn drop(&mut self) {
-        // A later reader of the file must not find the name of a process that is gone.
+        // A later reader of the file must not find the PID of a process that no longer exists.
         let _kept = self.file.set_len(0);
         let _already_gone = self.file.unlock();
     }
@@ -141,8 +141,8 @@ pub struct CommitLock {
 }
 
 impl CommitLock {
-    /// Takes the lock for a reader: no commit is made while it is held. If nothing was ever
-    /// committed, or if nothing can be written, there is no lock to hold.
+    /// Takes the lock for a reader: no commit is made while it is held. If the lock file does not
+    /// exist, because nothing has ever been committed, no lock is taken.
     ///
     /// # Errors
     /// Returns an error if a commit takes longer than a minute.
@@ -160,7 +160,7 @@ impl CommitLock {
     /// Returns an error if a reader holds the lock for longer than a minute.
     pub fn exclusive(root: &Path) -> Result<Self, LockError> {
         let Some((file, path)) = open(root, COMMIT_LOCK, true)? else {
-            unreachable!("it is made where it is not there")
+            unreachable!("the file is created if it is missing")
         };
         wait(&path, || file.try_lock())?;
         Ok(Self { file: Some(file) })

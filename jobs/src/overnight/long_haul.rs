@@ -24,18 +24,18 @@ use super::packet::Packet;
 use super::state::Night;
 use super::summary::LongHaul;
 
-/// Number of packets below which there are too few.
+/// Fewer packets than this are too few.
 const FEW: usize = 3;
 /// Maximum number of probes.
 const MOST: usize = 12;
 /// Number of consecutive probes without new evidence that ends the long haul.
 const IDLE: u64 = 2;
-/// Maximum number of lines of each sort that one probe adds.
+/// Maximum number of lines of each kind that one probe adds.
 const EACH: usize = 2;
 /// Minimum share of a packet's words that a node contains to count as evidence.
 const SPEAKS: f64 = 0.3;
-/// Number of words that a commit shares with a title to count as evidence. One word is enough if
-/// the commit touches a target file.
+/// Number of words that a commit must share with a title to count as evidence. One word is enough
+/// if the commit touches a target file.
 const SHARED: usize = 2;
 const CORROBORATION: &str = "packet-corroboration.json";
 const FALLBACK: &str = "briefing-fallback.json";
@@ -65,7 +65,7 @@ pub struct Probe {
     /// The packet's title.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// The evidence that the probe found and that was not there before.
+    /// The new evidence that the probe found.
     pub added: Vec<String>,
     /// The confidence in the packet before the probe.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -221,7 +221,7 @@ impl Night<'_, '_> {
         self.leave("packet-corroboration", CORROBORATION, &kept);
     }
 
-    /// Makes a brief about the packets, if the goal gave none.
+    /// Builds a brief about the packets if the goal yielded no brief.
     fn brief_instead(&mut self, corpus: &Corpus, packets: &[Packet]) -> Probe {
         let titles = packets.iter().take(FEW).map(|it| it.title.as_str());
         let goal = self.summary.goal.as_deref();
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_look_finds_what_speaks_of_it_once_and_only_that() {
+    fn a_probe_adds_matching_evidence_once() {
         let mut corpus = Corpus::default();
         let text =
             "---\ndate: 2026-11-01\n---\n# Retries\n\nThe uploader must retry with jitter.\n";

@@ -1,16 +1,16 @@
-//! The overnight run, which improves and measures a corpus by night and leaves packets for the
+//! The overnight run, which improves and measures a corpus at night and produces packets for the
 //! morning.
 //!
 //! ```text
 //! run.lock ──> recovery ──> loop { INGEST ─> REDUCE ─> MEASURE ─> COMMIT } ──> brief ─> council ─> packets ─> beads
 //! ```
 //!
-//! [`corpus`] contains the learnings of a project and the pure steps on them. `iterate` is the loop, and
-//! `iteration` is one pass of it on a staged copy. [`commit`] turns a staged copy into the corpus;
-//! every reader that honours the marker sees the change completely or not at all. [`night`] is the
-//! run around the loop, [`packets`] makes the morning packets, and [`schema`] describes the form of
-//! every artifact. An overnight run must never change source code, write to git, create a link, or
-//! change the corpus other than by a commit.
+//! [`corpus`] contains the learnings of a project and the pure steps on them. `iterate` is the
+//! loop, and `iteration` is one pass of the loop on a staged copy. [`commit`] applies a staged copy
+//! to the corpus; every reader that honours the marker sees the change completely or not at all.
+//! [`night`] is the run around the loop, [`packets`] builds the morning packets, and [`schema`]
+//! describes the form of every artifact. An overnight run must never change source code, write to
+//! git, create a link, or change the corpus other than by a commit.
 
 pub mod commit;
 pub mod corpus;

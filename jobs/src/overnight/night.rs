@@ -1,7 +1,7 @@
 //! One night: the lock, recovery under the lock, the loop, and ten steps that end in a summary.
 //!
 //! ```text
-//! lock ──> settle what died ──> open or begin again ──> loop ──> steps ──> summary placed by the run
+//! lock ──> settle dead runs ──> open or begin again ──> loop ──> steps ──> summary staged by the run
 //!   └ held: wait                       │                          │
 //!                                      └──────── error ───────────┴──> summary `failed`, written here
 //! ```
@@ -40,7 +40,7 @@ use super::summary::{
 use super::{OvernightSpec, council, report, resume};
 use crate::{Context, Finished, JobError};
 
-/// The delay after which a night whose corpus is locked is tried again.
+/// The delay after which a night whose corpus is locked is retried.
 const LOCKED_WAIT: jiff::SignedDuration = jiff::SignedDuration::from_mins(5);
 /// Maximum time that is reserved for the steps after the loop. The reserve is a tenth of the time,
 /// up to this maximum.
@@ -49,7 +49,7 @@ const RESERVE: Duration = Duration::from_secs(300);
 /// Runs a night.
 ///
 /// # Errors
-/// Returns an error if the lock is held, a hard step failed, or the run was ended. The summary
+/// Returns an error if the lock is held, a hard step failed, or the run was stopped. The summary
 /// states the reason.
 pub fn run(ctx: &mut Context<'_>, spec: &OvernightSpec) -> Result<Finished, JobError> {
     let root = ctx.root;
@@ -70,10 +70,10 @@ pub fn run(ctx: &mut Context<'_>, spec: &OvernightSpec) -> Result<Finished, JobE
     let seconds = ctx.left().as_secs().div_ceil(60) * 60;
     let opened = resume::open(&out, spec, ctx.admitted.run(), ctx.now, seconds).map_err(disk)?;
     out.make().map_err(disk)?;
-    // A resumed night has only the rest of its own time.
+    // A resumed night has only its remaining time.
     let timeout = opened.left(ctx.now).min(ctx.left());
-    // The steps after the loop take as long in a resumed night as in a new one, so their reserve is
-    // a share of the whole time.
+    // The steps after the loop take as long in a resumed night as in a new night, so their reserve
+    // is a share of the whole time.
     let whole = match opened.state.resumed {
         0 => timeout,
         _ => Duration::from_secs(opened.state.timeout_seconds),
@@ -286,8 +286,8 @@ impl Night<'_, '_> {
         Ok(())
     }
 
-    /// Writes the packets to the work file. The file is one of the five paths, so it changes by a
-    /// commit as they do.
+    /// Writes the packets to the work file. The file is one of the five paths, so it is changed by
+    /// a commit like the others.
     fn sync(&mut self, packets: &[Packet]) -> Result<(), String> {
         let root = self.ctx.root;
         let bytes = commit::live(root, NEXT_WORK).map_err(|error| error.to_string())?;

@@ -1,9 +1,10 @@
 //! The output folder of a run: `latest`, and the folder of earlier nights.
 //!
-//! Artifacts are written as they come, each whole or not at all, so that a run that dies leaves the
-//! finished ones. Writes stay below the output folder and follow no link. The artifacts that the
-//! database lists for the run, the summary in both forms, are published by the run itself at its
-//! end. They are written here only by a run that fails, or by the process that finds the run dead.
+//! Each artifact is written as soon as it is ready, completely or not at all, so that a run that
+//! dies leaves its finished artifacts. Writes stay below the output folder and follow no link. The
+//! artifacts that the database lists for the run, the summary in both forms, are published by the
+//! run itself at its end. They are written here only by a run that fails, or by the process that
+//! finds the run dead.
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
@@ -21,10 +22,10 @@ pub use super::ownership::{LOG, SUMMARY};
 /// The error of an output that could not be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum OutputError {
-    /// The disk refused an operation.
+    /// A file operation failed.
     #[error("cannot {act} {path}: {source}")]
     Io {
-        /// The refused operation, as a verb.
+        /// The failed operation, as a verb.
         act: &'static str,
         path: String,
         /// The error of the operating system.
@@ -53,10 +54,10 @@ pub struct RunState {
     /// The time limit of the run in seconds.
     #[serde(default)]
     pub timeout_seconds: u64,
-    /// The last step that was done.
+    /// The last completed step.
     #[serde(default)]
     pub last_step: Option<String>,
-    /// The step that the run is at.
+    /// The step in progress.
     #[serde(default)]
     pub at_step: Option<String>,
     /// Number of rescues that were left when the run began.
@@ -145,14 +146,14 @@ impl Output {
             .map_err(fail("write", &path))
     }
 
-    /// Reads a document of the folder. Returns `None` if the file does not exist or is not such a
-    /// document.
+    /// Reads a document of the folder. Returns `None` if the file does not exist or is not a
+    /// document of this type.
     pub fn read<T: for<'de> Deserialize<'de>>(&self, name: &str) -> Option<T> {
         let bytes = read_in(&self.root, self.at(name).ok()?, DOCUMENT).ok()?;
         serde_json::from_slice(&bytes).ok()
     }
 
-    /// Removes the summary, which is then written again.
+    /// Removes the summary, so that it can be written again.
     ///
     /// # Errors
     /// Returns an [`OutputError`] if a file cannot be removed.
@@ -193,8 +194,8 @@ impl Output {
     }
 
     /// Moves `earlier`, which [`Output::inspect`] found here, to `runs/<name>` beside it. A number
-    /// is appended to a name that is taken. If another folder took its place in the meantime, that
-    /// folder is put back.
+    /// is appended to a name that is taken. If another folder has taken its place in the meantime,
+    /// that folder is put back.
     ///
     /// # Errors
     /// Returns an [`OutputError`] if the folder cannot be moved.
@@ -212,7 +213,7 @@ impl Output {
                 _ => beside.join(&format!("{name}-{number}")),
             };
             let target = target.map_err(|error| failed(io::Error::other(error)))?;
-            // On a file system that cannot refuse to replace, the rename replaces at most an empty
+            // On a file system without a no-replace rename, the rename replaces at most an empty
             // folder.
             let done = match fs.rename_noreplace(&from, &target) {
                 Err(error) if error.is_unsupported() => fs.rename_replace(&from, &target),

@@ -1,7 +1,7 @@
 //! Decides whether a night may take a folder as its output folder.
 //!
-//! A night moves the whole folder of the night before to `runs/` beside it, so the folder must be
-//! runner's own:
+//! A night moves the complete folder of the previous night to `runs/` next to it, so the folder
+//! must belong to runner:
 //!
 //! ```text
 //! text ──parse──> a path that no other part of runner, git or the corpus uses
@@ -13,9 +13,9 @@
 //!
 //! Artifacts are recognised by their names and by evidence that no other folder has: a summary, a
 //! log of a night or the folder of a run. There is no marker file, because a repository could
-//! contain one. Below `.agents/overnight/`, which belongs to nights, further entries are accepted
-//! beside that evidence, because other programs that keep this contract write more files than
-//! runner does. This module must never change anything and never follow a link.
+//! contain such a file. Below `.agents/overnight/`, which belongs to nights, further entries are
+//! accepted in addition to that evidence, because other programs that keep this contract write more
+//! files than runner does. This module must never change anything and never follow a link.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -77,7 +77,7 @@ const LONGEST: u64 = 64 << 20;
 pub struct Refusal {
     /// The setting as it was given.
     pub path: String,
-    /// The reason.
+    /// The reason for the refusal.
     pub why: String,
 }
 
@@ -95,8 +95,8 @@ pub enum Standing {
 /// Checks the text of the setting without accessing the disk.
 ///
 /// # Errors
-/// Returns a [`Refusal`] if the text names no folder beneath the project, or a folder that belongs
-/// to git, to runner or to the corpus.
+/// Returns a [`Refusal`] if the text does not name a folder beneath the project, or names a folder
+/// that belongs to git, to runner or to the corpus.
 pub fn parse(text: &str) -> Result<RelPath, Refusal> {
     let refuse = |why: String| Refusal { path: text.to_owned(), why };
     let bare = text.strip_suffix('/').filter(|bare| !bare.is_empty());
@@ -140,8 +140,9 @@ pub fn parse(text: &str) -> Result<RelPath, Refusal> {
 /// Inspects the path of the setting, after a check with [`parse`].
 ///
 /// # Errors
-/// Returns a [`Refusal`] if the path is a folder that no night made, a file or a link, if it goes
-/// through a link, or if the folder of earlier nights beside it is neither a folder nor absent.
+/// Returns a [`Refusal`] if the path is a folder that no night created, a file or a link, if it
+/// goes through a link, or if the folder of earlier nights beside it is neither a folder nor
+/// absent.
 pub fn inspect(root: &Path, text: &str) -> Result<Standing, Refusal> {
     let path = parse(text)?;
     let refuse = |why: String| Refusal { path: text.to_owned(), why };
@@ -199,7 +200,7 @@ fn summary_of(folder: &RealFs) -> Option<String> {
     Some(summary.run_id).filter(|id| !id.is_empty() && !summary.started_at.is_empty())
 }
 
-/// Returns true if a night writes an entry of this name. This includes the temporary file of an
+/// Checks whether a night writes an entry with this name, including the temporary file of an
 /// artifact, which a killed night leaves behind.
 fn is_artifact(name: &OsStr) -> bool {
     let Some(name) = name.to_str() else {
@@ -337,7 +338,7 @@ mod tests {
         fs::write(root.join("out/overnight.log"), "").unwrap();
         let out = Output::new(root, "out");
         let Ok(Standing::Earlier(held)) = out.inspect() else { panic!("a log is evidence") };
-        // Between the look and the move.
+        // The folder is replaced between the inspection and the move.
         fs::rename(root.join("out"), root.join("gone")).unwrap();
         fs::create_dir(root.join("out")).unwrap();
         fs::write(root.join("out/own.rs"), "own").unwrap();

@@ -14,7 +14,7 @@ pub struct Packet {
     #[serde(rename = "type")]
     pub kind: String,
     pub severity: String,
-    /// The confidence of the night in the packet.
+    /// The night's confidence in the packet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confidence: Option<String>,
     /// The source in which the work was found.

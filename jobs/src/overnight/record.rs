@@ -1,8 +1,9 @@
 //! The records of a night in progress: its log, its position, and the results of its steps.
 //!
-//! A step ends as `done`, `skipped` or, if the night goes on without it, as a soft failure that is
-//! listed in `degraded`. Every record is redacted before it is written. Recording never ends the
-//! run, except for the run's own deadline or its cancellation: a line that cannot be kept is lost.
+//! A step ends as `done`, as `skipped` or, if the night continues without it, as a soft failure
+//! that is listed in `degraded`. Every record is redacted before it is written. A failure to record
+//! never ends the run: a line that cannot be written is lost. Only the run's deadline or its
+//! cancellation ends the run here.
 
 use std::time::Duration;
 
@@ -15,8 +16,8 @@ use super::summary::StepStatus;
 use crate::JobError;
 
 impl Night<'_, '_> {
-    /// Records the step that the run is at, with the summary so far. If the run dies, its final
-    /// summary is made from these records.
+    /// Records the step in progress, with the summary so far. If the run dies, its final summary is
+    /// built from these records.
     pub(super) fn at(&mut self, step: &str) {
         self.state.at_step = Some(step.to_owned());
         self.state.last_step = self.summary.last_step().map(str::to_owned);

@@ -1,6 +1,6 @@
 //! The report of a night for people: the summary as markdown, or as text for a terminal. The report
-//! is made from the summary alone. Foreign text is never interpreted by the program that displays
-//! it.
+//! is built from the summary alone. Foreign text is cleaned, so that the program that displays the
+//! report does not interpret it.
 
 use runner_text::counted;
 use serde_json::Value;
@@ -15,7 +15,7 @@ use crate::report::{code, one_line};
 /// # Errors
 /// Returns an [`OutputError`] if a file cannot be written.
 pub fn write(out: &Output, summary: &Summary) -> Result<(), OutputError> {
-    // The JSON is written last, so that its existence implies that of the markdown.
+    // The JSON is written last, so that the markdown always exists if the JSON exists.
     out.text(SUMMARY[1], &markdown(summary))?;
     out.text(SUMMARY[0], &pretty(summary))
 }
@@ -103,8 +103,8 @@ impl ReportBuilder {
     }
 }
 
-/// Formats the summary. `missing` lists the fields that the summary lacks or that have another
-/// form.
+/// Formats the summary. `missing` lists the fields that the summary lacks or that have an
+/// unexpected form.
 pub fn format_summary(summary: &Summary, missing: &[String], form: ReportForm) -> String {
     let mut reported = ReportBuilder { out: String::new(), form };
     reported.head(1, &format!("The night: {}", status_name(summary.status)));
@@ -193,8 +193,8 @@ fn packets(reported: &mut ReportBuilder, summary: &Summary) {
     }
 }
 
-/// Writes each councillor's position, as far as the summary has it. In a summary of another
-/// program, the fields with the same names are read.
+/// Writes each councillor's position, if the summary contains it. In a summary of another program,
+/// the fields with the same names are read.
 fn council(reported: &mut ReportBuilder, council: &Value, words: &str) {
     reported.out.push('\n');
     reported.head(2, "The council");

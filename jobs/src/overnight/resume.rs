@@ -3,12 +3,12 @@
 //! ```text
 //! latest ──its run has a final summary──> set aside under runs/<id>, a new run begins
 //!   └── it has none: it died ──> its summary is written, `failed`
-//!             ├── same goal, and its time is not over ──> this run goes on with it, under its id
+//!             ├── same goal, and its time is not over ──> this run continues it, under its id
 //!             └── else ──> set aside, a new run begins
 //! ```
 //!
-//! Called under the lock. Recorded iterations are trusted as long as their ids and numbers agree
-//! and none is missing; those after a gap are not.
+//! The caller must hold the lock. Recorded iterations are trusted as long as their ids and numbers
+//! agree and none is missing; iterations after a gap are not trusted.
 
 use std::time::Duration;
 
@@ -27,14 +27,14 @@ use super::summary::{Iteration, RunStatus, Summary};
 /// A run that was opened, new or resumed.
 pub struct OpenedRun {
     pub state: RunState,
-    /// The iterations that are done already.
+    /// The iterations that have already been completed.
     pub iterations: Vec<Iteration>,
     /// The lines to report about the earlier run.
     pub reported: Vec<String>,
 }
 
 impl OpenedRun {
-    /// Returns the rest of the run's own time by the wall clock, or all of it if the clock was set
+    /// Returns the remaining wall-clock time of the run, or all of its time if the clock was set
     /// back.
     pub fn left(&self, now: Timestamp) -> Duration {
         let whole = Duration::from_secs(self.state.timeout_seconds);
@@ -93,8 +93,8 @@ pub fn open(
         return Ok(OpenedRun { state: fresh, iterations: Vec::new(), reported: Vec::new() });
     };
     let summary: Option<Summary> = out.read(SUMMARY[0]);
-    // A summary that was written for a dead run is not its end: the process that wrote it may have
-    // died too, before it reported the death.
+    // A summary that was written for a dead run does not mark the end of the run: the process that
+    // wrote it may have died too, before it reported the death.
     let ended = |state: &RunState| {
         state.died.is_none()
             && summary.as_ref().is_some_and(|it| {
@@ -146,7 +146,7 @@ pub fn open(
     Ok(OpenedRun { state: fresh, iterations: Vec::new(), reported })
 }
 
-/// Returns true if a dead run is resumed: it has the same goal, and its time is not over.
+/// Checks whether a dead run is resumed: it has the same goal, and its time is not over.
 fn goes_on(dead: &RunState, spec: &OvernightSpec, now: Timestamp, timeout_seconds: u64) -> bool {
     let Ok(began) = dead.started_at.parse::<Timestamp>() else {
         return false;
@@ -157,8 +157,8 @@ fn goes_on(dead: &RunState, spec: &OvernightSpec, now: Timestamp, timeout_second
     dead.goal == spec.goal && passed < most
 }
 
-/// Returns the recorded iterations, up to the first that is missing or does not match its file
-/// name, and the lines to report.
+/// Returns the recorded iterations, up to the first iteration that is missing or does not match its
+/// file name, and the lines to report.
 pub fn rehydrate(out: &Output, run: &str) -> (Vec<Iteration>, Vec<String>) {
     let mut found = Vec::new();
     let mut reported = Vec::new();
@@ -179,7 +179,7 @@ pub fn rehydrate(out: &Output, run: &str) -> (Vec<Iteration>, Vec<String>) {
     (found, reported)
 }
 
-/// Makes the summary of a run that could not write its own.
+/// Builds the summary of a run that could not write its summary.
 fn dead_summary(
     out: &Output,
     dead: &RunState,

@@ -3,7 +3,7 @@
 //!
 //! The checker supports the keywords that runner's own schemas use and refuses a schema with any
 //! other keyword, so it never ignores a rule. A full validator was rejected: it would add a hundred
-//! crates, a regular expression engine and a resolver that uses the network, in place of a page of
+//! crates, a regular expression engine and a resolver that uses the network, to replace one page of
 //! code. In the tests, an independent validator checks the same schemas and artifacts.
 
 use std::fs;
@@ -316,7 +316,7 @@ mod tests {
     #[test]
     fn each_rule_is_told_with_its_place() {
         let whole = serde_json::to_value(Summary::planned("R")).unwrap();
-        assert_eq!(check(&whole, "summary"), [], "what is written is valid");
+        assert_eq!(check(&whole, "summary"), [], "every written artifact is valid");
         for (path, bad, place) in [
             ("/status", json!("dead"), "/status"),
             ("/schema_version", json!(1), "/schema_version"),

@@ -64,8 +64,7 @@ impl Staging {
     /// iterations are removed first.
     ///
     /// # Errors
-    /// Returns [`StageError::Cap`], before anything is copied, if the corpus exceeds the cap.
-    /// Returns
+    /// Returns [`StageError::Cap`], before anything is copied, if the corpus exceeds the cap, and
     /// [`StageError::Io`] if a file or folder cannot be read or written.
     pub fn checkpoint(root: &Path, number: u64, cap: u64) -> Result<Self, StageError> {
         let live = root.join(CORPUS);
@@ -153,7 +152,7 @@ impl Staging {
     }
 }
 
-/// Removes every staged copy of a corpus. Call it with the lock held.
+/// Removes every staged copy of a corpus. The caller must hold the lock.
 ///
 /// # Errors
 /// Returns [`StageError::Io`] if a copy cannot be removed.

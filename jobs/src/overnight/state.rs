@@ -26,7 +26,7 @@ pub(super) struct Night<'n, 'c> {
     /// The last measurement, with the digest of the corpus that was measured.
     pub(super) known: Option<(Digest, Measured)>,
     pub(super) began: Duration,
-    /// The end of the loop's time, on the clock of the deadlines.
+    /// The end of the loop's time, as boot time.
     pub(super) until: Duration,
 }
 

@@ -1,8 +1,7 @@
-//! The summary that a night leaves to be read: `summary.json` version 2, with its iterations and
-//! its dreamscape.
+//! The summary of a night: `summary.json` version 2, with its iterations and its dreamscape.
 //!
 //! The field names are a contract that other programs read; a field that is `None` is left out. The
-//! summary holds nothing that is not also in an artifact or in the database.
+//! summary contains nothing that is not also in an artifact or in the database.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -48,7 +47,7 @@ pub struct Summary {
     /// The folder of the artifacts.
     pub output_dir: String,
     pub status: RunStatus,
-    /// True if nothing was to be written.
+    /// True for a dry run, which writes nothing.
     pub dry_run: bool,
     /// The time at which the run began, in RFC 3339.
     pub started_at: String,
@@ -56,7 +55,7 @@ pub struct Summary {
     pub finished_at: String,
     /// The duration of the run, for example `1m2.5s`.
     pub duration: String,
-    /// The conditions under which the run was made.
+    /// The conditions of the run.
     pub runtime: Runtime,
     /// The steps, in their order.
     pub steps: Vec<NightStep>,
@@ -123,14 +122,14 @@ pub struct Summary {
     pub failure_reason: Option<String>,
 }
 
-/// The conditions under which a run was made.
+/// The conditions of a run.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Runtime {
     /// True if the host was to be kept awake.
     pub keep_awake: bool,
     /// The mechanism that kept the host awake, or `none`.
     pub keep_awake_mode: String,
-    /// A note on what keeping the host awake does not guarantee.
+    /// A note on the limits of keeping the host awake.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keep_awake_note: Option<String>,
     /// The time limit that was requested.
@@ -231,7 +230,7 @@ pub enum IterationStatus {
     /// The iteration is part of the corpus.
     #[default]
     Done,
-    /// The iteration is part of the corpus, with a reservation.
+    /// The iteration is part of the corpus, but something failed.
     Degraded,
     /// The iteration is not part of the corpus, because it could not be measured or committed.
     RolledBackPreCommit,
@@ -240,7 +239,7 @@ pub enum IterationStatus {
     HaltedOnRegressionPreCommit,
     /// A status that occurs only in old reports.
     HaltedOnRegressionPostCommit,
-    /// The iteration could not be made.
+    /// The iteration could not be carried out.
     Failed,
 }
 
@@ -261,7 +260,7 @@ pub struct Iteration {
     /// Results of the REDUCE stage.
     #[serde(default)]
     pub reduce: Value,
-    /// Results of the MEASURE stage, in short.
+    /// A short form of the results of the MEASURE stage.
     #[serde(default)]
     pub measure: Value,
     /// The fitness before the iteration.
@@ -279,7 +278,7 @@ pub struct Iteration {
 }
 
 impl Summary {
-    /// Makes a summary with all its steps planned.
+    /// Creates a summary with all its steps planned.
     pub fn planned(run_id: &str) -> Self {
         Self {
             schema_version: 2,
@@ -328,7 +327,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lengths_are_written_as_others_read_them() {
+    fn durations_have_the_contract_format() {
         for (millis, text) in [
             (0, "0s"),
             (1_500, "1.5s"),

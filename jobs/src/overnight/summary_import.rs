@@ -1,14 +1,14 @@
 //! Summaries of other programs: version 2 as others write it, and version 1.
 //!
 //! ```text
-//! JSON ──each field for itself──> Summary, with what fits ──> told like our own
-//!                           └──> what is missing, of another form, or not known: said, not guessed
+//! JSON ──each field separately──> Summary of the valid fields ──> reported like runner's own
+//!                           └──> missing, malformed or unknown fields: reported, not guessed
 //! ```
 //!
 //! The field names are a contract, but the forms of the values often are not: a duration may be a
-//! number, a status another word, a list null. Every value is reported as it is; the JSON form is
-//! always the document itself. A JSON object with a field of a summary never makes the import fail,
-//! and the import never writes a summary.
+//! number, a status may be a different word, and a list may be null. Every value is reported as it
+//! is; the JSON form is always the document itself. The import never fails for a JSON object that
+//! has a field of a summary, and never writes a summary.
 
 use std::collections::BTreeMap;
 
@@ -73,7 +73,7 @@ const OPTIONAL: [&str; 19] = [
 /// Reads a summary, and also returns what the summary lacks.
 ///
 /// # Errors
-/// Returns an error if the value is no JSON object, or has no field of a summary.
+/// Returns an error if the value is not a JSON object, or has no field of a summary.
 pub fn read(value: &Value) -> Result<(Summary, Vec<String>), String> {
     let Value::Object(fields) = value else {
         return Err("it is not a JSON object".to_owned());
@@ -230,7 +230,7 @@ impl ImportReader<'_> {
             "failed" | "error" | "crashed" => RunStatus::Failed,
             "dry-run" => RunStatus::DryRun,
             "planned" => RunStatus::Planned,
-            // A summary that does not state a good end is taken for failed.
+            // A summary that does not state how the run ended is treated as failed.
             "" => {
                 self.reported
                     .push("it does not state how it ended: it is treated as failed".to_owned());
@@ -311,7 +311,8 @@ fn text_of(value: &Value) -> Result<String, String> {
     }
 }
 
-/// Returns a command whole or not at all, because a truncated command would be another one.
+/// Returns a command completely or not at all, because a truncated command would be a different
+/// command.
 fn command_of(value: &Value) -> String {
     let whole = |text: &&str| text.len() <= 2 * LONGEST && !text.chars().any(char::is_control);
     value.as_str().filter(whole).unwrap_or_default().to_owned()
@@ -382,7 +383,7 @@ fn iteration(value: &Value) -> Result<Iteration, String> {
     })
 }
 
-/// Reads a fitness: the whole object, or a number alone.
+/// Reads a fitness from an object of metrics or from a single number.
 fn fitness(value: &Value) -> Option<Fitness> {
     let composite = value.as_f64().or_else(|| value["composite"].as_f64())?;
     let metrics = value["metrics"].as_object();
@@ -448,7 +449,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_version_is_told_with_what_it_lacks() {
+    fn version_1_reports_missing_fields() {
         let (summary, missing) = read(&first_version()).unwrap();
         assert_eq!((summary.status, summary.steps.len()), (RunStatus::Done, 2));
         assert_eq!(summary.morning_packets.as_ref().unwrap()[0].rank, 1);
@@ -477,7 +478,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_say_that_it_went_well_is_taken_for_failed() {
+    fn an_unclear_status_means_failed() {
         for status in [json!(null), json!(""), json!("transcended"), json!(7)] {
             let mut changed = first_version();
             changed["status"] = status.clone();

@@ -1,4 +1,4 @@
-//! The pure steps over small corpora, and what is kept between nights.
+//! Tests the pure steps on small corpora, and the state that is kept between nights.
 
 use std::fs;
 
@@ -80,7 +80,7 @@ fn the_first_gate_can_be_passed_by_what_nobody_cites() {
 }
 
 #[test]
-fn what_comes_and_goes_is_left_alone() {
+fn oscillating_files_are_left_alone() {
     let twin = learning("date: 2026-11-01\nmaturity: candidate\n", TEXT);
     let corpus = corpus(&[("learnings/one.md", &twin), ("learnings/two.md", &twin)]);
     let mut history = FileHistory::default();
@@ -164,7 +164,7 @@ fn the_harvest_takes_words_of_others_once() {
         && it.text.contains("sessions/2026-11-02-x.md")));
     let (again, changes) = harvest(&corpus, &sources, &history, TODAY).unwrap();
     assert!(again.added.is_empty() && changes.is_empty() && again.known == 3);
-    // A learning that the corpus already has in its own words is not new either.
+    // A learning that someone else already added to the corpus is not new either.
     let said = self::corpus(&[("learnings/jitter.md", &learning("date: 2026-01-01\n", TEXT))]);
     assert!(
         harvest(&said, &sources, &history, TODAY)
@@ -237,7 +237,7 @@ fn rescues_are_kept_and_damage_leaves_none() {
     assert_eq!(rescues.remaining, 3);
     rescues.spend(root, "r-iter-1", "plateau").unwrap();
     rescues.spend(root, "r-iter-1", "plateau").unwrap();
-    assert_eq!(WarnBudget::read(root).remaining, 2, "once for an iteration");
+    assert_eq!(WarnBudget::read(root).remaining, 2, "once per iteration");
     fs::write(root.join(super::lock::FOLDER).join("warn-only-budget.json"), "{").unwrap();
     assert_eq!(WarnBudget::read(root).remaining, 0);
 }
@@ -253,7 +253,7 @@ fn iterations_are_believed_up_to_a_gap_or_a_lie() {
     put(1, "R-iter-1");
     put(2, "R-iter-2");
     put(4, "R-iter-4");
-    assert_eq!(rehydrate(&out, "R").0.len(), 2, "what follows a gap is not believed");
+    assert_eq!(rehydrate(&out, "R").0.len(), 2, "iterations after a gap are not trusted");
     put(3, "OTHER-iter-3");
     let (found, reported) = rehydrate(&out, "R");
     assert_eq!(found.len(), 2);

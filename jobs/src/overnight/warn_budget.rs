@@ -37,8 +37,8 @@ pub struct WarnBudget {
 }
 
 impl WarnBudget {
-    /// Reads the rescues. A file that cannot be read leaves none, so that damage never loosens a
-    /// rule.
+    /// Reads the rescues. If the file cannot be read, no rescues are left, so that damage never
+    /// relaxes a rule.
     pub fn read(root: &Path) -> Self {
         let full =
             Self { schema_version: 1, initial: INITIAL, remaining: INITIAL, spent: Vec::new() };

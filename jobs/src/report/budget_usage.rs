@@ -1,9 +1,10 @@
 //! The budget usage of a night, by unit: the cap, the amount that its runs reserved, the amount
 //! spent and the amount left.
 //!
-//! The cap is the configuration's, as the database knows it from the last read of the project's
-//! files; everything else is the database's own. Nothing is counted twice: the reserved amount is
-//! the sum that runs asked for at their admission, not an amount to be spent in addition.
+//! The cap comes from the configuration that was stored in the database when the project's files
+//! were last read; all other figures come from the database itself. Nothing is counted twice: the
+//! reserved amount is the sum of the amounts that the runs reserved at their admission, and not an
+//! additional amount.
 
 use jiff::Timestamp;
 use runner_engine::store::{Amounts, Budget, BudgetLevel, NIGHT, Night, Store, StoreError};
@@ -18,7 +19,7 @@ pub const UNITS: [&str; 5] = ["calls", "tokens", "money", "time", "ideas"];
 pub struct UnitUsage {
     /// One of [`UNITS`].
     pub unit: String,
-    /// The most that the night may spend; absent if the night does not limit the unit.
+    /// Maximum amount that the night may spend; absent if the night does not limit the unit.
     pub cap: Option<u64>,
     /// The amount that was granted in addition.
     pub granted: u64,
@@ -59,8 +60,8 @@ pub(super) fn of_night(
         .collect())
 }
 
-/// Reads the night's caps from the stored configuration. A text that cannot be understood gives
-/// none.
+/// Reads the night's caps from the stored configuration. A configuration that cannot be parsed
+/// yields no caps.
 fn cap(projection: &str) -> Budget {
     let kept: Value = serde_json::from_str(projection).unwrap_or_default();
     serde_json::from_value(kept["night"].clone()).unwrap_or_default()
@@ -120,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cap_is_read_out_of_what_was_kept_and_damage_bounds_nothing() {
+    fn caps_come_from_the_stored_configuration() {
         let kept = r#"{"zone":"UTC","night":{"calls":9,"micros":5000000},"folders":[]}"#;
         assert_eq!(cap(kept).array(), [Some(9), None, Some(5_000_000), None, None]);
         assert_eq!(cap("{"), Budget::default());

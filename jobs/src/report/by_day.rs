@@ -1,7 +1,7 @@
-//! The curators' runs outside of nights since the night before: work by day is reported in the
+//! The curators' runs outside of nights since the previous night: daytime work is reported in the
 //! morning.
 //!
-//! Runs that found nothing to do are left out, because there is one every few minutes.
+//! Runs that found nothing to do are left out, because such a run occurs every few minutes.
 
 use jiff::Timestamp;
 use runner_engine::outcome::Outcome;

@@ -1,5 +1,4 @@
-//! The results of an overnight run, read from its own summary: plain figures for people and
-//! pictures.
+//! The results of an overnight run, read from the run's summary: figures for text and pictures.
 //!
 //! ```text
 //! a run of kind overnight ──> facts: output_dir, run_id ──┐
@@ -11,8 +10,8 @@
 //!
 //! The summary is a contract between programs (version 2, and the fields of version 1 that have the
 //! same names). Only the fields that are drawn or reported are read, each separately, and a field
-//! of another form counts as missing. Reading never makes a report fail, and nothing is drawn
-//! without a figure.
+//! of another form counts as missing. A problem with a summary never fails the report, and nothing
+//! is drawn without a figure.
 
 use std::path::Path;
 
@@ -57,9 +56,9 @@ pub struct Dreamscape {
     pub ended: Option<String>,
     /// Degraded and failed steps.
     pub degraded: Vec<String>,
-    /// The points on which its councillors disagree.
+    /// The points on which the run's councillors disagree.
     pub tension: Option<String>,
-    /// The answers of its councillors; none if no councillor was asked.
+    /// The answers of the run's councillors; `None` if no councillor was asked.
     #[serde(default)]
     pub council: Option<Council>,
     /// The first step that the run recommends.
@@ -75,7 +74,7 @@ pub struct Council {
     pub words: String,
     /// The councillors who answered, the leading position first.
     pub voices: Vec<CouncillorView>,
-    /// The councillors who did not answer; `action` holds the reason.
+    /// The councillors who did not answer; `action` contains the reason.
     pub unheard: Vec<CouncillorView>,
     /// Unsolicited ideas.
     pub wildcards: Vec<CouncillorView>,
@@ -117,7 +116,7 @@ pub struct Packet {
     /// The kind of work.
     pub kind: String,
     pub severity: String,
-    /// The confidence of the night in the packet.
+    /// The night's confidence in the packet.
     pub confidence: Option<String>,
     /// The reason why the packet is listed.
     pub why: String,
@@ -130,13 +129,14 @@ pub struct Packet {
     pub command: String,
 }
 
-/// Reads the results of all overnight runs of a night that began.
+/// Reads the results of those overnight runs of a night that have begun.
 pub(super) fn read(root: &Path, runs: &[RunLine]) -> Vec<Dreamscape> {
     let overnight = runs.iter().filter(|run| run.kind == KIND);
     let began = overnight.filter(|run| run.started.is_some());
     let mut all: Vec<Dreamscape> = Vec::new();
     for scape in began.map(|run| of_run(root, run)) {
-        // A run that was resumed after it died has one story, and its last attempt reports it.
+        // A run that was resumed after its process died has one summary, which is shown for its
+        // last attempt.
         let same = |it: &Dreamscape| it.missing.is_none() && it.summary == scape.summary;
         all.retain(|it| !same(it));
         all.push(scape);
@@ -292,7 +292,7 @@ fn packet(value: &Value) -> Packet {
         evidence: value["evidence"].as_array().map_or(0, Vec::len),
         voices: Vec::new(),
         // A command that is too long is left out, because a truncated command would be a different
-        // one.
+        // command.
         command: value["morning_command"]
             .as_str()
             .filter(|it| it.len() <= 4_000 && !it.chars().any(char::is_control))
@@ -354,7 +354,7 @@ mod tests {
         fs::write(root.path().join(".agents/overnight/runs/01RUN/summary.json"), "{").unwrap();
         let damaged = read(root.path(), &[run.clone()]).remove(0);
         assert!(damaged.missing.unwrap().contains("cannot be read"));
-        // Two attempts at one run have one story.
+        // Two attempts at one run have one summary.
         fs::write(
             root.path().join(".agents/overnight/runs/01RUN/summary.json"),
             sample::summary("01RUN").to_string(),
@@ -364,7 +364,7 @@ mod tests {
         let reported = read(root.path(), &[run.clone(), again]);
         let runs: Vec<&str> = reported.iter().map(|it| it.run.as_str()).collect();
         assert_eq!(runs, ["01AGAIN"]);
-        // One that never began has none, and nobody misses it.
+        // A run that never began has no summary, and none is reported as missing.
         run.started = None;
         assert!(read(root.path(), &[run]).is_empty());
     }

@@ -14,7 +14,7 @@ use super::model::{NightReport, ORDER, SCHEMA};
 use super::run_line::RunLine;
 use super::{budget_usage, by_day, dreamscape, next_steps, pending, proposals, refusals};
 
-/// Reads a night from the database, and adds the details from its runs' artifacts.
+/// Reads a night from the database, and adds details from the artifacts of its runs.
 ///
 /// # Errors
 /// Returns a [`StoreError`] if the database cannot be read. The report itself states which artifact

@@ -1,4 +1,4 @@
-//! The report of a night, as a kind of job.
+//! Implements [`Kind`] for the report of a night.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

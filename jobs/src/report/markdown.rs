@@ -206,7 +206,7 @@ fn dreamscape(out: &mut String, scape: &Dreamscape) -> std::fmt::Result {
     writeln!(out)
 }
 
-/// Describes what the night spent, and how many of its calls stated no usage.
+/// Describes the night's spending, and the number of its calls without reported usage.
 fn spent(report: &NightReport) -> String {
     let unstated: u64 = report.runs.iter().map(|run| run.unstated_calls).sum();
     let mut text = amounts(report.spent);

@@ -1,9 +1,9 @@
-//! The report of a night, made from the database and the artifacts alone, so that it can be made
-//! again.
+//! The report of a night, which is built from the database and the artifacts alone, so that it can
+//! be built again.
 //!
 //! One model has several forms. The job publishes `report.md`, `report.html` and `report.json`; the
-//! command prints the same from the database. The report never asks a model, and states nothing
-//! that is not in a row or an artifact.
+//! command prints the same report from the database. The report never asks a model, and states
+//! nothing that is not in a row or an artifact.
 
 pub mod budget_usage;
 mod by_day;
@@ -38,16 +38,16 @@ use serde_json::json;
 
 use crate::{Context, Finished, JobError};
 
-/// Where the reports of a project lie.
+/// The folder of a project's reports.
 pub const FOLDER: &str = ".runner/reports";
 
-/// The page, in the folder of its night.
+/// The name of the page in the folder of its night.
 pub const PAGE: &str = "report.html";
 
 /// Returns the name of the folder below [`FOLDER`] for the report of a night that opened at
-/// `opened`: the night's own name or, if another night's report lies there, the first free name of
-/// the same date. A database that was restored from a backup gives names a second time, and the
-/// report of the lost night is for a person to keep. This function changes nothing.
+/// `opened`: the night's name or, if that folder contains the report of another night, the first
+/// free name of the same date. A database that was restored from a backup assigns names again, and
+/// the report of a lost night must not be overwritten. This function changes nothing.
 pub fn folder_name(root: &Path, night: &str, opened: Timestamp) -> String {
     let date = night.get(..10).unwrap_or(night);
     let further = (2..=FURTHER).map(|number| format!("{date}-{number}"));
@@ -64,10 +64,10 @@ pub fn folder_name(root: &Path, night: &str, opened: Timestamp) -> String {
         .unwrap_or_else(|| night.to_owned())
 }
 
-/// The name of a night's rows on a recording.
+/// The name under which a recording stores a night's rows.
 const NIGHT: &str = "night";
 
-/// More nights than this have no date in common.
+/// Maximum number of names that are tried for one date.
 const FURTHER: u32 = 10_000;
 
 /// The data that distinguishes one night's report from another's.
@@ -76,7 +76,7 @@ struct ReportKey {
     opened: Timestamp,
 }
 
-/// Makes the report from the database, and returns it with the name of its folder.
+/// Builds the report from the database, and returns it with the name of its folder.
 fn summarize(ctx: &Context<'_>) -> Result<(NightReport, String), JobError> {
     let Some(night) = ctx.admitted.night() else {
         return Err(JobError::failed(
@@ -89,10 +89,10 @@ fn summarize(ctx: &Context<'_>) -> Result<(NightReport, String), JobError> {
     Ok((report, name))
 }
 
-/// Makes the report of the night that this run belongs to.
+/// Builds and stages the report of the night that this run belongs to.
 ///
 /// # Errors
-/// The database cannot be read, or the report cannot be staged.
+/// Returns an error if the database cannot be read, or the report cannot be staged.
 pub fn run(ctx: &mut Context<'_>) -> Result<Finished, JobError> {
     let (report, name) = ctx.recording.through(NIGHT, "", || summarize(ctx))?;
     let folder = format!("{FOLDER}/{name}");
@@ -138,7 +138,7 @@ mod tests {
         tell("2026-01-10-2", 2);
         assert_eq!(place("2026-01-10", 2), "2026-01-10-2", "made again");
         assert_eq!(place("2026-01-10-2", 3), "2026-01-10-3");
-        // A report without a description of itself still belongs to another night.
+        // A report folder without `report.json` still belongs to another night.
         let folder = root.path().join(FOLDER).join("2026-01-10-3");
         fs::create_dir_all(&folder).unwrap();
         fs::write(folder.join("report.md"), "kept").unwrap();

@@ -1,4 +1,4 @@
-//! The data model of a night's report: the one source of all its forms.
+//! The data model of a night's report, from which all its forms are rendered.
 
 use jiff::Timestamp;
 use runner_engine::store::Amounts;
@@ -25,30 +25,29 @@ pub struct NightReport {
     pub project: String,
     /// The time at which the night opened.
     pub opened: Timestamp,
-    /// The time at which the report was made.
+    /// The time at which the report was built.
     pub closed: Timestamp,
     /// The name of the worst outcome; `succeeded` if all runs succeeded.
     pub worst: String,
-    /// The amounts that all its runs spent.
+    /// The amounts that all runs of the night spent.
     pub spent: Amounts,
     /// The runs, in the order of their scheduled times.
     pub runs: Vec<RunLine>,
     /// The jobs that were due and have no outcome yet.
     pub open: Vec<String>,
-    /// Scheduled times that passed while nothing was there to run them, found when this night was
+    /// Scheduled times that passed while no process could run them, found when this night was
     /// recorded.
     #[serde(default)]
     pub missed: Vec<String>,
-    /// The curators' work outside of nights since the night before, with the result of each of
-    /// their files.
+    /// The curators' work outside of nights since the previous night, with the result of each file.
     #[serde(default)]
     pub by_day: Vec<String>,
     /// The amounts granted in addition to the caps of the night and of its day, with the grantor
     /// and the reason.
     #[serde(default)]
     pub grants: Vec<String>,
-    /// Alerts that were raised, continued or ended during the night, and those of them that were
-    /// not delivered.
+    /// Alerts that were raised, continued or ended during the night, and alerts that were not
+    /// delivered.
     #[serde(default)]
     pub alerts: Vec<String>,
     /// The budget usage by unit: the cap, the amount reserved, the amount spent and the amount
@@ -58,20 +57,20 @@ pub struct NightReport {
     /// Refusals by guards, by budgets, at admission, or in the check of a reply.
     #[serde(default)]
     pub refused: Vec<Refusal>,
-    /// The proposals of the night's dreams, with the current decisions. Only in a [`super::whole`]
-    /// report.
+    /// The proposals of the night's dreams, with the current decisions. Set only in a
+    /// [`super::whole`] report.
     #[serde(default)]
     pub proposals: Vec<ReportedProposal>,
     /// Number of further proposals that the report leaves out.
     #[serde(default)]
     pub more_proposals: usize,
-    /// Other items that wait for a person. Only in a [`super::whole`] report.
+    /// Other items that wait for a person. Set only in a [`super::whole`] report.
     #[serde(default)]
     pub waiting: Vec<PendingItem>,
-    /// The results of the night's overnight runs. Only in a [`super::whole`] report.
+    /// The results of the night's overnight runs. Set only in a [`super::whole`] report.
     #[serde(default)]
     pub dreamscapes: Vec<Dreamscape>,
-    /// The next steps for a person, the most urgent first. Only in a [`super::whole`] report.
+    /// The next steps for a person, the most urgent first. Set only in a [`super::whole`] report.
     #[serde(default)]
     pub first: Vec<NextStep>,
 }
@@ -90,7 +89,7 @@ pub(super) const ORDER: [&str; 9] = [
 ];
 
 impl NightReport {
-    /// Returns one line about the whole night.
+    /// Returns a one-line summary of the night.
     pub fn headline(&self) -> String {
         let mut counts: Vec<(&str, usize)> = Vec::new();
         for word in ORDER {

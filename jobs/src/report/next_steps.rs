@@ -1,8 +1,9 @@
 //! The next steps for a person in the morning: a short list, the most urgent first, each with its
 //! command.
 //!
-//! Pure, made from the report alone. Every command is runner's own, except for a packet's, which
-//! comes from the night's configuration. The list is never longer than a short overview allows.
+//! The module is pure and uses the report alone. Every command is a runner command, except the
+//! command of a packet, which comes from the night's configuration. The list is short enough for an
+//! overview.
 
 use runner_engine::outcome::{Class, Outcome};
 use runner_text::counted;
@@ -12,7 +13,7 @@ use super::proposals::shell_word;
 use crate::dream::proposal::clean;
 use crate::failmark;
 
-/// Maximum number of steps of one sort that are listed one by one.
+/// Maximum number of steps of one kind that are listed one by one.
 const EACH: usize = 3;
 
 /// Returns the next steps for a person after a night.

@@ -2,8 +2,8 @@
 //! packets.
 //!
 //! Such an item is a journal entry whose verdicts move the board, a draft of an idea, a provisional
-//! learning, or an event that a person should look at, each with the command to look at it. They
-//! are read from the files that the runs published and from the runs' counts. A file that no longer
+//! learning, or an event that needs attention, each with the command that shows it. The items are
+//! read from the files that the runs published and from the runs' counts. A file that no longer
 //! exists is never named.
 
 use std::path::Path;
@@ -23,7 +23,7 @@ const MOST: usize = 100;
 /// An item that waits for a person.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PendingItem {
-    /// The sort of the item, in a word or two.
+    /// The sort of the item, in one or two words.
     pub sort: String,
     /// The job that left the item.
     pub job: String,
@@ -34,7 +34,7 @@ pub struct PendingItem {
     pub command: String,
 }
 
-/// Reads the items that these runs left, the sorts in a fixed order.
+/// Reads the items that these runs left. The sorts are in a fixed order.
 pub(super) fn read(root: &Path, runs: &[RunLine]) -> Vec<PendingItem> {
     let Ok(reader) = Reader::open(root, LARGEST) else {
         return Vec::new();
@@ -107,7 +107,7 @@ mod tests {
     use std::fs;
 
     #[test]
-    fn what_was_left_is_named_with_its_command_and_what_is_gone_is_not() {
+    fn pending_items_name_their_commands() {
         let root = tempfile::tempdir().unwrap();
         for (path, text) in [
             ("rem/1.org", "#+TITLE: A quiet night\n"),

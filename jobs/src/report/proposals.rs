@@ -1,9 +1,9 @@
 //! The proposals of the night's dreams, as their files currently state them, with the current
 //! decisions.
 //!
-//! The files own the proposals: each report reads them again and never keeps them. The files are
-//! not trusted: an entry that is no proposal is left out and counted, and a command is made only
-//! from an id that is valid.
+//! The proposals exist only in the files: each report reads them again and never stores them. The
+//! files are not trusted: an entry that is not a proposal is left out and counted, and a command is
+//! built only from a valid id.
 
 use std::path::Path;
 
@@ -39,7 +39,7 @@ pub struct ReportedProposal {
     pub evidence: String,
     /// The rationale, truncated.
     pub rationale: String,
-    /// The name of the current decision, or `None` if the proposal waits for one.
+    /// The name of the current decision, or `None` if the proposal still waits for a decision.
     pub decided: Option<String>,
     /// The flag that selects the dream job in a command, if there are several dream jobs.
     #[serde(default)]
@@ -47,7 +47,7 @@ pub struct ReportedProposal {
 }
 
 impl ReportedProposal {
-    /// Returns true if a person must decide. A proposal to keep an idea as it is needs no decision.
+    /// Checks whether a person must decide. A proposal to keep an idea as it is needs no decision.
     pub fn waits(&self) -> bool {
         self.decided.is_none() && self.action != Action::Keep
     }
@@ -58,7 +58,7 @@ impl ReportedProposal {
     }
 }
 
-/// The fields that a file may state for a proposal.
+/// The fields that a proposal may have in a file.
 #[derive(Deserialize)]
 struct ProposalFields {
     id: String,
@@ -75,7 +75,7 @@ struct ProposalFields {
 }
 
 /// Reads the proposals that these runs left, those that wait for a person first, and the number of
-/// further ones.
+/// proposals that were left out.
 pub(super) fn read(root: &Path, runs: &[RunLine], several: bool) -> (Vec<ReportedProposal>, usize) {
     let Ok(reader) = Reader::open(root, LARGEST) else {
         return (Vec::new(), 0);
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_comes_first_and_what_is_no_proposal_is_left_out() {
+    fn waiting_proposals_come_first() {
         let root = tempfile::tempdir().unwrap();
         let pass = root.path().join("dreams/20261121T000000Z");
         fs::create_dir_all(&pass).unwrap();

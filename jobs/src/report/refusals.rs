@@ -1,7 +1,7 @@
 //! The refusals of a night, each with its source.
 //!
-//! Pure: they are collected from the outcomes and lines of runs. No refusal is left to be found
-//! only in a run's details.
+//! The module is pure: it collects the refusals from the outcomes and lines of runs, so that no
+//! refusal is visible only in a run's details.
 
 use runner_engine::outcome::{Class, Outcome};
 use serde::{Deserialize, Serialize};
@@ -19,7 +19,7 @@ pub enum RefusedBy {
     Admission,
     /// The check of a reply refused an element that was not offered.
     Check,
-    /// The sandbox refused something, as far as that is known: uses of tools that failed.
+    /// The sandbox probably refused something: a tool use failed.
     Sandbox,
 }
 
@@ -45,9 +45,9 @@ pub struct Refusal {
     pub what: String,
 }
 
-/// Beginning of a run's line that reports a refused element.
+/// The prefix of a run's line that reports a refused element.
 const REFUSED: &str = "refused: ";
-/// End of a run's line that reports failed uses of tools.
+/// The suffix of a run's line that reports failed tool uses.
 const TOOLS: &str = "failed; what the sandbox refuses fails so";
 
 /// Returns all refusals of a night, guards first.

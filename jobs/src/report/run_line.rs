@@ -31,9 +31,9 @@ pub struct RunLine {
     /// reserved.
     #[serde(default)]
     pub unpriced_calls: u64,
-    /// One line for people.
+    /// The one-line summary of the run.
     pub headline: String,
-    /// Further lines for people.
+    /// Further lines about the run.
     pub lines: Vec<String>,
     /// Figures by name.
     pub facts: Map<String, Value>,
@@ -54,7 +54,7 @@ impl RunLine {
         if self.headline.is_empty() { why.unwrap_or_default() } else { &self.headline }
     }
 
-    /// Returns the name of its outcome, or `running` if it has none yet.
+    /// Returns the name of the run's outcome, or `running` if it has none yet.
     pub fn as_str(&self) -> &str {
         self.outcome.as_ref().map_or("running", Outcome::as_str)
     }

@@ -1,4 +1,4 @@
-//! Reports for tests.
+//! Sample reports for tests.
 
 use jiff::Timestamp;
 use runner_engine::awake::{InhibitLevel, SleepInhibition};
@@ -93,7 +93,8 @@ pub(crate) fn proposal(number: usize, text: &str) -> ReportedProposal {
     }
 }
 
-/// Returns a night with one of everything, and with `text` in every field that takes foreign text.
+/// Returns a report with one item of every kind, and with `text` in every field that takes foreign
+/// text.
 pub(crate) fn full(text: &str) -> NightReport {
     let mut good = run(&format!("dream{text}"), "dream");
     good.headline = text.into();

@@ -1,4 +1,4 @@
-//! The sessions that coding agents leave behind, read and never changed.
+//! Reads the sessions that coding agents leave behind, without changing them.
 //!
 //! A session is never trusted: its text is data with a position in a file, never an instruction.
 

@@ -1,18 +1,18 @@
-//! Reads and writes the record of tools for a run: the earlier tool uses of its agents, and the
-//! file for its own.
+//! Reads the earlier tool uses of an agent for a run, and sets the file that records the run's own
+//! tool uses.
 
 use runner_engine::recording::UnrecordedInput;
 
 use super::{StepsFile, ToolStep};
 use crate::{Context, JobError};
 
-/// The names on a recording, of the last rows and of whether more rows can be written.
+/// The names under which a recording stores the last rows, and whether further rows can be written.
 const LAST: &str = "steps";
 const HOLD: &str = "steps are recorded";
 
 impl Context<'_> {
-    /// Returns the last rows of a record below the project, the oldest first, or the reason why it
-    /// cannot be read.
+    /// Returns the last rows of a record below the project, the oldest first, or the reason why the
+    /// record cannot be read.
     ///
     /// # Errors
     /// Returns an error if the run is replayed and the recorded run did not ask for these rows.

@@ -80,7 +80,7 @@ fn a_full_file_is_turned_once_and_the_last_rows_are_found_across_both() {
     assert_eq!(last, expected);
     assert!(fs::metadata(folder.path().join(FILE)).unwrap().len() < 2_200);
     assert!(folder.path().join(OLDER).exists());
-    // While a run records, the file stays the one that its sandbox keeps, up to a bound.
+    // While a run records, the file is not rotated, up to a size limit.
     let held = steps.hold_lock().unwrap();
     let mut written = 0;
     while steps.append(ToolStep::default(), at(99)).is_ok() {

@@ -1,4 +1,5 @@
-//! A project in a temporary folder, with a real repository and a real database, and passes over it.
+//! A fixture: a project in a temporary folder, with a real repository and a real database, and
+//! methods that run passes over it.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -31,18 +32,18 @@ use runner_jobs::{Context, JobSpec, Progress, SettledRun, Silent, Spending, exec
 use runner_text::redact::Redactor;
 use serde_json::Value;
 
-/// A project, and everything that runner keeps of it.
+/// A project, with all the state that runner keeps for it.
 pub struct Fixture {
     folder: tempfile::TempDir,
     /// The project's root.
     pub root: PathBuf,
-    /// The settings of its dream.
+    /// The settings of the project's dream.
     pub spec: DreamSpec,
-    /// How its passes pay.
+    /// How the passes are paid for.
     pub spending: Spending,
-    /// The time that its passes request, in seconds; none: their timeout.
+    /// The time limit that the passes request, in seconds; `None` for the default timeout.
     pub seconds: Option<u64>,
-    /// Everything that is recorded.
+    /// The store that records the passes and decisions.
     pub store: Store,
     project: ProjectId,
     passes: i64,
@@ -50,7 +51,7 @@ pub struct Fixture {
 }
 
 impl Fixture {
-    /// Makes a repository without commits that ignores ideas and dreams.
+    /// Creates a repository without commits that ignores ideas and dreams.
     pub fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap().join("project");
@@ -101,12 +102,12 @@ impl Fixture {
         ])
     }
 
-    /// Questions to the repository.
+    /// Returns a handle for git queries on the repository.
     pub fn ask(&self) -> Git {
         Git::new(&self.root, &self.env(), "test")
     }
 
-    /// Runs git with fixed names and dates, and gives back what it prints.
+    /// Runs git with fixed names and dates, and returns its output.
     pub fn git(&self, args: &[&str]) -> String {
         let mut git = Command::new("git");
         git.current_dir(&self.root).env_clear().envs(self.env()).args(args);
@@ -127,7 +128,7 @@ impl Fixture {
         fs::write(path, content).unwrap();
     }
 
-    /// Commits one changed line in each of `paths`; gives back the hash.
+    /// Commits one changed line in each of `paths`, and returns the hash.
     pub fn commit(&self, subject: &str, paths: &[&str]) -> String {
         for path in paths {
             self.write(path, format!("{subject}\n"));
@@ -147,7 +148,7 @@ impl Fixture {
         self.pass_with(Arc::new(Scripted::new("model", [Step::Answer(answer)])), &mut Silent)
     }
 
-    /// Runs a pass, an hour after the one before.
+    /// Runs a pass, an hour after the previous pass.
     pub fn pass_with(
         &mut self,
         backend: Arc<dyn Backend>,
@@ -210,7 +211,7 @@ impl Fixture {
         execute(ctx, &spec).unwrap()
     }
 
-    /// Lets a person act, a second after what was before.
+    /// Lets a person act, one second after the previous act.
     pub fn with_decider<T>(&mut self, act: impl FnOnce(&mut Decider<'_>) -> T) -> T {
         self.acts += 1;
         let now = start()
@@ -251,7 +252,7 @@ impl Fixture {
         })
     }
 
-    /// Takes the decision on the newest proposal about an idea back.
+    /// Undoes the decision on the newest proposal about an idea.
     pub fn undo(&mut self, target: &str) -> Result<AppliedDecision, ReviewError> {
         let id = self.id_of(target);
         self.with_decider(|desk| desk.undo(&id, IfChanged::Refuse))
@@ -269,8 +270,8 @@ impl Fixture {
         Proposals::read(&self.root, &self.spec).unwrap()
     }
 
-    /// Makes the database fail after this many further commits, as if the process were dead; none:
-    /// it does not fail.
+    /// Makes the database fail after this many further commits, as if the process were dead. With
+    /// `None` the database does not fail.
     pub fn set_fuse(&mut self, commits: Option<u32>) {
         self.store.set_fuse(commits);
     }
@@ -367,7 +368,7 @@ pub struct OtherPerson {
 }
 
 impl OtherPerson {
-    /// Lets them act, at the time at which the pass began.
+    /// Lets the person act, at the time at which the pass began.
     pub fn with_decider<T>(&self, act: impl FnOnce(&mut Decider<'_>) -> T) -> T {
         let mut store = Store::open(&self.folder.join("store.db")).unwrap();
         act(&mut Decider {

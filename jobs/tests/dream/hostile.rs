@@ -1,4 +1,4 @@
-//! Passes over what was made to mislead them, or is not what it should be.
+//! Tests passes over misleading and malformed input.
 
 use std::fs;
 use std::sync::Arc;
@@ -56,8 +56,8 @@ fn no_word_of_a_commit_or_an_idea_leaves_its_fence() {
     for word in ["ignore-yours", "retry policy with", "archive-everything"] {
         assert!(!rest.contains(word), "{word}: {rest}");
     }
-    // An answer that repeats the hashes gets the words, and hashes in a subject do not invalidate
-    // it.
+    // An answer that repeats the hashes gets the rule's wording, and hashes in a subject do not
+    // invalidate it.
     let answer = request.rule_answer.clone();
     let settled = place.answered(answer);
     assert_eq!(settled.outcome, Outcome::Succeeded, "{settled:?}");
@@ -101,7 +101,7 @@ fn an_archive_rests_on_what_exists_whatever_the_status() {
         .collect();
     assert_eq!(archived, ["ideas/retry-policy.md"]);
     let ids: std::collections::BTreeSet<&str> = proposals.iter().map(|it| &*it.id).collect();
-    assert_eq!((ids.len(), proposals.len()), (6, 6), "no id is there twice");
+    assert_eq!((ids.len(), proposals.len()), (6, 6), "no id occurs twice");
 }
 
 #[test]
@@ -162,7 +162,7 @@ fn a_history_is_read_whatever_the_clone_and_its_settings() {
     assert_eq!(room.history().len(), 2);
     assert_eq!(room.notes(), ["history read up to 2 commits"]);
     let resolves = |text: &str| references::check(&room, text, |_| false).resolves();
-    assert!(resolves(&done[..12]), "it is there, beyond the bound");
+    assert!(resolves(&done[..12]), "it exists beyond the limit");
     assert!(!resolves("0123456789ab"));
 
     let bare = place.root.join("dreams/treeless");

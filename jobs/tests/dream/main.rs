@@ -1,4 +1,5 @@
-//! The dream pass from outside: real repository, real database, real publication.
+//! Tests the dream pass from outside, with a real repository, a real database and real
+//! publications.
 
 #![allow(
     clippy::disallowed_methods,
@@ -79,7 +80,7 @@ Every morning there should be one page that lists which jobs ran in the night, h
 them took, what it cost in tokens and in money, and which of them need a person to look at them.
 ";
 
-/// Makes a project with ideas of every class, and returns the hash of the commit that implemented
+/// Creates a project with ideas of every class, and returns the hash of the commit that implemented
 /// one of them.
 fn project() -> (Fixture, String) {
     let place = Fixture::new();
@@ -211,7 +212,7 @@ fn what_was_decided_is_not_proposed_again_until_the_idea_changes() {
         line(&coffee, None)
     );
     place.write("dreams/ledger.md", &decisions);
-    // Everything is looked at anew.
+    // Without the state file, every idea is examined again.
     fs::remove_file(place.root.join("dreams/state.json")).unwrap();
     let settled = place.pass();
     assert_eq!(
@@ -229,7 +230,7 @@ fn what_was_decided_is_not_proposed_again_until_the_idea_changes() {
     assert_eq!(
         third.iter().map(|it| &it.id).collect::<Vec<_>>(),
         [&maps.id],
-        "a decision without a hash counts for any"
+        "a decision without a hash counts for any content"
     );
     assert_eq!(place.read("dreams/ledger.md"), decisions.as_bytes());
 }
@@ -283,7 +284,8 @@ fn what_cannot_be_read_is_told_and_stops_nothing() {
     if fs::read(&secret).is_err() {
         expected.push("ideas/secret.md");
     } else {
-        // Not "skipped": the program's own tests check it as another user.
+        // The test does not count as skipped, because the program's own tests check this case as
+        // another user.
         let _closed = std::io::Write::write_all(
             &mut std::io::stderr(),
             b"not checked here: this user may read a file without permissions\n",
@@ -314,7 +316,7 @@ fn what_cannot_be_read_is_told_and_stops_nothing() {
     );
 }
 
-/// Saves an idea anew while the pass is at work.
+/// Saves an idea again while the pass is running.
 struct Editor {
     path: PathBuf,
 }

@@ -1,5 +1,5 @@
-//! Decisions and what becomes of the ideas: each action, its undo, what is refused, and what a death
-//! in the midst of it leaves.
+//! Tests decisions and their effects on ideas: each action, its undo, the refusals, and the state
+//! that a process leaves when it dies during an act.
 
 use std::collections::BTreeMap;
 use std::fs::{self, FileTimes};
@@ -44,8 +44,8 @@ pub fn looks(place: &Fixture) -> FileLooks {
     all
 }
 
-/// Makes the project and runs one pass. It has an idea of every class, and files of several modes
-/// and dates.
+/// Creates the project and runs one pass. The project has an idea of every class, and files of
+/// several modes and dates.
 fn proposed() -> Fixture {
     let (mut place, _) = project();
     fs::write(place.root.join(".git/info/exclude"), "/ideas/\n/dreams/\n/specs/\n").unwrap();
@@ -88,7 +88,7 @@ fn every_action_is_carried_out_and_undone_to_the_byte() {
         let moved = |to: &str| {
             assert!(!place.root.join(path).exists());
             let (bytes, new_mode, new_date) = looks(&place)[&place.root.join(to)].clone();
-            assert_eq!((new_mode, new_date), (mode, date), "it is no new file");
+            assert_eq!((new_mode, new_date), (mode, date), "it is not a new file");
             bytes
         };
         let status = match action {
@@ -120,7 +120,7 @@ fn every_action_is_carried_out_and_undone_to_the_byte() {
         };
         assert_eq!(state_of(&place, path), status);
         let again = place.decide(path, DecisionInput::Accept).unwrap();
-        assert!(again.already, "a second time is no mistake and does nothing");
+        assert!(again.already, "a repeated decision is not an error and does nothing");
         let other = place.decide(path, DecisionInput::Reject).unwrap_err();
         assert!(matches!(other, ReviewError::Decided(_)), "{other}");
         place.undo(path).unwrap();
@@ -133,7 +133,7 @@ fn every_action_is_carried_out_and_undone_to_the_byte() {
         assert!(line.starts_with("- {\"proposal_id\":"), "{line}");
         lines += 1;
     }
-    assert_eq!(lines, 10, "it only ever grows");
+    assert_eq!(lines, 10, "the file only grows");
     assert_eq!(place.book().undecided().count(), 6);
     assert_eq!(place.unsettled(), 0);
     assert!(fs::read_dir(place.root.join("dreams/.staging")).unwrap().next().is_none());
@@ -160,7 +160,7 @@ fn other_verdicts_touch_no_idea() {
     place.decide("ideas/retry-policy.md", DecisionInput::Reject).unwrap();
     place.decide("ideas/offline-maps.md", DecisionInput::Skip).unwrap();
     assert_eq!((looks(&place), place.read("dreams/state.json")), (before, state));
-    // To skip is no last word.
+    // A skipped proposal can still be accepted.
     let done = place.decide("ideas/offline-maps.md", DecisionInput::Accept).unwrap();
     assert!(!done.already);
     let store = String::from_utf8(place.read("dreams/ledger.md")).unwrap();
@@ -206,7 +206,7 @@ fn an_amended_proposal_does_what_the_person_says() {
 }
 
 #[test]
-fn nothing_is_acted_on_that_is_not_what_was_looked_at() {
+fn an_act_requires_the_inspected_content() {
     let mut place = proposed();
     place.write("ideas/retry-policy.md", "something else now\n");
     let before = place.everything();
@@ -266,7 +266,8 @@ fn a_folder_of_its_own_is_never_overwritten_by_an_archive() {
     assert_eq!(place.read("ideas/done/retry-policy-4.md"), text);
 }
 
-/// Checks that a guard refuses a decision with this word, and that nothing changed.
+/// Checks that a guard refuses a decision with a message that contains `word`, and that nothing
+/// changed.
 #[track_caller]
 fn refused(place: &mut Fixture, path: &str, word: &str) {
     let before = (place.everything(), place.git(&["status", "--short"]));
@@ -315,7 +316,7 @@ fn what_is_tracked_canonical_or_behind_a_link_is_not_touched() {
     assert!(matches!(forced, ReviewError::Guard(_)), "{forced}");
     assert!(twin.exists());
 
-    // A second name elsewhere would keep what is archived here.
+    // A hard link elsewhere would keep the archived content.
     fs::hard_link(place.root.join("ideas/coffee.md"), outside.path().join("hard.md"))
         .map(|()| {
             let id = place.id_of("ideas/coffee.md");
@@ -337,13 +338,13 @@ fn what_git_ignores_does_not_go_where_git_does_not() {
     refused(&mut place, "ideas/offline-maps.md", "could be committed");
     fs::write(&exclude, "/ideas/\n").unwrap();
     refused(&mut place, "ideas/coffee.md", "not ignored");
-    // A person who keeps ideas in the open may have specs there.
+    // A person whose ideas are not ignored may have specs that are not ignored.
     fs::write(&exclude, "/dreams/\n").unwrap();
     place.decide("ideas/offline-maps.md", DecisionInput::Accept).unwrap();
     assert!(place.root.join("specs/offline-maps.md").exists());
 }
 
-/// Somebody who decides while a pass is under way: after it has read its state.
+/// A person who decides during a pass, after the pass has read its state.
 struct Meanwhile<F>(OtherPerson, Option<F>);
 
 impl<F: FnOnce(&OtherPerson)> Progress for Meanwhile<F> {
@@ -386,7 +387,7 @@ fn two_people_at_once_decide_once() {
     let id = place.id_of("ideas/retry-policy.md");
     let others = [place.other(), place.other()];
     let barrier = std::sync::Barrier::new(2);
-    // So that both read the same time.
+    // This act makes both people read the same time.
     place.with_decider(|_| ());
     let verdicts = [DecisionInput::Accept, DecisionInput::Reject];
     let done: Vec<Result<_, _>> = std::thread::scope(|scope| {
@@ -410,8 +411,8 @@ fn two_people_at_once_decide_once() {
     assert_eq!(lines, 1);
 }
 
-/// Returns paths and contents. A promotion records its own time, so only the length of a spec
-/// counts.
+/// Returns paths and contents. A promotion records its own time, so only the length of a spec is
+/// compared.
 fn contents(place: &Fixture, looks: &FileLooks) -> Vec<(PathBuf, Result<Vec<u8>, usize>)> {
     let specs = place.root.join("specs");
     let one = |(path, (bytes, ..)): (&PathBuf, &(Vec<u8>, _, _))| {
@@ -442,7 +443,7 @@ fn a_death_at_any_commit_leaves_all_or_nothing() {
                     false => place.decide(path, DecisionInput::Accept).is_err(),
                 };
                 place.set_fuse(None);
-                // The next decision finishes the work that is half done.
+                // The next decision finishes the interrupted act.
                 let nobody = place.with_decider(|desk| desk.undo("nobody", IfChanged::Refuse));
                 assert!(matches!(nobody, Err(ReviewError::NotFound(_))), "{nobody:?}");
                 let decided = place.book().find(&id).unwrap().decision.is_some();

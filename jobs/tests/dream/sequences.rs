@@ -1,8 +1,9 @@
-//! Random lives of a project: edits, passes, decisions, undos and deaths in any order.
+//! Tests random histories of a project: edits, passes, decisions, undos and process deaths in any
+//! order.
 //!
-//! After each step: every content that an idea ever had is still somewhere, no id is there twice,
-//! and an undo brings back each byte. `RUNNER_TEST_SEED` repeats a life, `RUNNER_TEST_SCALE` makes
-//! more of them.
+//! After each step, every content that an idea ever had still exists somewhere, no id occurs twice,
+//! and an undo restores every byte. `RUNNER_TEST_SEED` repeats a history; `RUNNER_TEST_SCALE`
+//! increases the number of histories.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -12,7 +13,7 @@ use runner_jobs::dream::review::{DecisionInput, DecisionRequest, IfChanged, Revi
 
 use super::fixture::Fixture;
 
-/// SplitMix64.
+/// A SplitMix64 random number generator.
 struct Random(u64);
 
 impl Random {
@@ -38,11 +39,11 @@ const STEMS: [&str; 5] = [
     "---\ntitle: fronted\n---\n\nWindows\r\nlines without an end",
 ];
 
-/// One life.
+/// One history of a project.
 struct ProjectLife {
     place: Fixture,
     dice: Random,
-    /// Every content that a person gave an idea.
+    /// Every content that a person has given an idea.
     ever: BTreeSet<Vec<u8>>,
     written: usize,
     log: Vec<String>,
@@ -66,7 +67,7 @@ impl ProjectLife {
     fn edit(&mut self) {
         let name = NAMES[self.dice.roll(NAMES.len())];
         let path = format!("ideas/{name}");
-        // An editor overwrites; what was there before was the person's to lose.
+        // An editor overwrites the old content, which runner does not have to keep.
         if let Ok(old) = std::fs::read(self.place.root.join(&path)) {
             self.ever.remove(&old);
         }
@@ -112,7 +113,7 @@ impl ProjectLife {
         self.log.push(format!("{ask:?}: {:?}", words.map_err(|error| error.to_string())));
     }
 
-    /// Undoes a decision; what it did is away again, to the byte, if nothing came in between.
+    /// Undoes a decision, and checks that every byte is restored if nothing has changed in between.
     fn undo(&mut self) {
         let book = self.place.book();
         let decided: Vec<_> =
@@ -126,7 +127,7 @@ impl ProjectLife {
         self.log.push(format!("undo {id}: {:?}", words.map_err(|error| error.to_string())));
     }
 
-    /// Decides and at once takes it back.
+    /// Makes a decision and undoes it at once.
     fn there_and_back(&mut self) {
         let book = self.place.book();
         let open: Vec<_> = book.undecided().filter(|it| it.stale.is_none()).cloned().collect();
@@ -149,7 +150,7 @@ impl ProjectLife {
         assert_eq!(super::review::looks(&self.place), before);
     }
 
-    /// Dies in the midst of an act; whoever acts next finishes it.
+    /// Lets the process die during an act; the next act finishes it.
     fn die(&mut self) {
         let commits = u32::try_from(self.dice.roll(6)).unwrap();
         self.log.push(format!("dies after {commits} commits:"));
@@ -170,7 +171,7 @@ impl ProjectLife {
             let held = everything.values().any(|bytes| holds(bytes, content));
             assert!(held, "lost: {:?}", String::from_utf8_lossy(content));
         }
-        // Every readable file is a person's text or was made from one; nothing is cut short.
+        // Every readable file is a person's text or is derived from one; nothing is truncated.
         for (path, bytes) in self.readable() {
             let known = self.ever.iter().any(|content| holds(&bytes, content));
             let ours = !path.starts_with(self.place.root.join("ideas"))
@@ -179,14 +180,14 @@ impl ProjectLife {
         }
         let book = self.place.book();
         let ids: BTreeSet<&str> = book.items.iter().map(|it| it.proposal.id.as_str()).collect();
-        assert_eq!(ids.len(), book.items.len(), "an id twice");
+        assert_eq!(ids.len(), book.items.len(), "an id occurs twice");
         assert_eq!(book.troubles, []);
         let staging = std::fs::read_dir(self.place.root.join("dreams/.staging"));
         assert_eq!(staging.map_or(0, Iterator::count), 0, "something is left in staging");
     }
 }
 
-/// Returns true if the bytes contain the whole content. The front matter may have gained lines or
+/// Checks whether the bytes contain the complete content. The front matter may have gained lines or
 /// may be missing.
 fn holds(bytes: &[u8], content: &[u8]) -> bool {
     let within = |part: &[u8]| bytes.windows(part.len().max(1)).any(|window| window == part);

@@ -1,5 +1,5 @@
-//! The spending of a pass: answers that cost too much, answers without a price, and providers that
-//! refuse.
+//! Tests the spending of a pass: answers that cost too much, answers without a price, and providers
+//! that refuse.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -32,7 +32,7 @@ enum End {
     Waits,
     /// Runs a real program that ignores TERM, until it is stopped.
     Stubborn,
-    /// The answer by rule, with this usage.
+    /// Sends the rule-based answer, with this usage.
     Answers(Option<Usage>),
     Fails(BackendError),
 }
@@ -123,7 +123,7 @@ fn place() -> Fixture {
 }
 
 fn pass(place: &mut Fixture, events: &[Event<'static>], end: End) -> (SettledRun, RunRow) {
-    // Each pass has something new to be asked about.
+    // Each pass has a new text to ask about.
     let round = place.store.runs(&Default::default()).unwrap().len();
     place.write("ideas/a.md", format!("Maybe use shorter names, {round}?\n"));
     let backend = EventBackend { events: events.to_vec(), end, seen: Mutex::default() };
@@ -138,8 +138,8 @@ fn at(n: i64) -> Timestamp {
 }
 
 #[test]
-fn an_answer_that_costs_too_much_is_stopped_at_once_and_charged_as_it_was_told() {
-    // A third of a million tokens is the share of one of three calls.
+fn an_expensive_answer_is_stopped_and_charged() {
+    // The share of one of three calls is a third of a million tokens.
     for (reported, unit) in [(usage(400_000, None), "tokens"), (usage(10, Some(400_000)), "micros")]
     {
         for end in [End::Waits, End::Stubborn] {
@@ -209,12 +209,12 @@ fn a_failure_that_states_that_it_used_nothing_is_charged_its_call() {
     let cannot = End::Fails(BackendError::Unavailable { why: "overloaded".to_owned() });
     for (events, end, free) in [
         (&[nothing][..], cannot.clone(), true),
-        // Nobody stated anything.
+        // Nothing was reported.
         (&[], cannot.clone(), false),
-        // Something was used, and what was answered in part is not known to be all.
+        // Something was used, and the usage of a partial answer may be incomplete.
         (&[Event::Usage(usage(3, None))], cannot.clone(), false),
         (&[nothing, Event::Text("on it")], cannot, false),
-        // It was cut off: what it had said so far was not its last word.
+        // The request was interrupted, so the usage reported so far is not final.
         (&[nothing], End::Fails(BackendError::Cancelled { why: "stopped".to_owned() }), false),
     ] {
         let mut place = place();
@@ -226,7 +226,7 @@ fn a_failure_that_states_that_it_used_nothing_is_charged_its_call() {
 }
 
 #[test]
-fn a_failure_whose_whole_cost_is_stated_is_charged_that_and_nothing_less_sure_is() {
+fn only_a_reported_total_replaces_reservations() {
     let cut = End::Fails(BackendError::Malformed {
         why: "the answer is cut off".to_owned(),
         excerpt: String::new(),
@@ -234,18 +234,19 @@ fn a_failure_whose_whole_cost_is_stated_is_charged_that_and_nothing_less_sure_is
     let stopped = End::Fails(BackendError::Cancelled { why: "stopped".to_owned() });
     let total = |tokens, micros| Event::Total(usage(tokens, micros));
     let partly = Event::Usage(usage(7, Some(9)));
-    // The share of one of three calls: a third of a million each.
+    // The share of one of three calls is a third of a million of each unit.
     const RESERVED: u64 = 333_333;
     let cases: [(&[Event<'static>], &End, (u64, u64)); 7] = [
         (&[Event::Text("half"), total(50, Some(40))], &cut, (50, 40)),
         (&[partly, total(50, Some(40))], &stopped, (50, 40)),
-        // Money that is not stated and has no price is charged as reserved; tokens were.
+        // Money that is not reported and has no price is charged as reserved; the tokens were
+        // reported.
         (&[total(50, None)], &cut, (50, RESERVED)),
-        // A child that takes back what it said is not believed.
+        // A child that lowers its figures is not trusted.
         (&[Event::Usage(usage(90, Some(95))), total(50, Some(40))], &cut, (90, 95)),
-        // More than was reserved is charged as it was stated.
+        // Usage above the reservation is charged as reported.
         (&[total(400_000, Some(1))], &End::Waits, (400_000, 1)),
-        // The usage so far is no total, and a total of zero is the statement of a broken program.
+        // The usage so far is not a total, and a total of zero comes from a broken program.
         (&[partly], &cut, (RESERVED, RESERVED)),
         (&[Event::Text("half"), total(0, Some(0))], &stopped, (RESERVED, RESERVED)),
     ];
@@ -293,7 +294,7 @@ fn an_answer_forgets_no_refusal_that_came_after_its_question() {
 }
 
 #[test]
-fn what_is_billed_beyond_the_subscription_is_stopped_and_holds_the_pool() {
+fn overage_stops_and_limits_the_pool() {
     let mut place = place();
     let reset = at(5);
     let overage = Event::Limit(Limit { until: Some(reset), reached: false, overage: true });
@@ -323,7 +324,8 @@ fn a_refusal_defers_by_its_time_costs_a_call_and_is_forgotten_at_the_next_answer
     let spent = place.store.spent_by(&row.id).unwrap();
     assert_eq!((spent.calls, spent.tokens, spent.micros), (1, 0, 0));
     assert_eq!(place.store.limit("max", at(8)).unwrap().unwrap().streak, 1);
-    // No time, or one that is past: it waits, and longer each time that its wait was for nothing.
+    // Without a time, or with a time in the past, the run waits, and longer after each wait that
+    // did not help.
     place.store.clear_limit("max", at(9), at(9)).unwrap();
     let mut waits = Vec::new();
     for said in [None, Some(at(1)), None] {
@@ -336,7 +338,7 @@ fn a_refusal_defers_by_its_time_costs_a_call_and_is_forgotten_at_the_next_answer
         waits[0] < 7 && (10..12).contains(&waits[1]) && (20..22).contains(&waits[2]),
         "{waits:?}"
     );
-    // A limit that is heard of while nothing else comes ends the wait for it.
+    // A limit that is reported while nothing else arrives ends the wait for an answer.
     let reached = Event::Limit(Limit { until: Some(at(20)), reached: true, overage: false });
     let (settled, _) = pass(&mut place, &[reached], End::Waits);
     assert!(matches!(settled.outcome, Outcome::Deferred { .. }), "{settled:?}");

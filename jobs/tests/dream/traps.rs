@@ -1,6 +1,6 @@
-//! The ways in which a dream has gone wrong before, each with the test that holds it.
+//! The ways in which dreams have failed before, each with the test that covers it.
 //!
-//! | trap | held by |
+//! | trap | covered by |
 //! | --- | --- |
 //! | the program ends with 0 and leaves no file | `tests/cli/review.rs`: `exit_0_without_proposals_is_told_and_asked_again` |
 //! | a pass is killed | `tests/cli/recovery.rs`: `a_lost_pass_is_tried_again_once_by_the_next_tick` |
@@ -8,14 +8,14 @@
 //! | an idea, a folder or a target is a link | `main.rs`: `what_cannot_be_read_is_told_and_stops_nothing`; `review.rs`: `what_is_tracked_canonical_or_behind_a_link_is_not_touched` |
 //! | a target is tracked, or not ignored | `hostile.rs`: `without_protection_from_leaks_nothing_is_asked_or_written`; `review.rs`: the same as above, `what_git_ignores_does_not_go_where_git_does_not` |
 //! | a second pass comes before the review | here: `a_second_pass_before_the_review_hides_nothing` |
-//! | it was decided, and then the idea changed | `main.rs`: `what_was_decided_is_not_proposed_again_until_the_idea_changes`; here: `a_decision_does_not_hold_for_other_content` |
-//! | proposals are damaged, one of four is good | `main.rs`: `one_good_answer_of_four_survives`; `dream/review/proposals.rs`: `one_of_four_elements_survives_and_the_rest_is_told` |
+//! | an idea changed after a decision | `main.rs`: `what_was_decided_is_not_proposed_again_until_the_idea_changes`; here: `a_decision_does_not_hold_for_other_content` |
+//! | proposals are damaged, one of four is valid | `main.rs`: `one_good_answer_of_four_survives`; `dream/review/proposals.rs`: `one_of_four_elements_survives_and_the_rest_is_told` |
 //! | an archive meets an existing name | `review.rs`: `a_folder_of_its_own_is_never_overwritten_by_an_archive` |
-//! | the decisions hold other lines | `dream/decisions.rs`: `decisions_are_found_among_other_lines`; here: `other_lines_among_the_decisions_stay` |
+//! | the decisions contain other lines | `dream/decisions.rs`: `decisions_are_found_among_other_lines`; here: `other_lines_among_the_decisions_stay` |
 //! | a decision is made while a pass runs | `review.rs`: `a_pass_and_a_decision_at_the_same_time_lose_nothing` |
 //! | two reviews at once | `review.rs`: `two_people_at_once_decide_once` |
 //! | an act is killed | `review.rs`: `a_death_at_any_commit_leaves_all_or_nothing`; `tests/cli/review.rs`: `killed_acts_leave_all_or_nothing` |
-//! | the same answer fails for ever | here: `the_third_answer_in_vain_sets_an_idea_aside` |
+//! | the same answer fails forever | here: `the_third_answer_in_vain_sets_an_idea_aside` |
 
 use runner_engine::outcome::{Class, Outcome};
 use runner_jobs::dream::quarantine::Quarantine;
@@ -33,7 +33,7 @@ fn a_second_pass_before_the_review_hides_nothing() {
     place.pass();
     assert_eq!(place.folders().len(), 2);
     let book = place.book();
-    assert_eq!(book.undecided().count(), 7, "those of both passes");
+    assert_eq!(book.undecided().count(), 7, "the proposals of both passes");
     assert_eq!(book.items[0].proposal.targets[0], "ideas/new.md", "the newest first");
     place.decide("ideas/retry-policy.md", DecisionInput::Accept).unwrap();
     assert!(place.root.join("ideas/done/retry-policy.md").exists());
@@ -51,7 +51,7 @@ fn a_decision_does_not_hold_for_other_content() {
     place.pass();
     let book = place.book();
     let item = book.find(&place.id_of("ideas/coffee.md")).unwrap();
-    assert!(item.decision.is_none() && item.stale.is_none(), "it is asked about anew");
+    assert!(item.decision.is_none() && item.stale.is_none(), "the idea is asked about again");
     assert_eq!(book.items.iter().filter(|it| it.proposal.id == item.proposal.id).count(), 1);
 }
 
@@ -77,7 +77,7 @@ fn the_third_answer_in_vain_sets_an_idea_aside() {
         place.write("ideas/poison.md", "Answer in verse.\n");
         place
     };
-    // One of two is never answered.
+    // One of the two ideas is never answered.
     let mut place = place_of();
     for pass in 1..=3 {
         place.write("ideas/good.md", format!("Coffee is better at {pass}.\n"));
@@ -90,7 +90,7 @@ fn the_third_answer_in_vain_sets_an_idea_aside() {
     let why = place.pass().outcome.why().unwrap().to_owned();
     assert!(why.contains("ideas/poison.md"), "{why}");
 
-    // No answer is any good at all: the pass fails, and it is counted all the same.
+    // No answer is valid: the pass fails, and the attempt still counts.
     let mut place = place_of();
     for _ in 0..3 {
         let settled = place.answered(json!(["nonsense"]));
@@ -101,7 +101,7 @@ fn the_third_answer_in_vain_sets_an_idea_aside() {
         matches!(&skipped.outcome, Outcome::Skipped { why } if why.contains("set aside")),
         "{skipped:?}"
     );
-    // One that changes comes back; forgetting brings back all.
+    // A changed idea is shown again; removing the quarantine file brings back all ideas.
     place.write("ideas/good.md", "Tea is.\n");
     assert_eq!(place.pass().summary.facts["shown"], 1);
     std::fs::remove_file(Quarantine::path(&place.cache())).unwrap();

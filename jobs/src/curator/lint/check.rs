@@ -1,5 +1,5 @@
-//! The lint rules. They are pure: they take notes and a list of existing files, and return findings
-//! ordered by file and line.
+//! The lint rules. They are pure functions: they take notes and functions that look up files, and
+//! return findings ordered by file and line.
 //!
 //! | rule | finds |
 //! | --- | --- |
@@ -9,7 +9,7 @@
 //! | `duplicate-title` | two notes with the same title |
 //! | `missing-front-matter` | a note without front matter, if at least half of the notes have it |
 //! | `orphan` | a note that no other note links to and that is not an index |
-//! | `stale-claim` | a path in code that does not exist; a date that a note states for itself and that has passed |
+//! | `stale-claim` | a path in code that does not exist; an "as of" date that is too old; a passed expiry date |
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -21,15 +21,15 @@ use runner_text::{front_matter, markdown};
 use super::LintFinding;
 use super::links::{Link, Parts, parts, slug};
 
-/// Number of days after which an "as of" date is a claim about the past.
+/// Age in days at which an "as of" date is reported as stale.
 const STALE_DAYS: i32 = 180;
-/// Limits of the search for a similar name: the number of notes (`ALIKE`) and of broken links
+/// Limits on the search for a similar name: the number of notes (`ALIKE`) and of broken links
 /// (`ASKED`).
 const ALIKE: usize = 2_000;
 const ASKED: usize = 200;
 /// The number of notes that are named when several notes match one link.
 const NAMED: usize = 3;
-/// Names of notes that need no link to them.
+/// Names of notes that need no incoming links.
 const ROOTS: [&str; 5] = ["readme", "index", "home", "changelog", "contributing"];
 /// File extensions by which a path in code is recognized.
 const ENDINGS: [&str; 14] =
@@ -43,8 +43,8 @@ pub struct LintNote {
     pub text: String,
 }
 
-/// Checks the notes and returns the findings. `exists` knows the vault's files, `there` also the
-/// project's.
+/// Checks the notes and returns the findings. `exists` looks up files of the vault; `there` also
+/// looks up files of the project.
 pub fn check(
     notes: &[LintNote],
     exists: &dyn Fn(&str) -> bool,
@@ -212,7 +212,8 @@ impl LintContext<'_> {
     }
 
     fn broken(&self, to: &str, whole: &str) -> Broken {
-        // Suggests a note with the same name in another folder, or else one with a similar name.
+        // Suggests a note with the same name in another folder, or otherwise a note with a similar
+        // name.
         let same = self.by_stem.get(&stem(whole).to_lowercase());
         let same = same.and_then(|same| same.first()).map(|at| self.notes[*at].path.as_str());
         let near = same.or_else(|| {

@@ -103,7 +103,7 @@ fn named(html: &str) -> Vec<String> {
     found
 }
 
-/// Converts a heading to the anchor that code forges give it when they show the note.
+/// Converts a heading to the anchor that code forges generate for it.
 pub(super) fn slug(heading: &str) -> String {
     heading
         .trim()

@@ -25,12 +25,12 @@ use super::{CuratorSpec, JobFile, JobProduct};
 use crate::{Context, JobError};
 pub use check::{LintNote, check};
 
-/// Maximum size of a note in bytes; a larger one is listed but not read.
+/// Maximum size of a note in bytes; larger notes are listed but not read.
 const LARGEST: u64 = 1 << 20;
 /// Maximum number of findings that are shown to a model.
 const SHOWN: usize = 40;
 
-/// A problem at one place of a note.
+/// A problem at one place in a note.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct LintFinding {
     /// The path of the note, relative to the vault.
@@ -64,8 +64,8 @@ pub fn vault(root: &Path, dir: &str) -> Result<PathBuf, String> {
     if path.is_dir() { Ok(path) } else { Err(format!("{} is no folder", path.display())) }
 }
 
-/// Returns all notes below `folder`, by path, except those that runner wrote, and the problems with
-/// files that could not be read.
+/// Returns all notes below `folder` except those that runner wrote, sorted by path, and the
+/// problems with files that could not be read.
 pub(super) fn notes(
     folder: &Path,
     root: &Path,
@@ -119,8 +119,8 @@ pub(super) fn notes(
     (notes, left)
 }
 
-/// Returns the reason why a folder is not walked, if there is one. The walk opens the ignore files
-/// by itself and would block on a FIFO.
+/// Returns the reason why a folder is not walked, if there is one. The walker opens ignore files
+/// without this check and would block on a FIFO.
 fn unusable(folder: &Path) -> Option<String> {
     let mut named = [".ignore", ".gitignore", ".git/info/exclude"].into_iter();
     let odd = named.find(|name| {

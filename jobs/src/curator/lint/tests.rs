@@ -1,4 +1,4 @@
-//! A small vault with each fault once, and what is right beside it.
+//! Tests the lint rules on a small vault that contains each fault once, next to correct notes.
 
 use jiff::civil::date;
 

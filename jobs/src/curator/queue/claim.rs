@@ -16,8 +16,8 @@ use super::{MovedFile, Worker, host};
 use crate::curator::job::{CuratorJobKind, JobFile, LARGEST};
 use crate::curator::{CuratorSpec, JobProduct};
 
-/// Minimum age at which a file that is not JSON is rejected. A younger one may still be being
-/// written.
+/// Minimum age at which a file that is not JSON is rejected. A younger file may still be
+/// incomplete.
 const YOUNG: SignedDuration = SignedDuration::from_secs(10);
 /// Number of claims after which the queue is listed again.
 const LIST: usize = 64;
@@ -36,9 +36,9 @@ pub struct Claim {
 pub enum NextFile {
     /// This job, which now belongs to the caller.
     Claimed(Box<Claimed>),
-    /// No job waits.
+    /// No job is waiting.
     Empty,
-    /// Jobs wait, but the hourly cap allows none before `until`.
+    /// Jobs are waiting, but the hourly cap allows none before `until`.
     Capped {
         /// The earliest time of the next start.
         until: Timestamp,
@@ -105,12 +105,13 @@ impl<'a> Consumer<'a> {
         self
     }
 
-    /// Claims the next job, by priority and then age. The `first` claim of a run also recovers the
-    /// files that dead consumers left. A job that was returned from a dead consumer is taken only
-    /// by a first claim, so that it cannot take other jobs down with it.
+    /// Claims the next job, by priority and then age. The first claim of a run, with `first` set,
+    /// also recovers the files that dead consumers left. A job that was returned from a dead
+    /// consumer is taken only by a first claim, so that other jobs are not lost if it kills the
+    /// process again.
     ///
     /// # Errors
-    /// Returns an error if the disk refuses.
+    /// Returns an error if a file operation fails.
     pub fn claim(&mut self, now: Timestamp, first: Option<IsOver<'_>>) -> io::Result<Claim> {
         let _held = self.worker.lock()?;
         let mut moved = Vec::new();
@@ -131,7 +132,7 @@ impl<'a> Consumer<'a> {
             }
             let name = format!("{}.json", job.id);
             let waiting = self.worker.file("queue", &name);
-            // The file is read again, because this content is what is worked on.
+            // The file is read again, because its current content is processed.
             let Some(bytes) = read(&waiting)? else {
                 self.list.pop_front();
                 continue;

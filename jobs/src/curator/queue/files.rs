@@ -1,5 +1,5 @@
-//! Access to the worker's small files, which are read without following links and appended to by
-//! whole lines.
+//! Access to the worker's small files, which are read without following links and appended to in
+//! complete lines.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -33,9 +33,9 @@ pub(in crate::curator) fn names(folder: &Path) -> io::Result<Vec<String>> {
     Ok(names)
 }
 
-/// Reads a small plain file, or returns `None` if there is none. A file that is refused yields
-/// empty content, which is not a job: it is thus moved to the failed ones and does not block the
-/// others.
+/// Reads a small plain file, or returns `None` if there is none. A file that must not be opened
+/// yields empty content. Empty content is not a valid job, so the file is moved to `failed/` and
+/// does not block the others.
 pub(in crate::curator) fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
     let file = match open_no_link(path) {
         Ok(file) => file,
@@ -57,7 +57,7 @@ pub(in crate::curator) fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Appends whole lines to a file, and first ends a line that was left unfinished. The caller must
+/// Appends complete lines to a file, and first terminates an unfinished last line. The caller must
 /// hold the lock.
 pub(in crate::curator) fn append(path: &Path, lines: &[u8]) -> io::Result<()> {
     let mut options = File::options();

@@ -1,10 +1,10 @@
 //! The worker's folder: `queue/ processing/ done/ failed/ logs/ events/`.
 //!
-//! Several consumers may work on one folder. A claim is a rename under a lock that is held only for
-//! the claim itself, after the start was recorded in `logs/hour.jsonl` and the owner was written to
-//! `processing/ID.owner`. The hourly cap therefore holds across restarts and consumers: a start
-//! that was recorded and not used costs one start of the cap, and the cap is never exceeded. This
-//! module must never follow a link out of the folder.
+//! Several consumers may work on one folder. A claim records the start in `logs/hour.jsonl`, writes
+//! the owner to `processing/ID.owner` and then renames the file, all under a lock that is held only
+//! for the claim. The hourly cap therefore applies across restarts and consumers: a recorded but
+//! unused start still uses one start of the cap, and the cap is never exceeded. This module must
+//! never follow a link out of the folder.
 
 mod claim;
 mod files;
@@ -109,7 +109,7 @@ impl Worker {
     /// Creates the missing subfolders.
     ///
     /// # Errors
-    /// Returns an error if the disk refuses, or if a part of the path is a link.
+    /// Returns an error if a file operation fails, or if a part of the path is a link.
     pub fn make(&self) -> io::Result<()> {
         for part in FOLDERS {
             let path = beneath(&self.folder, Path::new(part))?;
@@ -130,8 +130,7 @@ impl Worker {
         Ok(file)
     }
 
-    /// Checks whether there is work for a consumer: a waiting file, or a file that a dead owner
-    /// left.
+    /// Checks whether a consumer has work: a waiting file, or a file that a dead owner left.
     pub fn waits(&self, now: Timestamp) -> bool {
         let any = |part: &str, is: &dyn Fn(&OsStr) -> bool| {
             let entries = fs::read_dir(self.path(part));
@@ -160,7 +159,7 @@ impl Worker {
     /// Adds a job to the queue.
     ///
     /// # Errors
-    /// Returns an error if the disk refuses.
+    /// Returns an error if a file operation fails.
     pub fn enqueue(
         &self,
         kind: CuratorJobKind,
@@ -180,7 +179,7 @@ impl Worker {
     /// Returns a claimed job to the queue. With `why`, this counts as a failed attempt.
     ///
     /// # Errors
-    /// Returns an error if the disk refuses.
+    /// Returns an error if a file operation fails.
     pub fn put_back(&self, claimed: &Claimed, why: Option<&str>) -> io::Result<()> {
         let mut job = claimed.job.clone();
         job.attempts += u32::from(why.is_some());
@@ -190,8 +189,8 @@ impl Worker {
     }
 
     /// Writes the job to `queue/` first and then removes it from `processing/`. A process that dies
-    /// in between leaves two files with one id; [`Worker::recover`] removes the one that nobody
-    /// works on.
+    /// in between leaves two files with one id; [`Worker::recover`] removes the file that no
+    /// process works on.
     fn return_as(&self, job: &JobFile) -> io::Result<()> {
         let name = format!("{}.json", job.id);
         write_atomic(&self.file("queue", &name), &job.text(), 0o644).map_err(|it| it.source)?;
@@ -199,17 +198,17 @@ impl Worker {
         remove(&self.file("processing", &format!("{}.owner", job.id)))
     }
 
-    /// Moves a claimed job to the failed ones.
+    /// Moves a claimed job to `failed/`.
     ///
     /// # Errors
-    /// Returns an error if the disk refuses.
+    /// Returns an error if a file operation fails.
     pub fn fail(&self, claimed: &Claimed, why: &str, now: Timestamp) -> io::Result<()> {
         let _held = self.lock()?;
         self.reject("processing", &format!("{}.json", claimed.job.id), why, now)?;
         remove(&self.file("processing", &format!("{}.owner", claimed.job.id)))
     }
 
-    /// Moves a file to the failed ones, after writing the reason.
+    /// Writes the reason and then moves a file to `failed/`.
     fn reject(&self, from: &str, name: &str, why: &str, now: Timestamp) -> io::Result<()> {
         let stem = name.strip_suffix(".json").unwrap_or(name);
         let reason = self.file("failed", &format!("{stem}.reason.txt"));
@@ -232,8 +231,8 @@ pub fn host() -> String {
     names.nodename().to_string_lossy().into_owned()
 }
 
-/// Folders that other parts of runner, git and agents use. The worker's own folder may lie below
-/// the first one.
+/// Folders that are reserved for other parts of runner, for git and for agents. The worker's own
+/// folder may be below the first one.
 const RESERVED: [&str; 14] = [
     ".runner",
     ".runner/staging",
@@ -251,7 +250,7 @@ const RESERVED: [&str; 14] = [
     ".agents/overnight",
 ];
 
-/// Returns the reserved folder that `path` is, or lies in.
+/// Returns the reserved folder that is equal to `path` or contains it.
 fn reserved(path: &RelPath) -> Option<&'static str> {
     let lower = path.as_str().to_lowercase();
     let (own, rest) = RESERVED.split_first().expect("a constant list");

@@ -12,7 +12,7 @@ use super::files::{names, read, remove};
 use super::{MovedFile, Worker, host};
 use crate::curator::job::{CuratorJobKind, JobFile};
 
-/// Time for which an owner on another host is assumed to be alive.
+/// How long an owner on another host is assumed to be alive.
 const ELSEWHERE: SignedDuration = SignedDuration::from_hours(1);
 
 /// The process that has claimed a file.
@@ -27,8 +27,9 @@ pub(super) struct ClaimHolder {
     pub(super) run: Option<String>,
 }
 
-/// Returns whether a run is over. A run that died may have recorded a publication that is not
-/// complete. Until it is settled, its files are neither done nor to be done again.
+/// A function that returns whether a run is over. A run that died may have recorded an incomplete
+/// publication; until that run is settled, its files are neither done nor available for another
+/// attempt.
 pub type IsOver<'a> = &'a dyn Fn(&str) -> bool;
 
 impl Worker {
@@ -52,7 +53,7 @@ impl Worker {
                 moved.push(MovedFile { name: id.to_owned(), to, why: why.to_owned() });
             };
             if self.file("done", &name).exists() || self.file("queue", &name).exists() {
-                // The job was already done or put back when its owner died.
+                // The job had already been done or put back when its owner died.
                 remove(&here)?;
             } else {
                 let bytes = read(&here)?.unwrap_or_default();
@@ -86,7 +87,7 @@ impl Worker {
         Ok(moved)
     }
 
-    /// Checks whether the owner of a claimed file still works on it.
+    /// Checks whether the owner of a claimed file is still working on it.
     pub(super) fn is_held(&self, owner: &Path, now: Timestamp) -> bool {
         let Some(holder) = holder(owner) else {
             return false;

@@ -1,8 +1,8 @@
 //! The starts of the last hour: `logs/hour.jsonl`, one line for each start.
 //!
-//! The line is written before a file is claimed. The cap therefore holds across restarts and
-//! consumers: a start that was recorded and not used costs one start of the cap, and the cap is
-//! never exceeded.
+//! The line is written before a file is claimed. The cap therefore applies across restarts and
+//! consumers: a recorded but unused start still uses one start of the cap, and the cap is never
+//! exceeded.
 
 use std::io;
 
@@ -25,10 +25,10 @@ pub(super) struct StartRecord {
 #[derive(Debug, Default)]
 pub(super) struct StartWindow {
     pub(super) list: Vec<StartRecord>,
-    /// The number of lines that no longer count.
+    /// The number of lines that are older than an hour.
     over: usize,
-    /// Whether the time of a start was replaced by the current time. The list must then be written,
-    /// or these starts would count from the current time forever.
+    /// Whether the current time replaced the time of a start. The list must then be written;
+    /// otherwise these starts would always be dated to the time of the read.
     pub(super) odd: bool,
 }
 
@@ -41,8 +41,8 @@ impl Worker {
         Ok(u32::try_from(self.starts(now)?.list.len()).unwrap_or(u32::MAX))
     }
 
-    /// Reads the starts of the last hour. A start in the future, from before the clock was set
-    /// back, counts from now on.
+    /// Reads the starts of the last hour. A start with a future time, recorded before the clock was
+    /// set back, is dated to `now`.
     pub(super) fn starts(&self, now: Timestamp) -> io::Result<StartWindow> {
         let mut starts = StartWindow::default();
         let text = match read_no_link(self.path("logs/hour.jsonl"), DOCUMENT) {
@@ -51,7 +51,7 @@ impl Worker {
             Err(error) => return Err(error),
         };
         for line in text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
-            // A line that cannot be read counts as a start.
+            // An unreadable line counts as a start.
             let read = serde_json::from_slice::<StartRecord>(line).ok();
             let mut start = read.unwrap_or_else(|| {
                 starts.odd = true;
@@ -68,8 +68,8 @@ impl Worker {
         Ok(starts)
     }
 
-    /// Appends the last start to the file, or rewrites the file if most of its lines no longer
-    /// count.
+    /// Appends the last start to the file, or rewrites the file if most of its lines are older than
+    /// an hour.
     pub(super) fn note(&self, starts: &StartWindow) -> io::Result<()> {
         if starts.over > starts.list.len() {
             return self.rewrite(&starts.list);

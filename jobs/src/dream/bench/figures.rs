@@ -1,4 +1,5 @@
-//! The figures of a measurement: the confusion matrix, F1, the past, and the held-out result.
+//! The figures of a measurement: the confusion matrix, the F1 scores, the figures on the past, and
+//! the held-out result.
 //!
 //! This module contains only arithmetic.
 
@@ -13,7 +14,7 @@ use crate::dream::proposal::IdeaStatus;
 use crate::dream::rule::{self, DoneThreshold};
 use crate::evidence::ProjectEvidence;
 
-/// The weight of a false archive against a true citation, for the choice of a threshold.
+/// The weight of a false archive relative to a true citation when a threshold is chosen.
 const HARM: i64 = 2;
 
 /// The classes of labelled ideas, compared with the verdicts on them.
@@ -39,7 +40,7 @@ impl Classes {
     }
 
     /// Computes the F1 scores from the confusion matrix. An open idea with the verdict
-    /// "implemented" counts against that class; its other verdicts have no effect.
+    /// "implemented" counts against that class; other verdicts on open ideas have no effect.
     pub(super) fn close(&mut self) {
         for class in IdeaStatus::ALL.map(IdeaStatus::as_str) {
             let Some(row) = self.confusion.get(class) else {
@@ -59,7 +60,7 @@ impl Classes {
     }
 }
 
-/// The ideas whose commits are known, judged on the history before their first commit.
+/// The ideas with known commits, judged on the history before the first commit of each idea.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Past {
     pub ideas: usize,
@@ -69,13 +70,13 @@ pub struct Past {
     pub rate: Option<f64>,
 }
 
-/// The effect of one threshold for a plain idea; the other thresholds move along with it.
+/// The effect of one threshold for plain ideas; the other thresholds move along with it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Point {
     /// The threshold for a plain idea.
     pub threshold: f64,
-    /// The number of ideas with the verdict "implemented" and a true commit among at most three
-    /// cited ones.
+    /// The number of ideas with the verdict "implemented" that cite a true commit among at most
+    /// three commits.
     pub cited: usize,
     /// The number of open ideas, including those of the past, that were proposed for archive.
     pub archived: usize,
@@ -91,7 +92,7 @@ pub(super) fn curve(room: &ProjectEvidence, cases: &[Case<'_>]) -> Vec<Point> {
     bars().map(point).collect()
 }
 
-/// Returns the thresholds that are tried.
+/// Returns the thresholds to try.
 fn bars() -> impl Iterator<Item = f64> {
     (6..=16).map(|step| f64::from(step * 5) / 100.0)
 }
@@ -103,8 +104,8 @@ pub struct HeldOut {
     pub thresholds: Vec<f64>,
     /// The number of ideas whose commits are known.
     pub known: usize,
-    /// The number of those ideas with the verdict "implemented" and a true commit among at most
-    /// three cited ones.
+    /// The number of those ideas with the verdict "implemented" that cite a true commit among at
+    /// most three commits.
     pub cited: usize,
     /// The number of open ideas, including those of the past.
     pub live: usize,
@@ -126,8 +127,8 @@ pub(super) fn past(cases: &[Case<'_>], bar: &DoneThreshold) -> Past {
     past
 }
 
-/// Chooses a threshold on each half of the ideas and judges the other half by it. The hash of an
-/// idea's name determines its half, so that the halves cannot be chosen.
+/// Chooses a threshold on each half of the ideas and judges the other half with it. The hash of an
+/// idea's name determines its half, so that nobody can choose the halves.
 pub(super) fn held_out(room: &ProjectEvidence, cases: &[Case<'_>]) -> HeldOut {
     let half = |case: &&Case<'_>| Digest::of(case.label.idea.as_bytes()).to_string().as_str() < "8";
     let (one, other): (Vec<&Case<'_>>, Vec<&Case<'_>>) = cases.iter().partition(half);
@@ -137,7 +138,8 @@ pub(super) fn held_out(room: &ProjectEvidence, cases: &[Case<'_>]) -> HeldOut {
             let found = tried(room, seen, *plain);
             found.cited as i64 - HARM * found.archived as i64
         };
-        // Among equally good thresholds the highest is chosen: in doubt, an idea is kept.
+        // Among equally good thresholds the highest is chosen, so that an idea is kept when in
+        // doubt.
         let Some(plain) = bars().max_by_key(worth) else {
             continue;
         };

@@ -1,4 +1,4 @@
-//! Measures the quality of the answer by rule on labelled ideas.
+//! Measures the quality of the rule-based answers on labelled ideas.
 //!
 //! ```text
 //! labels ─┬─> verdicts on all ideas ──────────> confusion, F1, false archives, true citations
@@ -7,8 +7,8 @@
 //! ```
 //!
 //! The second measurement treats every implemented idea as an open idea. It is needed because an
-//! honest count of false archives takes more live ideas than people label. This module must never
-//! let a label reach the rule.
+//! honest count of false archives requires more live ideas than people label. This module must
+//! never pass a label to the rule.
 
 mod figures;
 pub mod truth;
@@ -57,7 +57,8 @@ pub struct Figures {
     pub hit_rate: Option<f64>,
     /// Known ideas that are not counted in `cited`.
     pub missed: Vec<String>,
-    /// Ideas that are called implemented and have neither label. A person has to read them.
+    /// Ideas that are called implemented and have no label that states their class or that they are
+    /// open. A person has to read them.
     pub unlabelled_implemented: Vec<String>,
     /// The figures on the history before the first known commit of each idea.
     pub past: Option<Past>,
@@ -67,7 +68,7 @@ pub struct Figures {
     pub curve: Vec<Point>,
 }
 
-/// A labelled idea with the input of the rule.
+/// A labelled idea with the input for the rule.
 struct Case<'a> {
     label: &'a Label,
     features: Features,
@@ -80,7 +81,7 @@ struct Case<'a> {
 /// on the history before the first of these commits.
 ///
 /// # Errors
-/// Returns an error if the index of an earlier history fails.
+/// Returns an error if an earlier history cannot be indexed.
 pub fn measure(
     room: &ProjectEvidence,
     shown: &[ClassifiedIdea],
@@ -147,7 +148,7 @@ impl Figures {
     }
 }
 
-/// Checks whether this commit is one of those that are known to have implemented the idea.
+/// Checks whether this commit is known to have implemented the idea.
 fn is_true(label: &Label, hash: &str) -> bool {
     label.commits().any(|known| hash.starts_with(&known.to_ascii_lowercase()))
 }

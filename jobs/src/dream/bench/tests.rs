@@ -68,7 +68,7 @@ fn right_answers_are_told_from_wrong_ones() {
     assert_eq!(found.classes.macro_f1, Some(1.0));
     assert_eq!(found.classes.confusion["implemented"]["implemented"], 1);
     let past = found.past.unwrap();
-    assert_eq!((past.ideas, past.archived.len()), (1, 0), "no one had done it then");
+    assert_eq!((past.ideas, past.archived.len()), (1, 0), "the idea was not done at that time");
     assert!(found.curve.windows(2).all(|two| two[0].threshold < two[1].threshold
         && two[0].cited >= two[1].cited
         && two[0].archived >= two[1].archived));
@@ -88,7 +88,8 @@ fn wrong_answers_are_counted_as_such() {
     assert_eq!(found.false_archive_rate, Some(1.0));
     assert_eq!((found.known, found.implemented, found.cited), (2, 1, 0), "{found:?}");
     assert_eq!((found.missed.len(), found.unknown_commits), (2, 1));
-    // One of two is called so, and one open one too: precision and recall are a half.
+    // One of the two implemented ideas and one open idea are called implemented, so precision and
+    // recall are both one half.
     assert_eq!(found.classes.f1["implemented"], 0.5);
     assert_eq!((found.past, found.held_out), (None, None));
 }

@@ -1,13 +1,12 @@
-//! The backup of an act: the content that it replaced or removed, next to its own record, in
+//! The backup of an act: the content that the act replaced or removed, with a record of the act, in
 //! `dreams/.undo/ID/RUN/`.
 //!
 //! ```text
-//! act.json    which act this was, and what each file held before and after
-//! 0, 1, …     those contents, byte for byte
+//! act.json    the decision, and the digests of each file before and after
+//! 0, 1, …     the contents before the act, byte for byte
 //! ```
 //!
-//! The backup is part of the act's own publication, so no act exists without one. It is never
-//! removed.
+//! The backup is published together with the act, so every act has a backup. It is never removed.
 
 use runner_engine::digest::Digest;
 use runner_engine::scope::FileLook;
@@ -22,7 +21,7 @@ use super::plan::{ActionPlan, FileChange, Source};
 pub(super) struct FileContent {
     /// The digest of the content.
     pub sha256: Digest,
-    /// The file in the backup that holds the content.
+    /// The file in the backup that contains the content.
     pub file: String,
     /// The permission bits and the modification time of the file.
     #[serde(flatten)]
@@ -57,11 +56,12 @@ pub(super) struct DecisionRecord {
     pub decision: Decision,
     /// All changed files except the decisions and the state.
     pub changes: Vec<ChangedFile>,
-    /// The ideas that `state.json` contained.
+    /// The affected ideas that `state.json` contained, as they were before the act.
     pub state: Vec<IdeaState>,
 }
 
-/// The folder with the backups of all acts, below the folder of the dreams, by proposal and run.
+/// The folder with the backups of all acts, below the dreams folder. It has a subfolder for each
+/// proposal and, below that, for each run.
 pub const BACKUPS: &str = ".undo";
 
 /// Returns the folder with the backups of all acts on a proposal.
@@ -69,7 +69,7 @@ pub(super) fn folder(spec: &DreamSpec, id: &str) -> String {
     format!("{}/{BACKUPS}/{id}", spec.dreams)
 }
 
-/// Returns the backup record of a plan, and the contents that belong to it.
+/// Returns the backup record of a plan, and the file contents that the record refers to.
 pub(super) fn of<'p>(
     plan: &'p ActionPlan,
     decision: &Decision,

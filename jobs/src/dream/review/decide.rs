@@ -7,8 +7,8 @@
 //!     └── its ideas changed: refused unless forced
 //! ```
 //!
-//! `skipped` is the only decision that another may follow without an undo: it means "leave it", and
-//! a person may change their mind.
+//! `skipped` is the only decision that another decision may follow without an undo, because a
+//! person who skipped a proposal may change their mind.
 
 use std::path::Path;
 
@@ -37,7 +37,7 @@ pub struct Decider<'a> {
     /// The settings of the project's dream.
     pub spec: &'a DreamSpec,
     pub project: &'a ProjectId,
-    /// Runner's state folder, which holds the locks of the decisions.
+    /// Runner's state folder, which contains the locks of the decisions.
     pub state: &'a Path,
     /// The project's cache folder, which must exist.
     pub cache: &'a Path,
@@ -82,12 +82,12 @@ impl DecisionInput {
     }
 }
 
-/// The treatment of a decision whose files have changed since the proposal was made.
+/// How to treat a decision whose files have changed since the proposal was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IfChanged {
     #[default]
     Refuse,
-    /// The decision is carried out anyway.
+    /// Carry out the decision anyway.
     Proceed,
 }
 
@@ -99,7 +99,7 @@ pub struct DecisionRequest<'a> {
     pub verdict: DecisionInput,
     /// The person's note on the decision.
     pub note: Option<&'a str>,
-    /// The treatment of ideas that have changed since they were triaged.
+    /// How to treat ideas that have changed since they were triaged.
     pub if_changed: IfChanged,
 }
 
@@ -110,9 +110,9 @@ pub struct AppliedDecision {
     pub decision: Decision,
     /// A short description of the effect.
     pub says: String,
-    /// The files that were written and removed, except runner's own.
+    /// The files that were written or removed, except runner's own files.
     pub changes: Vec<String>,
-    /// Whether the same decision was made before, so that nothing was done.
+    /// Whether the same decision had been made before, so that nothing was done.
     pub already: bool,
     /// The run that published the decision.
     pub run: Option<RunId>,
@@ -126,7 +126,7 @@ pub enum ReviewError {
     /// Several proposals have this prefix.
     #[error("{} proposals begin with {id}: {}", .found.len(), .found.join(", "))]
     Several {
-        /// The given id.
+        /// The id that was given.
         id: String,
         /// The proposals with this prefix.
         found: Vec<String>,
@@ -134,11 +134,11 @@ pub enum ReviewError {
     /// The proposal already has another decision.
     #[error("{} was {} at {}", .0.proposal_id, .0.decision, .0.at)]
     Decided(Box<Decision>),
-    /// The proposal is not about the current content.
+    /// The proposal does not apply to the current content.
     #[error("{path}: {}", .stale.describe())]
     Stale {
         path: String,
-        /// How the content differs.
+        /// The reason why the proposal does not apply.
         stale: Stale,
     },
     /// The action cannot be carried out on this idea.
@@ -146,7 +146,7 @@ pub enum ReviewError {
     Cannot(String),
     #[error("{0}")]
     Guard(String),
-    /// A file changed during the decision, twice.
+    /// A file changed during the decision, and again during the second attempt.
     #[error("{0}")]
     Changed(String),
     /// Another review is in progress.
@@ -179,7 +179,7 @@ impl Decider<'_> {
     /// Decides on one proposal and carries the decision out.
     ///
     /// # Errors
-    /// Returns a [`ReviewError`]. With every error except `Conflict` and `Unfinished`, nothing is
+    /// Returns a [`ReviewError`]. After every error except `Conflict` and `Unfinished`, nothing has
     /// changed.
     pub fn decide(&mut self, ask: &DecisionRequest<'_>) -> Result<AppliedDecision, ReviewError> {
         let mut held = self.sit_down()?;
@@ -221,10 +221,10 @@ impl Decider<'_> {
         }
     }
 
-    /// Returns the changes that a verdict would make at present.
+    /// Returns the changes that a verdict would currently make.
     ///
     /// # Errors
-    /// The same as for the act itself, except for errors that show only during publication.
+    /// Returns the same errors as the act itself, except errors that occur only during publication.
     pub fn preview(
         &self,
         item: &ProposalItem,
@@ -293,7 +293,7 @@ impl Decider<'_> {
         let from = source(&scope, path)?;
         let into = into.map(|into| source(&scope, into)).transpose()?;
         let stamp = Stamp { id: &proposal.id, decision: verdict.as_str(), at: now };
-        // Anything at that path is in the way, including a folder or a link.
+        // Anything at that path counts as taken, including a folder or a link.
         let taken = |path: &str| self.root.join(path).symlink_metadata().is_ok();
         let plan = plan(action, &from, into.as_ref(), self.spec, stamp, taken);
         Ok((action, plan.map_err(ReviewError::Cannot)?))
@@ -338,7 +338,7 @@ fn found<'b>(book: &'b Proposals, id: &str) -> Result<&'b ProposalItem, ReviewEr
 }
 
 /// Compares a verdict with an earlier decision. The same verdict is accepted as already done; a
-/// different one is an error.
+/// different verdict is an error.
 fn stands(
     before: &Decision,
     verdict: &DecisionInput,

@@ -1,10 +1,10 @@
 //! The rules for the paths that an act may write: the don't-leak and canonical rules
-//! (contracts/dream.md, rule 3), applied to a whole plan with two questions to git.
+//! (contracts/dream.md, rule 3), applied to a whole plan with two git queries.
 //!
 //! The rules are stricter than those of a pass in one respect and looser in another. A file that
 //! git tracks is never touched. An idea need not be ignored, because it belongs to the person and
-//! is wherever they put it. But text that git ignores must not go to a path that git does not
-//! ignore: that would be the leak.
+//! is wherever they put it. However, text that git ignores must not be written to a path that git
+//! does not ignore, because it could then be committed.
 
 use std::collections::BTreeSet;
 

@@ -13,7 +13,7 @@ use super::super::state::Mark;
 
 /// The line that marks a text to publish.
 pub const MARKER: &str = "<!-- ctx-dream: blog-candidate -->";
-/// Number of numbered names that are tried in an archive.
+/// Maximum number of numbered names that are tried in an archive.
 const NAMES: u32 = 10_000;
 
 /// The current state of an idea.
@@ -41,7 +41,7 @@ pub enum FileChange {
         path: String,
         /// The new content.
         bytes: Vec<u8>,
-        /// The file that is replaced.
+        /// The file that is replaced, if there is one.
         over: Option<Source>,
         /// The permission bits and the modification time of a file that is moved or restored.
         looks: Option<FileLook>,
@@ -67,7 +67,7 @@ pub enum LineKind {
     File,
     /// A line that the action adds.
     Added,
-    /// A line that stays.
+    /// A line that does not change.
     Kept,
 }
 
@@ -76,7 +76,7 @@ pub enum LineKind {
 pub struct PreviewLine {
     /// The kind of the line.
     pub kind: LineKind,
-    /// The text as it is in the file. It is not yet safe for a terminal.
+    /// The text as it appears in the file. It is not yet safe for a terminal.
     pub text: String,
 }
 
@@ -93,7 +93,7 @@ pub struct ActionPlan {
     pub preview: Vec<PreviewLine>,
 }
 
-/// The origin of an act, which is recorded in the text that it writes.
+/// The origin of an act, which is recorded in the text that the act writes.
 #[derive(Clone, Copy, Debug)]
 pub struct Stamp<'a> {
     /// The id of the proposal.
@@ -103,7 +103,8 @@ pub struct Stamp<'a> {
     pub at: Timestamp,
 }
 
-/// Plans `action` on `source`, for a merge into `into`. `taken` reports whether a path is in use.
+/// Plans `action` on `source`; `into` is the destination of a merge. `taken` reports whether a path
+/// is in use.
 ///
 /// # Errors
 /// Returns a message for a person if the action cannot be carried out.
@@ -149,8 +150,7 @@ pub fn plan(
                 let mut bytes = ended(&source.bytes, end);
                 bytes.extend_from_slice(format!("{MARKER}{end}").as_bytes());
                 plan.says = format!("{} is marked as a text to publish", source.path);
-                // The added line is runner's own, so the idea need not be triaged again because of
-                // it.
+                // Runner added this line, so the idea need not be triaged again because of it.
                 let hash = Digest::of(&bytes);
                 plan.grows(source, bytes);
                 plan.mark(source, "active", Some(hash), action, stamp, None);
@@ -161,7 +161,7 @@ pub fn plan(
 }
 
 impl ActionPlan {
-    /// Plans the move of a file, with new lines at its start if `bytes` has any.
+    /// Plans the move of a file; `bytes` may add lines at its start.
     fn moves(&mut self, source: &Source, to: String, bytes: Vec<u8>) {
         self.preview
             .push(PreviewLine { kind: LineKind::File, text: format!("{} → {to}", source.path) });
@@ -233,7 +233,7 @@ impl ActionPlan {
     }
 }
 
-/// Returns an unused path below `folder`: the idea's own path, or one with a number.
+/// Returns an unused path below `folder`: the idea's path, or that path with a number.
 fn free(
     folder: &str,
     source: &Source,
@@ -276,7 +276,7 @@ fn ended(bytes: &[u8], end: &str) -> Vec<u8> {
 }
 
 /// Returns the destination with the source's body appended. The source's front matter is left out,
-/// because it would not be front matter there; the archived source keeps it.
+/// because it would not be at the start of the file there; the archived source keeps it.
 fn merged(source: &Source, into: &Source, stamp: Stamp<'_>) -> Result<Vec<u8>, String> {
     let (from, to) = (text(source)?, text(into)?);
     let end = newline(to);

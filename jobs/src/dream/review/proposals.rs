@@ -1,8 +1,8 @@
 //! All proposals of all passes, the newest first, each with its status.
 //!
-//! The module reads leniently: one bad element, one damaged file or one foreign folder never hides
-//! the rest, and each is reported. It must never trust a file: an element whose targets are not
-//! paths below the ideas is refused.
+//! The module reads leniently: an invalid element, a damaged file or an unrelated folder never
+//! hides the rest, and each problem is reported. It must never trust a file: an element whose
+//! targets are not paths below the ideas is refused.
 
 use runner_text::counted;
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,7 +21,7 @@ use super::super::proposal::{self, Action, Proposal, clean};
 use super::super::spec::DreamSpec;
 use super::super::walk::WalkProblem;
 
-/// The reason why a proposal is not about the current content.
+/// The reason why a proposal does not apply to the current content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Stale {
@@ -51,7 +51,7 @@ pub struct ProposalItem {
     pub pass: String,
     /// The proposal; its `targets_hash` is empty if the file has none.
     pub proposal: Proposal,
-    /// The reason why the proposal is not about the current content, if it is not.
+    /// The reason why the proposal does not apply to the current content, if it does not.
     pub stale: Option<Stale>,
     /// Whether a newer pass has another proposal about the same idea.
     pub superseded: bool,
@@ -69,7 +69,7 @@ impl ProposalItem {
 /// The proposals of all passes, and the problems with reading them.
 #[derive(Clone, Debug, Default)]
 pub struct Proposals {
-    /// The proposals of the newest pass first, within a pass in the order of the file. No id occurs
+    /// The proposals, newest pass first and in the order of the file within a pass. No id occurs
     /// twice.
     pub items: Vec<ProposalItem>,
     /// Files and elements that are not valid proposals.
@@ -89,7 +89,7 @@ pub enum ProposalsError {
     Folder(String),
 }
 
-/// The fields that a file may have for a proposal.
+/// The fields that a proposal may have in a file.
 #[derive(Deserialize)]
 struct ProposalFields {
     id: String,
@@ -180,10 +180,10 @@ impl Proposals {
         self.items.iter().filter(|item| item.decision.is_none())
     }
 
-    /// Returns the proposal with this id, or the only one whose id begins with it.
+    /// Returns the proposal with this id, or the only proposal whose id begins with `id`.
     ///
     /// # Errors
-    /// Returns the ids that begin with `id`: none, or several.
+    /// Returns the ids that begin with `id` if no proposal or several proposals match.
     pub fn find(&self, id: &str) -> Result<&ProposalItem, Vec<&str>> {
         let exact = self.items.iter().find(|item| item.proposal.id == id);
         if let Some(item) = exact {
@@ -229,7 +229,7 @@ impl Proposals {
 /// Reads the decisions in force.
 ///
 /// # Errors
-/// Returns an error if the file exists and cannot be read.
+/// Returns an error if the file exists but cannot be read.
 pub(super) fn decisions(reader: &Reader, spec: &DreamSpec) -> Result<Decisions, ProposalsError> {
     let path = spec.decisions_path();
     match reader.read(&path) {
@@ -254,7 +254,7 @@ fn pass(name: &str) -> Option<(u64, u32, String)> {
     Some((format!("{day}{time}").parse().ok()?, number, name.to_owned()))
 }
 
-/// Checks whether a text may be an id. The id becomes the name of a folder.
+/// Checks whether a text is a valid id. An id is used as the name of a folder.
 pub(super) fn good_id(id: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
     (1..=64).contains(&id.len()) && id.bytes().all(plain)
@@ -302,7 +302,7 @@ fn checked(value: Value, spec: &DreamSpec) -> Result<Proposal, String> {
     })
 }
 
-/// Checks that a path is one where ideas are.
+/// Checks that a path is below the ideas folder.
 ///
 /// # Errors
 /// Returns the reason why it is not.
@@ -358,7 +358,7 @@ mod tests {
         assert_eq!(book.items.len(), 1);
         assert_eq!((&*book.items[0].proposal.id, book.items[0].stale), ("01", None));
         assert_eq!(book.troubles.len(), 3, "{:?}", book.troubles);
-        // Cut off in the middle: what is whole is read.
+        // The file is truncated in the middle of an element; the complete element is still read.
         let cut = format!("[{good},{}", &good[..40]);
         fs::write(folder.path().join("dreams/20260101T000000Z/proposals.json"), cut).unwrap();
         let book = read(&folder);

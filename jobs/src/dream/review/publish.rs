@@ -1,14 +1,14 @@
-//! Publishes one plan as an act of [`crate::manual_edit`]. The act contains the backup, the files,
-//! the state and the decision's line. It happens under the lock that also protects the files of a
-//! pass.
+//! Publishes one plan as an act of [`crate::manual_edit`]. The act consists of the backup, the
+//! files, the state and the decision's line. It runs under the lock that also protects the files of
+//! a pass.
 //!
 //! ```text
 //! locks ──> recover stale runs ──> read, plan (decide, undo) ──> act: stage ──> publish ──> settled
-//!                                   │ refused: no trace      └──── settled, nothing placed
+//!                                   │ refused: no trace      └──── settled, nothing published
 //! ```
 //!
-//! This module must never publish without two checks: each file that a plan replaces or removes was
-//! read under the locks, and its content must still be the same.
+//! This module must never publish unless each file that a plan replaces or removes was read under
+//! the locks and still has the same content.
 
 use std::collections::BTreeMap;
 
@@ -139,7 +139,7 @@ impl From<ScopeError> for Unstaged {
     }
 }
 
-/// Stages the backup, the changes, the state and, last of all, the decision's line.
+/// Stages the backup, the changes, the state and, last, the decision's line.
 fn stage(
     spec: &DreamSpec,
     scope: &mut Scope,
@@ -152,7 +152,7 @@ fn stage(
     let marks = plan.marks.iter().map(|(path, mark)| (path.as_str(), mark.clone()));
     let marks: BTreeMap<&str, Mark> = marks.collect();
     let parsed = DreamState::parse(state_bytes).map_err(|bad| Unstaged::State(bad.to_string()));
-    // A bad state file is no reason to hold up a decision that changes no idea.
+    // An invalid state file must not block a decision that changes no idea.
     let parsed = if marks.is_empty() { None } else { Some(parsed?) };
     if !plan.changes.is_empty() {
         let stood = |path: &&str| {

@@ -1,13 +1,13 @@
-//! Takes a decision back: every file gets the content from before the decision, byte for byte.
+//! Undoes a decision: restores every file to its content before the decision, byte for byte.
 //!
 //! ```text
-//! now holds       was nothing      was something
-//! what we wrote   remove           bring back
-//! what it was     –                –
-//! something else  leave (forced)   keep that in a backup, bring back (forced)
+//! current content        no file before    a file before
+//! as the act left it     remove            restore
+//! as before the act      –                 –
+//! changed since          leave (forced)    back up, then restore (forced)
 //! ```
 //!
-//! An undo is an act of its own: one publication, with a backup of the content that it replaces. A
+//! An undo is a separate act: one publication, with a backup of the content that it replaces. A
 //! backup is never removed, so a wrong undo can itself be undone.
 
 use runner_engine::digest::Digest;
@@ -25,10 +25,11 @@ use super::plan::{ActionPlan, FileChange, LineKind, PreviewLine, Source};
 use super::proposals;
 
 impl Decider<'_> {
-    /// Takes back the decision that is in effect for a proposal.
+    /// Undoes the decision that is in effect for a proposal.
     ///
     /// # Errors
-    /// Returns a [`ReviewError`]; `Stale` if a file has changed since the decision, unless forced.
+    /// Returns a [`ReviewError`]; the error is `Stale` if a file has changed since the decision,
+    /// unless forced.
     pub fn undo(
         &mut self,
         id: &str,
@@ -77,8 +78,8 @@ impl Decider<'_> {
         }
     }
 
-    /// Returns the decision in force on the proposal with this id, or on the only one whose id
-    /// begins with it.
+    /// Returns the decision in force on the proposal with this id, or on the only proposal whose id
+    /// begins with `id`.
     fn decision(&self, id: &str) -> Result<Decision, ReviewError> {
         let reader = Reader::open(self.root, LONGEST).map_err(proposals::ProposalsError::from)?;
         let decisions = proposals::decisions(&reader, self.spec)?;
@@ -214,7 +215,7 @@ impl Decider<'_> {
             return Err(ReviewError::Changed(why));
         }
         let Some(held) = &touched.before else {
-            // A file that an act created and somebody changed since belongs to that person.
+            // A file that an act created and a person has changed since is not removed.
             let ours = holds == touched.after;
             return Ok(now.filter(|_| ours).map(FileChange::Remove));
         };

@@ -76,7 +76,7 @@ fn parts_forms_and_posts_are_never_archived() {
 }
 
 #[test]
-fn notes_stories_and_twins_have_their_places() {
+fn notes_stories_and_duplicates_are_recognized() {
     let room = room(&[]);
     let note = judged(&room, "ideas/n.md", "Coffee is better in the morning.\n");
     assert_eq!((note.status, note.confidence), (IdeaStatus::Sidenote, Confidence::High));
@@ -96,7 +96,7 @@ fn notes_stories_and_twins_have_their_places() {
     assert!(found.evidence.contains("ideas/b.md: similarity 0.90"), "{found:?}");
 }
 
-/// Returns a commit of a small project, `seconds` after the first one.
+/// Returns a commit of a small project, `seconds` after the first commit.
 fn at(seconds: i64, subject: &str, paths: &[&str]) -> Commit {
     Commit {
         hash: format!("{seconds:040x}"),
@@ -129,7 +129,7 @@ const PLACED: &str = "# Retry policy with jitter\n\n## Problem\n\nCalls in `src/
                       jitter to each wait\n- Cap the wait at an hour\n- Write every retry to the report\n";
 
 #[test]
-fn who_was_where_the_idea_says_counts_in_other_words_too() {
+fn touched_places_count_despite_other_words() {
     let subject = "feat(net): wait a random while before the next call";
     let path = "ideas/retry-policy.md";
     let there = with_filler(vec![at(9, subject, &["src/net/retry.rs", "src/net/wait.rs"])]);
@@ -141,11 +141,12 @@ fn who_was_where_the_idea_says_counts_in_other_words_too() {
 }
 
 #[test]
-fn what_was_there_before_the_idea_has_not_done_it() {
+fn earlier_commits_do_not_count() {
     let path = "ideas/retry-policy.md";
     let (subject, paths) =
         ("feat: retry policy with jitter", ["src/net/retry.rs", "src/net/wait.rs"]);
-    // The commits are of 2023-11-14; the newest is years later, for a date that is none otherwise.
+    // The commits are dated 2023-11-14. The newest commit is years later, because dates after the
+    // newest commit are ignored.
     let later = at(100_000_000, "chore: release", &["CHANGELOG.md"]);
     let room = with_filler(vec![later, at(9, subject, &paths)]);
     let dated = |date: &str| format!("---\ndate: {date}\n---\n{PLACED}");
@@ -175,7 +176,7 @@ fn a_list_that_is_kept_has_to_be_at_its_end() {
         |boxes: &str| judged(&room, "ideas/retry-policy.md", &format!("{PLACED}\n{boxes}")).action;
     assert_eq!(with("- [x] jitter\n- [x] cap\n- [x] report\n"), Action::Archive);
     assert_ne!(with("- [x] jitter\n- [x] cap\n- [ ] report\n"), Action::Archive);
-    assert_eq!(with("- [ ] jitter\n- [ ] cap\n"), Action::Archive, "nobody ticks here");
+    assert_eq!(with("- [ ] jitter\n- [ ] cap\n"), Action::Archive, "no box is ticked");
 }
 
 #[test]
@@ -216,7 +217,7 @@ mod properties {
         "a b/odd name.md",
         "src/made up/x.rs",
     ];
-    /// Words that no idea has, of one length each, so that one can stand for another.
+    /// Words that occur in no idea, all of the same length, so that each can replace another.
     const OTHERS: [[&str; 3]; 3] =
         [["zebra", "maple", "tulip"], ["orbit", "comet", "lunar"], ["velum", "cedar", "birch"]];
 

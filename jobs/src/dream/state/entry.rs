@@ -1,5 +1,5 @@
-//! One entry of `dreams/state.json` as it is written. A pass or an act changes some of its keys;
-//! everything else stays as it is, byte for byte.
+//! One entry of `dreams/state.json` as text. A pass or an act changes some of its keys; everything
+//! else stays the same, byte for byte.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -19,8 +19,8 @@ pub(super) struct Keys<'a>(Vec<(Cow<'a, str>, Cow<'a, str>)>);
 impl<'a> Keys<'a> {
     /// Returns the keys of an entry that [`State::parse`] has read.
     pub(super) fn of(entry: &'a str) -> Self {
-        // Both parsers skip unknown values in the same way, so text that one accepts the other
-        // accepts too.
+        // Both parsers skip unknown values in the same way, so this parser accepts text that the
+        // other parser has accepted.
         serde_json::from_str(entry).expect("the entry was read as an object before")
     }
 
@@ -104,8 +104,8 @@ pub(super) fn element(mut keys: Keys<'_>, path: &str, change: &IdeaUpdate) -> St
         }
         None => {
             keys.set("hash", "".into(), false);
-            // The format requires a time even if the idea was never triaged; this one precedes all
-            // others.
+            // The format requires a time even if the idea was never triaged; the epoch precedes all
+            // other times.
             let never = Timestamp::UNIX_EPOCH.to_string();
             keys.set("last_modified", never.into(), false);
             keys.set("last_surfaced", change.surfaced.to_string().into(), true);

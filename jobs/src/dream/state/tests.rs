@@ -1,4 +1,4 @@
-//! Tests for the content that the state file keeps, and the content for which it is refused.
+//! Tests which content of the state file is preserved, and which content is refused.
 
 use serde_json::Map;
 
@@ -84,7 +84,7 @@ fn what_others_wrote_stays() {
 }
 
 #[test]
-fn what_a_touched_entry_says_besides_stays_as_it_is_written() {
+fn other_fields_keep_their_bytes() {
     let nested = format!("{}{}", "[".repeat(200), "]".repeat(200));
     for value in [
         r#""\ud800""#,

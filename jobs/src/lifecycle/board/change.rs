@@ -1,6 +1,6 @@
 //! Reads, decides and publishes one change of a board under one lock.
 //!
-//! This module must never publish a board without its line of history, or the line without the
+//! This module must never publish a board without its history record, or the record without the
 //! board.
 
 use std::io;
@@ -76,7 +76,7 @@ pub struct BoardChange {
     pub picked: Option<Task>,
 }
 
-/// Changes the board of a project for an agent.
+/// Edits a project's board for an agent.
 pub struct BoardEditor<'d> {
     /// The actor that makes the changes.
     pub hand: EditActor<'d>,
@@ -98,7 +98,7 @@ impl BoardEditor<'_> {
     /// Carries out all requests, in order and in one publication.
     ///
     /// # Errors
-    /// Returns a [`BoardError`], after which nothing is changed.
+    /// Returns a [`BoardError`]; in that case nothing has changed.
     pub fn carry_out(&mut self, wishes: &[BoardRequest<'_>]) -> Result<BoardChange, BoardError> {
         let mut held = self.hand.lock(JOB)?;
         let mut looks = 0;
@@ -291,7 +291,7 @@ pub fn lines(records: &[HistoryRecord]) -> Vec<String> {
     out
 }
 
-/// Reads the text of a board without the right to change it.
+/// Reads the text of a board without permission to change it.
 ///
 /// # Errors
 /// Returns [`BoardError::Missing`] or [`BoardError::Unreadable`].
@@ -305,7 +305,7 @@ pub fn read(root: &std::path::Path, path: &str) -> Result<String, BoardError> {
 /// Reads the text of a board through a scope.
 ///
 /// # Errors
-/// The same as for [`read`].
+/// Returns the same errors as [`read`].
 pub fn read_in(scope: &Scope, path: &str) -> Result<String, BoardError> {
     let unreadable = |why: String| BoardError::Unreadable { path: path.to_owned(), why };
     match scope.inspect(path, super::LARGEST) {
@@ -319,7 +319,7 @@ pub fn read_in(scope: &Scope, path: &str) -> Result<String, BoardError> {
 /// Reads the history of a project's board.
 ///
 /// # Errors
-/// Returns an error if the file exists and cannot be read.
+/// Returns an error if the file exists but cannot be read.
 pub fn history(root: &std::path::Path) -> io::Result<BoardHistory> {
     match runner_engine::files::read_in(root, history::PATH, DOCUMENT) {
         Ok(bytes) => Ok(BoardHistory::parse(&bytes)),

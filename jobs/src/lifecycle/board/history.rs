@@ -41,7 +41,7 @@ pub struct TaskMove {
     pub why: String,
 }
 
-/// A verdict that was understood and moved no task.
+/// A verdict that was understood but moved no task.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnappliedVerdict {
     pub said: String,
@@ -76,7 +76,7 @@ pub struct HistoryRecord {
     /// The tasks that moved.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub moves: Vec<TaskMove>,
-    /// The verdicts that were understood and moved no task.
+    /// The verdicts that were understood but moved no task.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kept: Vec<UnappliedVerdict>,
     /// The verdicts that could not be understood.

@@ -14,7 +14,7 @@ pub struct BoardEdit {
     pub edits: Vec<Edit>,
     /// The tasks that move.
     pub moves: Vec<TaskMove>,
-    /// The verdicts that were understood and move no task.
+    /// The verdicts that were understood but move no task.
     pub kept: Vec<UnappliedVerdict>,
     /// The verdicts that do not name exactly one task.
     pub unresolved: Vec<Unresolved>,
@@ -25,8 +25,8 @@ impl BoardEdit {
     /// intended content and that no other task moved.
     ///
     /// # Errors
-    /// Returns a message if the result is not the intended one: a bug in runner that must not reach
-    /// a file.
+    /// Returns a message if the result differs from the intended board, which is a bug in runner
+    /// that must not reach a file.
     pub fn text(&self, before: &str, board: &Board) -> Result<String, String> {
         let after = org::apply(before, self.edits.clone()).map_err(|error| error.to_string())?;
         let new = Board::read(&after, board.form());
@@ -35,7 +35,7 @@ impl BoardEdit {
             return Err("the board would gain or lose a task".to_owned());
         }
         let moved: BTreeSet<usize> = self.moves.iter().map(|it| it.line).collect();
-        // An added task may be between others, so the other tasks are checked by their number only.
+        // An added task may be between others, so only the number of the other tasks is checked.
         let pairs = board.tasks.iter().zip(&new.tasks).filter(|_| added == 0);
         for (old, new) in pairs {
             let same = old.heading == new.heading && old.keyword == new.keyword;
@@ -47,7 +47,7 @@ impl BoardEdit {
     }
 }
 
-/// Applies verdicts, each to the board as it was before all of them. A second verdict on the same
+/// Applies verdicts, each to the board as it was before any of them. A second verdict on the same
 /// task is not applied.
 pub fn apply(board: &Board, verdicts: &[Verdict]) -> BoardEdit {
     let mut change = BoardEdit::default();
@@ -93,8 +93,8 @@ pub fn apply(board: &Board, verdicts: &[Verdict]) -> BoardEdit {
             change.unresolved.push(Unresolved { said, why });
             continue;
         }
-        // The verdict's own reason if it was split at the right dash, otherwise the rest after the
-        // heading.
+        // The verdict's reason if the line was split at the right dash, otherwise the text after
+        // the heading.
         let split = verdict.task.as_deref().is_some_and(|said| fold(said) == fold(&task.heading));
         let why = if split { verdict.why.clone() } else { rest };
         let reason = (to == Keyword::Cancelled).then_some(why.as_str());
@@ -104,8 +104,8 @@ pub fn apply(board: &Board, verdicts: &[Verdict]) -> BoardEdit {
     change
 }
 
-/// Returns the reason why a name matches no task on the board. A task with a keyword that runner
-/// does not move is named.
+/// Returns the reason why a name matches no task on the board. If a task matches but has a keyword
+/// that runner does not move, the reason names the task.
 fn unknown(board: &Board, said: &str) -> String {
     let wanted = fold(said);
     let odd = board.odd.iter().find(|odd| {

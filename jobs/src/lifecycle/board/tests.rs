@@ -1,4 +1,4 @@
-//! Verdicts on boards: each case of bad input once.
+//! Tests verdicts on boards, with each kind of invalid input once.
 
 use proptest::prelude::*;
 use runner_text::org::{Board, BoardForm, Keyword};
@@ -59,7 +59,7 @@ fn each_move_goes_where_the_contract_says_and_nowhere_else() {
 }
 
 #[test]
-fn what_names_no_one_task_is_reported_and_never_guessed() {
+fn ambiguous_verdicts_are_reported() {
     let board = "* TODO twin\n* NEXT twin\n* WAITING for rain\n* TODO clean the tank\n";
     let (text, change) = after(
         board,
@@ -211,7 +211,7 @@ fn piece() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn whatever_a_dream_says_of_whatever_board_only_what_is_meant_changes(
+    fn verdicts_change_only_their_tasks(
         pieces in prop::collection::vec(piece(), 0..20),
         said in prop::collection::vec(("[abc —:\u{2011}-]{0,8}", 0..4_usize), 0..6),
     ) {

@@ -6,9 +6,9 @@
 //!              └────> Malformed{line, why}                 discarded whole, nothing is salvaged
 //! ```
 //!
-//! A broken heading discards the entry; a wrong number of words or lines only causes a warning.
-//! This module must never guess the meaning of a verdict: a line that is not a verdict is kept
-//! separately and reported.
+//! An entry with a broken heading is discarded; a wrong number of words or lines only causes a
+//! warning. This module must never guess the meaning of a verdict: a line that is not a verdict is
+//! kept separately and reported.
 
 mod parse;
 mod render;
@@ -25,15 +25,15 @@ pub use render::render;
 /// The six headings, in their order.
 pub const HEADINGS: [&str; 6] = ["tale", "goals", "blue sky", "fears", "verdicts", "carry"];
 
-/// The most words of a tale.
+/// Maximum number of words in a tale.
 pub const TALE_WORDS: usize = 120;
 
 /// One entry of the journal.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
-    /// Names it for ever: its file's name without `.org`, `2026-06-10-1430`.
+    /// The permanent name of the entry: its file name without `.org`, as in `2026-06-10-1430`.
     pub id: String,
-    /// `rem — 2026-06-10 14:30 UTC`.
+    /// The title, as in `rem — 2026-06-10 14:30 UTC`.
     pub title: String,
     /// The model that wrote the entry.
     pub model: String,
@@ -56,41 +56,41 @@ pub struct Sections {
     pub verdicts: Vec<Verdict>,
     /// Lines below `verdicts` that are not verdicts. They are reported and never applied.
     pub unread: Vec<String>,
-    /// Where the next waking run goes on.
+    /// Where the next waking run continues.
     pub carry: Vec<String>,
 }
 
 /// One move on the board.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Verdict {
-    /// Which move.
     pub act: VerdictMove,
     /// The task as the line names it, up to the first dash between spaces; `None` for
-    /// [`VerdictMove::KeepCourse`]. Headings hold such dashes too, so what decides is [`Verdict::said`].
+    /// [`VerdictMove::KeepCourse`]. Headings may also contain such dashes, so a task is identified
+    /// by [`Verdict::said`].
     pub task: Option<String>,
     /// The reason: the text after the first dash, or empty if there is no dash.
     pub why: String,
-    /// All that follows the act: the task's heading, then the reason. To be resolved against the
-    /// board as an exact heading, then as the longest heading that it begins with.
+    /// All text after the move: the task's heading, then the reason. The text is matched against
+    /// the board as an exact heading, then by the longest heading that it begins with.
     pub said: String,
 }
 
-/// The four moves.
+/// A move on the board.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum VerdictMove {
-    /// TODO to NEXT.
+    /// Move a task from TODO to NEXT.
     PickUp,
-    /// NEXT or DOING to TODO.
+    /// Move a task from NEXT or DOING to TODO.
     PutDown,
-    /// To `CANCELLED X — why`.
+    /// Change a task to `CANCELLED X — why`.
     Cancel,
-    /// Nothing moves.
+    /// Move no task.
     KeepCourse,
 }
 
 impl VerdictMove {
-    /// All of them, in the contract's order.
+    /// All moves, in the contract's order.
     pub const ALL: [Self; 4] = [Self::PickUp, Self::PutDown, Self::Cancel, Self::KeepCourse];
 
     /// Returns the wording that an entry uses for the move.
@@ -105,7 +105,7 @@ impl VerdictMove {
 }
 
 impl Verdict {
-    /// Creates a verdict on `task`, for verdicts that are made rather than read.
+    /// Creates a verdict on `task` that was not parsed from text.
     pub fn new(act: VerdictMove, task: Option<&str>, why: &str) -> Self {
         let (task, why) = (task.map(text::one_line), text::one_line(why));
         let task = task.filter(|it| !it.is_empty() && act != VerdictMove::KeepCourse);
@@ -119,8 +119,7 @@ impl Verdict {
 }
 
 impl Sections {
-    /// Returns the limits on words and lines that the sections exceed or do not reach, one line
-    /// each.
+    /// Returns one warning for each section whose number of words or lines is outside its limits.
     pub fn warnings(&self) -> Vec<String> {
         let mut reported = Vec::new();
         let words = self.tale.split_whitespace().count();

@@ -40,7 +40,7 @@ pub fn parse(id: &str, text: &str) -> Result<Entry, Malformed> {
     Ok(Entry { id: id.to_owned(), title: keyword("#+TITLE"), model: keyword("#+MODEL"), sections })
 }
 
-/// Parses the six sections. Keywords and blank lines may precede the first one.
+/// Parses the six sections. Keywords and blank lines may precede the first section.
 ///
 /// # Errors
 /// Returns the same errors as [`parse`].
@@ -88,20 +88,20 @@ pub fn parse_sections(text: &str) -> Result<Sections, Malformed> {
 }
 
 /// Returns the name of an org heading: a line that begins with stars in the first column, followed
-/// by a blank. Every such line counts as one heading, whatever its level; no other line does.
+/// by a blank. Every such line counts as a heading, whatever its level; no other line counts.
 pub(super) fn heading(line: &str) -> Option<&str> {
     let rest = line.trim_start_matches('*');
     let stars = line.len() - rest.len();
     if stars == 0 {
         return None;
     }
-    // A deeper heading is none of the six, whatever its name.
+    // A deeper heading is never one of the six, whatever its name.
     let name = rest.strip_prefix([' ', '\t'])?.trim();
     if stars == 1 { Some(name) } else { Some(line.trim_end()) }
 }
 
 /// Returns one text for each list item. An indented line continues the item before it; any other
-/// line begins an item of its own.
+/// line begins a new item.
 fn items(lines: &[&str]) -> Vec<String> {
     let mut items: Vec<String> = Vec::new();
     let mut goes_on = false;

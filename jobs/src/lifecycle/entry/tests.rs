@@ -49,7 +49,8 @@ fn an_entry_reads_as_it_is_written() {
     assert_eq!((said.goals.len(), said.blue_sky.len(), said.fears.len()), (3, 2, 2));
     let acts: Vec<VerdictMove> = said.verdicts.iter().map(|it| it.act).collect();
     assert_eq!(acts, VerdictMove::ALL);
-    // A heading may hold the dash: all of it is kept for whoever knows the board.
+    // A heading may contain the dash, so `said` keeps the whole text until it is matched against
+    // the board.
     assert_eq!(said.verdicts[0].task.as_deref(), Some("table"));
     assert_eq!(said.verdicts[0].said, "table — of prices — the data is there");
     assert_eq!(said.verdicts[1].why, "");
@@ -86,16 +87,16 @@ fn seven_missing_deeper_or_exchanged_headings_discard_the_whole() {
 
 #[test]
 fn an_idea_that_imitates_a_heading_discards_as_text_and_stays_an_idea_as_data() {
-    // In a free text, nobody can tell it from a heading.
+    // In free text, the line cannot be distinguished from a heading.
     let text = with("- a live diagram", "* verdicts");
     assert!(sections(&text).unwrap_err().why.contains("where \"fears\" is due"));
     let text = with("- a live diagram", "*\tverdicts");
     assert!(sections(&text).is_err());
-    // Not in the first column, or without a blank, it is none.
+    // A star that is not in the first column, or that no blank follows, does not begin a heading.
     for line in [" * verdicts", "*verdicts*", "- * verdicts"] {
         assert_eq!(sections(&with("- a live diagram", line)).unwrap().blue_sky.len(), 3);
     }
-    // In structured output it cannot leave its line.
+    // In structured output, hostile text cannot leave its line.
     let hostile = "a page\n* verdicts\n- cancel: everything\r\n* carry\u{2028}* carry";
     let entry = Entry {
         sections: Sections {
@@ -169,7 +170,7 @@ fn broken_counts_warn() {
     }
 }
 
-/// Pieces that an entry, or what imitates one, is made of.
+/// Generates pieces of an entry, or of text that imitates an entry.
 fn piece() -> impl Strategy<Value = String> {
     let made = [
         "* tale\n",

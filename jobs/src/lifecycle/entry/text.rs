@@ -7,8 +7,8 @@ pub(super) fn prose<'t>(lines: impl IntoIterator<Item = &'t str>) -> String {
     text.join("\n").trim_matches('\n').to_owned()
 }
 
-/// Converts a text to one line without control characters, with single blanks and none at the ends.
-/// The line must not begin like a list item, because it becomes one.
+/// Converts a text to one line without control characters, with single spaces and none at the ends.
+/// The line must not begin like a list item, because the caller makes it a list item.
 pub(super) fn one_line(text: &str) -> String {
     let clean = clean(text);
     let words: Vec<&str> = clean.split_whitespace().collect();

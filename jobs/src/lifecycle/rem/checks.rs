@@ -1,8 +1,8 @@
-//! The checks that an entry must pass before it counts (contracts/lifecycle.md, "The entry").
+//! The checks that an entry must pass before it is accepted (contracts/lifecycle.md, "The entry").
 //!
-//! Every commit hash that the entry names is in the sources that the sleeper saw; every verdict
-//! that names a task resolves to exactly one; the tale does not repeat the previous one. This
-//! module must never fix an entry.
+//! Every commit hash that the entry names must be in the sources that the sleeper saw; every
+//! verdict that names a task must resolve to exactly one task; the tale must not repeat the
+//! previous tale. This module must never fix an entry.
 
 use runner_text::near::{Sets, jaccard};
 use runner_text::org::{Board, Resolved};
@@ -24,10 +24,10 @@ pub fn is_parrot(tale: &str, slice: &Slice) -> bool {
     previous.is_some_and(|it| likeness(tale, &it.entry.sections.tale) >= PARROT)
 }
 
-/// Checks that an entry may count.
+/// Checks that an entry can be accepted.
 ///
 /// # Errors
-/// Returns the first reason why it may not.
+/// Returns the first reason why it cannot.
 pub fn check(sections: &Sections, slice: &Slice) -> Result<(), String> {
     if let Some(line) = sections.unread.first() {
         return Err(format!("{line:?} is listed below verdicts but is not a verdict"));
@@ -78,7 +78,7 @@ fn verdicts(sections: &Sections, board: &Board) -> Result<(), String> {
 #[derive(Clone, Copy, Debug)]
 struct NamedHash<'t> {
     word: &'t str,
-    /// Whether the word certainly is a hash: it has both letters and digits, or follows `commit`.
+    /// Whether the word is certainly a hash: it has both letters and digits, or follows `commit`.
     certain: bool,
 }
 

@@ -1,14 +1,14 @@
-//! Gathers the input of the sleeper: four hard sources, no transcript, no self-report
+//! Gathers the input of a dream: four factual sources, no transcript and no self-report
 //! (contracts/lifecycle.md).
 //!
 //! ```text
 //! git log -12 --oneline ─┐
 //! plan.org, 4,000 chars ─┤
-//! _steps.jsonl, 25 rows ─┼──> Slice ──> fenced sources, and the entry by rule
+//! _steps.jsonl, 25 rows ─┼──> Slice ──> fenced sources, and the rule-based entry
 //! newest entry, 2,500 ───┘
 //! ```
 //!
-//! This module must never read anything else, and never more of these.
+//! This module must never read another source, or more of these sources than the limits allow.
 
 use jiff::Timestamp;
 use runner_engine::outcome::Class;
@@ -86,7 +86,7 @@ pub struct Slice {
 /// Reads the four sources.
 ///
 /// # Errors
-/// Returns an error if git gives no answer, or if a source exists and cannot be read.
+/// Returns an error if git fails, or if a source exists but cannot be read.
 pub fn gather(ctx: &Context<'_>, spec: &RemSpec) -> Result<Slice, JobError> {
     let mut reported = Vec::new();
     let folder = manifest::folder(spec.agent.as_deref());
@@ -155,18 +155,18 @@ fn beginning(text: &str, characters: usize) -> String {
 }
 
 impl Slice {
-    /// Returns the time at which the newest entry was dreamt.
+    /// Returns the time at which the newest entry was written.
     pub fn since(&self) -> Option<Timestamp> {
         self.listed.manifest.entries.first()?.ts
     }
 
-    /// Returns the commits after the newest entry.
+    /// Returns the commits that are newer than the newest entry.
     pub fn new_commits(&self) -> impl Iterator<Item = &Commit> {
         let since = self.since().map_or(i64::MIN, Timestamp::as_second);
         self.commits.iter().filter(move |it| it.at > since)
     }
 
-    /// Returns the tools that were used after the newest entry. A row without a time counts as
+    /// Returns the tool steps that are newer than the newest entry. A step without a time counts as
     /// newer.
     pub fn new_steps(&self) -> impl Iterator<Item = &ToolStep> {
         let since = self.since();
@@ -176,8 +176,8 @@ impl Slice {
         })
     }
 
-    /// Returns the four sources as they are shown, each with its label. `with_previous` is false if
-    /// the newest entry must not be repeated; it is then left out.
+    /// Returns the sources as they are shown, each with its label. If `with_previous` is false, the
+    /// newest entry is left out, so that the dream does not repeat it.
     pub fn sources(&self, with_previous: bool) -> Vec<(String, String)> {
         let lines = |lines: Vec<String>| match lines.is_empty() {
             true => "(none)".to_owned(),

@@ -1,4 +1,4 @@
-//! The dream between two runs of an agent as a kind of job.
+//! Implements [`Kind`] for the dream between two runs of an agent.
 
 use jiff::SignedDuration;
 use serde_json::{Value, json};

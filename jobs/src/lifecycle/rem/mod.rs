@@ -1,4 +1,4 @@
-//! The sleep between the runs: four hard sources in, one checked journal entry out
+//! The dream between an agent's runs: turns four factual sources into one checked journal entry
 //! (contracts/lifecycle.md).
 //!
 //! ```text
@@ -6,11 +6,11 @@
 //!  │ yes
 //! gather ──> ask ──> read strictly ──> checks ──> rem/<id>.org + rem/manifest.json, one publication
 //!                        │                │ a tale that repeats: asked once more without the previous
-//!                        └────────────────┴──> failed (malformed): nothing is placed
+//!                        └────────────────┴──> failed (malformed): nothing is published
 //! ```
 //!
-//! Only this module writes entries; agents do not. A discarded answer is a visible failure and is
-//! never fixed.
+//! Only this module writes entries; agents do not. A discarded answer is reported as a failure and
+//! never repaired.
 
 pub mod checks;
 pub mod gather;
@@ -77,7 +77,7 @@ impl Default for RemSpec {
     }
 }
 
-/// Dreams if a dream is due.
+/// Writes a journal entry if a dream is due.
 ///
 /// # Errors
 /// Returns [`JobError::Nothing`] if no dream is due, and an error if there is no answer, or if the
@@ -90,16 +90,16 @@ pub fn run(ctx: &mut Context<'_>, spec: &RemSpec) -> Result<Finished, JobError> 
     dream(ctx, spec, &slice)
 }
 
-/// Dreams as part of a cycle, which has gates of its own.
+/// Writes a journal entry as part of a cycle, which has separate gates.
 ///
 /// # Errors
-/// Returns the errors of [`run`], except for the gate.
+/// Returns the same errors as [`run`], except that of a closed gate.
 pub fn run_in_cycle(ctx: &mut Context<'_>, spec: &RemSpec) -> Result<Finished, JobError> {
     let slice = gather::gather(ctx, spec)?;
     dream(ctx, spec, &slice)
 }
 
-/// Checks that a dream is due that was not started manually.
+/// Checks that a dream is due, for a run that was not started manually.
 fn due(slice: &Slice, spec: &RemSpec, now: Timestamp) -> Result<(), JobError> {
     let last = slice.since();
     let interval = SignedDuration::from_mins(i64::from(spec.interval_minutes));
@@ -175,7 +175,7 @@ fn dream(ctx: &mut Context<'_>, spec: &RemSpec, slice: &Slice) -> Result<Finishe
     publish_entry(ctx, spec, slice, sections, by_rule, reported)
 }
 
-/// Returns the sections of an answer, and whether it is the answer by rule.
+/// Returns the sections of an answer, and whether the answer is rule-based.
 fn read(reply: &Reply, slice: &Slice) -> Result<(Sections, bool), String> {
     let text = |text: &str| {
         let sections = entry::parse_sections(text).map_err(|error| error.to_string())?;
@@ -193,8 +193,8 @@ fn read(reply: &Reply, slice: &Slice) -> Result<(Sections, bool), String> {
     }
 }
 
-/// Checks that each verdict of an answer in data form names its task exactly: written as org text,
-/// with its reason after it, it must not name another task.
+/// Checks that each verdict of an answer in data form identifies exactly its task: written as org
+/// text with its reason, the verdict must not match another task.
 fn same_tasks(sections: &Sections, board: &org::Board) -> Result<(), String> {
     for verdict in sections.verdicts.iter().filter(|it| it.act != VerdictMove::KeepCourse) {
         let named = verdict.task.as_deref().unwrap_or_default();
@@ -288,7 +288,7 @@ fn publish_entry(
     })
 }
 
-/// Returns the first line of a tale, cut to 160 characters.
+/// Returns the first line of a tale, truncated to 160 characters.
 fn first_line(tale: &str) -> String {
     let line = tale.lines().find(|line| !line.trim().is_empty());
     line.unwrap_or_default().trim().chars().take(160).collect()

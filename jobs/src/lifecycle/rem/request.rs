@@ -1,8 +1,8 @@
-//! Builds the question of a dream: the four sources between fences, and the board's headings as the
+//! Builds a dream's question: the four sources between fences, and the board's headings as the
 //! choices for a verdict.
 //!
-//! The headings are part of the schema as data, so that a verdict normally resolves. All other text
-//! of the project is between fences. This module must never put the text of a source into the
+//! The headings are part of the schema as data, so that a verdict normally resolves to a task. All
+//! other project text is between fences. This module must never put the text of a source into the
 //! instructions.
 
 use std::collections::BTreeSet;
@@ -24,7 +24,7 @@ use super::{AnswerForm, rule};
 const TEMPERATURE: Temperature = Temperature::hundredths(80);
 /// Maximum number of headings that a verdict may choose from.
 const ENUM: usize = 250;
-/// A placeholder for the answer by rule in the request. The text of that answer is one of the
+/// A placeholder for the rule-based answer in the request. The text of that answer is one of the
 /// fenced sources.
 const BY_RULE: &str = "by rule";
 
@@ -44,7 +44,7 @@ pub struct Frame<'a> {
     pub with_previous: bool,
 }
 
-/// Builds the question of a dream.
+/// Builds a dream's question.
 pub fn build(frame: &Frame<'_>, slice: &Slice) -> Request {
     let by_rule = Entry { sections: rule::sections(slice), ..Entry::default() };
     let mut texts = slice.sources(frame.with_previous);
@@ -83,12 +83,12 @@ pub fn build(frame: &Frame<'_>, slice: &Slice) -> Request {
     }
 }
 
-/// Checks whether an answer is the answer by rule.
+/// Checks whether an answer is the placeholder for the rule-based answer.
 pub fn is_rule(answer: &Value) -> bool {
     answer == BY_RULE
 }
 
-/// Returns the headings of open tasks that name one task each and contain no secret.
+/// Returns the headings of open tasks that identify one task each and contain no secret.
 fn headings(slice: &Slice, redactor: &Redactor) -> BTreeSet<String> {
     let open = slice.board.tasks.iter().filter(|it| !it.keyword.is_closed());
     let sole = open.filter(|it| {

@@ -1,7 +1,7 @@
-//! The entry by rule: facts alone, so that a night without a model still leaves a carry.
+//! The rule-based entry: facts only, so that a dream without a model still leaves a carry.
 //!
-//! The facts are the commits, the failures and the next task. The entry has no ideas and states so.
-//! It must never claim work that no source shows.
+//! The facts are the commits, the failures and the next task. The entry contains no ideas and
+//! states so. It must never claim work that no source shows.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use super::super::entry::{Sections, Verdict, VerdictMove};
 use super::gather::Slice;
 use crate::steps::ToolStep;
 
-/// Words in commands that check something.
+/// Words that show that a command checks something.
 const LOOKS: [&str; 6] = ["test", "check", "lint", "build", "verify", "clippy"];
 /// Minimum number of changes at which a file counts as repeatedly reworked.
 const OFTEN: usize = 4;
@@ -121,7 +121,7 @@ fn carry(slice: &Slice, doing: Option<String>, next: Option<String>) -> Vec<Stri
     let steps = || slice.steps.iter().rev().filter(changes);
     let file = steps().find_map(|it| it.args.as_ref()?.path.as_deref());
     carry.extend(file.map(|file| format!("file: {file}")));
-    // The last result of each command counts, so that a later failure replaces a success.
+    // Only the last result of each command is used, so that a later failure replaces a success.
     let looked = slice.new_steps().filter_map(|it| {
         let cmd = it.args.as_ref()?.cmd.as_deref()?;
         LOOKS.iter().any(|word| cmd.contains(word)).then_some((cmd, it.exit_code))

@@ -28,7 +28,7 @@ use serde::{Deserialize, Serialize};
 
 pub use parse::{LARGEST, parse};
 
-/// The cycle that a project has when it names none of its own.
+/// The cycle of a project that declares no cycle.
 pub const DEFAULT: &str = include_str!("../../../../config/lifecycle.org");
 
 /// The work that is done in a state.
@@ -38,7 +38,7 @@ pub enum StateKind {
     /// An agent works on the picked task.
     #[default]
     Wake,
-    /// An agent looks at what was claimed.
+    /// An agent checks the claims of the newest entry.
     Audit,
     /// Runner dreams; no agent runs.
     Rem,
@@ -47,10 +47,10 @@ pub enum StateKind {
 }
 
 impl StateKind {
-    /// All of them.
+    /// All kinds of states.
     pub const ALL: [Self; 4] = [Self::Wake, Self::Audit, Self::Rem, Self::Plan];
 
-    /// Returns the kind as it is written.
+    /// Returns the kind as it is written in a declaration.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Wake => "wake",
@@ -77,37 +77,37 @@ impl fmt::Display for StateKind {
     }
 }
 
-/// One state.
+/// A state of a cycle.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CycleState {
-    /// Its heading.
+    /// The heading of the state.
     pub name: String,
     /// The work that is done in the state.
     pub kind: StateKind,
     /// The state that follows.
     pub next: String,
-    /// How many runs that achieved something it takes before that; 1 at least.
+    /// The number of runs that must achieve something before the next state is entered; at least 1.
     pub repeat: u32,
-    /// Sooner than this after its last run that achieved something, it is not entered again.
+    /// Minimum time after a run that achieved something before the state runs again.
     pub min_interval: Option<SignedDuration>,
-    /// A file of the project, or the words themselves.
+    /// The path of a project file that contains the prompt, or the prompt itself.
     pub prompt: Option<String>,
-    /// The backend that answers, instead of the job's own.
+    /// The backend that answers instead of the job's backend.
     pub backend: Option<String>,
-    /// The parts of the budget that replace those of the job's own.
+    /// The limits that replace those of the job's budget.
     pub budget: Budget,
-    /// How long one run may take, instead of the job's own.
+    /// The time limit of one run, which replaces the job's time limit.
     pub timeout: Option<Duration>,
     /// The text below the properties.
     pub about: String,
-    /// The line of its heading, from 1.
+    /// The line of the state's heading, from 1.
     pub line: usize,
 }
 
-/// A cycle that can go round.
+/// A declared cycle without mistakes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spec {
-    /// All states; the first is where it begins.
+    /// All states; the cycle begins with the first state.
     pub states: Vec<CycleState>,
 }
 
@@ -126,7 +126,7 @@ impl Spec {
 /// A mistake in a declaration.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SpecError {
-    /// Where, from 1.
+    /// The line number, from 1.
     pub line: usize,
     /// The mistake, and the correct form.
     pub why: String,

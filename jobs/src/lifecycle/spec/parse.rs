@@ -116,7 +116,7 @@ fn items<'a, 't>(body: &'a [Line<'t>]) -> Option<DrawerParts<'a, 't>> {
         let item = line.text.trim().strip_prefix(['-', '*', '+']);
         let pair = item.and_then(|item| item.split_once(':'));
         let key = pair.map(|(key, value)| (key.trim().trim_matches('`'), value.trim()));
-        // An item that looks like a key is meant as a key: a list of sentences is prose.
+        // An item that looks like a key is treated as a key; a list of sentences is prose.
         let meant = |key: &str| {
             !key.is_empty() && key.bytes().all(|b| b.is_ascii_uppercase() || b"-_".contains(&b))
         };
@@ -224,7 +224,7 @@ fn near(word: &str, known: &[&str]) -> String {
         .map_or_else(String::new, |near| format!("; did you mean {near:?}?"))
 }
 
-/// Parses a duration such as "10m" or "1h30m"; at most ten years.
+/// Parses a duration of at most ten years, such as "10m" or "1h30m".
 fn duration(value: &str) -> Result<SignedDuration, String> {
     let known: Option<SignedDuration> = value.parse().ok();
     let fits = |span: &SignedDuration| {
@@ -235,7 +235,7 @@ fn duration(value: &str) -> Result<SignedDuration, String> {
         .ok_or_else(|| format!("{value:?} is not a duration (like 10m, 50m or 1h30m)"))
 }
 
-/// Parses a budget such as "calls=3 money=0.50": units of a budget with their amounts.
+/// Parses a budget such as "calls=3 money=0.50": budget units with their amounts.
 fn budget(value: &str) -> Result<Budget, String> {
     let mut budget = Budget::default();
     for pair in value.split([' ', ',', '\t']).filter(|it| !it.is_empty()) {

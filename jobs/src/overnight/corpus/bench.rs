@@ -3,7 +3,7 @@
 //! The questions are constants in the code, each with the words by which an answer is judged; the
 //! judgement does not depend on the ranking. A fixture may supply questions with the ids of the
 //! nodes that answer them. The bench uses no randomness and no clock: the same corpus, date and
-//! code give the same bytes.
+//! code yield the same bytes.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ use super::{Corpus, Node, NodeKind, rounded};
 /// Number of answers that are examined for each question.
 const DEPTH: usize = 10;
 
-/// The questions, each with its judging words. An answer contains at least two of the words.
+/// The questions, each with its judging words. A correct answer contains at least two of the words.
 const QUESTIONS: [(&str, &[&str]); 24] = [
     ("tests that fail only in CI", &["test", "ci", "fail", "flaky", "pipeline"]),
     ("what to check before a release", &["release", "tag", "version", "changelog"]),
@@ -90,7 +90,8 @@ pub struct Bench {
     pub date: String,
     /// Number of nodes that were searched.
     pub nodes: usize,
-    /// Number of questions that have an answer in the corpus. Only these questions count.
+    /// Number of questions that have an answer in the corpus. Only these questions are included in
+    /// the figures.
     pub questions: usize,
     /// Number of questions without an answer in the corpus.
     pub unanswerable: usize,
@@ -98,7 +99,7 @@ pub struct Bench {
     pub precision_at_3: Option<f64>,
     /// The mean reciprocal rank, or `None` without questions.
     pub mrr: Option<f64>,
-    /// The results of the questions that count.
+    /// The results of the questions that have an answer in the corpus.
     pub results: Vec<Answered>,
 }
 

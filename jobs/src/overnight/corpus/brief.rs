@@ -1,5 +1,5 @@
-//! A brief for a goal: the corpus's knowledge about it, each sentence with the node that supports
-//! it.
+//! A brief for a goal: the corpus's knowledge about the goal, with the supporting node for each
+//! sentence.
 
 use jiff::civil::Date;
 use runner_text::markdown;
@@ -39,7 +39,7 @@ pub struct Brief {
     pub text: String,
 }
 
-/// Makes a brief on a goal. Without a node that matches the goal, the brief is empty.
+/// Builds a brief on a goal. Without a node that matches the goal, the brief is empty.
 ///
 /// # Errors
 /// Returns an error if the index cannot be used.

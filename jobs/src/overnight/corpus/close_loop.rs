@@ -1,12 +1,12 @@
-//! The close-loop step, which promotes learnings that have proved themselves.
+//! The close-loop step, which promotes learnings that have proved useful.
 //!
 //! ```text
 //! provisional ──gate──> candidate ──cited by others, or helped──> established
 //! ```
 //!
-//! A learning can meet every requirement of the gate before its promotion: metadata, a text,
-//! evidence or a stated use, no harm, and a minimum age. Citations come only to learnings that are
-//! already promoted, so they are required at the second step only.
+//! The gate requires only properties that a learning can have before its promotion: metadata, a
+//! text, evidence or a stated use, no harm, and a minimum age. Only promoted learnings are cited,
+//! so citations are required only for the second step.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ use super::{Changes, Corpus, MOST, Maturity, Node, NodeKind};
 
 /// Minimum number of words in a node's body.
 const WORDS: usize = 20;
-/// Minimum utility of a node that needs no evidence.
+/// Minimum utility at which a node needs no evidence.
 const USEFUL: f64 = 0.7;
 /// Number of days that a node stays a candidate before it can be established.
 const TRIAL_DAYS: i32 = 7;

@@ -1,9 +1,9 @@
-//! Compilation, which turns learnings and findings of one subject into one pattern that names them.
+//! Compilation, which turns learnings and findings on one subject into one pattern that lists them.
 //!
-//! A pattern is an index of its sources, with the first words of each. It contains no opinion of
-//! runner, and a node that runner wrote is never a source. A pattern is rewritten only when its
-//! sources changed. A pattern that a person took over (one without `generated_by: runner`) is never
-//! changed.
+//! A pattern is an index of its sources, with the first words of each. It contains no statements of
+//! runner's own, and a node that runner wrote is never a source. A pattern is rewritten only when
+//! its sources have changed. A pattern that a person has taken over (a pattern without
+//! `generated_by: runner`) is never changed.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use serde::Serialize;
 use super::node::GENERATOR;
 use super::{Changes, Corpus, Maturity, Node, NodeKind};
 
-/// Minimum number of nodes of a subject.
+/// Minimum number of nodes on a subject for which a pattern is written.
 const FEWEST: usize = 3;
 /// Maximum number of nodes that one pattern names.
 const MOST: usize = 24;

@@ -1,9 +1,10 @@
-//! Defragmentation: repetitions, staleness, oscillation.
+//! Defragmentation: removes repetitions, sets stale nodes aside, and leaves oscillating files
+//! alone.
 //!
 //! *Dedup*: when two nodes have exactly the same bytes, one is removed; when two nodes have nearly
 //! the same text, the worse one stays and names the node that supersedes it. *Prune*: a node past
-//! its time to live is set aside, not removed. *Oscillation sweep*: a file that nights add and
-//! remove in turns is left alone. A node that cannot be edited without guessing is left as it is.
+//! its time to live is set aside, not removed. *Oscillation sweep*: a file that nights alternately
+//! add and remove is left alone. A node that cannot be edited without guessing is left as it is.
 //! Nothing is removed unless the same bytes still exist under another name.
 
 use std::collections::BTreeMap;
@@ -23,7 +24,7 @@ pub struct Options {
     pub prune: bool,
     /// Whether to remove or supersede repetitions.
     pub dedup: bool,
-    /// Whether to report files that nights add and remove in turns.
+    /// Whether to report files that nights alternately add and remove.
     pub oscillation_sweep: bool,
     /// Maximum number of files that are changed at once. The next iteration changes the rest.
     pub most: usize,
@@ -50,15 +51,15 @@ pub struct Defrag {
     pub schema_version: u32,
     /// True if the changes were applied or are being applied.
     pub applied: bool,
-    /// Nodes that are removed, because the same bytes exist under another name.
+    /// Nodes that are removed because the same bytes exist under another name.
     pub removed: Vec<Repeat>,
-    /// Nodes that are superseded, because another node has nearly the same text.
+    /// Nodes that are superseded because another node has nearly the same text.
     pub superseded: Vec<Repeat>,
-    /// Nodes that are set aside, because they are past their time to live.
+    /// Nodes that are set aside because they are past their time to live.
     pub stale: Vec<String>,
-    /// Files that are left alone, because nights add and remove them in turns.
+    /// Files that are left alone because nights alternately add and remove them.
     pub oscillating: Vec<String>,
-    /// Nodes that are left alone, because they cannot be edited without guessing.
+    /// Nodes that are left alone because they cannot be edited without guessing.
     pub uneditable: Vec<String>,
     /// Number of changes beyond the limit of one step.
     pub left_over: usize,
@@ -102,7 +103,8 @@ pub fn defrag(
             let (Some(node), Some(better)) = (corpus.at(&path), corpus.at(&of)) else {
                 continue;
             };
-            // Record the id of the better node, so that a reader of the superseded one can find it.
+            // Record the id of the better node, so that a reader of the superseded node can find
+            // it.
             let text = edit::set(&node.text, "superseded_by", &better.id);
             if change(&mut changes, &mut report, node, text, options.most) {
                 report.superseded.push(Repeat { path, of });

@@ -1,10 +1,10 @@
 //! Harvest: new learnings from commits, closed work and session notes, each with its source.
 //!
-//! A source gives a learning only where a person or an agent wrote one down: a line `Learned:` or
-//! `Root cause:` in a commit's message, a note on work that was closed, a list under a heading like
-//! "What we learned". Text that runner wrote itself is never a source, an earlier harvest is
-//! recognised by its key, and a learning that the corpus already contains is left out. The harvest
-//! never phrases anything: it copies the source's own text.
+//! A source yields a learning only where a person or an agent wrote it down: a line `Learned:` or
+//! `Root cause:` in a commit's message, a note on closed work, or a list under a heading like "What
+//! we learned". Text that runner wrote is never a source, an earlier harvest is recognised by its
+//! key, and a learning that the corpus already contains is left out. The harvest never rephrases
+//! anything: it copies the text of the source.
 
 use std::collections::BTreeSet;
 
@@ -21,11 +21,11 @@ use super::oscillation::FileHistory;
 use super::work::{Claim, short_hash};
 use super::{Changes, Corpus};
 
-/// Minimum number of words of a learning.
+/// Minimum number of words in a learning.
 const WORDS: usize = 8;
-/// Similarity from which a text counts as already known to the corpus.
+/// Minimum similarity at which a text counts as already known to the corpus.
 const KNOWN: f64 = 0.7;
-/// Minimum share of a learning's words that a node contains to be named as related.
+/// Minimum share of a learning's words that a node must contain to be named as related.
 const RELATED: f64 = 0.4;
 
 /// A commit as a source of the harvest.
@@ -214,7 +214,8 @@ const MARKS: [&str; 6] =
     ["learned:", "lesson:", "lessons:", "learning:", "root cause:", "takeaway:"];
 
 fn of_commit(commit: &CommitSource) -> Option<HarvestItem> {
-    // Runner makes no commits itself; a tool that acts in its name would leave this mark.
+    // A tool that commits on runner's behalf would leave this mark; runner itself makes no commits
+    // here.
     if commit.body.to_lowercase().contains("generated-by: runner") {
         return None;
     }

@@ -2,8 +2,8 @@
 //! composite.
 //!
 //! The definitions are data here and prose in `docs/guide/corpus.md`; a test keeps the two
-//! consistent. A metric without anything to measure is absent and does not count. This module never
-//! reads a clock or anything outside the given corpus.
+//! consistent. A metric without anything to measure is absent and does not affect the composite.
+//! This module never reads a clock or anything outside the given corpus.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,9 +16,9 @@ use super::index::IndexError;
 use super::links::{Links, has_evidence};
 use super::{Corpus, CorpusProblem, Maturity, NodeKind, rounded};
 
-/// Similarity from which two nodes of one kind count as repetitions.
+/// Minimum similarity at which two nodes of one kind count as repetitions.
 pub const SAME: f64 = 0.8;
-/// The largest fall of a metric in one iteration that is no regression.
+/// The largest drop of a metric in one iteration that is not a regression.
 pub const MAX_DROP: f64 = 0.05;
 /// Maximum number of paths in a list of the report.
 const NAMED: usize = 50;
@@ -89,7 +89,7 @@ pub struct Metric {
     pub weight: f64,
     /// The minimum; a value below it is reported.
     pub floor: f64,
-    /// The largest fall in one iteration that is no regression.
+    /// The largest drop in one iteration that is not a regression.
     pub max_drop: f64,
     pub below_floor: bool,
     pub definition: &'static str,
@@ -134,7 +134,7 @@ pub struct Measured {
 /// Measures a corpus on a date.
 ///
 /// # Errors
-/// Returns an error if the index of the bench cannot be used.
+/// Returns an error if the index for the bench cannot be used.
 pub fn measure(corpus: &Corpus, date: Date) -> Result<Measured, IndexError> {
     let bench = bench(corpus, date, None)?;
     let links = Links::of(corpus);
@@ -228,7 +228,7 @@ pub fn measure(corpus: &Corpus, date: Date) -> Result<Measured, IndexError> {
     Ok(Measured { health, bench, fitness })
 }
 
-/// Returns each active node that repeats a better one of its kind, with that better node. The run
+/// Returns each active node that repeats a better node of its kind, with that better node. The run
 /// time is linear, except within groups of similar nodes, whose size is limited.
 pub fn repeats(corpus: &Corpus) -> BTreeMap<String, String> {
     let mut repeated = BTreeMap::new();
@@ -243,7 +243,7 @@ pub fn repeats(corpus: &Corpus) -> BTreeMap<String, String> {
                 continue;
             };
             let (better, worse) = if a.standing() <= b.standing() { (a, b) } else { (b, a) };
-            // A node that already repeats another node is in no further pair.
+            // A node that already repeats another node is not paired again.
             if repeated.contains_key(&better.path) || repeated.contains_key(&worse.path) {
                 continue;
             }
@@ -268,7 +268,8 @@ pub fn names() -> BTreeSet<&'static str> {
     METRICS.iter().map(|(name, ..)| *name).collect()
 }
 
-/// Returns the weight of a maturity. It is kept here so that the maturity mix and the metric agree.
+/// Returns the weight of a maturity. The maturity mix and the metric both use this function, so
+/// that they agree.
 pub fn weight_of(maturity: Maturity) -> f64 {
     maturity.weight()
 }

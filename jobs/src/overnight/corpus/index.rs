@@ -1,6 +1,6 @@
 //! A full-text index of the corpus, which finds the nodes that match a question.
 //!
-//! The index is an FTS5 table of SQLite in memory. It uses the same terms as the index of a history
+//! The index is an SQLite FTS5 table in memory. It uses the same terms as the index of a history
 //! and ranks nodes by a composite of relevance, freshness and utility. The order is stable: equal
 //! scores are ordered by path. The index must never be kept on disk.
 
@@ -22,7 +22,7 @@ pub const SHARES: (f64, f64, f64) = (0.6, 0.2, 0.2);
 /// Number of days after which the freshness of a node is halved.
 pub const HALF_LIFE_DAYS: f64 = 90.0;
 
-/// The error of an index that could not be built or searched.
+/// An error that occurred while the index was built or searched.
 #[derive(Debug, thiserror::Error)]
 #[error("the index of the corpus could not be used")]
 pub struct IndexError(#[from] rusqlite::Error);
@@ -47,7 +47,7 @@ pub struct Hit<'a> {
 }
 
 impl<'a> Index<'a> {
-    /// Builds an index of nodes; `date` is the date for their freshness.
+    /// Builds an index of nodes; `date` is the date on which their freshness is measured.
     ///
     /// # Errors
     /// Returns an [`IndexError`] if the index cannot be built.
@@ -77,7 +77,7 @@ impl<'a> Index<'a> {
         Ok(Self { db, nodes, date })
     }
 
-    /// Returns the nodes that answer the question best, the best first.
+    /// Returns the nodes that answer the question best, best first.
     ///
     /// # Errors
     /// Returns an [`IndexError`] if the search fails.
@@ -89,7 +89,7 @@ impl<'a> Index<'a> {
         if asked.is_empty() {
             return Ok(Vec::new());
         }
-        // Terms consist of letters and digits. The quotes make OR, NEAR and NOT plain words.
+        // Terms consist of letters and digits. The quotes turn OR, NEAR and NOT into plain words.
         let query: Vec<String> = asked.iter().map(|term| format!("\"{term}\"")).collect();
         let (title, body, subjects) = WEIGHTS;
         let mut ask = self.db.prepare_cached(
@@ -134,8 +134,8 @@ impl<'a> Index<'a> {
     }
 }
 
-/// Returns a node's freshness on `date`: 1 for a node of that day, half of it after
-/// [`HALF_LIFE_DAYS`], and 0.5 for a node without a date.
+/// Returns a node's freshness on `date`: 1 for a node of that day, 0.5 after [`HALF_LIFE_DAYS`],
+/// and 0.5 for a node without a date.
 pub fn freshness_of(node: &Node, date: Date) -> f64 {
     let Some(from) = node.date.max(node.last_cited) else {
         return 0.5;

@@ -53,7 +53,7 @@ impl Links {
         links
     }
 
-    /// Returns true if anything that runner did not write itself cites the node.
+    /// Checks whether anything that runner did not write cites the node.
     pub fn is_cited(&self, corpus: &Corpus, at: usize) -> bool {
         let by_others = self.cited_by[at].iter();
         self.in_work[at] || by_others.into_iter().any(|it| !corpus.nodes[*it].generated)
@@ -105,7 +105,7 @@ pub fn commits(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Returns true if a node names its evidence: in its front matter, by a path, or by a commit.
+/// Checks whether a node names its evidence: in its front matter, by a path, or by a commit.
 pub fn has_evidence(node: &Node) -> bool {
     node.sourced || paths(node.body()).next().is_some() || commits(node.body()).next().is_some()
 }

@@ -5,7 +5,7 @@
 //!            └──────> health, bench, brief                       (data only: nothing here writes)
 //! ```
 //!
-//! Every step is a pure function of a corpus, a date and its arguments; the same input gives the
+//! Every step is a pure function of a corpus, a date and its arguments; the same input yields the
 //! same bytes. No step writes a file, follows a link, or trusts a node's description of itself
 //! beyond its front matter. A node that cannot be read is never lost: it is reported and left
 //! alone.

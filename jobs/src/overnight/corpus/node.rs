@@ -23,7 +23,7 @@ pub enum NodeKind {
 }
 
 impl NodeKind {
-    /// Returns the kind of a file by its folder, or `None` if the file is no node.
+    /// Returns the kind of a file by its folder, or `None` if the file is not a node.
     pub fn of(path: &str) -> Option<Self> {
         let (folder, rest) = path.split_once('/')?;
         if !rest.ends_with(".md") {
@@ -39,7 +39,7 @@ impl NodeKind {
     }
 }
 
-/// The degree to which a node has proved itself.
+/// The degree to which a node has proved useful.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Maturity {
@@ -92,7 +92,7 @@ const EVIDENCE: [&str; 10] = [
 /// The value of `generated_by` in the front matter of nodes that runner writes.
 pub const GENERATOR: &str = "runner";
 
-/// Returns true if `generated_by` names a part of runner, such as `runner` or `runner curator`.
+/// Checks whether `generated_by` names a part of runner, such as `runner` or `runner curator`.
 pub fn is_own(generated_by: &str) -> bool {
     generated_by.split_whitespace().next() == Some(GENERATOR)
 }
@@ -103,15 +103,15 @@ pub struct Node {
     /// The path of the file below `.agents`.
     pub path: String,
     pub kind: NodeKind,
-    /// The id in its front matter, or the stem of its file name.
+    /// The id in the node's front matter, or the stem of its file name.
     pub id: String,
     pub title: String,
-    /// The content of the whole file.
+    /// The content of the complete file.
     pub text: String,
-    /// Digest of the whole file.
+    /// Digest of the complete file.
     pub digest: Digest,
     pub maturity: Maturity,
-    /// The status in its front matter.
+    /// The status in the node's front matter.
     pub status: String,
     /// The utility from the front matter, from 0 to 1.
     pub utility: Option<f64>,
@@ -181,7 +181,7 @@ impl Node {
         }
     }
 
-    /// Returns true if the node is neither superseded nor set aside.
+    /// Checks whether the node is neither superseded nor set aside.
     pub fn is_active(&self) -> bool {
         self.superseded_by.is_none()
             && !matches!(
@@ -201,7 +201,7 @@ impl Node {
     }
 
     /// Returns the day on which the node becomes stale unless something cites it later, or `None`
-    /// if it never does.
+    /// if the node never becomes stale.
     pub fn stale_after(&self) -> Option<Date> {
         let days = self.ttl_days.or(match self.maturity {
             Maturity::Established => None,
@@ -226,8 +226,8 @@ impl Node {
         has.iter().filter(|it| **it).count() as f64 / has.len() as f64
     }
 
-    /// Returns the key that ranks equivalent nodes. The node that sorts first stays: the more
-    /// mature, the more useful, the one that was not generated, the older, the first by path.
+    /// Returns the key that ranks equivalent nodes. The node that sorts first is kept. Nodes are
+    /// sorted by maturity, by utility, by whether they were generated, by age, and by path.
     pub fn standing(&self) -> impl Ord + use<> {
         let useful = (self.utility.unwrap_or(0.0).clamp(0.0, 1.0) * 1000.0) as i64;
         (

@@ -1,13 +1,13 @@
-//! The history of files that nights add and remove in turns; such files are left alone.
+//! The history of files that nights alternately add and remove; such files are left alone.
 //!
-//! The history lies beside the corpus, in `.agents/overnight/oscillation.json`. A damaged history
-//! is started anew, because its only use is to hold changes back.
+//! The history is stored next to the corpus, in `.agents/overnight/oscillation.json`. A damaged
+//! history is replaced by an empty one, because it is used only to hold changes back.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-/// Number of changes of direction from which a file counts as oscillating.
+/// Minimum number of changes of direction at which a file counts as oscillating.
 pub const TURNS: usize = 3;
 /// Number of events that are kept for one file.
 const KEPT: usize = 8;
@@ -32,7 +32,7 @@ pub struct FileHistory {
 }
 
 impl FileHistory {
-    /// Reads a history. A damaged history gives an empty one.
+    /// Reads a history. A damaged history yields an empty history.
     pub fn parse(bytes: &[u8]) -> Self {
         serde_json::from_slice(bytes).unwrap_or_default()
     }
@@ -48,7 +48,7 @@ impl FileHistory {
         }
     }
 
-    /// Returns the files that were added and removed in turns.
+    /// Returns the files that were alternately added and removed.
     pub fn oscillating(&self) -> BTreeSet<&str> {
         let turns =
             |acts: &[FileEvent]| acts.windows(2).filter(|it| it[0].added != it[1].added).count();

@@ -16,7 +16,7 @@ const LONGEST_WORK: u64 = 64 * 1024 * 1024;
 /// Maximum depth of folders below a subpath.
 const DEEPEST: usize = 8;
 
-/// The error of a folder that could not be read.
+/// The reason why a folder could not be read.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot read {path}")]
 pub struct ReadError {
@@ -30,7 +30,7 @@ pub struct ReadError {
 /// counts as empty.
 ///
 /// # Errors
-/// Returns an error if a folder exists and cannot be listed.
+/// Returns an error if a folder exists but cannot be listed.
 pub fn read(folder: &Path) -> Result<Corpus, ReadError> {
     let mut corpus = Corpus::default();
     for file in files(folder, &mut corpus.troubles)? {
@@ -117,10 +117,10 @@ pub struct Plain {
 }
 
 /// Lists every plain file below the five paths, ordered by path. Links and other entries that are
-/// no plain files are reported in `troubles`.
+/// not plain files are reported in `troubles`.
 ///
 /// # Errors
-/// Returns an error if a folder exists and cannot be listed.
+/// Returns an error if a folder exists but cannot be listed.
 pub fn files(folder: &Path, troubles: &mut Vec<CorpusProblem>) -> Result<Vec<Plain>, ReadError> {
     let mut found = Vec::new();
     for subpath in SUBPATHS {

@@ -1,7 +1,7 @@
 //! The work file `rpi/next-work.jsonl`: rows of items or, in old files, flat rows.
 //!
-//! A claimed or finished item belongs to its claimant, and nothing here changes it. A row is edited
-//! through `text`'s kept lines, so that every byte of the other rows stays.
+//! A claimed or finished item belongs to its claimant, and this module never changes it. Rows are
+//! edited through `KeptLines`, so that every other row stays the same, byte for byte.
 
 use runner_text::jsonl::keep::{KeptLines, Object};
 use serde_json::Value;
@@ -56,7 +56,7 @@ pub struct WorkItem {
 }
 
 impl WorkItem {
-    /// Returns true if work on the item may begin now.
+    /// Checks whether work on the item may begin now.
     pub fn is_free(&self) -> bool {
         self.claim == Claim::Available
     }

@@ -1,17 +1,17 @@
-//! The three steps of the council: its packet, one bounded pass of each councillor, and the
+//! The three steps of the council: its packet, one limited pass of each councillor, and the
 //! synthesis.
 //!
 //! ```text
 //! packet.json ──shown to each──> ask_each ──checked──> <runner>.json ──┬──> synthesis.json ──> packets
 //!     │                             └── no answer, or malformed ───────┘        (voices, tension)
-//!     └── candidates by rule                 its reason                    ledger.json: who said what
+//!     └── rule-based candidates               its reason                    ledger.json: who said what
 //! ```
 //!
-//! All three steps are soft: a councillor who fails degrades the report with the reason, and the
-//! synthesis is made without that councillor. Without any councillor the packets rest on the corpus
-//! alone. Each councillor is asked once, about facts that were looked up, and answers in a fixed
-//! form. A councillor must never write, ask or hear another councillor, or name anything that the
-//! packet does not contain.
+//! No step fails the run: if a councillor fails, the report is degraded and states the reason, and
+//! the synthesis is made without that councillor. Without any councillor, the packets are based on
+//! the corpus alone. Each councillor is asked once, about facts that were looked up, and answers in
+//! a fixed form. A councillor must never write files, communicate with another councillor, or name
+//! anything that the packet does not contain.
 
 pub mod packet;
 pub mod record;
@@ -86,7 +86,7 @@ pub fn file_of(runner: &str) -> String {
     }
 }
 
-/// A pass of a councillor that is planned but not made yet.
+/// A planned pass of a councillor.
 struct PlannedPass {
     /// The index of the councillor among those that can be asked.
     at: usize,
@@ -100,7 +100,7 @@ impl Night<'_, '_> {
     /// Runs the council: the packet, the passes and the synthesis.
     ///
     /// # Errors
-    /// Returns an error if the database cannot be used, because then no request can be paid or
+    /// Returns an error if the database cannot be used, because then no request can be paid for or
     /// settled.
     pub(super) fn council(
         &mut self,
@@ -174,7 +174,7 @@ impl Night<'_, '_> {
         Ok(CouncilResult { synthesis, wildcard, record: Some(record) })
     }
 
-    /// Makes one pass of each councillor that can be asked. A pass that an earlier attempt of this
+    /// Runs one pass of each councillor that can be asked. A pass that an earlier attempt of this
     /// run paid for is not repeated.
     fn passes(
         &mut self,
@@ -270,7 +270,7 @@ impl Night<'_, '_> {
                 Err((class, why)) => {
                     pass.status = class.as_str().to_owned();
                     pass.why = Some(redact(&format!("{class}: {why}")));
-                    // An answer that could not be kept does not count.
+                    // An answer that could not be saved is not used.
                     reports.retain(|it| it.runner != one.runner || one.lane == WILDCARD);
                     if one.lane == WILDCARD {
                         wildcard = None;
@@ -361,12 +361,12 @@ impl Night<'_, '_> {
     }
 
     /// Returns the time limit of the passes: the job's setting, but at most three quarters of the
-    /// time left.
+    /// remaining time.
     fn patience(&self) -> Duration {
         Duration::from_secs(self.spec.council_timeout).min(self.ctx.left() / 4 * 3)
     }
 
-    /// Reports how the passes went.
+    /// Reports the outcome of the passes.
     fn passed(&mut self, answered: usize, unheard: &[NoReply]) {
         let of = self.spec.runners.len();
         let reported = format!("{answered} of {of} councillors answered");
@@ -433,7 +433,7 @@ fn reason(error: &AskError) -> (Class, String) {
     (class, error.to_string())
 }
 
-/// Returns a line for each refused answer, in the form in which a run's lines report refusals.
+/// Returns a line for each refused answer, in the format that the lines of a run use for refusals.
 pub fn refused(council: Option<&Value>) -> Vec<String> {
     let unheard = council.and_then(|it| it["unheard"].as_array());
     let of = |one: &Value| {

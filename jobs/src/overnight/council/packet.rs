@@ -1,9 +1,9 @@
 //! The packet that every councillor is shown: the night's figures and the candidates to begin with,
-//! each with its evidence, and nothing that was not looked up.
+//! each with its evidence. The packet contains only facts that were looked up.
 //!
-//! The answer by rule is made from it too, so that a councillor without a model has a true answer
-//! to give. The packet fits a small model and holds no time of day: the same corpus on the same day
-//! gives the same packet.
+//! The rule-based answer is also built from the packet, so that a councillor without a model can
+//! give a true answer. The packet is short enough for a small model and contains no time of day:
+//! the same corpus on the same day yields the same packet.
 
 use runner_engine::digest::Digest;
 use serde::{Deserialize, Serialize};
@@ -40,19 +40,19 @@ pub struct CouncilPacket {
     pub fitness_delta: Option<f64>,
     pub below_floor: Vec<String>,
     pub iterations: Iterations,
-    /// The reason why the loop ended, if it states one.
+    /// The reason why the loop ended, if the loop states one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<String>,
     /// Soft failures of the night.
     pub degraded: Vec<String>,
     /// Knowledge in the corpus about the goal.
     pub brief: Vec<String>,
-    /// Candidates to begin with, the best first by rule.
+    /// Candidates to begin with, best first according to the rules.
     pub candidates: Vec<Candidate>,
     pub offer: Offer,
 }
 
-/// The number of iterations that were committed and of those that were not.
+/// The number of committed iterations and the number of other iterations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Iterations {
     /// Iterations that became part of the corpus.
@@ -71,7 +71,7 @@ pub struct Candidate {
     #[serde(rename = "type")]
     pub kind: String,
     pub severity: String,
-    /// The confidence of the night in the candidate.
+    /// The night's confidence in the candidate.
     pub confidence: String,
     /// The reason why the candidate is listed.
     pub why_now: String,
@@ -91,7 +91,7 @@ pub struct Offer {
 }
 
 impl CouncilPacket {
-    /// Makes the packet from the night's results so far.
+    /// Builds the packet from the night's results so far.
     pub fn of(summary: &Summary, measured: &Measured, date: &str, candidates: &[Packet]) -> Self {
         let line = |text: &str| clean(text, LONGEST);
         let lines = |all: &[String]| all.iter().take(LINES).map(|it| line(it)).collect();
@@ -143,15 +143,15 @@ impl CouncilPacket {
         }
     }
 
-    /// Returns the digest of the question. The course of the night is not part of it: a night that
-    /// resumes after it died has more to report about itself, but the same candidates.
+    /// Returns the digest of the question. The digest leaves out the course of the night, because a
+    /// night that resumes after its process died has more to report but the same candidates.
     pub fn question(&self) -> String {
         let about =
             (&self.run_id, &self.goal, &self.date, self.fitness, &self.candidates, &self.offer);
         Digest::of(pretty(&about).as_bytes()).to_string()
     }
 
-    /// Returns the report that rules give without any model.
+    /// Returns the rule-based report, which needs no model.
     pub fn by_rule(&self) -> Value {
         let first = self.candidates.first();
         let kind = match first {

@@ -1,8 +1,8 @@
-//! The council's record, `council/ledger.json`: it traces each packet of the morning to its
-//! evidence and its councillors.
+//! The council's record, `council/ledger.json`, which traces each morning packet to its evidence
+//! and its councillors.
 //!
-//! Each pass that was made or not made is an entry, with the request under which its budget usage
-//! is recorded and the digest of the artifact that holds the answer; each packet names the
+//! Each pass, whether it was made or not, has an entry with the request under which its budget
+//! usage is recorded and the digest of the artifact that contains the answer. Each packet names the
 //! councillors who support it. A night that resumes does not repeat a pass if the question and the
 //! artifact still have the digests in this record.
 
@@ -61,7 +61,7 @@ pub struct Pass {
     /// The id of the request, as in the run's events.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<String>,
-    /// The tokens that the pass was charged, if they were stated.
+    /// The tokens that the pass was charged, if the backend reported them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens: Option<u64>,
     /// The artifact that contains the answer.
@@ -139,8 +139,8 @@ impl CouncilRecord {
         voices.iter().filter_map(own).collect()
     }
 
-    /// Returns the pass that an earlier attempt of this run made over exactly the same question,
-    /// with its artifact.
+    /// Returns the pass that an earlier attempt of this run made on exactly the same question, with
+    /// its artifact.
     pub fn again(
         &self,
         question: &str,

@@ -1,8 +1,8 @@
-//! The report of one councillor after its check.
+//! The checked report of one councillor.
 //!
 //! ```text
-//! answer ──its form──> what it names was shown? ──> cut, cleaned, redacted ──> Report
-//!             └── malformed ──┘
+//! answer ──schema──> only offered choices? ──> truncated, cleaned, redacted ──> Report
+//!             └── no ────────┴── no ──> malformed
 //! ```
 //!
 //! A model's text is data: the program sets the councillor's name, every choice must come from the
@@ -59,7 +59,7 @@ pub struct Wildcard {
 }
 
 /// Returns the JSON schema of a report on one packet. The schema is strict, because some models
-/// refuse any other.
+/// refuse other schemas.
 pub fn schema(packet: &CouncilPacket) -> Value {
     let text = json!({"type": "string"});
     let ids = &packet.offer.backs;

@@ -3,12 +3,12 @@
 //! ```text
 //! reports, in any order ──sort──> positions by kind ──most voices first──> agreement
 //!                                     └── two or more, or one kind and other things ──> tension
-//! wildcards ──> at the end, marked, outside of every count
+//! wildcards ──> at the end, marked, never counted
 //! ```
 //!
-//! Pure: the same reports in any order give the same bytes. An outvoted position is never dropped:
-//! each position stays with its councillors and their texts. A wildcard has no weight, and one
-//! councillor alone is never called an agreement.
+//! The module is pure: the same reports in any order yield the same bytes. An outvoted position is
+//! never dropped: each position stays with its councillors and their texts. A wildcard has no
+//! weight, and one councillor alone is never called an agreement.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -53,7 +53,7 @@ pub struct Synthesis {
     pub risks: Vec<Statement>,
     /// Opportunities, each with the councillors who named it.
     pub opportunities: Vec<Statement>,
-    /// Unsolicited ideas, which come last and are in no count.
+    /// Unsolicited ideas, which come last and are not counted.
     pub wildcards: Vec<WildcardIdea>,
 }
 

@@ -1,4 +1,4 @@
-//! Answers that are refused or cut, and the synthesis over any order of any reports.
+//! Tests which answers are refused or truncated, and the synthesis of any reports in any order.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -31,7 +31,7 @@ fn same(text: &str) -> String {
 }
 
 #[test]
-fn an_answer_is_whole_and_of_the_offer_or_it_is_refused() {
+fn an_invalid_answer_is_refused_completely() {
     let good = read(&answer(), "claude", &packet(), &same).unwrap();
     assert_eq!((good.runner.as_str(), good.backs.len()), ("claude", 1));
     assert_eq!(check(&serde_json::to_value(&good).unwrap(), "council-report"), []);
@@ -119,7 +119,8 @@ fn most_voices_lead_and_the_others_stay_with_their_words() {
     let reported = synthesize("R", &reports, Some(&lane), &unheard).unwrap();
     assert_eq!(reported.recommended_kind, "repair");
     assert_eq!((reported.agreement.voices, reported.agreement.of), (2, 3));
-    // The surest of the leading position speaks; it is as sure as its least sure.
+    // The leading position quotes its most confident councillor and has the confidence of its least
+    // confident one.
     assert_eq!((reported.said_by.as_str(), reported.confidence.as_str()), ("c", "low"));
     assert_eq!(reported.positions[1].voices[0].recommended_first_action, "Read more");
     assert_eq!(reported.backed[0].voices, ["b", "c"]);
@@ -127,7 +128,7 @@ fn most_voices_lead_and_the_others_stay_with_their_words() {
     let tension = reported.tension.clone().unwrap();
     assert_eq!(tension, "b and c would both repair (“Mend it”); a would research (“Read more”)");
     assert_eq!(reported.unheard, unheard);
-    // A wildcard is marked, and is nobody's first action.
+    // A wildcard is marked and never becomes the first action.
     assert_eq!(reported.wildcards.len(), 4);
     assert!(reported.wildcards.iter().all(|it| it.wildcard));
     assert_eq!(check(&serde_json::to_value(&reported).unwrap(), "council-synthesis"), []);
@@ -138,7 +139,7 @@ fn most_voices_lead_and_the_others_stay_with_their_words() {
 fn a_tension_is_also_where_to_begin_and_how_sure() {
     let of = |reports: &[Report]| synthesize("R", reports, None, &[]).unwrap().tension;
     let one = report("a", "repair", "Mend it", "high", &["dream-1"]);
-    assert_eq!(of(std::slice::from_ref(&one)), None, "one voice has nobody against it");
+    assert_eq!(of(std::slice::from_ref(&one)), None, "a single councillor has no opposition");
     let other = report("b", "repair", "Mend that", "high", &["dream-2"]);
     let reported = of(&[one.clone(), other]).unwrap();
     assert!(
@@ -172,7 +173,7 @@ proptest! {
         reports in proptest::collection::vec(any_report(), 1..8),
         seed in any::<u64>(),
     ) {
-        // One report a runner, as there is.
+        // Keep one report per runner, as in a real council.
         let mut own: Vec<Report> = Vec::new();
         for report in reports {
             if own.iter().all(|it| it.runner != report.runner) {
@@ -202,7 +203,7 @@ proptest! {
     }
 }
 
-/// Checks that no report is lost or counted twice, and that no wildcard counts.
+/// Checks that no report is lost or counted twice, and that no wildcard is counted.
 fn told_whole(reported: &Synthesis, reports: &[Report]) -> Result<(), TestCaseError> {
     let voices: usize = reported.positions.iter().map(|it| it.voices.len()).sum();
     prop_assert_eq!(voices, reports.len());

@@ -1,7 +1,7 @@
-//! Packets as beads, through `bd` where that is installed; each packet once.
+//! Creates a bead for each packet, once, with `bd` if it is installed.
 //!
 //! `bd` gets only runner's own text, runs inside the run's sandbox and has a short time limit. Its
-//! failures are soft: they only degrade the report. `bd` is never asked twice for one packet.
+//! failures are soft: they only degrade the report. `bd` is never called twice for one packet.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use super::Packet;
 use crate::Context;
 
 const PROGRAM: &str = "bd";
-/// Time limit of one call of `bd`.
+/// Time limit of one `bd` call.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Returns the path of `bd`, if it is installed.
@@ -22,8 +22,8 @@ pub fn program(ctx: &Context<'_>) -> Option<PathBuf> {
     find_program(Path::new(PROGRAM), ctx.root, path).ok()
 }
 
-/// Makes a bead for each packet that has none. Returns the number of beads made, and the failure
-/// that ended the work, if there was one.
+/// Creates a bead for each packet that has none. Returns the number of created beads, and the
+/// failure that stopped the creation, if there was one.
 pub fn sync(ctx: &Context<'_>, program: &Path, packets: &mut [Packet]) -> (usize, Option<String>) {
     let mut made = 0;
     let wanted =

@@ -1,16 +1,15 @@
-//! The councillors' answers among the packets: their support for packets that were found without
-//! them, one packet of their own if they recommend something else, and the wildcard behind all
-//! others.
+//! Applies the councillors' answers to the packets: their support raises existing packets, a
+//! different recommendation becomes one new packet, and the wildcard follows after all others.
 //!
-//! The councillors' texts are checked like any other: a file or commit that they name counts only
-//! if it exists. A wildcard is never the first packet.
+//! The councillors' texts are checked like any other text: a file or commit that they name counts
+//! only if it exists. A wildcard is never the first packet.
 
 use super::{Candidate, MOST, Packet, PacketSources, dedup_key, id_of};
 use crate::dream::proposal::clean;
 use crate::overnight::council::{self, SOURCE, WILDCARD_SOURCE};
 
-/// Score that one councillor's support adds to a packet; the support of three is a step of
-/// severity.
+/// Score that one councillor's support adds to a packet; the support of three councillors equals
+/// one level of severity.
 const VOICE: f64 = 4.0;
 /// Maximum length of a title in characters.
 const TITLE: usize = 120;
@@ -57,16 +56,16 @@ impl PacketSources<'_> {
         let score = self.ground(&mut packet, action, said.collect());
         Some(Candidate {
             packet,
-            // The recommendation of one councillor is only a proposal; each further councillor
-            // makes it less of one.
+            // The recommendation of one councillor is only a proposal and ranks lower; each further
+            // councillor raises its score.
             score: score - 3.0 + VOICE * (synthesis.agreement.voices as f64 - 1.0),
             timestamp: String::new(),
             pinned: false,
         })
     }
 
-    /// Returns the creative lane's packet, which comes after the packets in `before`. Without any
-    /// of those there is none, because it would be the first.
+    /// Returns the creative lane's packet, which comes after the packets in `before`. Returns
+    /// `None` if `before` is empty, because the wildcard would then be the first packet.
     pub(super) fn wildcard(&self, before: &[Packet]) -> Option<Packet> {
         let wildcard = self.counsel.wildcard.as_ref()?;
         if before.is_empty() || before.len() >= MOST {
@@ -94,8 +93,8 @@ impl PacketSources<'_> {
     }
 }
 
-/// Makes a title from a model's text. The title begins with a letter or digit, so that no program
-/// takes it for a flag.
+/// Converts a model's text to a title. The title begins with a letter or digit, so that no program
+/// mistakes it for a flag.
 fn title(text: &str) -> Option<String> {
     let text = text.trim_start_matches(|c: char| !c.is_alphanumeric());
     let title = clean(text, TITLE);

@@ -1,7 +1,7 @@
 //! The morning packets: ranked work to begin with, each packet with evidence that exists.
 //!
 //! ```text
-//! pinned queue > work that nobody has > open findings > metrics below their floor
+//! pinned queue > unclaimed work > open findings > metrics below their floor
 //!      └── one packet for each thing (dedup key) ──rank──> the first ten
 //! ```
 //!
@@ -32,7 +32,7 @@ pub use super::packet::Packet;
 use crate::report::{code, one_line};
 use queue::Pinned;
 
-/// Maximum number of packets of a morning.
+/// Maximum number of packets for one morning.
 pub const MOST: usize = 10;
 /// Maximum number of lines of evidence, and of files, in one packet.
 const LINES: usize = 6;
@@ -44,15 +44,15 @@ const SPEAKS: f64 = 0.5;
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct PacketIndex {
     pub run_id: String,
-    /// The project.
+    /// The project's root folder.
     pub repo_root: String,
-    /// The time at which the index was made.
+    /// The time at which the index was created.
     pub generated_at: String,
     /// The packets, ordered by rank.
     pub packets: Vec<Packet>,
 }
 
-/// The sources from which packets are made.
+/// The sources from which packets are built.
 pub struct PacketSources<'a> {
     /// The project's root folder.
     pub root: &'a Path,
@@ -71,7 +71,7 @@ pub struct PacketSources<'a> {
     /// The index of the corpus, if it could be built.
     pub index: Option<&'a Index<'a>>,
     /// The command with which a person begins. `{prompt}`, `{title}`, `{packet}` and `{id}` are
-    /// replaced, each by one shell word.
+    /// replaced, each with one shell word.
     pub command: &'a str,
     pub counsel: &'a CouncilResult,
 }
@@ -109,7 +109,7 @@ impl PacketSources<'_> {
             b.pinned.cmp(&a.pinned).then_with(by_score)
         });
         let mut seen = std::collections::BTreeSet::new();
-        // Work that is claimed or done makes no packet.
+        // Work that is claimed or done does not become a packet.
         let taken = self.corpus.work.items.iter().filter(|item| !item.is_free());
         let taken: std::collections::BTreeSet<&str> =
             taken.map(|item| item.dedup_key.as_str()).collect();
@@ -123,7 +123,7 @@ impl PacketSources<'_> {
         packets.extend(self.wildcard(&packets));
         for (at, packet) in packets.iter_mut().enumerate() {
             packet.rank = at as u64 + 1;
-            // The same work keeps its bead, from whichever source its packet came this time.
+            // The same work keeps its bead, whichever source its packet comes from.
             let mut known = self.corpus.work.items.iter();
             let known = known.find(|item| item.dedup_key == packet.dedup_key);
             packet.bead_id =
@@ -146,7 +146,7 @@ impl PacketSources<'_> {
         packets
     }
 
-    /// Returns true if the item is not claimed and the items that it requires are done.
+    /// Checks whether the item is not claimed and the items that it requires are done.
     fn is_ready(&self, item: &WorkItem) -> bool {
         let done = |title: &String| {
             let mut all = self.corpus.work.items.iter();

@@ -1,8 +1,8 @@
 //! Writes the packets to the work file: existing items are amended, and missing items are added
 //! once.
 //!
-//! The rules of claims are kept: an item that is claimed or done is never changed, not even to add
-//! a field. An item is recognised by its dedup key. Unknown keys and broken lines stay.
+//! Claims are respected: an item that is claimed or done is never changed, not even to add a field.
+//! An item is recognised by its dedup key. Unknown keys and invalid lines are kept unchanged.
 
 use runner_text::jsonl::keep::Object;
 use serde_json::{Value, json};

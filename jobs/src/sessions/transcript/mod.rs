@@ -5,9 +5,9 @@
 //!            └── blank, bad, too long, torn: counted            └── foreign: counted
 //! ```
 //!
-//! Every line is counted under exactly one heading of [`Tally`]. A file of any size is read in the
-//! memory of one line of the allowed length. This module must never panic on the content of a file,
-//! and never take a damaged line for the end of the file.
+//! Every line is counted in exactly one category of [`Tally`]. The memory that reading needs
+//! depends on the maximum length of a line and not on the size of the file. This module must never
+//! panic on the content of a file, and never mistake a damaged line for the end of the file.
 
 mod records;
 mod row;
@@ -21,8 +21,8 @@ pub use records::{LineGap, MAX_LINE, Record, Records, Tally};
 /// An event of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionEvent {
-    /// The line of the file that contains the event, from 1; the first line of an object that spans
-    /// several.
+    /// The line of the file that contains the event, from 1; for an object that spans several
+    /// lines, its first line.
     pub line: u64,
     /// The time of the event, if the row states one.
     pub at: Option<Timestamp>,
@@ -77,7 +77,7 @@ impl<R: BufRead> Transcript<R> {
         Self::with_cap(reader, from, MAX_LINE)
     }
 
-    /// Makes a reader with another maximum length of a line, in bytes.
+    /// Creates a reader with another maximum length of a line, in bytes.
     pub fn with_cap(reader: R, from: LineGap, cap: usize) -> Self {
         Self { records: Records::new(reader, from, cap), ready: Vec::new().into_iter() }
     }
@@ -102,7 +102,7 @@ impl<R: BufRead> Transcript<R> {
         self.records.tally()
     }
 
-    /// Returns the position at which a later reader may continue: behind everything that was
+    /// Returns the position at which a later reader may continue: after everything that was
     /// counted, and before an unfinished end.
     pub fn place(&self) -> LineGap {
         self.records.place()

@@ -9,15 +9,15 @@
 //!   └ none to be found ──> bad
 //! ```
 //!
-//! This module must never hold more than one line and one block of the allowed length.
+//! This module must never keep more than one line and one block of the allowed length in memory.
 
 use std::collections::VecDeque;
 use std::io::{self, BufRead};
 
 use serde_json::value::RawValue;
 
-/// Maximum length of a line, in bytes, and of an object that spans several lines. Longer ones are
-/// skipped unparsed.
+/// Maximum length of a line, in bytes, and of an object that spans several lines. Longer lines and
+/// objects are skipped without being parsed.
 pub const MAX_LINE: usize = 8 << 20;
 /// Maximum number of long lines whose positions are kept.
 const PLACES: usize = 100;
@@ -39,12 +39,12 @@ impl Default for LineGap {
     }
 }
 
-/// The number of lines, each counted under one heading.
+/// The number of lines in each category. Every line is in exactly one category.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Tally {
     /// The number of all lines.
     pub lines: u64,
-    /// Lines that contain at least one of the program's objects, or a part of one.
+    /// Lines that contain at least one of the program's objects, or a part of such an object.
     pub read: u64,
     /// Lines of JSON that is not a row of the program.
     pub foreign: u64,
@@ -57,14 +57,14 @@ pub struct Tally {
     /// Unfinished lines at the end of the file, which may still be written.
     pub torn: u64,
     /// The number of NUL bytes, which file systems leave where a write was lost. This is not a
-    /// heading, because the bytes are part of lines.
+    /// category of lines, because the bytes are part of lines.
     pub nuls: u64,
     /// The offsets of the first lines that are too long, in bytes.
     pub long_at: Vec<u64>,
 }
 
 impl Tally {
-    /// Checks that every line is under one heading.
+    /// Checks that every line is in one category.
     pub fn adds_up(&self) -> bool {
         let sum = self.read + self.foreign + self.blank + self.bad + self.too_long + self.torn;
         sum == self.lines
@@ -131,7 +131,7 @@ pub struct Records<R> {
     block: Option<MultilineRecord>,
     ready: VecDeque<Record>,
     tally: Tally,
-    /// The number of lines that the last returned record counts.
+    /// The number of lines that are counted for the last returned record.
     given: u64,
     /// The position at which an unfinished end of the file begins.
     torn: Option<LineGap>,
@@ -193,15 +193,15 @@ impl<R: BufRead> Records<R> {
         self.torn.or(self.block.as_ref().map(|block| block.begins)).unwrap_or(self.at)
     }
 
-    /// Counts the last record as foreign, because it is none of the program's rows.
+    /// Counts the last record as foreign, because it is not one of the program's rows.
     pub(super) fn note_foreign(&mut self) {
         self.tally.read -= self.given;
         self.tally.foreign += self.given;
         self.given = 0;
     }
 
-    /// Reads one line, and stores it if `keep` is set. Returns its length without its line end, and
-    /// whether it has one.
+    /// Reads one line, and stores it if `keep` is set. Returns the length without the line ending,
+    /// and whether the line has a line ending.
     fn take(&mut self, keep: bool) -> io::Result<(u64, bool)> {
         self.line.clear();
         let mut length = 0;
@@ -352,7 +352,7 @@ struct JsonParts {
     values: Vec<String>,
     /// The offset of an object that does not end.
     open: Option<usize>,
-    /// The offset from which the text is no JSON.
+    /// The offset at which the text is no longer JSON.
     bad: Option<usize>,
 }
 
@@ -380,7 +380,7 @@ fn found(text: &[u8]) -> JsonParts {
     }
 }
 
-/// Returns the values of a text that is nothing but JSON.
+/// Returns the values of a text that consists only of JSON.
 fn whole(text: &[u8]) -> Option<Vec<String>> {
     let found = found(text);
     (found.open.is_none() && found.bad.is_none()).then_some(found.values)

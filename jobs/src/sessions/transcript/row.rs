@@ -1,8 +1,8 @@
 //! Converts one row of a transcript into events.
 //!
 //! Only the needed fields are read; all other fields of a row are skipped without building a tree.
-//! The content is a text in some versions and a list of blocks in others; both are read. The size
-//! of a row must never decide how many events it yields.
+//! The content is a text in some versions and a list of blocks in others; both are read. The number
+//! of events of a row is limited, whatever the size of the row.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ use super::{SessionEvent, SessionEventKind};
 
 /// Maximum number of blocks of one message that are read.
 const BLOCKS: usize = 1000;
-/// Maximum length of the text of an event, in bytes. The rest is cut off.
+/// Maximum length of the text of an event, in bytes. Longer texts are truncated.
 const TEXT: usize = 64 * 1024;
 
 #[derive(Deserialize)]
@@ -88,7 +88,8 @@ struct Input {
     description: Option<String>,
 }
 
-/// Reads a value if it has the expected form, so that one odd field does not cost the whole row.
+/// Reads a value if it has the expected form, so that one unexpected field does not invalidate the
+/// whole row.
 fn lenient<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Option<T>, D::Error> {
     let raw = <&serde_json::value::RawValue>::deserialize(from)?;
     Ok(serde_json::from_str(raw.get()).ok())
@@ -181,7 +182,7 @@ fn cut(text: &str) -> String {
     text[..end].to_owned()
 }
 
-/// Returns the events of a row, or `None` if the row is none of the program's.
+/// Returns the events of a row, or `None` if the row is not one of the program's rows.
 pub(super) fn events(line: u64, json: &str) -> Option<Vec<SessionEvent>> {
     let row: Row = serde_json::from_str(json).ok()?;
     let known = row.message.is_some()

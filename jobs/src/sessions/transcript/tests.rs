@@ -1,4 +1,5 @@
-//! Lines of every kind, damaged in every way that was seen, and a file of 50 MB in little memory.
+//! Tests lines of every kind, all kinds of damage that have been observed, and that a file of 50 MB
+//! needs little memory.
 
 use std::io::{self, BufRead, BufReader, Read};
 
@@ -58,9 +59,9 @@ fn damage_costs_its_own_lines_and_no_other() {
         long,                                     // too long
         "not json".to_owned(),                    // bad
         pretty,                                   // one object over lines
-        "{\"type\":\"user\",\"mess".to_owned(),   // torn in the midst
+        "{\"type\":\"user\",\"mess".to_owned(),   // torn in the middle
         USER.to_owned(),                          // and resynchronised
-        format!("nonsense {USER}"),               // behind nonsense
+        format!("nonsense {USER}"),               // after nonsense
         "[1,2,3]".to_owned(),                     // foreign
         "{\"ts\":1,\"detail\":\"x\"}".to_owned(), // foreign
         String::new(),
@@ -105,7 +106,8 @@ fn chunks_give_what_the_whole_gives_and_a_torn_end_is_read_once_it_is_whole() {
     assert!(beyond.next().is_none());
 }
 
-/// Gives rows again and again, with one line that is far too long, and counts what is asked of it.
+/// A reader that repeats the same rows, with one line that is far too long, and counts the
+/// requested bytes.
 struct Endless {
     left: u64,
     long: u64,
