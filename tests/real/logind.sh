@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Checks that a real logind, under a real systemd as the first process, lists a run's sleep lock exactly while
 # the run is active, even if it ends with kill -9. systemd runs in separate namespaces with only the units of
-# the bus and of logind, so it does not change this machine's mounts, files or kernel settings. usage (root):
-# tests/real/logind.sh RUNNER
+# the bus and of logind, so it does not change this machine's mounts, files or kernel settings.
+# usage (root): tests/real/logind.sh RUNNER
 set -euo pipefail
 check="real logind"
 . "$(dirname "$0")/../skips.sh"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Called by logind.sh as a unit of the systemd that it started: runs a job and lists logind's locks. usage:
-# logind_list.sh RUNNER FOLDER
+# Called by logind.sh as a unit of the systemd that it started: runs a job and lists logind's locks.
+# usage: logind_list.sh RUNNER FOLDER
 set -euo pipefail
 runner=$1 folder=$2
 code=1

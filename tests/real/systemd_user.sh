@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Checks that a real `systemd --user` starts the nights that `runner setup --apply` configures. It runs in
 # separate mount, PID and control group namespaces, with a private /run that contains the folder that marks a
-# system booted by systemd. There is no logind, so lingering is not tested. usage (root):
-# tests/real/systemd_user.sh RUNNER
+# system booted by systemd. There is no logind, so lingering is not tested.
+# usage (root): tests/real/systemd_user.sh RUNNER
 set -euo pipefail
 check="real systemd"
 . "$(dirname "$0")/../skips.sh"
