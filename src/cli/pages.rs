@@ -1,4 +1,4 @@
-//! Generates the manual and the shells' completions from the definition that also parses the
+//! Generates the manual pages and the shell completions from the definition that also parses the
 //! command line and prints the help.
 //!
 //! The pages must never contain anything that `--help` does not.
@@ -11,7 +11,7 @@ use clap_mangen::Man;
 
 use super::args::Args;
 
-/// The first line of each page. A file that begins otherwise was not written by `runner man`.
+/// The first line of each page. `runner man` did not write a file that begins differently.
 pub const MARK: &str = ".\\\" Written by runner man; the next one replaces it.\n";
 
 /// A page of the manual.
@@ -51,7 +51,7 @@ pub fn completions(shell: Shell) -> String {
     String::from_utf8_lossy(&script).into_owned()
 }
 
-/// Lists the program and all its visible commands, each with the words that call it.
+/// Lists the program and all its visible commands, each with its command words.
 fn every(program: &Command) -> Vec<(Vec<String>, Command)> {
     fn walk(words: &[String], command: &Command, all: &mut Vec<(Vec<String>, Command)>) {
         let mut own = words.to_vec();
@@ -87,7 +87,7 @@ mod tests {
             assert!(command.get_about().is_some(), "{named} says nothing of itself");
             let after = command.get_after_help().map(ToString::to_string).unwrap_or_default();
             assert!(after.contains("Example"), "{named} has no example");
-            // An example is one of this very command, and parses.
+            // Each example calls this command and parses.
             let example = after.split_once("runner ").map(|(_, rest)| format!("runner {rest}"));
             let lines = commands(&example.unwrap_or_default());
             let line = lines.iter().find_map(|line| line_of(line)).unwrap_or_default();

@@ -1,5 +1,4 @@
-//! `alerts`: shows the alerts and the delivery of their messages, and acknowledges an alert so that
-//! its messages end.
+//! `runner alerts`: shows the alerts and the delivery of their messages, and silences an alert.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! `budget`: shows the remaining budgets and the usage, and grants one-off extras.
+//! `runner budget`: shows the remaining budgets and the usage, and makes one-time grants.
 
 use std::path::Path;
 
@@ -89,7 +89,7 @@ fn all(amounts: Amounts) -> Map<String, Value> {
     bounded(amounts.array().map(Some))
 }
 
-/// Lists the budgets that exist now: the day, each job's, the open night's, all pools.
+/// Lists the current budgets: the day's, each job's, the open night's and all pools'.
 fn budgets(
     here: &LoadedProject,
     store: Option<&Store>,
@@ -318,7 +318,7 @@ fn history(
     Ok(Exit::Done)
 }
 
-/// A requested extra, as written on the command line.
+/// A requested grant, as written on the command line.
 struct GrantRequest<'a> {
     account: &'a str,
     amounts: &'a [String],

@@ -1,8 +1,8 @@
 //! `runner corpus`: runs each step over the corpus manually.
 //!
-//! A read honours the commit marker: it first finishes a commit that a dead process began, and
-//! waits for one that is under way. A change takes the overnight lock, is written in one commit of
-//! its own, and is refused while a night runs.
+//! A read respects the commit marker: it first finishes the commit of a dead process, and waits for
+//! an active commit. A change takes the overnight lock, is written in a separate commit, and is
+//! refused while an overnight run is active.
 
 use runner_text::counted;
 use std::fs;
@@ -58,7 +58,7 @@ pub fn run(home: &Env, here: &Path, command: &CorpusCommand, ui: Ui) -> Result<E
     }
 }
 
-/// Returns the nearest folder at or above `from` that holds a corpus.
+/// Returns the nearest folder at or above `from` that contains a corpus.
 fn find(from: &Path) -> Result<PathBuf, Failure> {
     let from = fs::canonicalize(from)
         .map_err(|error| Failure::data(format!("{}: {error}", from.display())))?;
@@ -102,7 +102,7 @@ impl CorpusCommandContext<'_> {
         RunLock::take(&self.root, "corpus", self.home.wall()?).map_err(locked)
     }
 
-    /// Makes a step's changes under the lock, after finishing the changes that others began.
+    /// Makes a step's changes under the lock, after finishing commits of dead processes.
     fn change(
         &self,
         step: impl FnOnce(&Corpus) -> Result<Changes, Failure>,
@@ -117,7 +117,7 @@ impl CorpusCommandContext<'_> {
         let kept =
             self.root.join(NIGHT).join("removed").join(now.strftime("%Y%m%dT%H%M%SZ").to_string());
         commit::keep_removed(&self.root, &kept, &targets).map_err(not_committed)?;
-        // Only the lock protects the change: there is no run, and so no fence.
+        // Only the lock protects the change: without a run there is no fence.
         let free = |_: &RunId, _: Fence| Ok(());
         let count = Commit {
             root: &self.root,
@@ -131,8 +131,8 @@ impl CorpusCommandContext<'_> {
         }
         .make(targets)
         .map_err(not_committed)?;
-        // Clears only this commit. The next night must still record what a night that died has
-        // committed.
+        // Clears only this commit. The next overnight run must still record the commits of a run
+        // that died.
         commit::clear_one(&self.root, 0).map_err(not_committed)?;
         Ok(count)
     }

@@ -1,6 +1,5 @@
 //! `runner demo`: creates a sample project with a real history, and runs a night in it: a dream
-//! pass over its ideas, and a complete cycle of an agent, which works, is audited, dreams and
-//! plans.
+//! pass over its ideas, and a complete agent cycle of work, audit, dream and plan.
 
 use runner_text::counted;
 use std::fs;
@@ -48,7 +47,7 @@ const AGENT_FOLDER: &str = ".demo-agent";
 /// The number of steps in a complete cycle after its first step.
 const STEPS: u32 = 5;
 
-/// Makes the project at `dir`, which must not exist, and runs a night there.
+/// Creates the project at `dir`, which must not exist, and runs a night there.
 pub fn run(home: &Env, dir: &Path, agent: Agent, manner: SpawnMode) -> Result<Exit, Failure> {
     if dir.symlink_metadata().is_ok() {
         return Err(Failure::data(format!("{} is there already", dir.display()))
@@ -70,7 +69,7 @@ pub fn run(home: &Env, dir: &Path, agent: Agent, manner: SpawnMode) -> Result<Ex
         fs::write(&path, text).map_err(|error| cannot(&path, error))?;
     }
     let (root, _) = init::make(home, &dir, init::IdChoice::Known)?;
-    // A child can commit only with its own view of the file system.
+    // A child can commit only if the sandbox gives it a separate view of the file system.
     let scripted = agent == Agent::Scripted && available().level == Some(SandboxLevel::Full);
     if agent == Agent::Scripted && !scripted {
         manner.ui.info("bubblewrap is missing or does not work here, so no agent can run in the sandbox: the demo uses the built-in backend",

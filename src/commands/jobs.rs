@@ -28,7 +28,7 @@ struct JobJson {
     schedule: String,
     next_due: Option<Timestamp>,
     paused_until: Option<Timestamp>,
-    /// The number of consecutive failures that count.
+    /// The number of consecutive failures since the last success or reset.
     failures: u32,
     /// Whether the circuit breaker keeps schedules from starting the job.
     stopped: bool,
@@ -146,13 +146,13 @@ struct ResetJson {
     failures: u32,
     /// Whether the circuit breaker kept schedules from starting the job.
     was_stopped: bool,
-    /// Whether a failmark was removed.
+    /// Whether a failure marker was removed.
     failmark: bool,
     /// The number of open alerts of the job that ended.
     alerts: u32,
 }
 
-/// Clears the failmark and the failures of one job, or of all jobs of the project.
+/// Removes the failure marker and resets the failures of one job, or of all jobs of the project.
 fn reset(
     home: &Env,
     here: &Path,

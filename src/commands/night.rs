@@ -47,7 +47,7 @@ pub fn with_steps(
     store.check()?;
     project.register(&mut store, now)?;
     let me = ProcessIdentity::me();
-    // A job of a cycle runs when its turn comes, and a job that follows another one runs after it.
+    // A job of a cycle runs when its turn comes, and a job that follows another job runs after it.
     let due: Vec<_> = (project.config.jobs.iter())
         .filter(|(_, job)| job.enabled)
         .filter(|(_, job)| {
@@ -61,8 +61,8 @@ pub fn with_steps(
     let closes = now.saturating_add(settings.length).unwrap_or(now);
     let night = store.open_night(&project.id, &civil_date(now, &settings.zone), now, closes)?;
     manner.ui.beside(listing).info(&format!("night {}", night.name));
-    // All of them are recorded before the first begins: if this process dies, the next tick runs
-    // the rest. A job that follows another one is recorded when that one has ended.
+    // All jobs are recorded before the first one starts: if this process dies, the next tick runs
+    // the rest. A job that follows another job is recorded when that job has ended.
     let mut queue = VecDeque::new();
     for (name, job) in due {
         let more = steps.iter().find(|(step, _)| step == name);

@@ -1,7 +1,7 @@
-//! `pause`, `resume`: pause one job, or everything, for a while.
+//! The `runner pause` and `runner resume` commands: pause and resume one job, or all jobs.
 //!
-//! Each is one step in the database that every tick, host timer and daemon obeys. A manual run
-//! starts all the same.
+//! Each command is one step in the database that every tick, host timer and daemon respects. Manual
+//! runs are not affected.
 
 use std::path::Path;
 
@@ -77,13 +77,13 @@ pub fn pause(
 
 #[derive(Debug, Serialize)]
 struct PauseJson<'a> {
-    /// The job; absent if all jobs are meant.
+    /// The job; `None` for all jobs.
     job: Option<&'a str>,
-    /// Whether the job is held now, by its own pause or by the pause of all jobs.
+    /// Whether the job is paused now, by its own pause or by the pause of all jobs.
     paused: bool,
-    /// The end of the pause; absent for a pause without an end.
+    /// The end of the pause; `None` for a pause without an end.
     until: Option<Timestamp>,
-    /// The runs that are under way and continue to their end.
+    /// The active runs, which continue to their end.
     live: Vec<&'a RunId>,
 }
 
@@ -92,7 +92,7 @@ pub fn limited(end: Timestamp) -> Option<Timestamp> {
     (end < FOREVER).then_some(end)
 }
 
-/// Describes the end of the pause of a job, or of everything.
+/// Describes the end of a job's pause, or of the pause of all jobs.
 pub fn until_words(end: Timestamp, job: Option<&str>) -> String {
     limited(end).map_or_else(
         || format!("until `runner resume {}`", job.unwrap_or("--all")),
@@ -137,8 +137,8 @@ pub fn resume(
     Ok(Exit::Done)
 }
 
-/// Returns the job from the database. The row is updated if the project's files can be read, and
-/// stays as it was if they cannot, because a pause matters most in that case.
+/// Returns the job from the database. The row is updated if the project's files can be read.
+/// Otherwise the stored row is used, because a pause is most important in that case.
 fn of_job(home: &Env, here: &Path, store: &mut Store, job: &str) -> Result<JobRow, Failure> {
     let fresh = LoadedProject::load(home, here).and_then(|project| {
         project.register(store, home.wall()?)?;

@@ -1,5 +1,5 @@
-//! The `runner projects` commands: list the registered projects and their state, follow a project
-//! that was moved, and forget a project.
+//! The `runner projects` commands: list the registered projects and their states, register the new
+//! path of a moved project, and forget a project.
 //!
 //! Listing changes nothing. `forget` shows a plan and carries out exactly that plan.
 
@@ -47,7 +47,7 @@ struct ProjectJson {
     standing: &'static str,
     trouble: Option<String>,
     hint: Option<String>,
-    /// The kind of the shared file system that the project is on, if it is on one.
+    /// The type of the shared file system that contains the project, if any.
     shared: Option<String>,
 }
 
@@ -153,8 +153,8 @@ struct MovedJson<'a> {
 
 fn relocate(home: &Env, old: &Path, new: &Path, ui: Ui, listing: Listing) -> Result<Exit, Failure> {
     let mut store = home.store()?;
-    // The old path is gone, so only the path under which it was registered can match. A relative
-    // path is resolved against the current folder.
+    // The old path no longer exists, so only the path under which the project was registered can
+    // match. A relative path is resolved against the current folder.
     let known = named(&store, old)
         .or_else(|failure| named(&store, &absolute(home, old)).map_err(|_| failure))?;
     let root = fs::canonicalize(new)
@@ -207,7 +207,7 @@ fn relocate(home: &Env, old: &Path, new: &Path, ui: Ui, listing: Listing) -> Res
     let still = inspect_path(&known.path, &known.id, bound, project::carried);
     let has_it = identity::own(&root).ok().flatten().as_ref() == Some(&known.id);
     if let (PathOccupant::Project { same_id: true, own, .. }, false) = (&still, same_folder)
-        // A clone at the old path that carries only the seed is not the project.
+        // A clone at the old path that contains only the seed is not the project.
         && (*own || !has_it)
     {
         return Err(Failure::data(format!(

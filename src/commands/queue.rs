@@ -108,7 +108,7 @@ pub fn cancel(home: &Env, run: &str, ui: Ui, listing: Listing) -> Result<Exit, F
     Ok(Exit::Done)
 }
 
-/// Queues one more attempt at a run's work.
+/// Queues one more attempt for a run's occurrence.
 pub fn retry(home: &Env, run: &str, ui: Ui, listing: Listing) -> Result<Exit, Failure> {
     let mut store = home.store()?;
     let row = runs::find(&store, run)?;

@@ -96,7 +96,7 @@ impl RunJson {
 struct ShowJson {
     #[serde(flatten)]
     run: RunJson,
-    /// The tallies that its backends reported while they answered.
+    /// The counts that the run's backends reported while they answered.
     #[serde(rename = "told")]
     reported: Option<Tally>,
     #[serde(flatten)]
@@ -157,8 +157,8 @@ pub fn list(
             project: project.map(|project| project.id),
             job,
             limit,
-            // Manual decisions have a list of their own; here they appear only if their job is
-            // named.
+            // Manual decisions have a separate list; here they appear only if the command names
+            // their job.
             but_kind: Some(review::KIND),
             ..RunFilter::default()
         };
@@ -205,7 +205,7 @@ pub fn state_name(row: &RunRow) -> &'static str {
     }
 }
 
-/// Describes what a queued run waits for, as far as its own row states it.
+/// Describes the reason why a queued run waits, as far as the run's row contains it.
 pub fn waits(row: &RunRow, now: Timestamp) -> String {
     let mut text = match (row.waits_for(), row.ready_at()) {
         (Some((run, job)), at) => {
@@ -306,7 +306,7 @@ pub fn show(home: &Env, run: &str, listing: Listing) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-/// Formats the tallies that the backends reported while they answered.
+/// Formats the counts that the backends reported while they answered.
 fn tool_counts(tally: &Tally) -> Vec<(&'static str, String)> {
     let mut lines = Vec::new();
     let usage = &tally.usage;
@@ -334,7 +334,7 @@ fn tool_counts(tally: &Tally) -> Vec<(&'static str, String)> {
     lines
 }
 
-/// Returns the name of the run's job if its triggers no longer start it because of failures.
+/// Returns the name of the run's job if the circuit breaker prevents its triggers from starting it.
 fn stopped_job(store: &Store, row: &RunRow) -> Result<Option<String>, Failure> {
     Ok(stopped(store.streak(row.job)?).then(|| row.job_name.clone()))
 }

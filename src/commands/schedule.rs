@@ -51,7 +51,7 @@ struct EventJson {
     last: Timestamp,
     count: u64,
     outcome: &'static str,
-    /// The time at which the run starts, or at which the scheduler decides that none does.
+    /// The time at which the run starts, or at which the scheduler decides not to start one.
     at: Timestamp,
 }
 
@@ -84,7 +84,7 @@ fn next(
     let zone = zone(&schedule.zone)?;
     let from = match from {
         Some(from) => parse_time(from, &zone, home.wall()?)?,
-        // Intervals count from this time, so fractions of a second are cut off to keep the output
+        // Intervals count from this time, so fractions of a second are removed to keep the output
         // readable.
         None => {
             let now = home.wall()?;

@@ -1,5 +1,5 @@
-//! The `runner tick` command: starts everything that is due in all projects, and stays while the
-//! started runs live.
+//! The `runner tick` command: starts everything that is due in all projects, and waits until the
+//! started runs have ended.
 
 use std::collections::BTreeMap;
 
@@ -30,7 +30,7 @@ struct StartedJson {
     outcome: String,
 }
 
-/// Ticks until none of the runs that it started is live.
+/// Ticks until all runs that it started have ended.
 pub fn run(home: &Env, manner: SpawnMode, listing: Listing) -> Result<Exit, Failure> {
     let me = ProcessIdentity::me();
     let mut store = home.store()?;

@@ -1,4 +1,4 @@
-//! `curator work`: runs the job of kind curator until no further run may begin.
+//! `runner curator work`: runs the curator job until no further run may start.
 //!
 //! ```text
 //! something waits, and the hour has room? ── yes ──> one run ── it did something ──> again
@@ -6,8 +6,8 @@
 //!    └──> end; watching: wait for a file, half a minute, or a signal, which ends it
 //! ```
 //!
-//! The result of its own run decides whether the loop goes on. Changes that other processes make to
-//! the folder do not count.
+//! Only the result of the loop's last run determines whether the loop continues, and not changes
+//! that other processes make to the folder.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -51,7 +51,7 @@ fn chosen<'a>(project: &'a LoadedProject, name: Option<&'a str>) -> Result<&'a s
         .hint("runner curator status"))
 }
 
-/// Processes the queue, once or for as long as the command watches it.
+/// Processes the queue once, or repeatedly with `--watch`.
 pub fn run(
     home: &Env,
     project: &LoadedProject,
@@ -130,8 +130,8 @@ impl WorkSignals {
         poll(&mut polled, Some(&Timespec::default())).is_ok_and(|count| count > 0)
     }
 
-    /// Waits for a change in the folder, the end of the pace or a signal. Returns `false` after a
-    /// signal.
+    /// Waits for a change in the folder, the end of the interval or a signal. Returns `false` after
+    /// a signal.
     fn wait(&mut self) -> Result<bool, Failure> {
         let mut polled = vec![PollFd::new(&self.reported, PollFlags::IN)];
         if let Some(changes) = &self.changes {

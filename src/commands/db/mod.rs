@@ -43,8 +43,8 @@ struct CheckJson<'a> {
 }
 
 const RESTORE: &str = "runner db restore";
-/// The hint if the database is intact but some rows are wrong. Restoring an older backup would lose
-/// more than such rows do.
+/// The hint if the database is intact but some rows are inconsistent. Restoring an older backup
+/// would lose more data.
 const ROWS: &str = "runner tick   (recovers what it can; `runner db backup` keeps a copy to examine; a restore would lose more)";
 
 fn check(home: &Env, listing: Listing) -> Result<Exit, Failure> {

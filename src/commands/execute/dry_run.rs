@@ -1,4 +1,4 @@
-//! Goes through a run without making it: `--dry-run`.
+//! Simulates a run for `--dry-run`.
 //!
 //! ```text
 //! copy of the database ──> looks at both locks ──> facts ──> Ledger::admit, in the copy
@@ -48,17 +48,17 @@ pub struct DryRun {
     pub backend: Option<Description>,
     /// The name of that backend in the configuration.
     pub backend_name: String,
-    /// The most that the run may spend by its own budget. Default limits apply to the units that it
-    /// leaves out.
+    /// The run's own budget. Default limits apply to the missing units.
     pub want: Budget,
     /// The budgets that it spends from, in their state before the run.
     pub levels: Vec<RemainingBudget>,
     /// The path prefixes below the project that the run may write. Folders end with a slash.
     pub writes: Vec<String>,
-    /// The paths that a program started by the run may write by itself; absent if it starts none.
+    /// The paths that a program of the run may write by itself; `None` if the run starts no
+    /// program.
     pub program: Option<WriteScope>,
-    /// The actions of the run, or its outcome if it would end before it asks; absent if that is
-    /// unknown.
+    /// The actions of the run, or its outcome if it would end before its first request; `None` if
+    /// that is unknown.
     pub plan: Option<Result<DryRunPlan, Outcome>>,
     /// The redactor that hides secrets in the output.
     pub redactor: Redactor,
@@ -78,8 +78,8 @@ pub struct WriteScope {
 }
 
 impl WriteScope {
-    /// Derives the scope from the sandbox of the program. Paths outside of the project are runner's
-    /// own and are left out.
+    /// Derives the scope from the sandbox of the program. Paths outside the project belong to
+    /// runner and are left out.
     fn of(root: &Path, sandbox: &Sandbox) -> Self {
         let below = |paths: &[PathBuf]| {
             let below = paths.iter().filter_map(|path| {
@@ -95,7 +95,7 @@ impl WriteScope {
             });
             below.collect()
         };
-        // A protected path outside of the writable ones needs no mention.
+        // A protected path that is not inside a writable path is not listed.
         let kept: Vec<PathBuf> = (sandbox.keep.iter())
             .filter(|path| sandbox.write.iter().any(|write| path.starts_with(write)))
             .cloned()
@@ -150,7 +150,7 @@ impl<'h> DryRunStore<'h> {
         Ok(Self { store, now, ended: now, home, me: ProcessIdentity::me() })
     }
 
-    /// Enters an occurrence in the copy, or returns `None` if its key is taken.
+    /// Records an occurrence in the copy, or returns `None` if its key already exists.
     pub fn enter(
         &mut self,
         project: &LoadedProject,
@@ -171,13 +171,13 @@ impl<'h> DryRunStore<'h> {
         }
     }
 
-    /// Starts the runs that waited for another run that has ended by now, and returns their ids.
+    /// Starts the runs that waited for a run that has ended, and returns their ids.
     pub fn ready(&mut self, night: NightId) -> Result<Vec<RunId>, Failure> {
         Ok(self.store.start_ready(Some(night), &self.me, self.ended)?)
     }
 
-    /// Makes a dry run and settles it in the copy. With [`Charge::AtMost`], the run is charged all
-    /// that it may spend. With [`Charge::Nothing`], it is charged nothing and gets no plan.
+    /// Makes a dry run and settles it in the copy. With [`Charge::AtMost`], the run is charged its
+    /// maximum. With [`Charge::Nothing`], it is charged nothing and gets no plan.
     pub fn dry_run(&mut self, run: &RunId, charge: Charge) -> Result<DryRun, Failure> {
         let row = self.store.run(run)?;
         let setting = ResolvedRun::of(self.home, &self.store, &row)?;
@@ -385,8 +385,7 @@ impl<'h> DryRunStore<'h> {
         JobLock::inspect(&job_lock_path(&self.home.state, &row.project, &row.job_name))
     }
 
-    /// Settles the job's dead runs in the copy, as a real run does, so that their reservations are
-    /// free.
+    /// Settles the job's dead runs in the copy, as a real run does, to release their reservations.
     fn recover_stale_runs(
         &mut self,
         setting: &ResolvedRun<'_>,

@@ -6,9 +6,9 @@
 //!      └── held: skipped ──┘                                                    └── declined        └── failmark, sweep
 //! ```
 //!
-//! The locks are held until the outcome is committed and the sweep after it is done. A run that was
-//! never admitted is only ever *declined*: if another process has admitted it meanwhile, that
-//! process sets its outcome.
+//! The locks are held until the outcome is committed and the sweep after it is complete. A run that
+//! was not admitted is only *declined*: if another process has admitted the run meanwhile, that
+//! process sets the outcome.
 
 pub mod dry_run;
 mod resolved_run;
@@ -48,7 +48,7 @@ use resolved_run::{Backends, Convened, Purpose, ResolvedRun};
 enum NotAdmitted {
     /// The outcome of the run, unless another process has the run.
     Before(Outcome),
-    /// An error that leaves the run as it is. The process that started the run, or the next tick,
+    /// An error that leaves the run unsettled. The process that started the run, or the next tick,
     /// settles it.
     Hard(Failure),
 }
@@ -59,7 +59,7 @@ impl<T: Into<Failure>> From<T> for NotAdmitted {
     }
 }
 
-/// Creates a failure before admission. The class names who must act.
+/// Creates a failure before admission. The class states who must act.
 fn refuse(class: Class, why: impl Into<String>) -> NotAdmitted {
     NotAdmitted::Before(Outcome::Failed { class, why: why.into() })
 }
@@ -189,7 +189,7 @@ fn take_locks(
         ),
         None => None,
     };
-    // The path uses the names from the database, because recovery looks for the lock there.
+    // The path uses the names from the database, because recovery looks for the lock at this path.
     let path = job_lock_path(&home.state, &setting.row.project, &setting.row.job_name);
     let at_work = |holder: &LockHolder| {
         let unsettled = |run: RunRow| !matches!(run.state, RunState::Settled { .. });
@@ -382,8 +382,8 @@ struct AdmittedRun {
 }
 
 impl AdmittedRun {
-    /// Executes the admitted part. From here on only the run's own settlement or its recovery ends
-    /// it.
+    /// Executes the admitted part of the run. From here on, only settlement or recovery ends the
+    /// run.
     fn done(
         self,
         home: &Env,

@@ -77,7 +77,7 @@ pub(super) struct Backends {
     pub first: Arc<dyn Backend>,
     /// The fallback backends, in order.
     pub others: Vec<Arc<dyn Backend>>,
-    /// The backends that were passed over and are never asked, each with the reason.
+    /// The skipped backends, which are never asked, each with the reason.
     pub passed: Vec<String>,
 }
 
@@ -154,8 +154,8 @@ impl<'a> ResolvedRun<'a> {
         job.map_or(Overlap::Skip, |job| job.policy.overlap)
     }
 
-    /// Returns the first backend that is ready, the fallbacks behind it, and the reasons why others
-    /// were passed over.
+    /// Returns the first backend that is ready, the remaining fallbacks, and the skipped backends
+    /// with their reasons.
     pub fn backends(
         &self,
         store: &Store,
@@ -303,7 +303,7 @@ impl<'a> ResolvedRun<'a> {
 
     /// Computes the reservation for the first backend of the chain and for its fallbacks. A
     /// fallback whose budgets have too little left is removed from the chain, and the removal is
-    /// noted.
+    /// recorded.
     pub fn hold_chain(
         &self,
         store: &Store,
@@ -344,8 +344,8 @@ impl<'a> ResolvedRun<'a> {
             prices: match price_file::over(&self.home.config_folder(), config) {
                 Ok(listed) => listed.prices,
                 Err(error) => {
-                    // The built-in prices still apply. A model that only the file lists is charged
-                    // the reserved amount.
+                    // The built-in prices still apply. For a model that only the file lists, the
+                    // reserved amount is charged.
                     tracing::warn!(%error, "continuing without the price file");
                     config.prices.clone()
                 }
@@ -353,8 +353,7 @@ impl<'a> ResolvedRun<'a> {
         }
     }
 
-    /// Returns the most that the run may spend. Units that its kind or its backend cannot use are
-    /// 0.
+    /// Returns the run's maximum usage. Units that its kind or its backend cannot use are 0.
     pub fn want(&self, backend: &str) -> Budget {
         let mut want = self.spec.budget;
         if self.spec.kind.asks() == Asks::Never {
@@ -398,8 +397,8 @@ impl<'a> ResolvedRun<'a> {
         }
     }
 
-    /// Returns the staging folder. It lies under the root of the targets, so that renames stay on
-    /// one file system.
+    /// Returns the staging folder. It is below the root of the targets, so that renames stay on one
+    /// file system.
     pub fn staging(&self) -> String {
         format!("{}/{}", self.spec.kind.staging(), self.row.id)
     }
@@ -423,8 +422,8 @@ fn chain<'c>(spec: &JobSpec, here: &'c LoadedProject) -> Vec<&'c BackendSpec> {
     };
     let others = first.fallback.iter().filter_map(|name| backends.get(name));
     let mut chain: Vec<&BackendSpec> = std::iter::once(first).chain(others).collect();
-    // The findings of a curator's rules need no model, so the built-in backend can handle them. An
-    // event is for its target alone.
+    // A curator's rule-based findings need no model, so the built-in backend can handle them. An
+    // event has no fallback, because only its target may handle it.
     if spec.kind.falls_back_to_rules() && chain.iter().all(|it| it.kind != "builtin") {
         chain.extend(backends.values().find(|it| it.kind == "builtin"));
     }

@@ -1,5 +1,5 @@
-//! The `runner overnight` commands: run a night over the corpus manually, show its report, and set
-//! it up.
+//! The `runner overnight` commands: start an overnight run manually, show its report, and set up
+//! the job.
 
 mod report;
 mod setup;
@@ -93,7 +93,7 @@ fn night_job<'h>(
     }
 }
 
-/// Checks that each `--runner` is a backend. The error names the one that is none.
+/// Checks that each `--runner` is a backend. The error contains the invalid name.
 fn known(config: &Config, runners: &[String]) -> Result<(), String> {
     match (runners.iter()).find(|name| !config.backends.contains_key(*name)) {
         None => Ok(()),
@@ -142,7 +142,7 @@ fn settings(args: &StartArgs) -> Vec<(String, String)> {
     all.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
 }
 
-/// Checks, before anything starts, that the output folder was made by runner.
+/// Checks that runner created the output folder, before anything starts.
 pub(super) fn own_output(root: &Path, spec: &OvernightSpec) -> Result<(), Failure> {
     let usual = OvernightSpec::default().output_dir;
     match ownership::inspect(root, &spec.output_dir) {
@@ -194,7 +194,7 @@ fn start(home: &Env, here: &Path, args: &StartArgs, manner: SpawnMode) -> Result
         settings,
     };
     match by_hand::once(home, &project, job, None, how)? {
-        // Another night took the lock first.
+        // Another overnight run took the lock first.
         Exit::Done if RunLock::inspect(&project.root).is_err() => Ok(Exit::TryLater),
         exit => Ok(exit),
     }

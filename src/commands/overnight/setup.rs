@@ -14,7 +14,7 @@ use crate::config::{self, Edit};
 use crate::env::Env;
 use crate::project::{FILE, LoadedProject};
 
-/// Path of the file with the generated assistance.
+/// Path of the file with the generated instructions.
 const ASSISTANCE: &str = ".agentops/generated/dream/overnight.md";
 
 /// The options of `overnight setup`.

@@ -61,8 +61,8 @@ pub fn run(home: &Env, here: &std::path::Path, args: &SetupArgs, ui: Ui) -> Resu
         &home.state.join("crontab.new"),
         &mut Env::dying(),
     )?;
-    // A changed schedule counts from the time at which it is read. Reading it with the first tick
-    // would be too late for that tick's own minute.
+    // A changed schedule applies from the time at which it is read. Reading it at the first tick
+    // would be too late for the minute of that tick.
     if let Ok(root) = project::find(here) {
         let mut store = home.store()?;
         LoadedProject::at(home, Some(&store), &root)?.register(&mut store, home.wall()?)?;
@@ -170,7 +170,7 @@ fn installation(
     let environment = (kind != SchedulerKind::Manual).then_some(&frozen);
     let convergence = match kind.is_of_this_system() {
         true => converge(home, old, WantedSetup { kind: Some(kind), record, edits, environment })?,
-        // The kind belongs to another operating system, so it is only shown.
+        // The scheduler belongs to another operating system, so its files are only shown.
         false => Convergence { steps: Vec::new(), left: Vec::new() },
     };
     Ok(SetupView {

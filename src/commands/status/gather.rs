@@ -39,13 +39,13 @@ use crate::project::{self, LoadedProject, StampBase};
 /// Time without a tick after which the status reports it. Host timers tick every quarter of an
 /// hour.
 const SILENCE: SignedDuration = SignedDuration::from_hours(1);
-/// Number of scheduled times in a row, each replaced by the next, from which on a job counts as
+/// Number of consecutive scheduled times, each replaced by the next, after which a job counts as
 /// starved.
 const STARVED: u32 = 3;
 /// Number of latest runs that are searched for the failure of a failing job.
 const LOOKED_AT: u32 = 20;
 
-/// Collects the status of everything, or of one project if `here` lies in one.
+/// Collects the status of all projects, or of one project if `here` is inside it.
 pub(super) fn gather(home: &Env, here: &Path, asked: bool) -> Result<StatusJson, Failure> {
     let now = home.wall()?;
     let daemon = Client::connect(home).map(|mut daemon| match daemon.status() {
@@ -85,8 +85,7 @@ pub(super) fn gather(home: &Env, here: &Path, asked: bool) -> Result<StatusJson,
                 let mistake = LoadedProject::at(home, Some(&store), root)
                     .and_then(|here| here.check(&store))
                     .err();
-                // A project that has only never run is not a problem, so this failure is not
-                // reported.
+                // A project that has never run is not a problem, so this failure is not reported.
                 drop(failure);
                 status.projects.push(unregistered(root, mistake));
                 Vec::new()
@@ -193,7 +192,7 @@ impl StoreOverview {
                 continue;
             }
             let job = store.job_by_id(job)?;
-            // Jobs that no file names any more, and jobs of manual commands, do not count.
+            // Jobs that no file contains any more, and jobs of manual commands, are excluded.
             if job.enabled && !job.name.contains(':') {
                 let known = failing.entry(job.project.clone()).or_default();
                 known.push(job.clone());
@@ -372,7 +371,8 @@ impl<'a> GatheredStatus<'a> {
         })
     }
 
-    /// Returns failures without a failmark, because it could not be written or somebody removed it.
+    /// Returns failures without a failure marker, which could not be written or which somebody
+    /// removed.
     fn unmarked(
         &self,
         project: &ProjectId,

@@ -151,7 +151,8 @@ fn rows(status: &StatusJson, project: &ProjectJson) -> Rows {
     rows
 }
 
-/// Formats the rest of each capped unit with its cap, or returns `None` if no unit is capped.
+/// Formats the remaining amount of each limited unit with its limit, or returns `None` if no unit
+/// is limited.
 fn left(budget: &BudgetJson) -> Option<String> {
     let (cap, left) = (&budget.cap, &budget.left);
     let mut parts = Vec::new();

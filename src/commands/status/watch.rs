@@ -23,9 +23,9 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use crate::cli::{Failure, show};
 use crate::env::Env;
 
-/// Maximum time between two looks.
+/// Maximum time between two updates.
 const PACE: Duration = Duration::from_secs(2);
-/// Time to wait after a change of the database, because changes mostly come several at once.
+/// Time to wait after a change of the database, because several changes usually follow each other.
 const SETTLE: Duration = Duration::from_millis(100);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,7 +82,7 @@ pub(super) fn watch(
 
 fn changes(home: &Env) -> Option<OwnedFd> {
     let watch = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).ok()?;
-    // Without the watch, changes are only noticed later.
+    // Without the watch, changes are noticed later.
     inotify::add_watch(&watch, &home.state, WatchFlags::MODIFY).ok()?;
     Some(watch)
 }
@@ -97,7 +97,7 @@ impl WatchSignals {
         let stdout = io::stdout();
         let mut polled = vec![
             PollFd::new(&self.reported, PollFlags::IN),
-            // Only the closing of the other end is awaited, which `poll` always reports.
+            // This waits only for the other end to close, which `poll` always reports.
             PollFd::from_borrowed_fd(stdout.as_fd(), PollFlags::empty()),
         ];
         if let Some(changes) = &self.changes {

@@ -1,5 +1,5 @@
-//! Reads the present conditions of a job's policy: its ui hours, its interval, its start deadline,
-//! and the host's battery and load. Each is read only if the policy uses it.
+//! Reads the current conditions for a job's policy: its quiet hours, its interval, its start
+//! deadline, and the host's battery and load. Each is read only if the policy uses it.
 //!
 //! This module must never decide: `admission` does.
 
@@ -40,7 +40,7 @@ pub(super) fn gates(
         })?;
         facts.quiet_until = ui.until(now, &zone);
     }
-    // A queued run is wanted whenever its turn comes, however late.
+    // A queued run must run when its turn comes, even if it is late.
     if row.origin != Origin::Queue {
         if let Some(within) = policy.start_within
             && !store.began(&row.occurrence)?
