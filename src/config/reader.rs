@@ -1,4 +1,4 @@
-//! Reads one configuration: deserializes each table to the type that declares it, and collects all
+//! Reads one configuration: converts each table to the type that declares it, and collects all
 //! errors.
 //!
 //! The reader replaces an invalid setting with its default, so that it can still check the others.
