@@ -2,9 +2,9 @@
 //!
 //! ```text
 //!  byte            a letter, Enter, Backspace, control-C …    one key
-//!  ESC [ … final   an arrow, Home, Page Up …                  one key, or nothing for one unknown
-//!  ESC alone       at the end of what was read                Escape
-//!  a torn piece    of a sequence or of a letter               waits for the rest
+//!  ESC [ … final   an arrow, Home, Page Up …                  one key, or none if it is unknown
+//!  ESC alone       at the end of the input                    Escape
+//!  an incomplete   sequence or letter                         waits for the rest
 //! ```
 //!
 //! This module is pure: it must never read anything itself.

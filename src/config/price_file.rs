@@ -1,7 +1,7 @@
 //! A file of prices beside the user's `config.toml`, in the format that LiteLLM publishes.
 //!
 //! ```text
-//! our own dated list  <  prices.json  <  [prices] of config.toml
+//! built-in dated list  <  prices.json  <  [prices] of config.toml
 //! ```
 //!
 //! The file may be large, so it is read only when a price is needed. An entry without two rates is

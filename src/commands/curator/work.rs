@@ -1,9 +1,10 @@
 //! `runner curator work`: runs the curator job until no further run may start.
 //!
 //! ```text
-//! something waits, and the hour has room? ── yes ──> one run ── it did something ──> again
-//!    │ no                                        └── it did not: another works, it failed ──> end; watching: wait
-//!    └──> end; watching: wait for a file, half a minute, or a signal, which ends it
+//! a file waits, and the hourly cap allows a start?
+//!    │ yes ──> one run ── it processed a file ──> repeat
+//!    │                 └── another run is active, or it failed ──> end; with --watch: wait
+//!    └ no ───> end; with --watch: wait for a file, half a minute, or a signal that ends the watch
 //! ```
 //!
 //! Only the result of the loop's last run determines whether the loop continues, and not changes

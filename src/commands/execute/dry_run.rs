@@ -1,9 +1,9 @@
 //! Simulates a run for `--dry-run`.
 //!
 //! ```text
-//! copy of the database ──> looks at both locks ──> facts ──> Ledger::admit, in the copy
-//!                                                            │ admitted              │ declined
-//!                                                            └──> jobs::rehearse <───┘ as if let in
+//! copy of the database ──> check both locks ──> facts ──> Store::admit, in the copy
+//!                                                         │ admitted          │ declined
+//!                                                         └──> plan <─────────┘ as if admitted
 //! ```
 //!
 //! The same code decides as for a real run; only the database is a copy in memory. This module must

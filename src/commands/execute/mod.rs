@@ -1,9 +1,9 @@
 //! `runner execute RUN`: the process of one run.
 //!
 //! ```text
-//! contract's lock ──> deciding lock ──> recover what died here ──> facts ──> Ledger::admit ──> jobs::perform
-//!      │                   │                                                    │                   │
-//!      └── held: skipped ──┘                                                    └── declined        └── failmark, sweep
+//! contract's lock ──> deciding lock ──> recover dead runs ──> facts ──> Store::admit ──> execute
+//!      │                   │                                               │               │
+//!      └── held: skipped ──┘                                               └── declined    └──> failmark, sweep
 //! ```
 //!
 //! The locks are held until the outcome is committed and the sweep after it is complete. A run that

@@ -1,9 +1,9 @@
 //! Repeats the status: redraws it on a terminal, and elsewhere prints it when it has changed.
 //!
 //! ```text
-//! look ──> draw ──> wait: 2 s, or the database changed ──> look …
-//!                    ├ interrupted ──> 130
-//!                    └ nobody reads any more ──> 0
+//! read ──> draw ──> wait: 2 s, or a change of the database ──> read …
+//!                    ├ interrupted ──> exit code 130
+//!                    └ the reader has closed the output ──> exit code 0
 //! ```
 //!
 //! The cursor is never hidden and no alternate screen is opened, so nothing needs to be restored at

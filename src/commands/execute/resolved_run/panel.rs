@@ -2,8 +2,8 @@
 //! creates them, checks them, and reserves their budgets.
 //!
 //! ```text
-//! runners = [...] ──build, preflight, limit, room──> ready: asked, and its budgets are held
-//!                                               └──> absent, with the reason: the night goes on
+//! runners = [...] ──build, preflight, limit, budget──> ready: its budgets are reserved
+//!                                                 └──> absent, with the reason
 //! ```
 //!
 //! An overnight run does not depend on any of these backends, so this module never refuses the run.
