@@ -1,4 +1,5 @@
-# The project's habits as commands. CONTRIBUTING.md says when to use which; `.ci/run` calls the same recipes.
+# The project's development commands. CONTRIBUTING.md describes when to use each; `.ci/run` calls the same
+# recipes.
 set shell := ["bash", "-euo", "pipefail", "-c"]
 
 export CARGO_TARGET_DIR := env("CARGO_TARGET_DIR", justfile_directory() / "target")
@@ -9,7 +10,7 @@ dist := CARGO_TARGET_DIR / "dist"
 default:
     @just --list --unsorted
 
-# Check everything that needs no test run, cheap checks first
+# Run all checks except the tests, cheapest first
 check: format spelling words scripts dependencies lints documentation
 
 # Check the formatting
@@ -47,19 +48,19 @@ documentation:
 build:
     cargo build --locked
 
-# Run the tests at their ordinary scale (RUNNER_TEST_SCALE changes it)
+# Run the tests at their default scale (RUNNER_TEST_SCALE changes it)
 test *args:
     $(python3 tests/readme_commands.py test) --locked {{ args }}
 
-# Run the program against real ones (a name selects the checks that contain it)
+# Run runner against real programs (a name selects the checks whose names contain it)
 real *names: build
     tests/real/all.sh {{ runner }} {{ names }}
 
-# Run every test at full scale (RUNNER_TEST_SCALE, default 1), then fuzzing and mutations where installed
+# Run all tests at full scale (RUNNER_TEST_SCALE, default 1), then fuzzing and mutation tests if installed
 soak:
     tests/soak.sh
 
-# Measure the release build beside known programs
+# Compare the speed of the release build with well-known programs
 bench: release
     tests/bench.sh {{ CARGO_TARGET_DIR }}/release/runner
 
@@ -67,7 +68,7 @@ bench: release
 release:
     cargo build --locked --release
 
-# Put the release program, its manual, completions and checksums into target/dist
+# Put the release build, manual pages, completions and checksums into target/dist
 dist: release
     rm -rf {{ dist }}
     mkdir -p {{ dist }}/man {{ dist }}/completions

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Figures of the built program as ratios: how a short command, a tick, the queue and a dream pass over
-# many unchanged ideas compare with a known program doing the like. Nothing is asserted.
-# The queue is compared with `pueue` where that is installed.
+# Compares the speed of the built program with that of well-known programs that do similar work, and prints
+# ratios, for example for a short command, a tick, the queue and a dream pass over many unchanged ideas. Asserts
+# nothing. Compares the queue with `pueue` if it is installed.
 # Usage: tests/bench.sh PATH-TO-RUNNER [IDEAS]
 set -eu
 runner=$(realpath "$1")
@@ -10,7 +10,7 @@ work=$(mktemp -d)
 daemons=
 trap 'for pid in $daemons; do kill "$pid" 2>/dev/null || :; wait "$pid" 2>/dev/null || :; done; rm -rf "$work"' EXIT
 export XDG_STATE_HOME="$work/state" XDG_CONFIG_HOME="$work/config" GIT_CONFIG_GLOBAL="$work/gitconfig"
-# A commit may start a collection of garbage in the background, which would write while we clean up.
+# A commit may start garbage collection in the background, which would write while this script cleans up.
 printf '[gc]\n\tauto = 0\n[maintenance]\n\tauto = false\n' > "$work/gitconfig"
 export GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@example.org GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a@example.org
 
@@ -22,7 +22,7 @@ def once(cmd):
         (os.POSIX_SPAWN_OPEN, 1, "/dev/null", os.O_WRONLY, 0), (os.POSIX_SPAWN_OPEN, 2, "/dev/null", os.O_WRONLY, 0)])
     _, status, usage = os.wait4(pid, 0)
     took = time.perf_counter() - began
-    # What fails is done in no time.
+    # A command that fails at once would look fast.
     if status: sys.exit(f"{label}: {cmd} ended with {os.waitstatus_to_exitcode(status)}")
     return took, usage.ru_maxrss / 1024, usage.ru_utime + usage.ru_stime
 label, runs, ours, theirs = sys.argv[1], int(sys.argv[2]), sys.argv[3].split(), sys.argv[4].split()
@@ -41,7 +41,7 @@ sqlite=$(command -v sqlite3)
 python3 "$work/time.py" "status against sqlite3 'select 1'" 50 "$runner status" "$sqlite $XDG_STATE_HOME/runner/database.sqlite select(1)"
 python3 "$work/time.py" "tick with nothing due against sqlite3 'select 1'" 50 "$runner --quiet tick" "$sqlite $XDG_STATE_HOME/runner/database.sqlite select(1)"
 
-# A tick with ten jobs due, alone and among a hundred thousand that are not.
+# A tick with ten due jobs, alone and among 100,000 jobs that are not due.
 mkdir "$work/q"
 git init --quiet --initial-branch=main "$work/q"
 cd "$work/q"
@@ -79,8 +79,8 @@ many=$(python3 "$work/ticks.py" "$runner" "$work/clock" 7)
 echo "tick with 10 runs due among 100,010 jobs against among 10: $many ms against $few ms, ratio $(python3 -c "print(f'{$many / $few:.2f}')")"
 "$sqlite" "$XDG_STATE_HOME/runner/database.sqlite" "DELETE FROM jobs WHERE name GLOB 'far*'"
 
-# A thousand projects of ten jobs each: a look at all of them, and a tick with nothing due. Each has had
-# a night, and each of its jobs one run.
+# A thousand projects with ten jobs each: the status of all projects, and a tick with nothing due. Each project
+# has one past night, and each job one past run.
 (
     export XDG_STATE_HOME="$work/many-state"
     projects=${BENCH_PROJECTS:-1000}
@@ -116,7 +116,7 @@ P
     python3 "$work/time.py" "tick of $projects projects with nothing due against sqlite3 'select 1'" 20 "$runner --quiet tick" "$none"
 )
 
-# The queue, from the shell to the first line of the program.
+# The queue, from the command in the shell to the start of the job's program.
 cat > "$work/queue.py" <<'P'
 import os, statistics, subprocess, sys, time
 stamp, rounds, cmd = sys.argv[1], int(sys.argv[2]), sys.argv[3:]
@@ -153,7 +153,7 @@ else
     echo "enqueue: $ours_add ms; enqueue to start: $ours_start ms (no pueue to compare with)"
 fi
 
-# The daemon with nothing to do: its jobs are off.
+# An idle daemon: no job has a schedule.
 kill "$daemon"; wait "$daemon" || :
 sed -i 's/^trigger = "every 1m"/trigger = "manual"/' runner.toml
 "$runner" daemon --quiet 2>/dev/null &
@@ -171,7 +171,7 @@ P
 kill "$daemon"; wait "$daemon" || :
 cd "$work/p"
 
-# A board of 10,000 tasks: verdicts of one entry applied, and a task picked.
+# A board with 10,000 tasks: applies the verdicts of one entry, and picks a task.
 python3 - <<'P'
 import json, os
 with open("plan.org", "w") as board:
@@ -209,7 +209,7 @@ for n in range(count):
     folder = f"ideas/{n // 1000:03d}"
     if n % 1000 == 0: os.makedirs(folder, exist_ok=True)
     open(f"{folder}/{n:06d}.md", "w").write(f"# Idea {n}\n\nSomething about subject {n * 7919 % 104729}.\n")
-# All of them were triaged in an earlier pass.
+# An earlier pass has classified all of them.
 import hashlib, json
 rows = []
 for n in range(count):
@@ -223,10 +223,10 @@ git commit --quiet -m Ideas
 git status >/dev/null
 "$runner" --quiet dream run || true
 "$runner" dream run | head -1
-# A whole command is a starter, a run of its own and the database around it.
+# The measured command starts a separate process for the run and uses the database.
 python3 "$work/time.py" "dream run over $ideas unchanged ideas against git status" 7 "$runner --quiet dream run" "$(command -v git) status"
 
-# A long answer of a model's API, in pieces, against the same bytes thrown away.
+# A long streamed answer of a model API, compared with discarding the same bytes.
 mkdir "$work/a"
 git init --quiet --initial-branch=main "$work/a"
 cd "$work/a"
@@ -234,7 +234,7 @@ git commit --quiet --allow-empty -m Begin
 "$runner" --quiet init
 python3 - "$work/port" <<'P' &
 import http.server, json, os, sys
-# As long as such events are where they are paid for.
+# As long as the events of a commercial API.
 head = {"id": "chatcmpl-" + "0123456789" * 4, "object": "chat.completion.chunk", "created": 1700000000, "model": "m",
     "service_tier": "default", "system_fingerprint": "fp_0123456789"}
 piece = lambda text, more: json.dumps({**head,
@@ -280,14 +280,14 @@ money = "unlimited"
 C
 "$runner" --quiet run ask
 words=$(wc -c < notes/answer.md)
-# The whole command is a process that begins a run and one that performs it, with their database; then 4 MB of
-# text are written, recorded and published.
+# The measured command starts a separate process for the run and uses the database; the run then writes, records
+# and publishes 4 MB of text.
 python3 "$work/time.py" "an answer of $megabytes MB in 160,000 pieces against curl > /dev/null" 5 \
     "$runner --quiet run ask" "$(command -v curl) -s http://127.0.0.1:$port/"
 [ "$words" -eq $((160000 * 24)) ] && [ "$(wc -l < "$work/port.sent")" -eq 7 ] || { echo "the answers were not all read"; exit 1; }
 
-# A corpus of many learnings, whose words follow Zipf's law and of which a tenth nearly repeats another: its
-# health, small against large, and one iteration of a night over it.
+# A corpus with many learnings. The words follow Zipf's law, and a tenth of the learnings nearly repeat another
+# one. Measures the health of a small and a large corpus, and one overnight iteration.
 mkdir "$work/c"
 cd "$work/c"
 git init --quiet --initial-branch=main .
@@ -327,7 +327,7 @@ many=$(python3 "$work/once.py" "$runner" corpus health --json)
 echo "health of $learnings learnings against a tenth of them: ${many% *} s against ${few% *} s, peak ${many#* } MB"
 night=$(python3 "$work/once.py" "$runner" --quiet overnight start --max-iterations 1)
 echo "one iteration over $learnings learnings: ${night% *} s, peak ${night#* } MB"
-# A checkpoint of half a gigabyte against a plain copy.
+# A checkpoint of half a gigabyte, compared with a plain copy.
 rm -rf .agents/learnings .agents/overnight
 mkdir -p .agents/knowledge
 for n in $(seq 1 500); do head -c 1000000 /dev/urandom > ".agents/knowledge/$n.bin"; done
@@ -341,8 +341,9 @@ m = json.load(open(name))["measure"]
 ours, theirs = m["checkpoint_seconds"], int(sys.argv[1]) / 1000
 print(f"checkpoint of {m['checkpoint_bytes'] / 1e6:.0f} MB against cp -r: {ours:.2f} s against {theirs:.2f} s, ratio {ours / theirs:.2f}, {m['checkpoint_shared_bytes'] / 1e6:.0f} MB by reflink")
 P
-# The curator: ten workers on one queue, a long transcript against jq and wc, one with a line of 200 MB, and
-# many notes against few. Sizes: BENCH_JOBS, BENCH_TRANSCRIPT and BENCH_LONG (MB), BENCH_NOTES.
+# The curator: ten workers on one queue, a long transcript compared with jq and wc, a transcript with a line of
+# 200 MB, and many notes compared with few. BENCH_JOBS, BENCH_TRANSCRIPT (MB), BENCH_LONG (MB) and BENCH_NOTES
+# set the sizes.
 jobs=${BENCH_JOBS:-10000}
 mkdir "$work/k"
 cd "$work/k"

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Fails with `file:line: word: text` for every word of `words.txt` in *.rs and *.md, outside the allow list.
+"""Prints `file:line: word: text` and fails for every word of `words.txt` in *.rs and *.md, except in the allow list.
 
     check_words.py [TREE] [--counts] [--word NAME]... [--words FILE] [--limit FILE]
 
-`--limit FILE` takes a file of `name<TAB>count`: the check then fails only where a word has more hits than that, so
-that a word may be removed step by step (a ratchet). Contract words, code in fences and paths are no hits.
+`--limit FILE` names a file with lines `name<TAB>count`. The check then fails only if a word has more hits than its
+count, so that a word can be removed step by step (a ratchet). Contract words, fenced code and paths do not count.
 """
 import argparse
 import collections
@@ -15,7 +15,7 @@ import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
-# (file prefix, word or `*`, regex of the line or empty, reason)
+# (file prefix, word or `*`, regex for the line or empty, reason)
 ALLOW = [
     ("CHANGELOG.md", "*", "", "history keeps the words of its time"),
     ("engine/tests/fixtures/", "*", "", "frozen formats"),
@@ -62,7 +62,7 @@ def files(tree):
 
 
 def parts(file, text):
-    """Yields (line number, kind, text, begins): kind is `prose`, `string` or `code`; `begins`: a sentence starts here."""
+    """Yields (line number, kind, text, begins). `kind` is `prose`, `string` or `code`; `begins`: a sentence starts here."""
     if file.endswith(".md"):
         fence, begin = False, True
         for n, line in enumerate(text.split("\n"), 1):

@@ -1,8 +1,9 @@
-"""An independent reader of a night's council and of its second look, written from their formats alone.
+"""An independent reader for the council of an overnight run and for the extension of thin packets, written only
+from the documented formats.
 
-Usage: council_reader.py OUTPUT-DIR. Looks whether every report has its form, whether the synthesis loses
-nobody, whether the digests in the ledger are those of the files, and whether the second look ended when it
-must. Knows nothing of runner's code or schemas.
+Usage: council_reader.py OUTPUT-DIR. Checks that every report has the required format, that the synthesis omits
+no councillor, that the digests in the ledger match the files, and that the search for more evidence ended when it
+had to. Shares no code or schema with runner.
 """
 import hashlib, json, os, sys
 
@@ -33,7 +34,7 @@ def fields(value, required, optional, where):
 
 
 def council(out, summary):
-    """Each report in its fixed form; the synthesis loses nobody; the ledger's digests are those of the files."""
+    """Checks the format of each report, that the synthesis omits no councillor, and the digests in the ledger."""
     folder = os.path.join(out, "council")
     if not os.path.isdir(folder):
         return 0

@@ -1,15 +1,15 @@
-"""An independent reader of a night's artifacts, written from the contract's lists of fields alone.
+"""An independent reader for the artifacts of an overnight run, written only from the field lists of the contract.
 
-Usage: overnight_reader.py OUTPUT-DIR [NEXT-WORK-FILE]; or, with a runner as the only argument, nights of
-its own in temporary repositories: undisturbed ones, one that halts, one that is degraded, one that fails,
-one that is killed at each of several acts. Every artifact is read, and then again with each of its fields
-taken away and with each made something else: a reader that accepts that reads nothing. Knows nothing of
-runner's code or schemas.
+Usage: overnight_reader.py OUTPUT-DIR [NEXT-WORK-FILE]. If a runner program is the only argument, the script makes
+overnight runs in temporary repositories: undisturbed runs, a run that halts, a degraded run, a failed run, and runs
+that are killed at several operations. It reads every artifact, and then reads it again with each field removed and
+with each field changed: the reader must reject these versions, otherwise its checks prove nothing. Shares no code
+or schema with runner.
 """
 import copy, json, os, re, shutil, subprocess, sys, tempfile
 
-# What a value may be: a type, a tuple of words, a list of one form for all items, a set of fields, or a
-# function that says so.
+# A form describes the allowed values: a type, a tuple of words, a list with one form for all items, a set of fields,
+# or a function that checks the value.
 NUMBER = (int, float)
 TEXTS = [str]
 
@@ -50,7 +50,7 @@ def words(text):
 
 LEVEL = words("low medium high")
 CLAIM = words("available in_progress consumed")
-# Each: the fields that must be there, then those that may be.
+# Each form has the required fields, then the optional fields.
 RUNTIME = (
     dict(keep_awake=bool, keep_awake_mode=full, requested_timeout=length, effective_timeout=length, lock_path=full, log_path=full,
          process_contract_doc=full, report_contract_doc=full),
@@ -94,7 +94,7 @@ ROW = (
 
 
 def check(value, form, where, more=False):
-    """`more`: further fields may be there, as in a file that others write too."""
+    """Checks a value. With `more`, further fields are allowed, as in a file that other programs also write."""
     if isinstance(form, tuple) and isinstance(form[0], dict):
         need(isinstance(value, dict), f"{where} is no object")
         for key, inner in form[0].items():
@@ -190,7 +190,7 @@ def work(path):
 
 
 def spots(value, form, path=()):
-    """Every field that the contract names and that is there, with whether it may be left out."""
+    """Yields every present field that the contract names, and whether it is optional."""
     if isinstance(form, tuple) and isinstance(form[0], dict):
         for key, inner in {**form[0], **form[1]}.items():
             if key in value:
@@ -207,7 +207,7 @@ def at(value, path):
 
 
 def mutated(out, name, form):
-    """Reads the folder again and again with one field of one artifact missing, and then mistyped."""
+    """Reads the folder repeatedly with one field of one artifact missing, mistyped or unknown."""
     path = os.path.join(out, name)
     kept = open(path, "rb").read()
     whole = json.loads(kept)
@@ -274,7 +274,7 @@ class Project:
         return self.run(self.runner, "overnight", "start", *more, code=code, **env)
 
     def as_nobody(self):
-        """Root may write everywhere: another user goes on, who owns all of it."""
+        """Root can write everywhere, so this gives all files to another user, who runs the next commands."""
         if os.geteuid() != 0:
             return
         home = os.path.dirname(self.root)
@@ -337,7 +337,7 @@ def nights(runner):
 
 
 def failed_by_itself(project):
-    """A folder that only its owner's night may not write: the commit is recorded and cannot be finished."""
+    """Runs with a folder that is not writable: the commit is recorded and cannot be finished."""
     os.chmod(f"{project.root}/.agents/learnings", 0o555)
     project.as_nobody()
     project.night(code=78)

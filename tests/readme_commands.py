@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Prints the two commands that README gives for a fresh clone.
+"""Prints one of the two commands that the README gives for a fresh clone.
 
     readme_commands.py demo|test [README]
     readme_commands.py --self-test
 
-README marks them with `<!-- two commands -->` in front of a `sh` block of exactly two lines: the demo and the
-tests. Comments behind a command are left out. Exit code 1, with the reason, when the block is not like that.
+The README marks them with `<!-- two commands -->` before an `sh` block of exactly two lines: the demo and the tests.
+Comments after a command are removed. If the block has another form, the exit code is 1 and the reason is printed.
 """
 
 import re
@@ -17,7 +17,7 @@ NAMES = {"demo": "cargo run ", "test": "cargo test "}
 
 
 def commands(text):
-    """The commands by name, or ValueError."""
+    """Returns the commands by name. Raises ValueError if the block is invalid."""
     blocks = re.findall(r"^<!-- two commands -->\n```sh\n(.*?)^```$", text, re.M | re.S)
     if len(blocks) != 1:
         raise ValueError(f"there are {len(blocks)} blocks marked with two commands, not 1")

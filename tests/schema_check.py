@@ -1,8 +1,8 @@
-"""Holds the schemas in config/schemas to a JSON-schema validator that knows nothing of runner.
+"""Checks the schemas in config/schemas with an independent JSON Schema validator.
 
-Usage: schema_check.py RUNNER. Needs Python 3.11 and the package `jsonschema`. The default file, the
-default with every commented setting, and the examples are taken; mistyped ones are not, and the
-program says the same of each. What `status --json` prints in several houses fits its own schema.
+Usage: schema_check.py RUNNER. Needs Python 3.11 and the package `jsonschema`. The validator and runner must accept the
+default file, the default file with every commented setting enabled, and the examples of the documentation, and reject
+mistyped settings. The output of `status --json` in several situations must fit its own schema.
 """
 
 import json
@@ -43,14 +43,14 @@ BAD = {
 
 
 def examples():
-    """Every block of TOML in the README and the guide."""
+    """Yields every TOML block in the README and the guide."""
     for path in [ROOT / "README.md", *sorted((ROOT / "docs" / "guide").glob("*.md"))]:
         for number, block in enumerate(re.findall(r"```toml\n(.*?)```", path.read_text(), re.S), 1):
             yield f"{path.name}, block {number}", block
 
 
 def taken_by_runner(text):
-    """What `runner config check` says of it as a project's file; as the user's, with the daemon's table."""
+    """Returns the result of `runner config check` for a project's file, or for the user's file if the text needs it."""
     with tempfile.TemporaryDirectory() as folder:
         users = text.startswith("# ~/.config/") or any(
             table in text for table in ("[daemon]", "[retention]", "[pools.", "[prices.")
@@ -65,7 +65,7 @@ def taken_by_runner(text):
 
 
 def houses():
-    """Name and status of houses that are empty, at work, broken, gone and held back."""
+    """Yields situations and their status: empty, working, broken, missing and paused projects."""
     with tempfile.TemporaryDirectory() as folder:
         home = {"HOME": folder, "PATH": os.environ["PATH"], "GIT_CONFIG_NOSYSTEM": "1"}
         project = pathlib.Path(folder, "project")

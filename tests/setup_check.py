@@ -1,11 +1,11 @@
-"""What `runner setup` prints for each host scheduler, read by parsers that know nothing of runner.
+"""Reads the output of `runner setup` for each host scheduler with independent parsers.
 
 python3 tests/setup_check.py RUNNER [CASES]
 
-Each case is a program and a state folder with names that hold blanks, quotes, %, $, &, <, line breaks and
-letters of all alphabets. A text must come out of the parser as it went in, or runner must have refused it
-with a reason. systemd's own analyzer, plistlib, an XML parser with the schema's rules for a task, cron's
-own crontab and a PowerShell grammar are the judges; what is missing here is counted as skipped.
+Each case is a program and a state folder whose names contain blanks, quotes, %, $, &, <, line breaks and letters of
+many alphabets. The parser must return each text unchanged, or runner must have refused the text with a reason. The
+parsers are systemd's analyzer, plistlib, an XML parser with the rules of the task schema, cron's crontab, and a
+PowerShell grammar. Checks whose parser is not installed are skipped and recorded.
 """
 
 import json
@@ -27,7 +27,7 @@ from skips import skip
 RUNNER = os.path.abspath(sys.argv[1])
 SCALE = float(os.environ.get("RUNNER_TEST_SCALE", "1"))
 CASES = int(sys.argv[2]) if len(sys.argv) > 2 else max(20, int(800 * SCALE))
-# So many that what no format refuses is five hundred and more in each.
+# With this number of cases, each format accepts at least 500 of them.
 SEED = int(os.environ.get("RUNNER_TEST_SEED", time.time_ns() % 10**9))
 BITS = [" ", "'", '"', "%", "%%", "%h", "%n", "$", "$HOME", "${A}", "$$", "&", "<", ">", "\n", "\r", "\t", "\\", "\\\\", "\\%",
         "\\n", "é", "夜", "\u202e", "\u0301", "’", "‘", "`", "$(x)", ";", "|", "#", "!", "*", "?", "[a]", "{b}", "~", "-", "--x", "=",
@@ -40,7 +40,7 @@ def name(dice):
 
 
 def cases(dice, folder):
-    """Program and state folder of each, half of them without what all formats refuse."""
+    """Yields the program and the state folder of each case. Half of the cases contain nothing that all formats refuse."""
     for number in range(CASES):
         tame = number % 2
         def some():
@@ -71,7 +71,7 @@ def words(program, state):
 
 
 def unit_words(line):
-    """systemd.syntax(7): one command line taken apart."""
+    """Splits a command line by the rules of systemd.syntax(7)."""
     out, word, quote, at, begun = [], "", None, 0, False
     while at < len(line):
         c = line[at]
@@ -101,7 +101,7 @@ def unit_words(line):
 
 
 def task_words(text):
-    """CommandLineToArgvW, by its documented rules."""
+    """Splits a command line by the documented rules of CommandLineToArgvW."""
     out, word, quoted, at, begun = [], "", False, 0, False
     while at < len(text):
         c = text[at]
@@ -220,7 +220,7 @@ def main():
 
 
 def judge_units(folder, units):
-    """Taken apart by the manual's rules, and read by systemd itself: all at once, for it is slow to start."""
+    """Splits the lines by the manual's rules, and checks the units with systemd, many at once because it starts slowly."""
     folder.mkdir()
     for number, files, program, state in units:
         line = re.search(r"^ExecStart=:(.*)$", files["runner-tick.service"], re.M)[1]
@@ -253,7 +253,7 @@ def judge_units(folder, units):
 
 
 def judge_tabs(home, tabs):
-    """By cron's own rule for % and a shell, and, as root, through the real crontab and back."""
+    """Checks the lines by cron's rule for % and with a shell; as root, also passes them through the real crontab."""
     real = shutil.which("crontab") and os.getuid() == 0
     if not real:
         skip("crontab" if os.getuid() == 0 else "host", "1 of crontab: it is not installed, or this is not root")
@@ -296,7 +296,7 @@ def judge_scripts(scripts):
         if tree.root_node.has_error:
             wrong.append(f"powershell {number}: {text!r}")
             continue
-        # The literal after `$file =`, with its doubled quotes of any shape taken back.
+        # The literal after `$file =`, with doubled quotes of any form replaced by single ones.
         literal = re.search(r"^\$file = '(.*?)'\n\$|^\$file = '(.*?)'\nif ", text, re.M | re.S)
         got = re.sub("(['‘’‚‛])(['‘’‚‛])", r"\1", literal[1] or literal[2])
         if got != state + "/runner/task-scheduler/runner-tick.xml":

@@ -1,6 +1,6 @@
 # Functions for checks that need a real program. Source this file after setting `check` to the check's name.
-# A skipped check is printed and, if RUNNER_SKIPS names a file, appended to it as a line of two columns that
-# a tab separates: the missing program, or `host` if this machine cannot run the check, and the reason.
+# Each skipped check is printed. If RUNNER_SKIPS names a file, it is also appended to this file as two columns,
+# separated by a tab: the missing program (or `host` if this machine cannot run the check), and the reason.
 # shellcheck shell=bash
 
 # skip PROGRAM|host REASON: ends the check successfully and records why.

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Runs for long what ordinary tests run briefly: all tests at full scale (a thousand simulated years, a thousand
-# killed nights, the whole attack suite), then each fuzz target and the mutations of recent changes.
+# Runs all tests at full scale (1,000 simulated years, 1,000 killed nights, all sandbox attempts), then each
+# fuzz target and mutations of recent changes.
 # usage: tests/soak.sh
-#   RUNNER_TEST_SCALE    scale of all of it, 1 by default
-#   RUNNER_MUTANTS_BASE  commit whose later changes are mutated, by default ten commits ago
+#   RUNNER_TEST_SCALE    scale of the tests and the fuzzing time (default: 1)
+#   RUNNER_MUTANTS_BASE  mutates the changes since this commit (default: HEAD~10)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . tests/steps.sh
@@ -23,7 +23,7 @@ fi
 
 if cargo mutants --version > /dev/null 2>&1; then
     git diff "${RUNNER_MUTANTS_BASE:-HEAD~10}" -- '*.rs' > "$STEPS/changes.diff"
-    # A mutant needs no long tests to be caught.
+    # Short tests are sufficient to detect a mutant.
     RUNNER_TEST_SCALE=0.01 step "mutations of recent changes" cargo mutants --in-diff "$STEPS/changes.diff" \
         --output "$STEPS" -- --locked --workspace
 else

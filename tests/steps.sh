@@ -1,5 +1,6 @@
 # Functions that run the steps of a longer check, keep a log of each and print a table of them at the end.
-# Source this file. $STEPS names the folder of the logs; by default it is a new one that goes with the script.
+# Source this file. $STEPS names the folder for the logs; the default is a temporary folder that is removed at
+# exit.
 # shellcheck shell=bash
 if [ -z "${STEPS:-}" ]; then
     STEPS=$(mktemp -d)
@@ -7,8 +8,8 @@ if [ -z "${STEPS:-}" ]; then
 fi
 mkdir -p "$STEPS"
 
-# attempt COMMAND...: sets $code to the exit code of a command or a function. A function ends at its first
-# failure; bash ignores that behind `||` or in a condition, so do not call `step` or `logged` there.
+# attempt COMMAND...: sets $code to the exit code of a command or a function. A function stops at its first
+# failure. Bash ignores `set -e` before `||` and in conditions, so do not call `step` or `logged` there.
 attempt() {
     local options=$-
     set +e
@@ -32,8 +33,8 @@ step() {
     return "$code"
 }
 
-# logged NAME COMMAND...: runs a command with its output in a log, which is shown when the command has ended,
-# so that steps in parallel do not mix their lines. Input is empty: a step in the background has no terminal.
+# logged NAME COMMAND...: runs a command, and shows its output when it has ended, so that parallel steps do not
+# mix their lines. Standard input is empty, because a step in the background has no terminal.
 logged() {
     local name=$1 began=$SECONDS code log=$STEPS/${1//[^a-zA-Z0-9]/-}.log
     shift
@@ -44,7 +45,7 @@ logged() {
     return "$code"
 }
 
-# table: prints the steps with their seconds; fails if one of them failed.
+# table: prints the steps with their durations; fails if a step failed.
 table() {
     [ -s "$STEPS/table" ] || return 0
     printf '\n%8s  %-12s %s\n' seconds result step

@@ -1,6 +1,7 @@
-//! The forms of settings that say where messages go: addresses, mail addresses, and the places of keys.
+//! Parsers for settings that state where messages go: addresses, mail addresses, and the locations
+//! of keys.
 //!
-//! Must never hold a secret: a setting names where one lies.
+//! This module must never hold a secret: a setting only names the location of a secret.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -8,7 +9,7 @@ use std::path::PathBuf;
 use runner_backends::credentials::in_keyring;
 use runner_text::grammar;
 
-/// The receiver of the signal after a good tick.
+/// The receiver of the heartbeat after each successful tick.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Heartbeat {
     /// A server.
@@ -17,21 +18,21 @@ pub enum Heartbeat {
     File(PathBuf),
 }
 
-/// Where something is sent to.
+/// The address that messages are sent to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
-    /// This.
+    /// The address itself.
     Given(String),
     /// The name of a variable that holds the address, because an address may itself be a secret.
     Variable(String),
 }
 
-/// The key of a signature.
+/// The location of a signing key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Secret {
     /// The value of a variable.
     Variable(String),
-    /// The secret of this name in the desktop's keyring.
+    /// The name of a secret in the desktop's keyring.
     Keyring(String),
     /// The path of a file that holds the secret and that only its owner may read.
     File(PathBuf),
@@ -40,7 +41,7 @@ pub enum Secret {
 grammar! {
     /// An address that messages are sent to, or `env:NAME`.
     Url: Address, "https://example.org/x", "", url;
-    /// The receiver of the signal after a good tick.
+    /// The receiver of the heartbeat after each successful tick.
     Recipient: Heartbeat, "https://example.org/x", "", heartbeat;
     /// The name of a variable or of a keyring's entry that holds a key.
     SecretName: Secret, "RUNNER_HOOK_KEY", "", secret;

@@ -1,4 +1,4 @@
-//! Budgets: the caps of nights, days, pools and windows, and the budget of one run.
+//! Budgets: the limits of nights, days, pools and windows, and the budget of one run.
 
 use runner_engine::store::Budget;
 

@@ -1,18 +1,18 @@
-//! The `dream:` section of a project's `.ctxrc`, a file that other programs read too. It is a layer
-//! between the user's file and the project's (contracts/dream.md, rule 2).
+//! The `dream:` section of a project's `.ctxrc`, a file that other programs also read. It is a
+//! layer between the user's file and the project's (contracts/dream.md, rule 2).
 //!
-//! | in `.ctxrc` | here |
+//! | in `.ctxrc` | in runner |
 //! | --- | --- |
 //! | `enabled`, `max`, `quiet_minutes` | `jobs.dream.enabled`, `max_ideas`, `quiet_minutes` |
 //! | `cadence`: a cron expression | `jobs.dream.trigger` |
 //! | `budget`: tokens, or a mapping of units | `jobs.dream.budget` |
-//! | `executor`: a program, alone or with its arguments | a command, `[backends.ctxrc]`, which answers |
-//! | `model` | its `model` |
-//! | `mode` | `discipline`, the one there is |
+//! | `executor`: a program, alone or with its arguments | the command backend `[backends.ctxrc]` |
+//! | `model` | the `model` of that backend |
+//! | `mode` | `discipline`, the only value |
 //! | `local_curator`: a mapping | `curator` |
 //!
-//! YAML is read as events, so that depth costs no stack. Text outside of the section is ignored;
-//! every key in the section must be known. The reader must never guess a type.
+//! The reader parses YAML as events, so that deep nesting uses no stack. It ignores text outside
+//! the section and refuses unknown keys in the section. It must never guess a type.
 
 use std::ops::Range;
 
@@ -23,11 +23,11 @@ use super::overrides::insert;
 use super::shape::no_such;
 use super::sources::{ConfigMistake, Layer, within};
 
-/// The layer's name.
+/// The name of the layer.
 pub(super) const NAME: &str = "ctxrc";
-/// The file's.
+/// The name of the file.
 pub const FILE: &str = ".ctxrc";
-/// More than this is no such file, in bytes.
+/// Maximum size of the file in bytes.
 const LARGEST: usize = 1 << 20;
 
 const KEYS: [&str; 9] = [
@@ -45,26 +45,26 @@ const KEYS: [&str; 9] = [
 /// The section, translated to runner's own settings.
 #[derive(Debug, Default)]
 pub(super) struct Ctxrc {
-    /// As settings.
+    /// The settings under runner's names.
     pub(super) table: Table,
-    /// Where each of them stands.
+    /// The location of each setting in the file.
     pub(super) places: Vec<CtxrcPlace>,
 }
 
-/// Where a setting stands in the file.
+/// The location of a setting in the file.
 #[derive(Clone, Debug)]
 pub(super) struct CtxrcPlace {
-    /// Our name of it.
+    /// The setting's name in runner.
     pub(super) key: String,
-    /// The file's.
+    /// The name in the file, with its table.
     pub(super) said: String,
-    /// Where that name stands.
+    /// The byte range of the name in the file.
     pub(super) name: Range<usize>,
-    /// Where its value does.
+    /// The byte range of the value in the file.
     pub(super) value: Range<usize>,
 }
 
-/// A key of the section with its value; none for YAML's null.
+/// A key of the section with its value, which is `None` for YAML's null.
 struct CtxrcEntry {
     key: String,
     name: Range<usize>,
@@ -78,7 +78,7 @@ struct YamlNode {
     inner: Vec<(String, Range<usize>, Range<usize>)>,
 }
 
-/// Reads a layer.
+/// Reads the `dream:` section of a layer.
 pub(super) fn read(layer: &Layer) -> Result<Ctxrc, ConfigMistake> {
     if layer.text.len() > LARGEST {
         let why = "it is too long to be settings (1 MiB at most)";
@@ -202,7 +202,7 @@ struct CtxrcReader<'a> {
     starts: CharStarts,
 }
 
-/// Where characters begin, found from the last one asked for.
+/// The byte offsets of characters; each search continues from the previous result.
 #[derive(Default)]
 struct CharStarts {
     index: usize,
@@ -223,12 +223,12 @@ impl CharStarts {
 }
 
 impl Ctxrc {
-    /// Returns the place that matches the longest part of a key's name, with the length of that
+    /// Returns the location that matches the longest part of a key's name, with the length of that
     /// part.
     pub(super) fn find(&self, key: &str) -> Option<(usize, &CtxrcPlace)> {
         let said = |place: &CtxrcPlace| match (within(key, &place.key), within(&place.key, key)) {
             (true, _) => Some(place.key.len()),
-            // A table is where what lies in it is.
+            // A table has the location of one of its entries.
             (_, true) => Some(key.len()),
             _ => None,
         };
@@ -289,7 +289,7 @@ impl<'a> CtxrcReader<'a> {
                 }
             }
         }
-        // The rest of the file must be valid YAML too.
+        // The rest of the file must also be valid YAML.
         while self.next()?.0 != Event::StreamEnd {}
         Ok(found.unwrap_or_default())
     }
@@ -385,7 +385,7 @@ impl<'a> CtxrcReader<'a> {
         }
     }
 
-    /// Passes over the rest of a node that `first` begins.
+    /// Skips the rest of the node that begins with `first`.
     fn skip(&mut self, first: &Event<'a>) -> Result<(), ConfigMistake> {
         let mut depth = change(first);
         while depth > 0 {

@@ -1,4 +1,4 @@
-//! Tests of the settings and the mistakes that a `.ctxrc` yields.
+//! Tests of the settings and errors that a `.ctxrc` produces.
 
 use std::fs;
 use std::time::Duration;
@@ -56,7 +56,7 @@ fn its_keys_become_ours_between_user_and_project() {
         ("command", Some("my-model"), Some("fast"))
     );
     assert_eq!(backend.args, ["--json"]);
-    // The project's own file has the last word.
+    // The project's `runner.toml` overrides the section.
     let config =
         of(ctxrc, "[jobs.dream]\nmax_ideas = 9\ntrigger = \"night\"\nbackend = \"builtin\"\n")
             .unwrap();
@@ -168,7 +168,7 @@ fn depth_and_length_cost_no_stack_and_little_time() {
         "\0".repeat(9),
         "dream:\n  max: 1\n...\n---\n".repeat(1000),
     ] {
-        // Any result will do: the call only has to return.
+        // Any result is correct; the call only has to return.
         let _read = of(&ctxrc, "");
     }
     for toml in [

@@ -1,7 +1,7 @@
 //! `[curator]`, and the jobs that run it.
 //!
-//! Paths are judged where they are used: a folder that this machine does not have, as another system
-//! writes them, must not keep anything else from working.
+//! Paths are checked only where they are used: a path that is written for another system and does
+//! not exist here must not prevent anything else from working.
 
 use jiff::SignedDuration;
 use runner_jobs::curator::CuratorSpec;
@@ -15,17 +15,17 @@ use super::settings::CuratorTable;
 pub struct Curator {
     /// `ollama`, or the name of a backend.
     pub engine: String,
-    /// The model it runs.
+    /// The model that the engine runs.
     pub model: String,
-    /// Where the engine listens.
+    /// The address where the engine listens.
     pub endpoint: String,
-    /// How long what is over is kept.
+    /// Retention of completed job files, findings and log entries.
     pub keep: Option<SignedDuration>,
-    /// The settings that its jobs share.
+    /// The settings that the curator's jobs share.
     pub spec: CuratorSpec,
 }
 
-/// Reads the table, whose every key the embedded default states.
+/// Reads the table. The embedded default sets every key of it.
 pub(super) fn read(reader: &mut Reader<'_>) -> Option<Curator> {
     let table = reader.read::<CuratorTable>(&["curator"])?;
     Some(Curator {

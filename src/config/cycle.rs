@@ -1,6 +1,7 @@
 //! The settings of cycles and of agents at work.
 //!
-//! Must never let two cycles share one agent: they would share its position.
+//! This module must never let two cycles share one agent, because they would also share its
+//! position.
 
 use std::collections::BTreeMap;
 
@@ -15,8 +16,8 @@ use super::shape::good_name;
 use super::trigger::TriggerSpec;
 use toml::Table;
 
-/// Creates the implicit dreams: each job that wakes an agent with no cycle and no dream is followed
-/// by one. The dream is a run of its own, so it can neither delay nor fail that job.
+/// Creates the implicit dreams: a dream job follows each job that wakes an agent without a cycle or
+/// a dream job. The dream is a separate run, so it can neither delay the job nor make it fail.
 pub(super) fn dreams_after(
     jobs: &BTreeMap<String, Job>,
     around: &JobContext<'_>,
@@ -56,7 +57,7 @@ pub(super) fn dreams_after(
     out
 }
 
-/// Refuses what only shows when all jobs are there.
+/// Checks the jobs' combinations, which is possible only after all jobs are read.
 pub(super) fn check(jobs: &BTreeMap<String, Job>, reader: &mut Reader<'_>) {
     let mut agents: BTreeMap<&str, &str> = BTreeMap::new();
     for (name, job) in jobs {

@@ -1,8 +1,8 @@
 //! `[dream]`: the names that other programs use for the settings of the night over the corpus and
-//! of the local curator (contracts/overnight.md). They are translated to runner's names. A setting
-//! that the file also has under runner's name wins.
+//! of the local curator (contracts/overnight.md). They are translated to runner's names. If the
+//! file also has a setting under runner's name, that setting has precedence.
 //!
-//! | in `[dream]` | here |
+//! | in `[dream]` | in runner |
 //! | --- | --- |
 //! | `local_curator` | `curator` |
 //! | `at = "HH:MM"` | `jobs.overnight.trigger = "daily HH:MM"` |
@@ -10,19 +10,19 @@
 //! | `runner` | `jobs.overnight.runners` |
 //! | any other key | the same key of `jobs.overnight` |
 //!
-//! A file with only these names has a night that is run manually, because no other name sets a
-//! clock. The translation must never skip a key: an unknown key is a mistake of the job that it
-//! would belong to.
+//! If a file has only these names and no `at`, the overnight job runs only manually. The
+//! translation must never skip a key: an unknown key is reported as an error in the job to which it
+//! would belong.
 
 use toml::{Table, Value};
 
-/// The table.
+/// The name of the table.
 const TABLE: &str = "dream";
-/// The table in it that is the curator's.
+/// The table within it with the curator's settings.
 const CURATOR: (&str, &str) = ("local_curator", "curator");
-/// The job whose settings the others are.
+/// The job to which all other settings belong.
 const JOB: &str = "overnight";
-/// Those that have another name, theirs first.
+/// The settings with another name: the other programs' name, then runner's name.
 const NAMES: [(&str, &str); 3] =
     [("at", "trigger"), ("run_timeout", "timeout"), ("runner", "runners")];
 
@@ -30,7 +30,7 @@ const NAMES: [(&str, &str); 3] =
 pub(super) fn under_our_names(mut file: Table) -> Table {
     let mut dream = match file.remove(TABLE) {
         Some(Value::Table(dream)) => dream,
-        // A value that is not a table is left for the check of the file to report.
+        // If the value is not a table, the check of the file reports it.
         Some(other) => {
             file.insert(TABLE.to_owned(), other);
             return file;
@@ -59,7 +59,7 @@ pub(super) fn under_our_names(mut file: Table) -> Table {
     file
 }
 
-/// Adds the defaults of such a night where no file sets them.
+/// Adds the kind and the trigger of an overnight job for which no file sets a kind.
 pub(super) fn complete(merged: &mut Table) {
     let Some(Value::Table(jobs)) = merged.get_mut("jobs") else {
         return;
@@ -114,7 +114,7 @@ fn below<'a>(key: &'a str, table: &str) -> Option<&'a str> {
     key.strip_prefix(table).filter(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
-/// Adds `value` to `table`, whose own settings win.
+/// Adds `value` to `table`. Existing settings of `table` have precedence.
 fn under(table: &mut Table, name: &str, value: Value) {
     match (table.get_mut(name), value) {
         (Some(Value::Table(own)), Value::Table(other)) => {

@@ -1,7 +1,7 @@
-//! One setting changed in the text of a file: every other byte stays as it is.
+//! Changes one setting in the text of a file and keeps every other byte.
 //!
-//! `toml_edit` makes the change. It writes every line's end in one way, so the lines that it left
-//! alone are taken from the old text. Must never give a text that has a mistake the old one had not.
+//! `toml_edit` makes the change. It normalises line endings, so unchanged lines are copied from the
+//! old text. This module must never return a text with an error that the old text does not have.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -17,28 +17,27 @@ use crate::ui::Failure;
 /// A change of one setting in one file.
 #[derive(Clone, Copy, Debug)]
 pub struct Edit<'a> {
-    /// Its dotted name.
+    /// The dotted name of the setting.
     pub key: &'a str,
     /// The new value, parsed as TOML or else taken as text.
     pub value: &'a str,
-    /// The file.
+    /// The file to change.
     pub file: &'a Path,
-    /// The user's own, not the project's.
+    /// Whether the file is the user's and not the project's.
     pub user: bool,
 }
 
-/// Returns the file's old text, its new text, and the number of earlier mistakes that remain. The
-/// old text is empty if there is no file.
+/// Returns the file's old text, its new text, and the number of earlier errors that remain. The old
+/// text is empty if the file does not exist.
 ///
 /// # Errors
-/// Returns an error if a mistake in the file hides its meaning, or if the new value would be a
-/// mistake.
+/// Returns an error if the file cannot be parsed, or if the new value would be an error.
 pub fn edit(user: &Path, edit: &Edit<'_>) -> Result<(String, String, usize), Failure> {
     edit_text(user, edit, None)
 }
 
-/// Does the same as [`edit`] with `text` in place of the file's content, so that several changes
-/// can be combined before any is written.
+/// Does the same as [`edit`], but with `text` in place of the file's content, so that several
+/// changes can be combined before one of them is written.
 pub fn edit_text(
     user: &Path,
     edit: &Edit<'_>,
@@ -79,7 +78,8 @@ pub fn edit_text(
         .into_iter()
         .find(|mistake| !before.contains(&(mistake.key.clone(), unplaced(mistake.said()))));
     match fresh {
-        // The place that it names is one of the new text, which is never written.
+        // The location in the error refers to the new text, which is never written, so it is left
+        // out.
         Some(mistake) => Err(Failure::configuration(format!(
             "{} {}: {}; nothing was written",
             edit.key,
@@ -90,19 +90,19 @@ pub fn edit_text(
     }
 }
 
-/// Returns all mistakes of the files.
+/// Returns all errors in the files.
 fn mistakes_in(sources: Sources) -> Result<Vec<ConfigMistake>, ConfigMistake> {
     let (table, sources) = merged(sources)?;
     Ok(resolve(&table, &sources).err().unwrap_or_default())
 }
 
-/// Returns the mistakes that exist already, without their places, because the places may move.
+/// Returns the existing errors without their locations, because the locations may change.
 fn known_mistakes(sources: &Sources) -> Vec<(String, String)> {
     let known = mistakes_in(sources.clone()).unwrap_or_default().into_iter();
     known.map(|mistake| (mistake.key.clone(), unplaced(mistake.said()))).collect()
 }
 
-/// Strips the place and the key from the text of a mistake.
+/// Strips the location and the key from the text of an error.
 fn unplaced(said: &str) -> String {
     let mut parts = said.splitn(3, ": ");
     let (first, second, third) = (parts.next(), parts.next(), parts.next());
@@ -185,7 +185,7 @@ fn spliced(old: &str, plain: &str, new: &str) -> String {
     let end = if old.contains("\r\n") { "\r\n" } else { "\n" };
     let mut text = String::new();
     let mut add = |line: &str| {
-        // A last line without an end gets one when another follows.
+        // A last line without a line ending gets one when another line follows.
         if !text.is_empty() && !text.ends_with('\n') {
             text.push_str(end);
         }
@@ -196,7 +196,7 @@ fn spliced(old: &str, plain: &str, new: &str) -> String {
     }
     let middle = &new[head..new.len() - tail];
     for (at, line) in middle.iter().enumerate() {
-        // A changed last line that had no end still has none.
+        // A changed last line without a line ending still has none.
         let last = at + 1 == middle.len() && tail == 0 && middle.len() == plain.len() - head;
         match line.strip_suffix('\n') {
             Some(line) if last && !old.ends_with('\n') => add(line),

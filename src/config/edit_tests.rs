@@ -1,4 +1,4 @@
-//! A setting that is changed in a file changes nothing else in it.
+//! Tests that changing one setting in a file changes nothing else.
 
 use std::fs;
 
@@ -67,14 +67,14 @@ fn only_the_value_is_changed() {
     let ended = format!("{COMMENTED}\n");
     for text in [COMMENTED, &ended, "", "\n\n# only this\n", "[night]\nat=\"01:00\""] {
         for (key, value, old, new) in cases {
-            // In a file that has other lines, the same key is a line of its own.
+            // In a file with other lines, the same key is on a separate line.
             let known = text.contains("history");
             let want = text.replacen(old, new, 1);
             for (line_end, mark) in [("\n", ""), ("\r\n", ""), ("\n", "\u{feff}")] {
                 let file = format!("{mark}{}", text.replace('\n', line_end));
                 let got = match set(&file, key, value) {
                     Ok(got) => got,
-                    // A job that is not there has no kind.
+                    // A job that does not exist has no kind.
                     Err(_) if !known && key.starts_with("jobs.a") => continue,
                     Err(error) => panic!("{key}: {error}"),
                 };

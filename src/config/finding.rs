@@ -1,35 +1,35 @@
-//! A mistake in a setting, before it is looked up where it stands.
+//! An error in a setting, before its location is looked up.
 
 use runner_jobs::overnight::OvernightSpec;
 
-/// The part of a setting that a mistake is about.
+/// The part of a setting that is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Part {
-    /// Its name, which must not be there.
+    /// The name, which must not exist.
     Key,
-    /// Its value, or the name of a table.
+    /// The value, or the name of a table.
     Value,
-    /// A part of a table that is not there.
+    /// A missing part of a table.
     Missing,
 }
 
-/// A mistake before it is looked up where it stands.
+/// An error without its location.
 #[derive(Clone, Debug)]
 pub(super) struct Finding {
-    /// The setting, by its whole name.
+    /// The full name of the setting.
     pub(super) key: String,
     /// The reason.
     pub(super) why: String,
-    /// The part of the setting.
+    /// The part of the setting that is wrong.
     pub(super) part: Part,
-    /// The fix, if it is more than another value. Such a mistake has exit code 78 in every layer.
+    /// The fix, if it needs more than another value. Such an error has exit code 78 in every layer.
     pub(super) fix: Option<Fix>,
 }
 
-/// The fix of a mistake, if it needs more than a valid value.
+/// The fix of an error, if it needs more than a valid value.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Fix {
-    /// Another output folder of a night.
+    /// Another output folder for an overnight job.
     OutputFolder,
 }
 

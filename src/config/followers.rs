@@ -1,4 +1,4 @@
-//! Which job follows which: chains that would never begin are refused.
+//! Checks which job follows which, and refuses chains that would never start.
 
 use std::collections::BTreeMap;
 
@@ -16,8 +16,8 @@ fn before(job: &Job) -> Option<&str> {
     }
 }
 
-/// Refuses a job that follows one that is not there, itself, or one that follows it in turn: none of
-/// them would ever run.
+/// Refuses a job that follows a missing job, itself, or a job that directly or indirectly follows
+/// it. Such jobs would never run.
 pub(super) fn check_after(jobs: &BTreeMap<String, Job>, reader: &mut Reader<'_>) {
     for (name, job) in jobs {
         let key = format!("jobs.{name}.trigger");
@@ -34,12 +34,12 @@ pub(super) fn check_after(jobs: &BTreeMap<String, Job>, reader: &mut Reader<'_>)
                 break;
             }
             if chain.contains(&next) {
-                // If the rest of the chain is a circle, the mistake is reported for a job in it.
+                // If the rest of the chain is a cycle, the error is reported for a job in the
+                // cycle.
                 break;
             }
             let Some(before_it) = jobs.get(next) else {
-                // In a longer chain, the mistake is reported for the job that names the missing
-                // one.
+                // In a longer chain, the error is reported for the job that names the missing job.
                 let names = reader.names("jobs").into_iter().chain(jobs.keys().map(String::as_str));
                 let names: Vec<&str> = names.collect();
                 if chain.len() == 1 && !names.contains(&next) {

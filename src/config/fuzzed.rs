@@ -1,5 +1,5 @@
-//! Properties that hold for any bytes of a configuration file: the target of `fuzz/`, and of a test
-//! that generates its own input.
+//! Checks properties that hold for any bytes of a configuration file. `fuzz/` and a test that
+//! generates its own input call these functions.
 //!
 //! This module must never read or write a file.
 
@@ -10,18 +10,18 @@ use super::overrides::Overrides;
 use super::sources::{Layer, Sources, decoded};
 use super::{DEFAULT, check_texts, merged, resolve};
 
-/// Bytes as a project's `runner.toml`.
+/// Checks the bytes as a project's `runner.toml`. Returns whether the file is valid.
 ///
 /// # Panics
-/// Something does not hold.
+/// Panics if a property does not hold.
 pub fn toml(bytes: &[u8]) -> bool {
     judge("project", "runner.toml", bytes)
 }
 
-/// Bytes as a project's `.ctxrc`.
+/// Checks the bytes as a project's `.ctxrc`. Returns whether the file is valid.
 ///
 /// # Panics
-/// Something does not hold.
+/// Panics if a property does not hold.
 pub fn ctxrc(bytes: &[u8]) -> bool {
     judge(ctxrc::NAME, ctxrc::FILE, bytes)
 }
@@ -51,7 +51,7 @@ fn judge(name: &'static str, file: &str, bytes: &[u8]) -> bool {
         for insides in
             ["usize", "u32", "u64", "i64", "struct ", "invalid type", "variant", "missing field"]
         {
-            // Unless they are the file's own words.
+            // The file itself may contain this text.
             let said = reported.message.contains(insides);
             assert!(!said || String::from_utf8_lossy(bytes).contains(insides), "{reported:?}");
         }

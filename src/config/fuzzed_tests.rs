@@ -1,4 +1,4 @@
-//! Settings as nobody would write them: good ones, broken in many ways, by chance.
+//! Tests with valid settings that are damaged at random in many ways.
 
 #![allow(
     clippy::disallowed_methods,
@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use super::fuzzed::{ctxrc, toml};
 
-/// SplitMix64.
+/// The SplitMix64 random number generator.
 struct Random(u64);
 
 impl Random {
@@ -99,14 +99,14 @@ fn broken(dice: &mut Random, text: &str) -> Vec<u8> {
                 let open = dice.pick(&["[", "{a=", "{a: ", "a.", "- ", "\"", "# "]);
                 bytes.splice(at..at, open.repeat(deep).into_bytes());
             }
-            // A line twice: duplicate keys and tables.
+            // Duplicates a line, which creates duplicate keys and tables.
             5 | 6 => {
                 let lines: Vec<&[u8]> = bytes.split_inclusive(|byte| *byte == b'\n').collect();
                 if let Some(line) = lines.get(dice.roll(lines.len())) {
                     bytes = [bytes.as_slice(), *line].concat();
                 }
             }
-            // A letter of a key or a value another.
+            // Replaces a letter of a key or a value.
             7 | 8 if !bytes.is_empty() => {
                 let at = dice.roll(bytes.len());
                 bytes[at] = b"abcxyz0189-_.\"'=[]{}:,# \n\t"[dice.roll(26)];
@@ -115,7 +115,7 @@ fn broken(dice: &mut Random, text: &str) -> Vec<u8> {
             10 if !bytes.is_empty() => {
                 bytes.remove(dice.roll(bytes.len()));
             }
-            // Replaces the value behind a `=` or `:`.
+            // Replaces the value after `=` or `:`.
             _ => {
                 let text = String::from_utf8_lossy(&bytes).into_owned();
                 let mut lines: Vec<String> = text.split('\n').map(str::to_owned).collect();

@@ -1,4 +1,4 @@
-//! Values and names as TOML writes them on one line.
+//! Formats values and names as TOML on one line.
 
 use toml::Value;
 
@@ -30,8 +30,8 @@ fn bare(key: &str) -> String {
     if !key.is_empty() && key.chars().all(plain) { key.to_owned() } else { quoted(key) }
 }
 
-/// Quotes text with JSON's escapes. TOML has the same ones, but also requires one for the control
-/// character DEL, which JSON leaves as it is.
+/// Quotes text with JSON's escapes. TOML has the same escapes, but also requires an escape for the
+/// control character DEL.
 fn quoted(text: &str) -> String {
     serde_json::Value::String(text.to_owned()).to_string().replace('\u{7f}', "\\u007F")
 }

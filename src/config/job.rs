@@ -1,6 +1,6 @@
-//! The tables of jobs.
+//! Reads the tables of jobs.
 //!
-//! Must never take a setting that nobody reads.
+//! This module must never accept a setting that no code reads.
 
 use jiff::SignedDuration;
 use runner_engine::policy::Policy;
@@ -19,26 +19,26 @@ use super::settings::{JobTable, SandboxTable};
 use super::trigger::TriggerSpec;
 use super::{Night, reference};
 
-/// The setting with a night's output folder.
+/// The name of the setting with an overnight job's output folder.
 pub(super) const OUTPUT: &str = "output_dir";
 
 /// A configured job.
 #[derive(Clone, Debug)]
 pub struct Job {
     pub spec: JobSpec,
-    /// The trigger that makes it due.
+    /// The trigger that makes the job due.
     pub when: TriggerSpec,
-    /// Whether clocks and nights may start it.
+    /// Whether schedules and nights may start the job.
     pub enabled: bool,
-    /// How it is started, held back and tried again.
+    /// The policy for starting, delaying and retrying the job.
     pub policy: Policy,
-    /// How its children are confined.
+    /// The sandbox of the job's children.
     pub sandbox: SandboxSettings,
-    /// Whether the machine is kept awake while it runs.
+    /// Whether runner keeps the machine awake during a run.
     pub keep_awake: bool,
-    /// The IANA zone of its times.
+    /// The IANA zone of the job's times.
     pub zone: String,
-    /// The most that all its runs of one civil day may spend.
+    /// The budget of all runs of the job in one civil day.
     pub day: Budget,
     /// The time without a success after which people are notified, if it differs from `[notify]`.
     /// The inner `None` means never.
@@ -47,9 +47,9 @@ pub struct Job {
 
 /// The settings outside of a job that its table depends on.
 pub(super) struct JobContext<'a> {
-    /// Where the lifecycle's files are.
+    /// The paths of the lifecycle's files.
     pub(super) lifecycle: &'a Files,
-    /// `[curator]`.
+    /// The settings of `[curator]`.
     pub(super) curator: &'a Curator,
     /// The project's night.
     pub(super) night: &'a Night,
@@ -59,7 +59,7 @@ pub(super) struct JobContext<'a> {
     pub(super) defaults: &'a Defaults,
 }
 
-/// Reads a job; `None` if a mistake leaves too little of it.
+/// Reads a job. Returns `None` if an error leaves too little of the job.
 pub(super) fn job(name: &str, around: &JobContext<'_>, reader: &mut Reader<'_>) -> Option<Job> {
     let path = ["jobs", name];
     let key = |key: &str| format!("jobs.{name}.{key}");
@@ -115,7 +115,7 @@ pub(super) fn job(name: &str, around: &JobContext<'_>, reader: &mut Reader<'_>) 
     })
 }
 
-/// Reads the settings of a job's kind, again without each that it refuses.
+/// Reads the settings of a job's kind. If the kind refuses a setting, reads them again without it.
 fn kind(
     name: &str,
     path: &[&str],

@@ -1,5 +1,5 @@
-//! The reader and `config/default.toml` know the settings that the types declare; and what is refused
-//! of each is refused with its place.
+//! Tests that the reader and `config/default.toml` have exactly the settings that the types
+//! declare, and that each refused value is reported with its location.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,10 +11,10 @@ use toml::Value;
 use super::reference::{Setting as Key, is_shared, settings as all};
 use super::*;
 
-/// A name that is near to none.
+/// A name that does not resemble any setting.
 const NONSENSE: &str = "zzzzzzzzzzzzzzzz";
 
-/// The form of a setting's values.
+/// The type of a setting's values.
 enum Shape {
     Text,
     Flag,
@@ -40,7 +40,7 @@ enum Shape {
     Id,
 }
 
-/// Returns the form of a setting, as its schema declares it.
+/// Returns the type of a setting from its schema.
 fn shape(key: &Key) -> Shape {
     let node = &key.node;
     let text = |node: &serde_json::Value| {
@@ -80,7 +80,7 @@ fn shape(key: &Key) -> Shape {
     }
 }
 
-/// Returns a valid value of this shape, and some invalid ones.
+/// Returns a valid value of this type, and some invalid values.
 fn values(key: &Key) -> (&'static str, Vec<&'static str>) {
     let last = key.path.rsplit('.').next().unwrap();
     let no_text = ["3", "true", "[]", "{ x = 1 }", "1979-05-27", "-0.5"];
@@ -212,7 +212,7 @@ fn values(key: &Key) -> (&'static str, Vec<&'static str>) {
             ]),
         ),
         Shape::OneOf(first) => (
-            // In quotes, by the word.
+            // Another valid word, in quotes.
             match first.as_str() {
                 "builtin" => "\"builtin\"",
                 "none" => "\"last\"",
@@ -322,7 +322,7 @@ fn resolved(bytes: &[u8]) -> Result<Config, Failure> {
     let path = folder.path().join("runner.toml");
     fs::write(&path, bytes).unwrap();
     let none = folder.path().join("none.toml");
-    // The daemon's table is the user's alone.
+    // Only the user's file may contain the daemon's table.
     let text = String::from_utf8_lossy(bytes);
     let users = ["[daemon]", "[retention]", "[pools.", "[prices.", "\nheartbeat ="]
         .into_iter()
@@ -338,7 +338,7 @@ fn last(key: &Key) -> &str {
     key.path.rsplit('.').next().unwrap()
 }
 
-/// Returns the line that an error names, and asserts that it names one.
+/// Returns the line number in an error, and asserts that there is one.
 #[track_caller]
 fn line_named(error: &Failure, text: &str) -> usize {
     let said = error.to_string();
@@ -436,7 +436,7 @@ fn the_default_documents_every_key_and_no_other() {
     let table: Table = toml::from_str(&text).unwrap();
     let mut found = BTreeSet::new();
     leaves(&table, &mut Vec::new(), &mut found);
-    // A key that many tables share is documented once.
+    // A key that several tables share is documented only once.
     let shared = |key: &Key| {
         key.path.starts_with("jobs.*.budget.")
             || key.path.starts_with("jobs.*.day_budget.")

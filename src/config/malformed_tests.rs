@@ -1,5 +1,5 @@
-//! Tests with malformed configurations of every known kind. Each must be reported with its place,
-//! and none may cause a panic.
+//! Tests with malformed configurations of every known kind. Each error must be reported with its
+//! location, and none may cause a panic.
 
 use super::*;
 
@@ -29,7 +29,7 @@ fn every_mistyped_key_is_named_with_its_place() {
                 }
                 let (text, line) = file(key, &slip, values(key).0);
                 let error = resolved(text.as_bytes()).unwrap_err();
-                // A key that must be there is missed in its table.
+                // The error about a required key points to its table.
                 let needed =
                     ["kind", "type", "program", "prompt", "to", "slots", "url", "recipient"]
                         .contains(&name);
@@ -62,7 +62,7 @@ fn every_bad_value_is_named_with_its_place() {
             assert_eq!(line_named(&error, &text), line, "{text}: {error}");
             count += 1;
         }
-        // Set twice, in files of both kinds of line ends, behind a byte order mark.
+        // A key that is set twice, with both kinds of line endings and after a byte order mark.
         let (text, line) = file(key, last(key), good);
         let twice = format!("{text}{} = {good}\n", last(key));
         let twice_crlf = twice.replace('\n', "\r\n");

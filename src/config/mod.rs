@@ -1,10 +1,11 @@
-//! Configuration: layers of TOML resolved to what the program works with.
+//! Configuration: resolves layers of TOML to typed settings.
 //!
-//! Layers: the embedded `config/default.toml`, the user's file, the project's `.ctxrc`, which is not
-//! ours (`ctxrc.rs`), its `runner.toml`, the environment, the command line. A later layer overrides key
-//! by key, tables merge. Each setting is declared once, in `settings.rs` or in the type of a backend or a
-//! kind of job; all mistakes are collected, and name their place and the nearest known key. Must never
-//! guess a value that was given wrongly; only `edit` makes new text, and nothing here writes it.
+//! The layers are the embedded `config/default.toml`, the user's file, the project's `.ctxrc` (a
+//! file that other programs share, see `ctxrc.rs`), the project's `runner.toml`, the environment
+//! and the command line. A later layer overrides an earlier one key by key, and tables are merged.
+//! Each setting is declared once, in `settings.rs` or in the type of a backend or a job kind. All
+//! errors are collected, and each names its location and the nearest known key. This module must
+//! never guess an invalid value. Only `edit` creates new text, and no code here writes files.
 
 pub mod addresses;
 mod budget;
@@ -74,25 +75,25 @@ const DEFAULT: &str = include_str!("../../config/default.toml");
 /// The resolved configuration of one project.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The project's id; absent in a folder that `init` has not seen.
+    /// The project's id; `None` before `init`.
     pub project: Option<ProjectId>,
-    /// When its night opens, for how long, in which zone, with what budget.
+    /// The project's night: start, length, zone and budget.
     pub night: Night,
-    /// The most that one civil day may spend.
+    /// The budget of one civil day.
     pub day: Budget,
     pub backends: BTreeMap<String, BackendSpec>,
     pub jobs: BTreeMap<String, Job>,
-    /// Whom to tell of what.
+    /// The settings of alerts.
     pub notify: Notify,
-    /// How long things are kept.
+    /// The retention of old data.
     pub retention: Retention,
-    /// The user's pools, by name, that backends spend from.
+    /// The user's pools by name. Backends spend from them.
     pub pools: BTreeMap<String, Pool>,
-    /// The pool that a backend spends from, by the backend's name, where it names one.
+    /// The pool of each backend that names one, by the backend's name.
     pub pool_of: BTreeMap<String, String>,
     /// The prices of tokens by model. The user's prices override the built-in list.
     pub prices: Prices,
-    /// Where the lifecycle's files are, and whether entries are committed.
+    /// The paths of the lifecycle's files, and whether entries are committed.
     pub lifecycle: Files,
     /// The models that the user's `[prices]` names.
     pub priced: std::collections::BTreeSet<String>,
@@ -103,13 +104,13 @@ pub struct Config {
 /// A project's night.
 #[derive(Clone, Debug)]
 pub struct Night {
-    /// When it opens.
+    /// The time at which the night opens.
     pub at: Time,
-    /// For how long.
+    /// The length of the night.
     pub length: SignedDuration,
-    /// The IANA zone of its times.
+    /// The IANA zone of the night's times.
     pub zone: String,
-    /// The most that it may spend.
+    /// The budget of the night.
     pub budget: Budget,
 }
 
@@ -127,7 +128,7 @@ impl Config {
         })
     }
 
-    /// Returns the jobs as the database keeps them, the report included.
+    /// Returns the jobs, including the report job, in the form that the database stores.
     pub fn job_rows(&self) -> Result<Vec<NewJob>, Failure> {
         let mut rows: Vec<NewJob> = self
             .jobs
@@ -158,12 +159,12 @@ impl Config {
     }
 }
 
-/// Where a configuration is read.
+/// The sources of a configuration.
 #[derive(Clone, Copy, Debug)]
 pub struct Stack<'a> {
-    /// The user's file; it need not exist.
+    /// The user's file, which may be missing.
     pub user: &'a Path,
-    /// The project's file; none outside of projects.
+    /// The project's file; `None` outside projects.
     pub project: Option<&'a Path>,
     /// The settings outside of the files.
     pub overrides: &'a Overrides,
@@ -195,7 +196,7 @@ pub fn load(stack: &Stack<'_>) -> Result<Config, Failure> {
         })
 }
 
-/// Recordings named below the project are found from everywhere.
+/// Makes the paths of recordings below the project independent of the working directory.
 fn anchored(mut config: Config, stack: &Stack<'_>) -> Config {
     if let Some(root) = stack.project.and_then(Path::parent) {
         let backends = config.backends.values_mut();
@@ -209,12 +210,12 @@ fn anchored(mut config: Config, stack: &Stack<'_>) -> Config {
 }
 
 /// Loads the configuration with some keys of one job changed by the command line: `--set
-/// key=value`, with dotted keys such as `budget.calls`. A value is read as TOML, or else taken as
+/// key=value`, with dotted keys such as `budget.calls`. A value is parsed as TOML, or else taken as
 /// text.
 ///
 /// # Errors
-/// An error in a file names the file. An error in a setting is a usage error that names its
-/// `--set`, as is a setting that cannot be changed for a single run.
+/// An error in a file names the file. An error in a setting, or a setting that cannot be changed
+/// for a single run, is a usage error that names the `--set`.
 pub fn load_with(
     stack: &Stack<'_>,
     job: &str,
@@ -253,7 +254,7 @@ fn texts(stack: &Stack<'_>) -> Result<Sources, ConfigMistake> {
     {
         let Some(path) = path else { continue };
         if name == ctxrc::NAME && is_empty_folder(path) {
-            // The sandbox of a running job holds the place of a file that is not there.
+            // The sandbox of an active run puts an empty folder in place of a missing file.
             continue;
         }
         let text = match name {
@@ -289,7 +290,8 @@ fn merged(sources: Sources) -> Result<(Table, Sources), ConfigMistake> {
     Ok((merged, sources))
 }
 
-/// Returns the first setting of a project's file that only the user's file is asked for, and why.
+/// Returns the first setting in a project's file that only the user's file may contain, and the
+/// reason.
 fn users_own(table: &Table) -> Option<(String, &'static str)> {
     table.iter().find_map(|(key, value)| {
         let inner = value.as_table().into_iter().flat_map(Table::keys);
@@ -298,14 +300,14 @@ fn users_own(table: &Table) -> Option<(String, &'static str)> {
     })
 }
 
-/// Resolves the merged layers, or returns all mistakes in them.
+/// Resolves the merged layers, or returns all errors in them.
 fn resolve(merged: &Table, sources: &Sources) -> Result<Config, Vec<ConfigMistake>> {
     let mut reader = Reader::new(merged);
     let config = read_all(&mut reader);
     reader.finish(config, sources)
 }
 
-/// Reads all tables. The result counts only if the reader found no mistake.
+/// Reads all tables. The result is valid only if the reader found no error.
 fn read_all(reader: &mut Reader<'_>) -> Option<Config> {
     let project = reader.read::<ProjectTable>(&["project"]).and_then(|table| table.id);
     let table = reader.read::<NightTable>(&["night"])?;
@@ -337,8 +339,8 @@ fn read_all(reader: &mut Reader<'_>) -> Option<Config> {
     }
     let dreams = cycle::dreams_after(&jobs, &around, reader);
     jobs.extend(dreams);
-    // The daemon reads its own table in `src/daemon/settings.rs`. Its mistakes are also reported
-    // here.
+    // The daemon reads its own table in `src/daemon/settings.rs`. Errors in that table are also
+    // reported here.
     reader.read::<DaemonTable>(&["daemon"])?;
     let table = reader.read::<RetentionTable>(&["retention"])?;
     let retention = Retention {
@@ -391,7 +393,7 @@ fn backends(reader: &mut Reader<'_>) -> BTreeMap<String, BackendSpec> {
     backends
 }
 
-/// Returns all mistakes of a configuration; empty for a valid one.
+/// Returns all errors in a configuration; empty for a valid configuration.
 pub fn mistakes(stack: &Stack<'_>) -> Vec<ConfigFinding> {
     match texts(stack) {
         Ok(sources) => check_texts(sources, stack.overrides),
@@ -399,7 +401,7 @@ pub fn mistakes(stack: &Stack<'_>) -> Vec<ConfigFinding> {
     }
 }
 
-/// Returns all mistakes of configuration texts that are already read.
+/// Returns all errors in configuration texts that are already read.
 fn check_texts(sources: Sources, overrides: &Overrides) -> Vec<ConfigFinding> {
     let syntax = sources.layers.iter().flat_map(syntax_mistakes).take(shape::MOST);
     let syntax: Vec<ConfigFinding> = syntax.map(Into::into).collect();
@@ -412,7 +414,7 @@ fn check_texts(sources: Sources, overrides: &Overrides) -> Vec<ConfigFinding> {
     };
     let mut found = resolve(&table, &sources);
     if found.is_ok() {
-        // Settings outside of the files are checked only if the files are valid.
+        // Settings outside the files are checked only if the files are valid.
         if let Err(failure) = overrides.lay_over(&mut table, &mut sources) {
             return vec![failure.into()];
         }
@@ -421,7 +423,7 @@ fn check_texts(sources: Sources, overrides: &Overrides) -> Vec<ConfigFinding> {
     found.err().unwrap_or_default().into_iter().map(Into::into).collect()
 }
 
-/// Returns the first of several mistakes.
+/// Returns the first error as a failure.
 fn first(mistakes: Vec<ConfigMistake>) -> Failure {
     let first = mistakes.into_iter().next();
     first.expect("what is refused has a mistake").into()

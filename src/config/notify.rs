@@ -1,8 +1,8 @@
-//! Whom to tell of what: `[notify]` and `[channels.NAME]`.
+//! Settings of alerts: `[notify]` and `[channels.NAME]`.
 //!
-//! A project's own words override the user's key by key, as everywhere; only the heartbeat is the
-//! user's alone, for a tick is of all projects. Must never hold a secret: those are named, and looked
-//! up by the process that delivers.
+//! A project's settings override the user's settings key by key. Only the user's file can set the
+//! heartbeat, because a tick serves all projects. This module must never hold a secret: settings
+//! name secrets, and the process that delivers messages reads them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -24,60 +24,60 @@ pub struct Notify {
     pub on: BTreeSet<AlertKind>,
     /// Whether people are notified of a recovery.
     pub recovery: bool,
-    /// How long at least between two messages of the same open alert.
+    /// Minimum time between two messages about the same open alert.
     pub repeat: SignedDuration,
-    /// After how long without a success a job with a clock is stale.
+    /// Time without a success after which a scheduled job is stale; `None` for never.
     pub success_within: Option<SignedDuration>,
-    /// The template of a subject.
+    /// The template for the subject.
     pub subject: Option<String>,
-    /// The template of a text.
+    /// The template for the text.
     pub body: Option<String>,
-    /// The receiver of a signal after each good tick.
+    /// The receiver of the heartbeat after each successful tick.
     pub heartbeat: Option<Heartbeat>,
-    /// Whom to tell.
+    /// The channels by name.
     pub channels: BTreeMap<String, Channel>,
 }
 
-/// One way to tell people.
+/// One way to notify people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Channel {
-    /// A notification on the desktop of who runs this.
+    /// A desktop notification for the user who runs the program.
     Desktop,
-    /// A POST of JSON.
+    /// A POST request with a JSON body.
     Webhook {
-        /// Where to.
+        /// The address to post to.
         url: Address,
-        /// The key that signs it; absent if it is not signed.
+        /// The key that signs the request; `None` if requests are not signed.
         secret: Option<Secret>,
     },
     /// A program that reads the message as JSON.
     Command(Program),
     /// A mail, through a program that is used like sendmail.
     Email {
-        /// To whom.
+        /// The address of the recipient.
         recipient: String,
-        /// From whom, if that is said.
+        /// The address of the sender, if it is set.
         sender: Option<String>,
         /// The program that takes the mail.
         program: Program,
     },
 }
 
-/// A program of the user's choosing.
+/// A program that delivers messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Program {
     /// A name to look for in `PATH`, or a path.
     pub program: String,
-    /// Its arguments.
+    /// The arguments of the program.
     pub args: Vec<String>,
-    /// Names of variables that it may see besides the ordinary ones.
+    /// Names of variables that the program gets in addition to the ordinary variables.
     pub env: Vec<String>,
-    /// Without a sandbox.
+    /// Whether the program runs without a sandbox.
     pub off: bool,
 }
 
 impl Notify {
-    /// Returns the settings that decide on alerts, in the form that the database keeps.
+    /// Returns the settings that determine alerts, in the form that the database stores.
     pub fn rules(&self, jobs: &BTreeMap<String, Job>) -> AlertRules {
         let seconds = |duration: SignedDuration| duration.as_secs();
         AlertRules {
@@ -113,7 +113,7 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Option<Notify> {
     })
 }
 
-/// The keys that only some types have.
+/// The keys that only some channel types have.
 const OWN: [(&str, &[ChannelType]); 8] = [
     ("url", &[ChannelType::Webhook]),
     ("secret", &[ChannelType::Webhook]),
@@ -138,7 +138,7 @@ fn channel(name: &str, reader: &mut Reader<'_>) -> Option<Channel> {
         }
     }
     let mut needs = |key: &str| {
-        // A mistake in the setting is reported already.
+        // An error in the setting has already been reported.
         if reader.is_good(&format!("{path}.{key}")) {
             reader.wrong(&path, format!("a channel of type \"{kind}\" needs `{key}`"));
         }

@@ -1,10 +1,10 @@
-//! Settings of one command, outside of the files: `RUNNER_CONFIG__NIGHT__AT=23:00` in its
-//! environment and `--config night.at=23:00` on its command line.
+//! Settings of one command, outside the files: `RUNNER_CONFIG__NIGHT__AT=23:00` in its environment
+//! and `--config night.at=23:00` on its command line.
 //!
-//! They apply to the command and to the runs that it starts itself, and end with it. The settings
-//! that the database keeps for every later command, such as when and how often jobs run, must never
-//! be taken from here, because two commands would take turns in changing them. Such a setting is
-//! refused and never ignored; only a command that changes nothing may try it out.
+//! These settings apply only to the command and to the runs that the command starts. The database
+//! keeps some settings for every later command, such as the schedules of jobs. Overrides must never
+//! change them, because two commands would alternately overwrite them. Such a setting is refused
+//! and never ignored, except by commands that change nothing and only show a preview.
 
 use std::ffi::{OsStr, OsString};
 
@@ -34,36 +34,36 @@ pub(super) const SCHEDULES: [&str; 15] = [
     "backoff",
 ];
 
-/// The prefix of a variable's name; each further part follows `__`.
+/// The prefix of a variable's name. `__` precedes each part of the setting's name.
 const PREFIX: &str = "RUNNER_CONFIG";
 
-/// The settings that a command may take from its environment and its command line.
+/// The settings that a command accepts from its environment and its command line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OverrideScope {
-    /// The settings of a run: its limits, its backend, its own settings.
+    /// The settings of a run: its limits, its backend and the settings of its kind.
     #[default]
     Run,
-    /// Everything: nothing is started and nothing kept.
+    /// All settings, for commands that start and store nothing.
     Look,
 }
 
-/// The most parts of a name: no setting has as many, and tables in tables cost stack.
+/// Maximum number of parts in a name. No setting has as many parts, and nested tables use stack.
 pub(super) const PARTS: usize = 16;
 
-/// One setting that is in no file.
+/// One setting outside the files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Override {
     /// `environment` or `flag`.
     layer: &'static str,
-    /// The flag or variable, as errors name it.
+    /// The flag or variable as it appears in errors.
     said: String,
-    /// The parts of its name.
+    /// The parts of the setting's name.
     path: Vec<String>,
-    /// As it was given.
+    /// The value as it was given.
     text: String,
 }
 
-/// All settings of one command that are in no file, weaker ones first.
+/// All settings of one command outside the files; later settings override earlier ones.
 #[derive(Clone, Debug, Default)]
 pub struct Overrides {
     list: Vec<Override>,
@@ -75,7 +75,7 @@ impl Overrides {
     /// Reads the overrides of an environment.
     ///
     /// # Errors
-    /// Returns an error if a variable has the prefix of a setting but is none.
+    /// Returns an error if a variable has the prefix of a setting but does not name a setting.
     pub fn of_environment(
         variables: impl Iterator<Item = (OsString, OsString)>,
     ) -> Result<Self, Failure> {
@@ -90,10 +90,10 @@ impl Overrides {
         Ok(Self { list, reach: OverrideScope::Run })
     }
 
-    /// Adds those of a command line, `KEY=VALUE` each.
+    /// Adds the settings of a command line, each in the form `KEY=VALUE`.
     ///
     /// # Errors
-    /// Usage: one has no such form.
+    /// Returns a usage error if a setting does not have this form.
     pub fn add_flags(&mut self, flags: &[String]) -> Result<(), Failure> {
         for flag in flags {
             let parts = flag.split_once('=').map(|(key, text)| (key.trim(), text));
@@ -116,10 +116,11 @@ impl Overrides {
         Ok(())
     }
 
-    /// Refuses at once what no project could honour, where a command may never come to read one.
+    /// Refuses settings that are invalid in every project, for commands that may never read a
+    /// project.
     ///
     /// # Errors
-    /// Naming the variable or flag.
+    /// Returns an error that names the variable or flag.
     pub fn honoured(&self) -> Result<(), Failure> {
         for one in &self.list {
             let path = match one.layer {
@@ -135,10 +136,11 @@ impl Overrides {
         Ok(())
     }
 
-    /// Lays them over `merged`, and notes in `sources` where they are from.
+    /// Applies the settings to `merged`, and adds their origin to `sources`.
     ///
     /// # Errors
-    /// Naming the variable or flag: it is no matter of one command, or stands where a table is.
+    /// Returns an error that names the variable or flag if a single command cannot change the
+    /// setting, or if the name belongs to a table.
     pub(super) fn lay_over(
         &self,
         merged: &mut Table,
@@ -181,7 +183,7 @@ impl Overrides {
                     .hint(format!("runner config set --user {} VALUE", path.join("."))));
             }
             ["night", key, ..] => *key != "budget",
-            // Alerts are delivered by another process, later.
+            // Another process delivers alerts later.
             ["groups" | "defaults" | "notify" | "channels", ..] => true,
             ["jobs", _, key, ..] => SCHEDULES.contains(key) || reference::is_policy(key),
             _ => false,
@@ -247,7 +249,7 @@ fn named(merged: &Table, one: &Override) -> Result<Vec<String>, Failure> {
         table = table.and_then(|table| table.get(&name)).and_then(Value::as_table);
         path.push(name);
     }
-    // Named here, for the merge would only say that a job has no kind.
+    // Reported here, because the merge would only report that a job has no kind.
     if let [group @ ("jobs" | "backends"), name, _, ..] =
         path.iter().map(String::as_str).collect::<Vec<_>>().as_slice()
         && let Some(known) = merged.get(*group).and_then(Value::as_table)
@@ -260,7 +262,7 @@ fn named(merged: &Table, one: &Override) -> Result<Vec<String>, Failure> {
     Ok(path)
 }
 
-/// Splits a table into its single settings, so that each is checked by itself.
+/// Splits a table into single settings, so that each is checked separately.
 fn spread(path: Vec<String>, value: Value, leaves: &mut Vec<(Vec<String>, Value)>) {
     match value {
         Value::Table(table) if !table.is_empty() => {
@@ -274,7 +276,7 @@ fn spread(path: Vec<String>, value: Value, leaves: &mut Vec<(Vec<String>, Value)
     }
 }
 
-/// Puts a value in its place; false where a table would have to be something else.
+/// Inserts a value at its path. Returns `false` if part of the path is a value and not a table.
 pub(super) fn insert<'k>(
     table: &mut Table,
     path: impl Iterator<Item = &'k str>,
@@ -305,7 +307,7 @@ pub(super) fn value(text: &str) -> Value {
     };
     match table.remove("value") {
         Some(Value::Datetime(_)) | None => plain(),
-        // A line break would begin another key.
+        // A line break would start another key.
         Some(_) if !table.is_empty() => plain(),
         Some(value) => value,
     }

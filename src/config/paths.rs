@@ -1,18 +1,18 @@
 //! Checks the settings that name a file or folder of the project.
 //!
-//! | setting | what runner does there |
+//! | setting | operation |
 //! | --- | --- |
-//! | `overnight.output_dir` | moves the whole folder to `runs/` beside it and makes it anew |
-//! | `curator.worker_dir` | makes, moves and removes files in the subfolders of its queue |
+//! | `overnight.output_dir` | moves the whole folder to `runs/` beside it and creates it again |
+//! | `curator.worker_dir` | creates, moves and removes files in the subfolders of the queue |
 //! | `dream.dreams`, `dream.ideas`, `dream.done`, `dream.specs` | writes or moves single files |
 //! | `curator.ideas`, `curator.learnings` | adds single files |
-//! | `prompt.to`, `command.artifacts`, `lifecycle.steps`, `lifecycle.daydreams`, a `board` | writes this one file |
-//! | `overnight.queue`, `curator.vault_dir`, a `cycle`, `prompt.sources`, `dream.canonical` | reads only, or nothing |
-//! | `writes` | decides what the sandbox lets a child write |
+//! | `prompt.to`, `command.artifacts`, `lifecycle.steps`, `lifecycle.daydreams`, a `board` | writes only this file |
+//! | `overnight.queue`, `curator.vault_dir`, a `cycle`, `prompt.sources`, `dream.canonical` | reads only, or does not access the path |
+//! | `writes` | lets a child write this path |
 //!
-//! Only the first is moved as a whole, so it alone must be a folder that runner made:
-//! `runner_jobs::overnight::ownership` decides that here from its text, and again at run time from
-//! what is there. Must never look at the disk.
+//! Runner moves only `overnight.output_dir` as a whole, so only this folder must be one that runner
+//! created. `runner_jobs::overnight::ownership` checks this here from the path alone, and again at
+//! run time from the content of the folder. This module must never access the disk.
 
 use std::collections::BTreeMap;
 
@@ -25,8 +25,8 @@ use super::finding::Fix;
 use super::job::{Job, OUTPUT};
 use super::reader::Reader;
 
-/// Refuses an output folder that overlaps what another setting names: it would be moved away with
-/// the folder.
+/// Refuses an output folder that overlaps the path of another setting, because that path would be
+/// moved together with the folder.
 pub(super) fn check(
     jobs: &BTreeMap<String, Job>,
     curator: &Curator,
@@ -59,7 +59,8 @@ pub(super) fn check(
             let Ok(other) = RelPath::new(path) else {
                 continue;
             };
-            // Nights with one output folder take turns; each moves what the other has left.
+            // Overnight jobs may share an output folder: each run moves the results of the previous
+            // run.
             if setting.ends_with(OUTPUT) && other == output {
                 continue;
             }

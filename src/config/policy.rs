@@ -1,8 +1,8 @@
-//! The settings that `[defaults]` and each job share: the policy of a job towards its clock and the
+//! The settings that `[defaults]` and each job share: the job's policy for its schedule and the
 //! queue, and the sandbox of its children.
 //!
-//! A setting that is left out keeps the value of the layer below, and must never weaken the sandbox,
-//! which is on by default; `"none"` removes a limit.
+//! If a setting is missing, the value of the layer below applies. A missing setting must never
+//! weaken the sandbox, which is on by default. `"none"` removes a limit.
 
 use std::collections::BTreeMap;
 
@@ -12,32 +12,32 @@ use super::reader::Reader;
 use super::settings::{DefaultsTable, GroupTable, PolicyTable, SandboxTable};
 use super::values::{Switch, Text, Wait};
 
-/// The slots of each group of jobs.
+/// The number of slots by job group.
 pub(super) type Groups = BTreeMap<String, u32>;
 
-/// The settings of all jobs that do not set them themselves.
+/// The settings of jobs that do not override them.
 #[derive(Clone, Debug)]
 pub(super) struct Defaults {
-    /// How they are started, held back and tried again.
+    /// The policy for starting, delaying and retrying jobs.
     pub(super) policy: Policy,
-    /// The IANA zone of their times, but for those of the night.
+    /// The IANA zone of the jobs' times, except jobs of the night.
     pub(super) zone: String,
-    /// How their children are confined.
+    /// The sandbox of the jobs' children.
     pub(super) sandbox: SandboxSettings,
-    /// Whether the machine is kept awake; `None` as their kind needs it.
+    /// Whether runner keeps the machine awake; `None` selects the default of the job's kind.
     pub(super) keep_awake: Option<bool>,
 }
 
-/// How a job's children are confined.
+/// The sandbox settings of a job's children.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SandboxSettings {
-    /// `sandbox = "off"`.
+    /// Whether the sandbox is off (`sandbox = "off"`).
     pub off: bool,
-    /// Whether they may use the network; `None` as their kind needs it.
+    /// Whether children may use the network; `None` selects the default of the job's kind.
     pub network: Option<bool>,
-    /// The largest file that one can write, in bytes.
+    /// Maximum size in bytes of a file that a child writes.
     pub max_file: u64,
-    /// The most that may lie in a run's folder while they run, in bytes.
+    /// Maximum size in bytes of a run's folder while children run.
     pub max_folder: u64,
 }
 
@@ -57,7 +57,7 @@ pub(super) fn groups(reader: &mut Reader<'_>) -> Groups {
     groups
 }
 
-/// Reads `[defaults]`; `zone` is that of the night.
+/// Reads `[defaults]`; `zone` is the zone of the night.
 pub(super) fn defaults(reader: &mut Reader<'_>, zone: &str, groups: &Groups) -> Option<Defaults> {
     const PATH: [&str; 1] = ["defaults"];
     let zone = reader.read::<DefaultsTable>(&PATH)?.zone.map_or_else(|| zone.to_owned(), |it| it.0);

@@ -1,8 +1,8 @@
 //! The settings that belong to a user and not to a project: the pools that backends spend from,
 //! across all projects, and the prices of tokens.
 //!
-//! A project's file must never set them, because no project may spend a budget that another relies
-//! on.
+//! A project's file must never set them, because a project must not increase a budget that other
+//! projects share.
 
 use std::collections::BTreeMap;
 
@@ -17,18 +17,18 @@ use super::values::system_zone;
 
 const PRICES: &str = include_str!("../../config/prices.toml");
 
-/// One subscription, key or machine that answers are paid from.
+/// A subscription, a key or a machine that pays for answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pool {
-    /// The IANA zone of its days and weeks.
+    /// The IANA zone of the pool's days and weeks.
     pub zone: String,
-    /// Whether what is billed beyond it is wanted.
+    /// Whether answers that are billed beyond the subscription are accepted.
     pub overage: bool,
-    /// The most of a civil day.
+    /// The budget of a civil day.
     pub day: Option<Budget>,
-    /// The most of an ISO week.
+    /// The budget of an ISO week.
     pub week: Option<Budget>,
-    /// The most of a window, and how long one lasts from its first use.
+    /// The length of a window from its first use, and its budget.
     pub window: Option<(SignedDuration, Budget)>,
 }
 
@@ -73,7 +73,7 @@ pub(super) fn check_known(reader: &mut Reader<'_>, key: &str, name: &str) {
     }
 }
 
-/// Returns the built-in price list, and the date by which the providers had published it.
+/// Returns the built-in price list and its date.
 pub fn listed() -> (Prices, String) {
     let mut table: Table = toml::from_str(PRICES).expect("the embedded prices parse");
     let as_of = match table.remove("as_of") {
@@ -109,7 +109,8 @@ pub(super) fn prices(reader: &mut Reader<'_>) -> Prices {
     prices
 }
 
-/// Returns a price over the known one of the same model; `None` without both rates.
+/// Returns the price of a model, with missing rates from its known price. Returns `None` if a rate
+/// is missing in both.
 fn price(table: &PriceTable, known: Option<&Price>) -> Option<Price> {
     Some(Price {
         input: table.input_cost_per_token.map(rate).or(known.map(|price| price.input))?,
@@ -121,7 +122,7 @@ fn price(table: &PriceTable, known: Option<&Price>) -> Option<Price> {
     })
 }
 
-/// Converts dollars a token to millionths of a millionth.
+/// Converts dollars per token to millionths of a millionth of a dollar.
 #[allow(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,

@@ -1,11 +1,11 @@
 //! A file of prices beside the user's `config.toml`, in the format that LiteLLM publishes.
 //!
 //! ```text
-//! our own dated list  <  prices.json  <  [prices] of config.toml
+//! built-in dated list  <  prices.json  <  [prices] of config.toml
 //! ```
 //!
 //! The file may be large, so it is read only when a price is needed. An entry without two rates is
-//! not a price and is skipped. The file must never be a project's, and the reader must never invent
+//! not a price and is skipped. This module must never read a project's file, and must never invent
 //! a price.
 
 use std::collections::BTreeSet;
@@ -20,28 +20,28 @@ use super::pools::rate;
 use crate::ui::Failure;
 use runner_engine::files::open_host;
 
-/// The file's name.
+/// The name of the file.
 pub const FILE: &str = "prices.json";
-/// The largest that is read.
+/// Maximum size of the file in bytes.
 const LARGEST: u64 = 64 * 1024 * 1024;
 
-/// All prices, and where they come from.
+/// All prices and their sources.
 #[derive(Debug)]
 pub struct Listed {
-    /// By model.
+    /// The prices by model.
     pub prices: Prices,
-    /// The file, where there is one.
+    /// The file, if there is one.
     pub file: Option<PathBuf>,
-    /// The models whose price is the file's.
+    /// The models whose price comes from the file.
     pub from_file: BTreeSet<String>,
-    /// Entries of the file without two rates.
+    /// The number of entries in the file without two rates.
     pub passed_over: usize,
 }
 
-/// Returns the prices of `config` with those of the file in `folder`.
+/// Returns the prices of `config` together with those of the file in `folder`.
 ///
 /// # Errors
-/// Returns an error with the place if the file cannot be read or is not a JSON object.
+/// Returns an error with the location if the file cannot be read or is not a JSON object.
 pub fn over(folder: &Path, config: &Config) -> Result<Listed, Failure> {
     let mut listed = Listed {
         prices: config.prices.clone(),

@@ -1,7 +1,8 @@
-//! One configuration while it is read: tables as the types that declare them, and all mistakes.
+//! Reads one configuration: converts each table to the type that declares it, and collects all
+//! errors.
 //!
-//! A setting with a mistake is set aside by its default, so that the others are still judged. Must
-//! never return a configuration in which it found a mistake.
+//! The reader replaces an invalid setting with its default, so that it can still check the others.
+//! It must never return a configuration in which it found an error.
 
 use runner_jobs::kinds::BadValue;
 use runner_text::nearest::nearest;
@@ -16,21 +17,21 @@ use super::sources::{ConfigMistake, Sources, locate, within};
 
 /// A configuration while it is read.
 pub(super) struct Reader<'a> {
-    /// The settings as they were written.
+    /// The settings as written.
     written: &'a Table,
-    /// The settings without the mistakes that were found.
+    /// The settings without the invalid ones found so far.
     table: Table,
     found: Vec<Finding>,
 }
 
 impl<'a> Reader<'a> {
-    /// Checks the shape of all settings.
+    /// Creates a reader and checks the structure of all settings.
     pub(super) fn new(written: &'a Table) -> Self {
         let mut reader = Self { written, table: written.clone(), found: Vec::new() };
         for misfit in misfits(written) {
             match misfit.path.as_slice() {
                 _ if misfit.part == Part::Missing => false,
-                // A job without a good kind cannot be read.
+                // A job without a valid kind cannot be read.
                 [jobs, _, kind] if jobs == "jobs" && kind == "kind" => {
                     reader.set_aside(&misfit.path[..2])
                 }
@@ -47,28 +48,28 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Adds a mistake about a value.
+    /// Adds an error about a value.
     pub(super) fn wrong(&mut self, key: &str, why: impl Into<String>) {
         self.add(key.to_owned(), why.into(), Part::Value, None);
     }
 
-    /// Adds a mistake about a value that names a path which a run must never touch.
+    /// Adds an error about a value that names a path which a run must never change.
     pub(super) fn forbidden(&mut self, key: &str, why: impl Into<String>, fix: Fix) {
         self.add(key.to_owned(), why.into(), Part::Value, Some(fix));
     }
 
-    /// Reports whether no mistake was found in this setting or table.
+    /// Reports whether no error was found in this setting or table.
     pub(super) fn is_good(&self, key: &str) -> bool {
         !self.found.iter().any(|it| within(&it.key, key))
     }
 
-    /// Returns the names of the entries of a table, with and without mistakes.
+    /// Returns the names of all entries of a table, valid or not.
     pub(super) fn names(&self, table: &str) -> Vec<&'a str> {
         let written = self.written.get(table).and_then(Value::as_table);
         written.into_iter().flat_map(Table::keys).map(String::as_str).collect()
     }
 
-    /// Checks that a table has an entry of this name; adds a mistake about `key` if it has not.
+    /// Checks that a table has an entry of this name, and adds an error about `key` otherwise.
     pub(super) fn exists(&mut self, key: &str, table: &str, name: &str) -> bool {
         let names = self.names(table);
         let there = names.contains(&name);
@@ -78,30 +79,31 @@ impl<'a> Reader<'a> {
         there
     }
 
-    /// Returns the good entries of a table.
+    /// Returns the names of the remaining entries of a table.
     pub(super) fn entries(&self, table: &str) -> Vec<String> {
         let table = self.table.get(table).and_then(Value::as_table);
         table.into_iter().flat_map(Table::keys).cloned().collect()
     }
 
-    /// Returns a table without the mistakes that were found.
+    /// Returns a table without the invalid settings found so far.
     pub(super) fn table(&self, path: &[&str]) -> Option<&Table> {
         path.iter().try_fold(&self.table, |table, part| table.get(*part)?.as_table())
     }
 
-    /// Puts a job that no file states.
+    /// Adds a job that no file contains.
     pub(super) fn put_job(&mut self, name: &str, job: Table) {
         if let Some(Value::Table(jobs)) = self.table.get_mut("jobs") {
             jobs.insert(name.to_owned(), Value::Table(job));
         }
     }
 
-    /// Reads a table as `T`; `None` if it is not there, or if a mistake leaves too little of it.
+    /// Reads a table as `T`. Returns `None` if the table is missing, or if an error leaves too
+    /// little of it.
     pub(super) fn read<T: DeserializeOwned>(&mut self, path: &[&str]) -> Option<T> {
         self.read_with(path, |table| serde_path_to_error::deserialize(Value::Table(table)))
     }
 
-    /// Reads a table by `read`, again without each value that it refuses.
+    /// Reads a table with `read`, and again without each value that `read` refuses.
     pub(super) fn read_with<T>(
         &mut self,
         path: &[&str],
@@ -131,7 +133,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Gives a setting its default, or removes it if it has none; false if nothing changed.
+    /// Replaces a setting with its default, or removes it if it has none. Returns `false` if
+    /// nothing changed.
     pub(super) fn set_aside(&mut self, path: &[String]) -> bool {
         let Some((last, outer)) = path.split_last() else {
             return false;
@@ -151,7 +154,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Returns `config` if no mistake was found, else all mistakes in the order of their places.
+    /// Returns `config` if no error was found, otherwise all errors in the order of their
+    /// locations.
     pub(super) fn finish<T>(
         self,
         config: Option<T>,

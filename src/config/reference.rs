@@ -1,8 +1,8 @@
-//! The configuration as its types declare it: the JSON schema for editors, the schema that a file is
-//! checked with, and the list of all settings.
+//! The JSON schema for editors, the schema that checks a file, and the list of all settings,
+//! derived from the types that declare the settings.
 //!
-//! The published schema must never refuse what the reader takes; what it lets through,
-//! `runner config check` finds.
+//! The published schema must never refuse a file that the reader accepts. `runner config check`
+//! finds the errors that the schema does not detect.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -23,18 +23,19 @@ const FREE_NAMES: [&str; 2] = ["backends", "prices"];
 /// One setting.
 #[derive(Clone, Debug)]
 pub(super) struct Setting {
-    /// Its whole name; `*` is any name.
+    /// The full name; `*` stands for any name.
     pub(super) path: String,
-    /// The kinds of jobs that have it; empty for all, and for what is no job's.
+    /// The job kinds that have the setting. It is empty if all kinds have it, or if it is not a
+    /// setting of jobs.
     pub(super) kinds: Vec<&'static str>,
-    /// Its schema.
+    /// The schema of the setting.
     pub(super) node: Value,
 }
 
 struct Reference {
-    /// A whole file, in which a job has the settings of all kinds.
+    /// The schema of a file in which a job may have the settings of all kinds.
     whole: Value,
-    /// A job of each kind.
+    /// The schema of a job by kind.
     jobs: BTreeMap<&'static str, Value>,
     settings: Vec<Setting>,
 }
@@ -43,12 +44,12 @@ static REFERENCE: LazyLock<Reference> = LazyLock::new(build);
 static DEFAULTS: LazyLock<Table> =
     LazyLock::new(|| toml::from_str(DEFAULT).expect("the embedded default parses"));
 
-/// Returns the embedded default.
+/// Returns the embedded default configuration.
 pub(super) fn default() -> &'static Table {
     &DEFAULTS
 }
 
-/// Returns the schema of a whole file.
+/// Returns the schema of a file.
 pub(super) fn whole() -> &'static Value {
     &REFERENCE.whole
 }
@@ -66,7 +67,8 @@ pub(super) fn settings() -> &'static [Setting] {
 /// Returns the published JSON Schema, draft 2020-12.
 pub fn schema() -> Value {
     let mut schema = whole().clone();
-    // A table may be split over several files, so no file needs to state all of it.
+    // A table may be split over several files, so no file needs to contain all of its required
+    // settings.
     strip_required(&mut schema);
     for name in ["description", "title", "$schema"] {
         let object = schema.as_object_mut();
@@ -164,8 +166,8 @@ fn list(node: &Value, path: &mut Vec<String>, each: &mut impl FnMut(String, &Val
     }
 }
 
-/// Adds a setting of one kind to those of all. Settings of the same name have their descriptions
-/// joined, and state their defaults there if these differ.
+/// Adds a setting of one kind to the settings of all kinds. If settings have the same name, their
+/// descriptions are joined, and state the defaults if these differ.
 fn add(all: &mut Value, name: &str, value: &Value) {
     let Some(known) = all.get_mut(name) else {
         all[name] = value.clone();
@@ -204,8 +206,8 @@ fn strip_required(node: &mut Value) {
     }
 }
 
-/// Makes a derived schema one of TOML: there is no null, whole numbers have limits instead of a
-/// format, and a choice of words is an `enum`.
+/// Adapts a derived schema to TOML: removes null, replaces formats of whole numbers with limits,
+/// and turns a choice of words into an `enum`.
 fn tidy(node: &mut Value) {
     let object = match node {
         Value::Array(items) => return items.iter_mut().for_each(tidy),
@@ -259,7 +261,7 @@ fn tidy(node: &mut Value) {
     }
 }
 
-/// Describes a good value, as in "it must be …".
+/// Describes a valid value, for a sentence such as "it must be …".
 pub(super) fn describe(node: &Value) -> String {
     let like = |text: &str| match node["examples"].as_array() {
         Some(examples) => format!("{text}, like {}", joined(examples, " or ")),
@@ -311,8 +313,8 @@ fn limits(node: &Value) -> String {
     }
 }
 
-/// Checks that `path` names a known setting or table. The error holds the full name of the nearest
-/// setting.
+/// Checks that `path` names a known setting or table. The error contains the full name of the
+/// nearest setting.
 pub(super) fn known(path: &[String]) -> Result<(), Option<String>> {
     let found = path.iter().try_fold(whole(), |node, part| entry(node, part));
     if found.is_some() {
@@ -329,7 +331,8 @@ pub(super) fn known(path: &[String]) -> Result<(), Option<String>> {
     Err(nearest(&path.join("."), names.iter().map(String::as_str)).map(str::to_owned))
 }
 
-/// Returns why only the user's file is asked for a setting; `None` for all others.
+/// Returns the reason why only the user's file may contain a setting; `None` for all other
+/// settings.
 pub(super) fn users_only(path: &[&str]) -> Option<&'static str> {
     match path {
         ["daemon", ..] => Some("there is one daemon a user"),
@@ -340,7 +343,7 @@ pub(super) fn users_only(path: &[&str]) -> Option<&'static str> {
     }
 }
 
-/// Reports whether a job's key decides how the job is started. The database keeps such keys.
+/// Reports whether a job's key determines how the job is started. The database stores such keys.
 pub(super) fn is_policy(key: &str) -> bool {
     declares::<PolicyTable>(key)
 }
@@ -350,7 +353,7 @@ pub(super) fn is_shared(key: &str) -> bool {
     is_policy(key) || declares::<SandboxTable>(key)
 }
 
-/// Reports whether only jobs of this kind, and of kinds like it, have the key.
+/// Reports whether only jobs of this kind and of similar kinds have the key.
 pub(super) fn is_own(kind: &str, key: &str) -> bool {
     let path = format!("jobs.*.{key}");
     settings().iter().any(|it| it.path == path && it.kinds.contains(&kind))

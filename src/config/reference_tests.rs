@@ -1,4 +1,4 @@
-//! The guide's reference has every setting, as the types declare it.
+//! Tests that the reference in the guide contains every setting as the types declare it.
 
 #![allow(clippy::disallowed_methods, reason = "a test's own file and switch")]
 

@@ -1,7 +1,7 @@
-//! Overrides of one job for one run, as a command line gives them: `--set key=value`.
+//! Overrides of a job's settings for one run, from the command line: `--set key=value`.
 //!
-//! Only what is a run's own matter can be set so; when and how often a job runs is its schedule's,
-//! and stands in a file.
+//! Only settings of a single run can be overridden. The settings that determine when and how often
+//! a job runs belong to its schedule and can only be set in a file.
 
 use toml::Table;
 
@@ -9,10 +9,10 @@ use super::overrides::{PARTS, SCHEDULES, insert, value};
 use super::sources::{InlineSetting, Sources};
 use crate::ui::Failure;
 
-/// Lays `settings` over the table of `job` in `merged`, and notes in `sources` where they are from.
+/// Applies `settings` to the table of `job` in `merged`, and adds their origin to `sources`.
 ///
 /// # Errors
-/// Usage, naming the `--set`.
+/// Returns a usage error that names the `--set`.
 pub(super) fn lay_over(
     merged: &mut Table,
     sources: &mut Sources,

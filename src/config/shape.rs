@@ -1,5 +1,5 @@
-//! The check of a table against the schema: unknown keys, missing keys, and values of the wrong type
-//! or out of range. Text with a grammar is left to its type.
+//! Checks a table against the schema: unknown keys, missing keys, and values of the wrong type or
+//! out of range. Text with a grammar is checked by its type.
 
 use runner_engine::tick::REPORT_JOB;
 use runner_text::nearest::nearest;
@@ -10,13 +10,13 @@ use super::finding::Part;
 use super::inline::inline;
 use super::reference::{self, describe, entry, properties};
 
-/// More mistakes than these help nobody.
+/// Maximum number of reported errors.
 pub(super) const MOST: usize = 100;
 
-/// A mistake in the shape of a table.
+/// An error in the structure of a table.
 #[derive(Debug)]
 pub(super) struct Misfit {
-    /// The parts of the key's name.
+    /// The parts of the setting's name.
     pub(super) path: Vec<String>,
     /// The reason.
     pub(super) why: String,
@@ -24,7 +24,7 @@ pub(super) struct Misfit {
     pub(super) part: Part,
 }
 
-/// Returns the mistakes in a whole configuration, at most [`MOST`].
+/// Returns the errors in a configuration, at most [`MOST`].
 pub(super) fn misfits(table: &Table) -> Vec<Misfit> {
     let mut walk = Walk { path: Vec::new(), found: Vec::new() };
     walk.table(reference::whole(), table);
@@ -63,7 +63,7 @@ impl Walk {
             }
             self.path.pop();
         }
-        // A mistyped setting is not missing as well.
+        // A setting whose name is misspelled is not also reported as missing.
         for name in missing(node, table).filter(|name| !meant.contains(name)) {
             let form = describe(&node["properties"][name]);
             self.report(Part::Missing, format!("it has no {name} ({form})"));
@@ -76,7 +76,7 @@ impl Walk {
                 self.report(Part::Value, "a job's name is not \"report\"".to_owned());
             }
             (Value::Table(job), [jobs, _]) if jobs == "jobs" => {
-                // Without a kind, a job may have the settings of any.
+                // Without a kind, a job may have the settings of any kind.
                 let kind = job.get("kind").and_then(Value::as_str);
                 self.table(kind.and_then(reference::job).unwrap_or(node), job);
             }
@@ -90,18 +90,18 @@ impl Walk {
     }
 }
 
-/// Reports whether a name of a job, a group, a channel or a pool is good.
+/// Reports whether the name of a job, a group, a channel or a pool is valid.
 pub(super) fn good_name(name: &str) -> bool {
     !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_')
 }
 
-/// Returns the required settings that a table has not.
+/// Returns the required settings that are missing in a table.
 fn missing<'n>(node: &'n Node, table: &Table) -> impl Iterator<Item = &'n str> {
     let required = node["required"].as_array().into_iter().flatten().filter_map(Node::as_str);
     required.filter(|name| !table.contains_key(*name))
 }
 
-/// Explains why a value does not have the form that the schema asks for.
+/// Explains why a value does not match the schema.
 fn misfit(node: &Node, value: &Value) -> Option<String> {
     let wrong =
         |near: &str| Some(format!("it must be {}, it is {}{near}", describe(node), brief(value)));
@@ -150,7 +150,7 @@ fn misfit(node: &Node, value: &Value) -> Option<String> {
     if fits { None } else { wrong("") }
 }
 
-/// Explains what is wrong with a table in a list.
+/// Explains the error in a table within a list.
 fn misshapen(node: &Node, table: &Table) -> Option<String> {
     let odd = table.iter().find_map(|(key, value)| match entry(node, key) {
         None => Some(format!("it has {key:?}, which is no setting")),
@@ -167,7 +167,7 @@ pub(super) fn no_such(key: &str, known: &[&str]) -> String {
     }
 }
 
-/// Formats a value for an error. A long value is cut.
+/// Formats a value for an error. A long value is truncated.
 fn brief(value: &Value) -> String {
     const SHOWN: usize = 80;
     let text = inline(value);

@@ -1,24 +1,25 @@
-//! Where in a text something stands, and that line with a mark under it.
+//! Locations in a text, each with a drawing of the line and a mark under the location.
 //!
-//! Must never read a file, and never fail: a place outside the text is the end of it.
+//! This module must never read a file and never fail: a location outside the text is treated as the
+//! end of the text.
 
 use std::ops::Range;
 
 use unicode_width::UnicodeWidthChar as _;
 
-/// The most of a line that is shown, in characters.
+/// Maximum number of characters of a line that are shown.
 const SHOWN: usize = 100;
-/// How much of it comes before the mark when all is too much.
+/// Number of characters shown before the mark if the line is longer.
 const BEFORE: usize = 40;
 
-/// A place in a text.
+/// A location in a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SourceLocation {
-    /// Counted from 1.
+    /// The line number, counted from 1.
     pub(super) line: usize,
-    /// Counted from 1, in characters.
+    /// The column in characters, counted from 1.
     pub(super) column: usize,
-    /// The line, with carets under the place.
+    /// The line, with carets under the location.
     pub(super) drawing: String,
 }
 
@@ -46,7 +47,7 @@ fn draw(line: usize, whole: &str, from: usize, marked: usize) -> String {
     let (left, right) =
         (if skipped > 0 { "…" } else { "" }, if length > skipped + SHOWN { "…" } else { "" });
     let before = from - skipped;
-    // A tab stays a tab, and a wide character is two columns, so that the mark stands below it.
+    // Keeps tabs and counts two columns for a wide character, so that the mark is aligned.
     let mut pad = " ".repeat(left.chars().count());
     for c in shown.chars().take(before) {
         match c {

@@ -1,8 +1,8 @@
-//! Where settings are written: files, the environment, a command line; and the place of each for
-//! errors about it and for whoever asks.
+//! The sources of settings (files, the environment, a command line) and the location of each
+//! setting, for error messages and for `config show --origin`.
 //!
-//! The texts are kept and looked through only when a place is asked for, so that reading a good
-//! configuration costs nothing more. Must never write a file.
+//! The texts are kept, and searched only when a location is needed, so that reading a valid
+//! configuration has no additional cost. This module must never write a file.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -22,21 +22,21 @@ use super::source_location::SourceLocation;
 use super::{ctxrc, dream};
 use crate::ui::Failure;
 
-/// How a mistake begins that is no matter of what stands in the file.
+/// The beginning of an error that does not depend on the content of the file.
 const UNREADABLE: &str = "cannot read it";
 
-/// More mistakes in one file's syntax than these help nobody.
+/// Maximum number of reported syntax errors per file.
 const SYNTAX: usize = 20;
 
-/// A configuration mistake and its place.
+/// A configuration error and its location.
 #[derive(Clone, Debug)]
 pub(super) struct ConfigMistake {
-    /// The setting, by its whole name; empty where a file cannot be read at all.
+    /// The full name of the setting; empty if a file cannot be read at all.
     pub(super) key: String,
     said: String,
     /// The file, and the line and column in it, counted from 1.
     place: Option<Box<WrittenAt>>,
-    /// The description without the place and the name.
+    /// The description without the location and the name.
     why: String,
     drawing: Option<String>,
     fix: Option<Fix>,
@@ -46,28 +46,28 @@ pub(super) struct ConfigMistake {
 /// A file, and the line and column in it.
 type WrittenAt = (PathBuf, Option<(usize, usize)>);
 
-/// A mistake as it is reported to people and programs.
+/// An error as it is reported to people and programs.
 #[derive(Clone, Debug, Serialize)]
 pub struct ConfigFinding {
-    /// The file; none for what is in none.
+    /// The file; `None` for an error outside the files.
     pub file: Option<PathBuf>,
-    /// Counted from 1.
+    /// The line number, counted from 1.
     pub line: Option<usize>,
-    /// Counted from 1, in characters.
+    /// The column in characters, counted from 1.
     pub column: Option<usize>,
-    /// The setting, by its whole name; none where a file cannot be read.
+    /// The full name of the setting; `None` if a file cannot be read.
     pub key: Option<String>,
     pub message: String,
     pub hint: Option<String>,
     /// The name that was probably meant.
     pub nearest: Option<String>,
-    /// All of it, for people.
+    /// The complete error, for people.
     #[serde(skip)]
     pub failure: Failure,
 }
 
 impl ConfigFinding {
-    /// Returns the description with the probable intention.
+    /// Returns the description with the suggested name.
     #[cfg(test)]
     pub(super) fn said_why(&self) -> String {
         match &self.hint {
@@ -79,7 +79,7 @@ impl ConfigFinding {
 
 impl From<ConfigMistake> for ConfigFinding {
     fn from(mistake: ConfigMistake) -> Self {
-        // All words about a name that is near are said in this one way.
+        // All descriptions suggest a similar name with this phrase.
         let (message, nearest) = match mistake.why.split_once("; did you mean ") {
             Some((message, near)) => {
                 let near = near.trim_end_matches('?');
@@ -151,7 +151,7 @@ impl From<ConfigMistake> for Failure {
 }
 
 impl ConfigMistake {
-    /// Creates a mistake about a whole file.
+    /// Creates an error about a whole file.
     pub(super) fn of_file(path: &Path, why: &str) -> Self {
         Self {
             key: String::new(),
@@ -164,7 +164,7 @@ impl ConfigMistake {
         }
     }
 
-    /// Creates a mistake about a place in a file.
+    /// Creates an error about a location in a file.
     pub(super) fn at(path: &Path, text: &str, span: Range<usize>, key: &str, why: &str) -> Self {
         let spot = SourceLocation::of(text, span);
         let named = if key.is_empty() { String::new() } else { format!("{key}: ") };
@@ -179,7 +179,7 @@ impl ConfigMistake {
         }
     }
 
-    /// Returns the text without its drawing. Two mistakes with the same text count as one.
+    /// Returns the text without the drawing. Two errors with the same text count as one.
     pub(super) fn said(&self) -> &str {
         &self.said
     }
@@ -190,39 +190,40 @@ impl ConfigMistake {
 pub(super) struct Layer {
     /// The kind of layer: `default`, `user`, `ctxrc` or `project`.
     pub(super) name: &'static str,
-    /// Where it lies; for the default, its name in runner's own sources.
+    /// The path of the file; for the default, its path in runner's sources.
     pub(super) path: PathBuf,
     /// The content, without a byte order mark.
     pub(super) text: Cow<'static, str>,
 }
 
-/// A setting that is in no file.
+/// A setting outside the files.
 #[derive(Clone, Debug)]
 pub(super) struct InlineSetting {
-    /// Its whole name.
+    /// The full name of the setting.
     pub(super) key: String,
     /// The origin: `environment`, `flag` or `set`.
     pub(super) layer: &'static str,
-    /// How it was given, like `--config night.at`.
+    /// The variable or flag that sets it, such as `--config night.at`.
     pub(super) said: String,
 }
 
-/// Where a resolved configuration was read.
+/// The sources of a resolved configuration.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sources {
-    /// Files, later ones override.
+    /// The files; later ones override earlier ones.
     pub(super) layers: Vec<Layer>,
-    /// The settings outside of the files; later ones override earlier ones.
+    /// The settings outside the files; later ones override earlier ones.
     pub(super) given: Vec<InlineSetting>,
 }
 
-/// Reads the text of the user's own layer, which may be a link; `None` where there is no such file.
+/// Reads the text of the user's layer, which may be a link. Returns `None` if the file does not
+/// exist.
 pub(super) fn read_user(path: &Path) -> Result<Option<String>, ConfigMistake> {
     layer_text(path, read_host(path, DOCUMENT))
 }
 
-/// Reads the text of one layer in a project's root, where no link is followed; `None` where there is
-/// no such file.
+/// Reads the text of a layer in a project's root without following links. Returns `None` if the
+/// file does not exist.
 pub(super) fn read(path: &Path) -> Result<Option<String>, ConfigMistake> {
     layer_text(path, read_no_link(path, DOCUMENT))
 }
@@ -254,7 +255,7 @@ pub(super) fn decoded(path: &Path, bytes: Vec<u8>) -> Result<String, ConfigMista
     Ok(text)
 }
 
-/// Reads a layer's text.
+/// Parses the text of a layer.
 pub(super) fn parse(layer: &Layer) -> Result<Table, ConfigMistake> {
     if layer.name == ctxrc::NAME {
         return Ok(ctxrc::read(layer)?.table);
@@ -262,14 +263,14 @@ pub(super) fn parse(layer: &Layer) -> Result<Table, ConfigMistake> {
     toml::from_str(&layer.text).map_err(|error| syntax(layer, &error))
 }
 
-/// Returns all syntax mistakes in a layer's text.
+/// Returns all syntax errors in a layer's text.
 pub(super) fn syntax_mistakes(layer: &Layer) -> Vec<ConfigMistake> {
     match parse(layer) {
         Ok(_) => Vec::new(),
         Err(first) if layer.name == ctxrc::NAME => vec![first],
         Err(first) => {
             let (_, errors) = DeTable::parse_recoverable(&layer.text);
-            // Each is drawn with its line, which may be all of a long file.
+            // Each error includes a drawing of its line, so the number is limited.
             let shown = errors.iter().take(SYNTAX);
             let mut all: Vec<ConfigMistake> = shown.map(|error| syntax(layer, error)).collect();
             if all.is_empty() {
@@ -282,10 +283,10 @@ pub(super) fn syntax_mistakes(layer: &Layer) -> Vec<ConfigMistake> {
 
 fn syntax(layer: &Layer, error: &toml::de::Error) -> ConfigMistake {
     let why = match error.message() {
-        // The parser names the type that it tried.
+        // The parser's messages name the type that it tried, so they are replaced.
         said if said.ends_with("value was too large") => "the number is too large".to_owned(),
         said if said.ends_with("value was too small") => "the number is too small".to_owned(),
-        // Beyond 64 bits it is read, and fits no value.
+        // The parser accepts numbers beyond 64 bits, but they fit no value.
         said if said.starts_with("invalid type: integer `-") => {
             "the number is too small".to_owned()
         }
@@ -296,7 +297,7 @@ fn syntax(layer: &Layer, error: &toml::de::Error) -> ConfigMistake {
     ConfigMistake::at(&layer.path, &layer.text, span, "", &why)
 }
 
-/// Lays `over` over `under`: tables merge, anything else replaces.
+/// Applies `over` to `under`: tables are merged, other values are replaced.
 pub(super) fn merge(under: &mut Table, over: Table) {
     for (key, value) in over {
         match (under.get_mut(&key), value) {
@@ -308,16 +309,16 @@ pub(super) fn merge(under: &mut Table, over: Table) {
     }
 }
 
-/// Creates an error about a value. It names the command-line setting, or else the place in the last
-/// file that sets the value, or else the place of its table.
+/// Creates an error about a value. The error names the command-line setting, or else the location
+/// in the last file that sets the value, or else the location of its table.
 pub(super) fn wrong(sources: &Sources, key: &str, why: &str) -> ConfigMistake {
     let finding =
         Finding { key: key.to_owned(), why: why.to_owned(), part: Part::Value, fix: None };
     about(sources, &Places::of(sources), finding).1
 }
 
-/// Looks up where mistakes stand, and returns them in the order of the files and their lines; what is
-/// missing comes last.
+/// Looks up the locations of errors, and returns the errors in the order of the files and lines.
+/// Errors about missing settings come last.
 pub(super) fn locate(sources: &Sources, found: Vec<Finding>) -> Vec<ConfigMistake> {
     let places = Places::of(sources);
     let found = found.into_iter().map(|finding| about(sources, &places, finding));
@@ -330,7 +331,7 @@ pub(super) fn locate(sources: &Sources, found: Vec<Finding>) -> Vec<ConfigMistak
 /// Whether something is missing, the number of a file among the layers, and a position in it.
 type Order = (bool, usize, usize);
 
-/// The files of a configuration, parsed once for all of their mistakes.
+/// The files of a configuration, parsed once for all errors.
 struct Places<'a>(Vec<(&'a Layer, ParsedLayer<'a>)>);
 
 enum ParsedLayer<'a> {
@@ -371,7 +372,7 @@ fn about(sources: &Sources, places: &Places<'_>, finding: Finding) -> (Order, Co
     let mut given = sources.given.iter().rev().find(|given| within(&key, &given.key));
     let best = if given.is_none() { places.innermost(&key) } else { None };
     if best.as_ref().is_none_or(|(.., found)| found.said < key.len()) {
-        // A table that no file has is there because of what lies in it.
+        // If no file contains the table, a setting outside the files created it.
         given = given.or_else(|| sources.given.iter().rev().find(|given| within(&given.key, &key)));
     }
     let (order, mut mistake) = match (given, best) {
@@ -419,20 +420,20 @@ fn named(table: &DeTable<'_>, key: &str) -> Option<KeyLocation> {
     other.or(own)
 }
 
-/// Reports whether `key` is `table` or lies in it.
+/// Reports whether `key` is `table` or inside it.
 pub(super) fn within(key: &str, table: &str) -> bool {
     key.strip_prefix(table).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
-/// Where a key stands in a file.
+/// The location of a key in a file.
 struct KeyLocation {
-    /// How much of the key's name is said there.
+    /// The length of the part of the key's name that was found.
     said: usize,
-    /// Its name, or that of the innermost table around it.
+    /// The range of its name, or of the name of the innermost table around it.
     key: Range<usize>,
-    /// The range of its value, unless that is a table.
+    /// The range of its value, unless the value is a table.
     value: Option<Range<usize>>,
-    /// Its name in the file, if that is not its own name.
+    /// Its name in the file, if it differs from runner's name.
     name: Option<String>,
 }
 
@@ -478,7 +479,7 @@ pub(super) fn lines(layer: &Layer) -> Vec<(Vec<String>, usize)> {
     } else if let Ok(table) = DeTable::parse(&layer.text) {
         collect(table.get_ref(), &mut Vec::new(), &mut found);
     }
-    // Under its own name a setting wins.
+    // A setting under runner's name has precedence.
     let own: BTreeSet<Vec<String>> = found.iter().map(|(path, _)| path.clone()).collect();
     found.retain_mut(|(path, _)| {
         let ours = dream::our_path(path.clone());
@@ -486,7 +487,7 @@ pub(super) fn lines(layer: &Layer) -> Vec<(Vec<String>, usize)> {
         *path = ours;
         wins
     });
-    // Sorted by where they stand, the lines are counted once through the text.
+    // After sorting by position, one pass over the text counts the lines.
     found.sort_by_key(|(_, at)| *at);
     let (mut line, mut from) = (1, 0);
     found

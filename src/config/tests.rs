@@ -1,4 +1,4 @@
-//! Tests of the resolved layers and of the reported mistakes.
+//! Tests of the resolved layers and the reported errors.
 
 use std::fs;
 
@@ -155,7 +155,7 @@ fn a_jobs_own_key_wins_over_the_defaults() {
     assert_eq!((b.max_load, b.priority), (None, 4));
     assert_eq!(b.min_interval, Some(hours(6)));
     assert_eq!(b.retry.backoff, [SignedDuration::ZERO, hours(1)]);
-    // The night keeps its zone; a clock has the job's own, else the common one.
+    // The night keeps its zone; a scheduled job has its own zone or that of `[defaults]`.
     assert_eq!(config.jobs["a"].zone, config.night.zone);
     let rows = config.job_rows().unwrap();
     let row = rows.iter().find(|row| row.name == "b").unwrap();
@@ -220,7 +220,7 @@ fn what_is_wrong_with_a_setting_names_it() {
         assert!(said.starts_with(&format!("--set {key}: ")) && said.contains(why), "{key}: {said}");
         assert_eq!(failure.exit, runner_engine::outcome::Exit::Usage, "{key}");
     }
-    // A mistake in the file is reported for the file, whatever `--set` changes.
+    // An error in the file is reported for the file, regardless of `--set`.
     let said = with_set("[jobs.dream]\nmax_idea = 3\n", "dream", &[("max_idea", "3")]);
     assert!(said.unwrap_err().to_string().contains("runner.toml:2"));
     let said = with_set("", "dreem", &[("timeout", "1m")]);

@@ -1,4 +1,4 @@
-//! The triggers of jobs as people write them, and the check that chained jobs make sense.
+//! Parses the triggers of jobs.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use runner_text::nearest::nearest;
 use super::values::{duration, time};
 
 grammar! {
-    /// A trigger.
+    /// The trigger of a job.
     TriggerText: TriggerSpec, "daily 02:30", PATTERN, trigger;
 }
 
@@ -22,9 +22,9 @@ const PATTERN: &str =
 pub enum TriggerSpec {
     /// The opening of the project's night.
     Night,
-    /// The turn of its kind in a cycle. The cycle then runs with this job's settings.
+    /// The turn of the job's kind in a cycle. The cycle then uses this job's settings.
     Lifecycle,
-    /// A clock, another job, or nothing but people.
+    /// A schedule, another job, or manual runs only.
     Clock(Trigger),
 }
 
@@ -38,10 +38,10 @@ impl fmt::Display for TriggerSpec {
     }
 }
 
-/// Reads a trigger.
+/// Parses a trigger.
 ///
 /// # Errors
-/// What is wrong with it, for people.
+/// Returns a description of the error for people.
 fn trigger(text: &str) -> Result<TriggerSpec, String> {
     let (word, rest) = text.split_once(' ').unwrap_or((text, ""));
     let rest = rest.trim();

@@ -1,4 +1,4 @@
-//! The forms of text in settings, besides those of `runner_text::values`.
+//! Text formats of settings, in addition to those of `runner_text::values`.
 
 use std::marker::PhantomData;
 
@@ -16,7 +16,7 @@ use serde::Deserialize;
 
 pub use runner_text::values::{Size, Span, Text, Wait, duration};
 
-/// The least retention of rows in days: `status` shows a week, which is never pruned.
+/// Minimum retention of rows in days. `status` shows a week, which must not be pruned.
 const LEAST_ROWS: i64 = 8;
 const AGE: &str = "[0-9]+ *(d|days?|w|weeks?)";
 const TIME: &str = "([01][0-9]|2[0-3]):[0-5][0-9]";
@@ -38,15 +38,15 @@ grammar! {
     Id: ProjectId, "", "[0-9A-HJKMNP-TV-Za-hjkmnp-tv-z]{26}", id;
 }
 
-/// The form `G`, or "none".
+/// The format `G`, or "none".
 #[derive(Debug)]
 pub struct OrNone<G>(PhantomData<G>);
 
-/// The form `G`, or "unlimited".
+/// The format `G`, or "unlimited".
 #[derive(Debug)]
 pub struct OrUnlimited<G>(PhantomData<G>);
 
-/// Declares a form that is another one or a word.
+/// Declares a format that accepts another format or a word.
 macro_rules! or_word {
     ($name:ident, $word:literal) => {
         impl<G: Grammar> Grammar for $name<G> {

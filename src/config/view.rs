@@ -1,6 +1,6 @@
-//! The resolved settings as people and programs look at them, each with where it is from.
+//! The resolved settings for people and programs, each with its origin.
 //!
-//! Must never show a configuration that the reader refuses.
+//! This module must never show a configuration that the reader refuses.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,14 +12,14 @@ use super::inline::joined;
 use super::sources::lines;
 use super::{Failure, Stack, dream, first, layers, reference, resolve};
 
-/// Where a value is from.
+/// The origin of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SettingOrigin {
     /// `default`, `user`, `project`, `environment` or `flag`.
     pub layer: &'static str,
-    /// The file; none for what is in none.
+    /// The file; `None` for a setting outside the files.
     pub file: Option<PathBuf>,
-    /// The line in it, counted from 1.
+    /// The line number in the file, counted from 1.
     pub line: Option<usize>,
     /// The variable or flag.
     pub said: Option<String>,
@@ -38,19 +38,19 @@ impl fmt::Display for SettingOrigin {
 /// One setting.
 #[derive(Clone, Debug)]
 pub struct ViewEntry {
-    /// The parts of its name.
+    /// The parts of the setting's name.
     pub path: Vec<String>,
     pub value: Value,
-    /// Where it is from.
+    /// The origin of the value.
     pub origin: SettingOrigin,
 }
 
-/// All settings of a configuration that is good.
+/// All settings of a valid configuration.
 #[derive(Debug)]
 pub struct View {
-    /// As one table.
+    /// The settings as one table.
     pub table: Table,
-    /// One by one, in the order of their names.
+    /// The single settings in the order of their names.
     pub entries: Vec<ViewEntry>,
 }
 
@@ -58,7 +58,7 @@ impl View {
     /// Reads all layers.
     ///
     /// # Errors
-    /// The first mistake in them.
+    /// Returns the first error in the layers.
     pub fn of(stack: &Stack<'_>) -> Result<Self, Failure> {
         let (table, sources) = layers(stack)?;
         resolve(&table, &sources).map_err(first)?;
@@ -164,7 +164,7 @@ fn flatten(table: &Table, path: &mut Vec<String>, each: &mut impl FnMut(&[String
 }
 
 impl ViewEntry {
-    /// Its name as TOML writes it.
+    /// Returns the full name in TOML syntax.
     pub fn name(&self) -> String {
         joined(&self.path)
     }
@@ -174,7 +174,7 @@ impl ViewEntry {
         joined(&self.path[..self.path.len() - 1])
     }
 
-    /// Its name in that table.
+    /// Returns the name within the table in TOML syntax.
     pub fn own_name(&self) -> String {
         joined(&self.path[self.path.len() - 1..])
     }

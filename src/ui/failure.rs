@@ -1,4 +1,4 @@
-//! The error type for users: the problem, its place, its cause and the command that fixes it.
+//! The error type for users: the problem, its location, its cause and the command that fixes it.
 
 use std::error::Error;
 use std::fmt;
@@ -20,14 +20,14 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// Reports whether the database is damaged, in which case nothing may run until a person has
+    /// Reports whether the database is damaged. In this case nothing may run until a person has
     /// acted.
     pub fn is_damage(&self) -> bool {
         let source = self.source.as_ref().and_then(|source| source.downcast_ref());
         matches!(source, Some(StoreError::Damaged { .. }))
     }
 
-    /// Marks the damage as that of a copy, so that the database itself counts as sound.
+    /// Marks the damage as damage of a copy, so that the database itself counts as intact.
     pub fn of_a_copy(mut self) -> Self {
         self.source = None;
         self

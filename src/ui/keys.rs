@@ -1,10 +1,10 @@
-//! Decodes terminal input into keys, however the bytes were split between reads.
+//! Decodes terminal input into keys, independent of how reads split the bytes.
 //!
 //! ```text
 //!  byte            a letter, Enter, Backspace, control-C …    one key
-//!  ESC [ … final   an arrow, Home, Page Up …                  one key, or nothing for one unknown
-//!  ESC alone       at the end of what was read                Escape
-//!  a torn piece    of a sequence or of a letter               waits for the rest
+//!  ESC [ … final   an arrow, Home, Page Up …                  one key, or none if it is unknown
+//!  ESC alone       at the end of the input                    Escape
+//!  an incomplete   sequence or letter                         waits for the rest
 //! ```
 //!
 //! This module is pure: it must never read anything itself.
@@ -89,7 +89,7 @@ fn first(bytes: &[u8]) -> Option<(Option<Key>, usize)> {
 
 /// Returns the named key for the numbers and the last byte of an escape sequence.
 fn named(numbers: &[u8], last: u8) -> Option<Key> {
-    // The number behind a semicolon describes the modifier keys.
+    // The number after a semicolon describes the modifier keys.
     let number = numbers.split(|byte| *byte == b';').next().unwrap_or(b"");
     Some(Key::Does(match (number, last) {
         (_, b'A') => Input::Up,
@@ -149,7 +149,7 @@ mod tests {
             let mut keys = Keys::default();
             let mut taken = keys.take(one);
             taken.extend(keys.take(two));
-            // A piece that ends with an escape byte yields the Escape key.
+            // Input that ends with an escape byte yields the Escape key.
             if one.last() != Some(&0x1b) {
                 assert_eq!(taken, expected(), "cut at {cut}");
             }

@@ -1,5 +1,5 @@
 //! Makes foreign text safe for a terminal: control characters in it have no effect, and invisible
-//! characters are shown. All ideas, file names and texts of models pass through this module.
+//! characters are shown. All ideas, file names and model texts pass through this module.
 
 /// Returns the text as one line in which control characters and direction marks are escaped.
 pub fn line(text: &str) -> String {

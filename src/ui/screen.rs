@@ -1,9 +1,9 @@
-//! Takes over the whole terminal: it paints rows, reads keys, and always restores the terminal to
-//! its previous state.
+//! Takes over the whole terminal: paints rows, reads keys, and always restores the terminal to its
+//! previous state.
 //!
-//! Rows are plain data; their text is made elsewhere and is already safe. A screen must never be
-//! opened without a terminal, and must never leave the terminal in raw mode: not after an error, a
-//! panic, a signal or a dropped connection.
+//! Rows are plain data, and their text has already been escaped. A screen must never be opened
+//! without a terminal, and must never leave the terminal in raw mode: not after an error, a panic,
+//! a signal or a dropped connection.
 
 use std::collections::VecDeque;
 use std::io::{self, IsTerminal as _, Write as _};
@@ -22,7 +22,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 pub use super::keys::Input;
 use super::keys::{Key, Keys};
 
-/// The style of a piece of a row.
+/// The style of a row segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CellStyle {
     Plain,
@@ -35,7 +35,7 @@ pub enum CellStyle {
     Bad,
 }
 
-/// The pieces of one row, from left to right.
+/// The segments of one row, from left to right.
 pub type Row = Vec<(CellStyle, String)>;
 
 /// Reports whether standard input and standard output are both terminals.
@@ -47,11 +47,11 @@ pub fn there_is_one() -> bool {
 pub struct Screen {
     color: bool,
     stop: Arc<AtomicBool>,
-    // The rows as they are painted, so that only changed rows are painted again.
+    // The painted rows, so that only changed rows are painted again.
     painted: Vec<Row>,
     size: (u16, u16),
     keys: Keys,
-    // Keys that were read together with the last returned one.
+    // Keys that were read together with the last returned key.
     waiting: VecDeque<Key>,
 }
 

@@ -63,8 +63,8 @@ pub fn can_draw() -> bool {
 }
 
 /// Draws a text over the previous one, from the upper left corner of the terminal, and clears the
-/// rest of the old lines. A text that does not fit is cut, and the last line states how many lines
-/// are missing.
+/// rest of the old lines. A text that does not fit is truncated, and the last line states the
+/// number of missing lines.
 pub fn draw(text: &str, first: bool) {
     let size = rustix::termios::tcgetwinsize(io::stdout());
     // A size of 0 means that the terminal does not know its size.

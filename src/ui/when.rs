@@ -1,11 +1,11 @@
-//! Parsing of times on a command line.
+//! Parses times on the command line.
 
 use jiff::civil::{DateTime, Time};
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 
 /// Parses "2026-11-22T02:30:00Z", "2026-11-22 02:30" or "2026-11-22" in `zone`, "02:30" (the next
-/// one there), or "2h" from `now`.
+/// such time in `zone`), or "2h" (counted from `now`).
 pub fn parse_time(text: &str, zone: &TimeZone, now: Timestamp) -> Result<Timestamp, String> {
     let text = text.trim();
     let wrong = || {

@@ -1,29 +1,29 @@
 #!/usr/bin/env python3
-"""A model that is a script: the Anthropic Messages and the OpenAI Responses API on loopback.
+"""A scripted model that serves the Anthropic Messages API and the OpenAI Responses API on loopback.
 
     model_stub.py PORT_FILE [SECONDS]
 
-The first part of a request's path is its scenario, so that one server serves many clients at once
-and none of them changes what another one meets:
+The first part of a request's path is its scenario, so that one server can serve many independent clients at
+once:
 
-    answer         one text: the stub's words, or, asked for JSON, JSON that fits a small schema
-    status-CODE    an HTTP error; status-429-7 sends `retry-after: 7` with it
+    answer         one text, or JSON that fits a small schema if the request asks for JSON
+    status-CODE    an HTTP error; status-429-7 also sends `retry-after: 7`
     credit         the error of an account without credit
-    limit          429 of a subscription whose five hours are used up until 2030
-    overage        an answer that is paid for beyond the subscription
-    stall, cut     half an answer, then silence, or the end of the connection
-    late           nothing at all
+    limit          429 for a subscription whose five-hour limit is used up until 2030
+    overage        an answer that is billed beyond the subscription
+    stall, cut     half an answer, then silence or the end of the connection
+    late           no answer
     empty          an answer without content
-    page           200 and a web page
-    loop           a tool call as the answer to everything
+    page           status 200 with a web page
+    loop           a tool call as the answer to every request
     tool           one tool call (a shell command: the query `sh=`), then the text
-    answer with `json=`: that, where JSON is asked for; `wild=` where the form asked for has a first step;
-                   `@1@`, `@2@` … in it are the ids of packets that stand in the question
-    dream          what the query says: `json=` where JSON is asked for, otherwise the words; with `sh=`
-                   a tool call before it, with `plain=1` only ever the words
+    answer with `json=`: this JSON if the request asks for JSON; `wild=` if the requested schema has a first
+                   step; `@1@`, `@2@` … are replaced with the packet ids in the request
+    dream          the answer in the query: `json=` if the request asks for JSON, otherwise the text; `sh=` adds
+                   a tool call before the answer; with `plain=1` always the text
 
-`GET /SCENARIO/calls` says how often a model was asked there. It ends by itself after SECONDS (300).
-It must never be reachable from another machine.
+`GET /SCENARIO/calls` returns the number of model requests for the scenario. The server exits after SECONDS
+(default 300). It must never be reachable from another machine.
 """
 
 import json
@@ -86,18 +86,18 @@ class Model(BaseHTTPRequestHandler):
     def place(self):
         url = urllib.parse.urlsplit(self.path)
         scenario, _, rest = url.path.lstrip("/").partition("/")
-        # A scenario may carry its own query: `tool;sh=...`, for clients that append to a base URL.
+        # A scenario may contain a query (`tool;sh=...`), for clients that append a path to the base URL.
         scenario, _, own = scenario.partition(";")
         return scenario, rest, dict(urllib.parse.parse_qsl(own))
 
     def wanted(self, query):
-        """The JSON that the query says, with ids out of the question."""
+        """Returns the JSON in the query, with the packet ids from the request."""
         text = query["wild"] if "wild" in query and "first_step" in self.body else query.get("json", '{"answer": [1]}')
         for number, name in enumerate(dict.fromkeys(re.findall(r"dream-[0-9a-f]{16}", self.body)), 1):
             text = text.replace(f"@{number}@", name)
         return text
 
-    # -- refusals, the same for both
+    # -- refusals of both APIs
 
     def refused(self):
         kind, *values = self.scenario.split("-")
@@ -193,7 +193,7 @@ class Model(BaseHTTPRequestHandler):
             self.say("response.output_item.done", output_index=0, item=item)
         self.say("response.completed", response=response | {"status": "completed", "output": [item], "usage": used})
 
-    # -- wire
+    # -- HTTP
 
     def broken(self):
         if self.scenario == "stall":

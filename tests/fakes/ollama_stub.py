@@ -1,28 +1,28 @@
 #!/usr/bin/env python3
-"""An Ollama that is a script: its server on loopback, and as much of its command as a user types.
+"""A scripted Ollama: the server on loopback, and the parts of the command that a user types.
 
     ollama_stub.py --port-file FILE     serves on a free port, until standard input ends
     ollama serve                        serves at OLLAMA_HOST (127.0.0.1:11434)
-    ollama pull MODEL                   the server has that model from now on
-    ollama rm MODEL                     and has it no more
+    ollama pull MODEL                   adds a model to the server
+    ollama rm MODEL                     removes a model from the server
 
-The first part of a request's path may be a scenario, so that one server serves many clients: `/cut/api/chat`.
-Without one it is `good`. The faults are those that a real server was seen to have:
+The first part of a request's path may be a scenario, so that one server can serve many clients: `/cut/api/chat`.
+The default is `good`. All faults were observed in a real server:
 
-    good       an answer that fits the schema it was asked for
-    evil       the same form, and in it what nobody offered: places that are not there, control characters,
-               paths, far too much, and two further events for each
-    missing    404, no such model             tools     400, it cannot do that
-    badjson    400, the question is bad       busy      503, too many questions
-    killed     200, half an answer, and a last line that says `unexpected EOF`
+    good       an answer that fits the requested schema
+    evil       an answer in the requested format with content that was not offered: places that do not exist,
+               control characters, paths, far too much text, and two further events for each event
+    missing    404, no such model             tools     400, tools are not supported
+    badjson    400, invalid request           busy      503, too many questions
+    killed     200, half an answer, and `unexpected EOF` in the last line
     cut        half an answer, and the end of the connection
-    stall      half an answer, then silence   late      nothing at all
-    page       200 and a web page             text      words where JSON was asked for
-    short      the answer ends for its length, and the question filled the window
-    unload     an answer without content, since the model was unloaded
-    garbage    a line that is no JSON
+    stall      half an answer, then silence   late      no answer
+    page       200 and a web page             text      plain text although JSON was requested
+    short      an answer that stops at the length limit, because the question filled the window
+    unload     an answer without content, because the model was unloaded
+    garbage    a line that is not JSON
 
-`GET /SCENARIO/calls` says how often a model was asked there.
+`GET /SCENARIO/calls` returns the number of model requests for the scenario.
 """
 
 import json
@@ -41,7 +41,7 @@ NAMES = "good evil missing tools badjson busy killed cut stall late page text sh
 
 
 def answer(schema, evil):
-    """What fits one of the questions that a curator asks."""
+    """Returns an answer to one of the curator's questions."""
     asked = (schema or {}).get("properties", {})
     words = "Look\x1b[2J at\n../../etc/passwd\0 it" if evil else "words of the model"
     places = [99, -1, 0, 0, 10**9, "x", None] if evil else [0]

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Real agent programs under a real `runner`, against a model that is a script.
+"""Runs real agent programs under a real `runner`, with a scripted model.
 
     agents.py RUNNER [FOLDER_OF_PROGRAMS]
 
-Looks for `claude`, `codex` and `ccusage` in FOLDER_OF_PROGRAMS and in PATH; what is not there is
-skipped, and counted. Each case runs `runner run ask` in a project of its own and checks the outcome,
-the exit code, how long it took, how often a model was asked, and that no process of it is left two
-seconds later. Dreams are cases of their own: `runner dream run` through `claude`, with the failmark that
-each leaves or takes away, and the ideas untouched. Exit code 1 when anything is not as it must be.
+Looks for `claude`, `codex` and `ccusage` in FOLDER_OF_PROGRAMS and in PATH; cases without their program are
+skipped and recorded. Each case runs `runner run ask` in a separate project and checks the outcome, the exit code,
+the duration, the number of model requests, and that no process of the run is left after two seconds. Further cases
+run `runner dream run` through `claude`, and check that the run creates or removes the failure marker and that the
+ideas are unchanged. The exit code is 1 if a check fails.
 """
 
 import json
@@ -92,7 +92,7 @@ def say(good, what):
 
 
 class Place:
-    """A project, a home and a state folder of one case."""
+    """The project, home and state folder of one case."""
 
     def __init__(self, root, kind, scenario, port, more="", after=""):
         self.root = Path(tempfile.mkdtemp(dir=root))
@@ -106,7 +106,7 @@ class Place:
         self.run("git", "init", "-q", ".")
         self.runner("init")
         if kind == "claude":
-            # A subscription's limits are told to a login only.
+            # The API reports the limits of a subscription only to a login.
             name = "CLAUDE_CODE_OAUTH_TOKEN" if scenario in ("limit", "overage") else "ANTHROPIC_API_KEY"
             keys = f"{name}={KEY}\nANTHROPIC_BASE_URL={base}\n"
             options = 'model = "claude-haiku-4-5"\n'
@@ -120,7 +120,7 @@ class Place:
             for key, value in provider.items():
                 args += ["-c", f"model_providers.stub.{key}={json.dumps(value)}"]
             options = f'model = "stub-1"\nargs = {json.dumps(args)}\n'
-            # A file that has a key is as good as a login: it is named so that the check finds it.
+            # A key in a file is sufficient as a login. It is named here so that the check finds it.
             options += 'env = ["STUB_KEY"]\n'
             if scenario.startswith("tool"):
                 options += 'tools = ["shell"]\n'
@@ -147,7 +147,7 @@ class Place:
         return json.loads(self.runner("runs", "--json").stdout)[0]
 
     def processes(self):
-        """Processes that carry this home in their environment."""
+        """Returns the processes with this home in their environment."""
         mark, found = f"HOME={self.home}".encode(), []
         for entry in Path("/proc").iterdir():
             if entry.name.isdigit() and int(entry.name) != os.getpid():
@@ -159,14 +159,14 @@ class Place:
         return found
 
     def left(self):
-        """What of it is there after two seconds; at once when nothing is."""
+        """Returns the processes that are left after two seconds; returns early if none is left."""
         until = time.monotonic() + 2
         while (found := self.processes()) and time.monotonic() < until:
             time.sleep(0.05)
         return found
 
     def leaks(self):
-        """Files that show the key, but for the one that holds it."""
+        """Returns the files that contain the key, except the key file."""
         shown = []
         for path in self.root.rglob("*"):
             if path.is_file() and path.name != "keys" and self.home not in path.parents:
@@ -203,7 +203,7 @@ def one(root, kind, port, case):
 
 
 def killed(root, kind, port):
-    """SIGKILL of the run's own process: its agent is gone, and the next tick settles the run."""
+    """Kills the process of a run with SIGKILL. The agent must end, and the next tick must settle the run."""
     place = Place(root, kind, "late", port)
     before = calls(port, "late")
     begun = place.begin("run", "ask", "--json")
@@ -217,7 +217,7 @@ def killed(root, kind, port):
             os.kill(int(number), signal.SIGKILL)
             killed_now.append(number)
     begun.wait()
-    # A lock is held until its process is gone.
+    # The kernel releases the lock when the process has ended.
     while any(os.path.exists(f"/proc/{number}") for number in killed_now) and time.monotonic() < until + 20:
         time.sleep(0.02)
     place.runner("tick", "--quiet")
@@ -227,7 +227,7 @@ def killed(root, kind, port):
 
 
 def sandboxed(root, kind, port):
-    """A tool that writes inside of its folder and outside: inside a sandbox only the first is there."""
+    """Runs a tool that writes inside and outside its folder. In a sandbox, only the file inside may exist."""
     target = Path(tempfile.mkdtemp(dir=root)) / "outside"
     script = urllib.parse.quote_plus(f"echo in >inside; echo out >{target}")
     place = Place(root, kind, f"tool;sh={script}", port)
@@ -246,7 +246,7 @@ def sandboxed(root, kind, port):
 
 
 def dreamed(root, port, case):
-    """One dream through claude: outcome, exit code, failmark, and nothing touched."""
+    """Runs one dream through claude; checks outcome, exit code and failure marker, and that no idea has changed."""
     name, scenario, query, code, outcome, failure, longest = case
     name = f"claude dream, {name}"
     query = {key: json.dumps(value) if key == "json" else value for key, value in query.items()}
@@ -256,7 +256,7 @@ def dreamed(root, port, case):
     ideas, dreams = place.project / "ideas", place.project / "dreams"
     (ideas / "shorter.md").write_text("# Shorter names\n\nMaybe use shorter names?\n")
     mark = dreams / ".failed"
-    # A mark of another day: a pass that succeeds takes it away.
+    # The marker is from another day; a successful pass removes it.
     mark.write_text(json.dumps({"at": "2026-01-01T00:00:00Z", "job": "dream", "class": "crash", "message": "x",
                                 "hint": "x", "run_id": "x"}))
     before = {path: path.read_bytes() for path in ideas.rglob("*")}
@@ -284,7 +284,7 @@ def dreamed(root, port, case):
 
 
 def prices(root, port):
-    """Our account of a run and the one of a program that reads transcripts are the same."""
+    """Checks that runner and a program that reads transcripts compute the same cost for a run."""
     place = Place(root, "claude", "answer", port, more="sessions = true\n")
     place.runner("run", "ask")
     told = json.loads(place.runner("runs", "show", place.last()["id"], "--json").stdout)["told"]["usage"]

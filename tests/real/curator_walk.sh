@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# A new user's curator, from nothing to one that works with a model: what `runner curator diagnose` says mends a
-# thing is done word for word in a shell, and mends it. Then each thing is broken in turn. The model's server is
-# tests/fakes/ollama_stub.py under the name `ollama`; a network namespace gives it Ollama's own port.
+# Sets up a new user's curator, from an empty project to a working curator with a model. Runs each fix of
+# `runner curator diagnose` verbatim in a shell, and checks that it solves the problem. Then breaks each part in
+# turn. The model's server is tests/fakes/ollama_stub.py under the name `ollama`; in a network namespace it can
+# use Ollama's own port.
 # usage (root): tests/real/curator_walk.sh RUNNER
 set -euo pipefail
 check="curator's walk"

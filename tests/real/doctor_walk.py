@@ -1,4 +1,4 @@
-"""Called by doctor_walk.sh, in the place that it made: does what `runner doctor` says, word for word."""
+"""Called by doctor_walk.sh in the folder that it prepared: runs each fix of `runner doctor` verbatim."""
 
 import json
 import os
@@ -15,7 +15,7 @@ mended = 0
 def doctor(*more):
     done = subprocess.run(["runner", "doctor", "--json", *more], capture_output=True, text=True)
     if not done.stdout:
-        # So wrong that it cannot even look: the error names its mend.
+        # The doctor could not even start its checks; the error states the fix.
         what, mend = done.stderr.strip().split("\n  fix: ")
         return [{"what": what, "where": "doctor", "severity": "error", "hint": mend.splitlines()[0]}]
     told = json.loads(done.stdout)
@@ -24,7 +24,7 @@ def doctor(*more):
 
 
 def mend(one):
-    """Does what it says; the finding must be gone after."""
+    """Runs the fix of a finding."""
     command = one["hint"]
     assert command, f"nothing mends {one}"
     done = subprocess.run(["bash", "-c", command], input="hush\n", capture_output=True, text=True)
@@ -36,7 +36,7 @@ def mend(one):
 
 
 def walk(*more):
-    """To green; each thing that is wrong is mended once."""
+    """Fixes problems until there are no findings. Fixes each problem only once."""
     seen = set()
     while wrong := [one for one in doctor(*more) if one["severity"] != "note"]:
         one = wrong[0]
@@ -88,7 +88,7 @@ toml.write_text(good + '\n[backends.mine]\ntype = "command"\nprogram = "sh"\nenv
 broken("a key is missing at night", "--as-scheduler")
 keys = pathlib.Path(os.environ["HOME"], ".config/runner/credentials.env")
 assert keys.read_text() == "MY_KEY=hush\n" and keys.stat().st_mode & 0o77 == 0
-# Beside the project: setup refuses a PATH that leads into one.
+# The folder is outside the project, because setup refuses a PATH entry inside a project.
 login = ROOT.parent / "login"
 login.mkdir()
 (login / "tidy-up").write_text("#!/bin/sh\n")

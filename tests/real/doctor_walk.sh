@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# A new user's machine, from nothing to green: what `runner doctor` says mends a thing is done word for word
-# in a shell, and mends it. Then each thing is broken in turn. Cron's spool, its other tables and its PID file are
-# covered by empty ones in a mount namespace, so this machine's are not touched.
+# Sets up a new user's machine until the doctor has no findings. Runs each fix of `runner doctor` verbatim in a
+# shell, and checks that it solves the problem. Then breaks each part in turn. In a mount namespace, empty files
+# and folders cover cron's spool, other tables and PID file, so the machine's own are not touched.
 # usage (root): tests/real/doctor_walk.sh RUNNER
 set -euo pipefail
 check="doctor's walk"

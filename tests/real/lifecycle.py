@@ -1,12 +1,11 @@
 #!/usr/bin/env python3
-"""A wake and a dream through the real `claude` under a real `runner`, against a model that is a script.
+"""Runs a wake and a dream through the real `claude` under a real `runner`, with a scripted model.
 
     lifecycle.py RUNNER [FOLDER_OF_PROGRAMS]
 
-The wake writes a file and commits it, then tries to write a journal entry and a row of the record
-itself, which its sandbox refuses. The dream answers with structured output; its verdict moves the board at
-the next wake. Exit code 1 when anything is not as it must be; without `claude` it is skipped, and
-counted.
+The wake writes a file and commits it. Then it tries to write a journal entry and a row of `_steps.jsonl`, which the
+sandbox refuses. The dream answers with structured output, and its verdict moves a task on the board at the next wake.
+The exit code is 1 if a check fails. Without `claude`, the check is skipped and recorded.
 """
 
 import json
@@ -42,7 +41,7 @@ def say(good, what):
 
 
 class Script(model_stub.Model):
-    """Plays what `steps` says, one block for each result that came back."""
+    """Answers with the blocks of `steps`, one after each tool result."""
 
     project = None
     asked_of_dream = []
@@ -107,7 +106,7 @@ class Script(model_stub.Model):
 
 
 class Place:
-    """A project with an agent that works and one that dreams."""
+    """A project with an agent that works and an agent that dreams."""
 
     def __init__(self, root, port):
         self.root = root
@@ -180,7 +179,7 @@ def play(root, port):
 
     place.runner("run", "wake")
     board = (place.project / "plan.org").read_text()
-    # Its verdict was applied: promoted, and being the first so, picked.
+    # The verdict promotes the task, which is then picked because it is the first NEXT task.
     picked = "** NEXT write — the post\n" in board or "** DOING write — the post\n" in board
     say(picked, f"board: {board}")
     journal = place.runner("journal").stdout

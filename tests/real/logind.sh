@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# A real logind, under a real systemd as the first process, lists the lock on sleep that a run takes: while
-# it runs, and no longer; also after kill -9. systemd gets namespaces of its own and is given only the units
-# of the bus and of logind, so nothing of this machine is touched: no mounts, no clean-up, no kernel setting.
+# Checks that a real logind, under a real systemd as the first process, lists a run's sleep lock exactly while
+# the run is active, even if it ends with kill -9. systemd runs in separate namespaces with only the units of
+# the bus and of logind, so it does not change this machine's mounts, files or kernel settings.
 # usage (root): tests/real/logind.sh RUNNER
 set -euo pipefail
 check="real logind"
@@ -69,7 +69,7 @@ clean() {
     rm -rf "$folder"
 }
 trap clean EXIT
-# A place that cannot be made ends before it says anything.
+# If the namespaces cannot be set up, the pipe closes without output.
 code=$(timeout 120 cat "$folder/over") || code="nothing for two minutes"
 cat "$folder/said"
 [ -n "$code" ] || code="nothing"

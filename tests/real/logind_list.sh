@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Called by logind.sh as a unit of the systemd that it started: runs a job, and asks logind.
+# Called by logind.sh as a unit of the systemd that it started: runs a job and lists logind's locks.
 # usage: logind_list.sh RUNNER FOLDER
 set -euo pipefail
 runner=$1 folder=$2
@@ -34,7 +34,7 @@ has_lock() { locks | grep -q '"sleep:idle" "runner" "wait of '; }
 none() { [ "$(locks)" = "a(ssssuu) 0" ]; }
 
 none || fail "there is a lock before anything runs"
-# Opening the pipe waits for the program that reads it: it runs then.
+# Opening the pipe blocks until the job's program reads it, so the program is running then.
 "$runner" -C project run wait --keep-awake --quiet &
 run=$!
 exec 3>"$GATE"
@@ -54,16 +54,16 @@ echo over >&3
 exec 3>&-
 wait "$run"
 
-# The process of the run is killed without a word; nobody else holds its lock.
+# Kills the process of the run with SIGKILL. No other process holds its lock.
 "$runner" -C project run wait --keep-awake --quiet 2>/dev/null &
 run=$!
 exec 3>"$GATE"
 has_lock || fail "no lock during the third run"
-# Started from here as a child of `runner run`.
+# The run's process is a child of `runner run`.
 executor=$(pgrep -f 'runner execute' | head -1)
 holder=$(locks | grep -oE '[0-9]+ [0-9]+$' | cut -d' ' -f2)
 kill -9 "$executor"
-# Its end is seen by its number being free, and logind hears of it with the closed descriptor.
+# The process has ended when its PID is free. logind notices the end through the closed file descriptor.
 timeout 10 tail --pid="$holder" -f /dev/null || fail "what held the lock lives on"
 timeout 10 bash -c 'until [ "$(busctl call org.freedesktop.login1 /org/freedesktop/login1 org.freedesktop.login1.Manager ListInhibitors)" = "a(ssssuu) 0" ]; do :; done' || fail "the lock outlived kill -9"
 exec 3>&-

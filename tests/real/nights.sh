@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Called by cron.sh and systemd_user.sh, in the place that they made: `runner setup --apply`, then wait for
-# the minute and see that the host's own scheduler made the night happen: once, also beside a daemon.
+# Called by cron.sh and systemd_user.sh in the namespaces that they created: runs `runner setup --apply`, waits
+# for the scheduled minute, and checks that the host scheduler started the night once, also while a daemon runs.
 # usage: nights.sh RUNNER KIND FOLDER
 set -euo pipefail
 runner=$1 kind=$2 folder=$3
@@ -12,10 +12,10 @@ cd "$folder"
 crontab_now() { crontab -l 2>/dev/null || echo "none at all"; }
 units_now() { find "$HOME/.config/systemd" 2>/dev/null | sort || true; }
 
-# A minute that is at least 20 s away.
+# Prints a minute that is at least 20 s ahead.
 soon() { date -u -d "now + $(($(date -u +%S | sed 's/^0//') > 40 ? 2 : 1)) minutes" +%H:%M; }
 
-# Waits until the project's night is over and has its report, then tells its runs.
+# Waits until the project's night is over and has its report.
 night_of() {
     timeout 240 "$runner" -C "$1" status --watch --json | python3 -c '
 import json, sys
@@ -40,7 +40,7 @@ project() {
     git init -q "$1"
     "$runner" -C "$1" init --quiet
     printf 'Maybe use a shorter name?\n' > "$1/ideas/note.md"
-    # A pass leaves alone what was just changed.
+    # A pass skips ideas that have just changed.
     touch -d '1 hour ago' "$1/ideas/note.md"
 }
 

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""The morning page in a real browser: no request leaves it, and no script in it runs.
+"""Opens the night's page in a real browser: the page must send no request and run no script.
 
     page.py RUNNER [FOLDER_FOR_PICTURES]
 
-Runs a night over notes, commits, file names and a program's last words that all want to be markup,
-and opens the page in Chromium. Every name of a host is answered by a listener of this script, so a
-request that leaves is heard. Another page, of the same payloads and unescaped, must be heard and must
-run: else this script would prove nothing. Skips, and counts it, where there is no Chromium.
+Runs a night over notes, commits, file names and program output that contain markup, and opens the page in Chromium.
+Every host name resolves to a listener in this script, which records each request. As a control, a page with the same
+payloads without escaping must send requests and run scripts; otherwise the test proves nothing. Without Chromium, the
+check is skipped and recorded.
 """
 
 import http.server
@@ -117,7 +117,7 @@ def chromium(scratch, *args):
 
 
 def opened(scratch, page):
-    """What leaves a page, and the page as it is after its scripts."""
+    """Returns the requests of a page, and its DOM after its scripts have run."""
     Listener.heard.clear()
     dom = chromium(scratch, "--virtual-time-budget=4000", "--dump-dom", page.as_uri())
     assert "</html>" in dom, f"{page} was not opened: {dom[:300]!r}"
@@ -125,7 +125,7 @@ def opened(scratch, page):
 
 
 def begun(scratch, name):
-    """A project, and what runs a command in it."""
+    """Creates a project. Returns it with a function that runs commands in it."""
     project = scratch / name
     project.mkdir()
     env = {
@@ -145,7 +145,7 @@ def begun(scratch, name):
 
 
 def large(scratch):
-    """The page of a night with 500 runs and 200 proposals that wait."""
+    """Returns the page of a night with 500 runs and 200 undecided proposals."""
     project, run = begun(scratch, "large")
     with open(project / "runner.toml", "a", encoding="utf-8") as config:
         config.write('\n[jobs.dream]\nmax_ideas = 500\nquiet_minutes = 0\n[jobs.dream.budget]\nideas = 500\n')
@@ -165,7 +165,7 @@ def large(scratch):
 
 
 def time_to_open(scratch, page):
-    """Milliseconds from the request to the whole layout, at the best of three."""
+    """Returns the milliseconds from the request to the complete layout, as the best of three measurements."""
     frame, times = scratch / "timed.html", []
     frame.write_text(
         "<!DOCTYPE html><body><script>const began=performance.now(),f=document.createElement('iframe');"
@@ -203,7 +203,7 @@ def night(scratch):
 
 with tempfile.TemporaryDirectory(prefix="runner-page-") as folder:
     scratch = Path(folder)
-    # The control: such payloads in a page that trusts them. What would lead away from it is left out.
+    # The control: the payloads in a page that does not escape them, without those that would leave the page.
     control = scratch / "control.html"
     tries = [shape.replace("{}", DEEDS[0]) for shape in SHAPES[:8]], [line for line in REMOTE if line.startswith("<img")]
     ran, left = 0, []

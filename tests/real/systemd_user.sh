@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# A real `systemd --user` makes the nights happen that `runner setup --apply` asks it for. Where the machine
-# was not booted by systemd, it gets namespaces of its own: mounts, processes and a control group, and the
-# folder that says "booted" in a private /run. No logind in there: lingering is not tried.
+# Checks that a real `systemd --user` starts the nights that `runner setup --apply` configures. It runs in
+# separate mount, PID and control group namespaces, with a private /run that contains the folder that marks a
+# system booted by systemd. There is no logind, so lingering is not tested.
 # usage (root): tests/real/systemd_user.sh RUNNER
 set -euo pipefail
 check="real systemd"
@@ -17,7 +17,7 @@ if [ "${2:-}" != inside ]; then
     group=$tree/runner-test-$$
     mkdir -p "$group/init" 2>/dev/null || skip host "control groups cannot be made"
     chown -R nobody "$group"
-    # Everything lies where each character means something to somebody.
+    # The path contains characters that are special to systemd, shells or parsers.
     outer=$(mktemp -d)
     chmod 755 "$outer"
     folder="$outer/it's 100% \$HOME %h \"é\" & <x>"
@@ -53,7 +53,7 @@ mkfifo ready
 exec 3<>ready
 "$1" --user --log-target=null 3>&- &
 manager=$!
-# It answers as soon as it serves; each question waits for its answer.
+# systemctl answers as soon as the manager is ready, and each call waits for the answer.
 timeout 30 bash -c 'until systemctl --user is-system-running --wait >/dev/null 2>&1 || systemctl --user show-environment >/dev/null 2>&1; do read -t 0.1 -u 3 || true; done'
 export DBUS_SESSION_BUS_ADDRESS=unix:path=$XDG_RUNTIME_DIR/bus
 code=0
