@@ -51,7 +51,7 @@ pub fn run(
         LifecycleCommand::Show { agent, .. } => states(home, &here, &agent.agent, manner.ui),
         LifecycleCommand::Tick { agent, .. } => {
             let (job, _) = named(&here, &agent.agent)?;
-            let how = by_hand::RunArgs {
+            let how = by_hand::ManualRun {
                 manner,
                 follow: false,
                 deferral_is_normal: true,

@@ -47,7 +47,7 @@ use runner_engine::outcome::Exit;
 use runner_engine::store::StoreError;
 
 use crate::commands::args::journal::HookCommand;
-use crate::commands::args::{Args, BudgetCommand, Command, ConfigCommand, RunsCommand};
+use crate::commands::args::{Args, BudgetCommand, Command, ConfigCommand};
 use crate::config::OverrideScope;
 use crate::env::{self, Env};
 use crate::spawn::SpawnMode;
@@ -80,7 +80,9 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         Command::Completions { shell } => return Ok(manual::completions(*shell)),
         Command::Man { into } => return manual::write(into, args.ui()),
         // Runs the same tick again, in the environment of the file.
-        Command::Tick { environment: Some(file), .. } => return Err(env::restart_in(file)),
+        Command::Tick(tick::TickArgs { environment: Some(file), .. }) => {
+            return Err(env::restart_in(file));
+        }
         _ => {}
     }
     let reach = reach(&args.command);
@@ -105,9 +107,9 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
 /// Reports whether a command is a dry run, which must leave no trace, not even a mark of damage.
 fn is_dry(command: &Command) -> bool {
     match command {
-        Command::Night { dry_run, .. }
-        | Command::Run { dry_run, .. }
-        | Command::Dream {
+        Command::Night(args) => args.dry_run,
+        Command::Run(args) => args.dry_run,
+        Command::Dream {
             command: crate::commands::args::dream::DreamCommand::Run { dry_run, .. },
         } => *dry_run,
         Command::Overnight {
@@ -125,23 +127,23 @@ fn reach(command: &Command) -> Option<OverrideScope> {
         Command::Config { .. } | Command::Schedule { .. } | Command::Backends { .. } => {
             Some(OverrideScope::Look)
         }
-        Command::Night { .. }
-        | Command::Run { .. }
+        Command::Night(_)
+        | Command::Run(_)
         | Command::Dream { .. }
         | Command::Lifecycle { .. }
         | Command::Overnight { .. }
         | Command::Curator { .. }
-        | Command::Tick { .. }
+        | Command::Tick(_)
         | Command::Daemon { .. }
         | Command::Execute { .. } => Some(OverrideScope::Run),
         Command::Init { .. }
         | Command::Demo { .. }
-        | Command::Enqueue { .. }
-        | Command::Cancel { .. }
-        | Command::Retry { .. }
-        | Command::Pause { .. }
-        | Command::Resume { .. }
-        | Command::Runs { .. }
+        | Command::Enqueue(_)
+        | Command::Cancel(_)
+        | Command::Retry(_)
+        | Command::Pause(_)
+        | Command::Resume(_)
+        | Command::Runs(_)
         | Command::Status { .. }
         | Command::Setup { .. }
         | Command::Doctor { .. }
@@ -182,51 +184,18 @@ fn dispatch(args: &Args, home: &Env) -> Result<Exit, Failure> {
             init::run(home, dir.as_deref().unwrap_or(here), id, ui)
         }
         Command::Demo { dir, agent } => demo::run(home, &here.join(dir), *agent, manner),
-        Command::Night { dry_run: true, .. } => dry_run::night(home, here, ui),
-        Command::Night { awake, .. } => night::run(home, here, manner, *awake),
-        Command::Run { job, key, dry_run: true, .. } => {
-            dry_run::run(home, here, job, key.as_deref(), ui)
-        }
-        Command::Run { job, key, follow, awake, .. } => {
-            let how = run::RunArgs {
-                manner,
-                follow: *follow,
-                deferral_is_normal: false,
-                settings: awake.settings(),
-            };
-            run::run(home, here, job, key.as_deref(), how)
-        }
+        Command::Night(args) => args.run(&cli),
+        Command::Run(args) => args.run(&cli),
         Command::Daemon { drain } => daemon::run(home, drain.as_deref(), manner),
-        Command::Enqueue { job, set, at, priority, after, key, .. } => {
-            let wish = queue::EnqueueRequest {
-                job,
-                set,
-                at: at.as_deref(),
-                priority: *priority,
-                after: after.as_deref(),
-                key: key.as_deref(),
-            };
-            queue::enqueue(home, here, &wish, ui)
-        }
-        Command::Cancel { run, .. } => queue::cancel(home, run, ui),
-        Command::Retry { run, .. } => queue::retry(home, run, ui),
-        Command::Pause { job, until, .. } => {
-            let (job, until) = (job.as_deref(), until.as_deref());
-            pause::pause(home, here, job, until, ui)
-        }
-        Command::Resume { job, .. } => pause::resume(home, here, job.as_deref(), ui),
+        Command::Enqueue(args) => args.run(&cli),
+        Command::Cancel(args) => args.run(&cli),
+        Command::Retry(args) => args.run(&cli),
+        Command::Pause(args) => args.run(&cli),
+        Command::Resume(args) => args.run(&cli),
         Command::Completions { .. } | Command::Man { .. } => unreachable!("done before"),
-        Command::Tick { .. } => tick::run(home, manner),
+        Command::Tick(args) => args.run(&cli),
         Command::Execute { run } => execute::run(home, run, ui, args.verbose),
-        Command::Runs { command: None, job, all, limit, .. } => {
-            runs::list(home, here, job.as_deref(), *all, *limit, ui)
-        }
-        Command::Runs { command: Some(RunsCommand::Show { run, .. }), .. } => {
-            runs::show(home, run, ui)
-        }
-        Command::Runs { command: Some(RunsCommand::Logs { run, follow }), .. } => {
-            runs::logs::logs(home, run, *follow)
-        }
+        Command::Runs(args) => args.run(&cli),
         Command::Status { watch, schema, .. } => {
             let look = status::StatusRequest {
                 asked_for_here: args.at.is_some(),

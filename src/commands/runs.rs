@@ -1,34 +1,60 @@
 //! The `runner runs` commands: list runs, show one run, and print its log.
 
-pub mod logs;
+mod details;
+mod list;
+mod logs;
 mod spending;
 
-use runner_text::counted;
 use std::collections::BTreeMap;
-use std::path::Path;
 
 use jiff::Timestamp;
-use runner_engine::admission::stopped;
 use runner_engine::awake::SleepInhibition;
 use runner_engine::ids::RunId;
 use runner_engine::outcome::{Exit, Outcome};
 use runner_engine::store::{RunFilter, RunRow, RunState, Store};
-use runner_jobs::dream::review;
-use runner_jobs::failmark;
-use runner_jobs::lifecycle::board;
-use runner_jobs::telemetry::Tally;
 use serde::Serialize;
 
+use super::Cli;
 use crate::env::Env;
-use crate::project::{self, LoadedProject};
-use crate::ui::Failure;
-use crate::ui::{Ui, show};
+use crate::ui::{Failure, show};
 
-/// The JSON form of a run.
+/// List runs, or show one
+#[derive(Debug, clap::Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "Example: runner runs --job dream --limit 5"
+)]
+pub struct RunsArgs {
+    /// The subcommand [default: the list]
+    #[command(subcommand)]
+    command: Option<RunsCommand>,
+    #[command(flatten)]
+    list: list::ListArgs,
+}
+
+/// Shows one run or prints its log.
+#[derive(Debug, clap::Subcommand)]
+enum RunsCommand {
+    Show(details::ShowArgs),
+    Logs(logs::LogsArgs),
+}
+
+impl RunsArgs {
+    /// Carries out one of the `runs` commands.
+    pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
+        match &self.command {
+            None => self.list.run(cli),
+            Some(RunsCommand::Show(args)) => args.run(cli),
+            Some(RunsCommand::Logs(args)) => args.run(cli),
+        }
+    }
+}
+
+/// The data of a run as every command prints it with `--json`.
 #[derive(Debug, Serialize)]
-pub struct RunJson {
-    id: RunId,
-    job: String,
+pub struct RunRecord {
+    pub(super) id: RunId,
+    pub(super) job: String,
     kind: String,
     project: String,
     state: &'static str,
@@ -57,7 +83,7 @@ pub struct RunJson {
     awake: Option<SleepInhibition>,
 }
 
-impl RunJson {
+impl RunRecord {
     pub fn of(row: &RunRow) -> Self {
         Self {
             id: row.id.clone(),
@@ -90,109 +116,6 @@ impl RunJson {
     }
 }
 
-/// The JSON form of one run, with its usage.
-#[derive(Debug, Serialize)]
-struct ShowJson {
-    #[serde(flatten)]
-    run: RunJson,
-    /// The tallies that its backends reported while they answered.
-    #[serde(rename = "told")]
-    reported: Option<Tally>,
-    #[serde(flatten)]
-    spending: spending::RunSpending,
-}
-
-/// Lists the runs, newest first.
-pub fn list(
-    home: &Env,
-    here: &Path,
-    job: Option<&str>,
-    all: bool,
-    limit: u32,
-    ui: Ui,
-) -> Result<Exit, Failure> {
-    let mut rows = Vec::new();
-    let store = home.store_to_read()?;
-    if store.is_none() && !all {
-        // There is nothing to list, but a missing project is still an error.
-        LoadedProject::load(home, here)?;
-    }
-    if let Some(store) = store {
-        // The database knows the runs even if the project's files are broken.
-        let project = match all {
-            true => None,
-            false => Some(project::kept(home, &store, here)?),
-        };
-        if let Some(trouble) = project.as_ref().and_then(|kept| kept.trouble.as_ref()) {
-            show::complain(&trouble.to_string());
-        }
-        let project = project.map(|kept| kept.row);
-        let job = match (&project, job) {
-            (Some(project), Some(name)) => {
-                let acts = [review::JOB, board::JOB, super::lifecycle::GOTO];
-                let undecided = acts.contains(&name)
-                    && !store.jobs(&project.id)?.iter().any(|job| job.name == name);
-                if undecided {
-                    if ui.json {
-                        show::json(&rows.iter().map(RunJson::of).collect::<Vec<_>>());
-                    } else {
-                        show::out(match name {
-                            review::JOB => {
-                                "nothing was decided yet; `runner dream list` has what is proposed\n"
-                            }
-                            _ => "nothing was done manually yet\n",
-                        });
-                    }
-                    return Ok(Exit::Done);
-                }
-                Some(project::job_of(&store, &project.id, name)?.id)
-            }
-            (None, Some(_)) => {
-                return Err(Failure::usage("--job needs one project; leave out --all"));
-            }
-            (_, None) => None,
-        };
-        let filter = RunFilter {
-            project: project.map(|project| project.id),
-            job,
-            limit,
-            // Manual decisions have a list of their own; here they appear only if their job is
-            // named.
-            but_kind: Some(review::KIND),
-            ..RunFilter::default()
-        };
-        rows = store.runs(&filter)?;
-    }
-    if ui.json {
-        show::json(&rows.iter().map(RunJson::of).collect::<Vec<_>>());
-        return Ok(Exit::Done);
-    }
-    if rows.is_empty() {
-        show::out("no runs yet; `runner night` makes the first\n");
-        return Ok(Exit::Done);
-    }
-    let now = home.wall()?;
-    let lines: Vec<Vec<String>> = rows
-        .iter()
-        .map(|row| {
-            let what = match row.outcome().and_then(Outcome::why) {
-                Some(why) => why.to_owned(),
-                None if matches!(row.state, RunState::Queued { .. }) => waits(row, now),
-                None => row.summary.headline.clone(),
-            };
-            vec![
-                row.id.to_string(),
-                row.job_name.clone(),
-                state_name(row).to_owned(),
-                show::format_time(row.requested),
-                what,
-            ]
-        })
-        .collect();
-    show::out(&show::table(&lines));
-    Ok(Exit::Done)
-}
-
 /// Returns the name of a run's state.
 pub fn state_name(row: &RunRow) -> &'static str {
     match (row.outcome(), &row.state) {
@@ -219,127 +142,6 @@ pub fn waits(row: &RunRow, now: Timestamp) -> String {
         text.push_str(&format!("; attempt {}", row.attempt));
     }
     text
-}
-
-/// Prints all details of one run.
-pub fn show(home: &Env, run: &str, ui: Ui) -> Result<Exit, Failure> {
-    let (store, row) = open(home, run)?;
-    if ui.json {
-        show::json(&ShowJson {
-            run: RunJson::of(&row),
-            reported: Tally::of(&home.run_folder(row.id.as_str())),
-            spending: spending::RunSpending::of(&store, &row)?,
-        });
-        return Ok(Exit::Done);
-    }
-    let mut lines = vec![
-        pair("run", row.id.as_str()),
-        pair("job", &format!("{} ({})", row.job_name, row.kind)),
-        pair(
-            "state",
-            &row.outcome().map_or_else(|| state_name(&row).to_owned(), Outcome::to_string),
-        ),
-        pair("attempt", &row.attempt.to_string()),
-        pair("due", &show::format_time(row.due)),
-        pair("origin", row.origin.as_str()),
-    ];
-    if matches!(row.state, RunState::Queued { .. }) {
-        lines.push(pair("queued", &waits(&row, home.wall()?)));
-    }
-    if row.priority != 0 {
-        lines.push(pair("priority", &row.priority.to_string()));
-    }
-    for (key, value) in &row.settings {
-        lines.push(pair("set", &format!("{key} = {value}")));
-    }
-    if let Some(why) = row.cancel().filter(|_| row.outcome().is_none()) {
-        lines.push(pair("asked to end", why));
-    }
-    if let Some(at) = row.started() {
-        lines.push(pair("started", &show::format_time(at)));
-    }
-    if let Some(at) = row.finished() {
-        lines.push(pair("finished", &show::format_time(at)));
-    }
-    if let Some(owner) = row.owner() {
-        lines.push(pair("process", &owner.to_string()));
-    }
-    lines.push(pair("model calls", &row.model_calls.to_string()));
-    if row.started().is_some() {
-        lines.extend(spending::RunSpending::of(&store, &row)?.lines());
-    }
-    let awake = row.summary.awake.as_ref().map(SleepInhibition::to_string);
-    for (name, value) in [
-        ("backend", &row.summary.backend),
-        ("sandbox", &row.summary.containment),
-        ("sleep", &awake.unwrap_or_default()),
-    ] {
-        if !value.is_empty() {
-            lines.push(pair(name, value));
-        }
-    }
-    if !row.summary.headline.is_empty() {
-        lines.push(pair("headline", &row.summary.headline));
-    }
-    for line in &row.summary.lines {
-        lines.push(pair("", line));
-    }
-    if let Some(tally) = Tally::of(&home.run_folder(row.id.as_str())) {
-        lines.extend(tool_counts(&tally).iter().map(|(name, value)| pair(name, value)));
-    }
-    for path in &row.summary.artifacts {
-        lines.push(pair("published", path));
-    }
-    if let (Some(job), Some(outcome)) = (&stopped_job(&store, &row)?, row.outcome())
-        && outcome.class().is_some()
-    {
-        lines.push(pair(
-            "to do",
-            &format!("{}; then `runner jobs reset {job}`", failmark::hint(outcome)),
-        ));
-    }
-    for event in store.events_of(&row.id)? {
-        lines.push(pair(&event.kind, &event.detail));
-    }
-    show::out(&show::table(&lines));
-    Ok(Exit::Done)
-}
-
-/// Formats the tallies that the backends reported while they answered.
-fn tool_counts(tally: &Tally) -> Vec<(&'static str, String)> {
-    let mut lines = Vec::new();
-    let usage = &tally.usage;
-    let mut used = format!(
-        "{} in ({} cached), {} out",
-        counted(usage.input_tokens, "token"),
-        usage.cached_input_tokens,
-        usage.output_tokens
-    );
-    if let Some(cost) = usage.cost_micros {
-        used.push_str(&format!(", ${}.{:06}", cost / 1_000_000, cost % 1_000_000));
-    }
-    if tally.unstated > 0 {
-        used.push_str(&format!("; {} of {} reported no usage", tally.unstated, tally.asked));
-    }
-    lines.push(("stated use", used));
-    if !tally.tools.is_empty() {
-        let tools = tally.tools.iter().map(|(name, count)| format!("{name} ×{count}"));
-        let mut tools = tools.collect::<Vec<_>>().join(", ");
-        if tally.tools_failed > 0 {
-            tools.push_str(&format!("; {} failed", tally.tools_failed));
-        }
-        lines.push(("tools", tools));
-    }
-    lines
-}
-
-/// Returns the name of the run's job if its triggers no longer start it because of failures.
-fn stopped_job(store: &Store, row: &RunRow) -> Result<Option<String>, Failure> {
-    Ok(stopped(store.streak(row.job)?).then(|| row.job_name.clone()))
-}
-
-fn pair(name: &str, value: &str) -> Vec<String> {
-    vec![name.to_owned(), value.to_owned()]
 }
 
 /// Opens the database for reading and returns the run whose id begins with `run`.

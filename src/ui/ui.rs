@@ -31,6 +31,13 @@ impl Ui {
         }
     }
 
+    /// Prints a part of the result early for people. The JSON form of the result contains it.
+    pub fn show_part(self, view: &impl View) {
+        if !self.json {
+            view.print(self);
+        }
+    }
+
     /// Prints a notice on standard error, unless the command is quiet or prints JSON.
     pub fn info(self, text: &str) {
         if !self.quiet && !self.json {

@@ -15,7 +15,6 @@ pub mod overnight;
 mod projects;
 pub mod replay;
 pub mod report;
-mod runs;
 mod schedule;
 mod setup;
 
@@ -43,7 +42,6 @@ pub use lifecycle::{BoardCommand, LifecycleCommand};
 use overnight::OvernightCommand;
 pub use projects::ProjectsCommand;
 use replay::ReplayArgs;
-pub use runs::RunsCommand;
 pub use schedule::{ScheduleCommand, ScheduleTarget};
 pub use setup::SetupArgs;
 
@@ -122,116 +120,14 @@ pub enum Command {
         #[arg(long, value_enum, default_value = "scripted")]
         agent: lifecycle::DemoAgent,
     },
-    /// Run every enabled job of the project once, under one budget, and write one report
-    #[command(after_help = "Example: runner night --json | jq '.runs[] | {job, outcome}'")]
-    Night {
-        /// Show what would be asked, which backend would be asked, the maximum cost, and whether it
-        /// would start now; ask nothing and write nothing
-        #[arg(long)]
-        dry_run: bool,
-        #[command(flatten)]
-        awake: AwakeFlags,
-        #[command(flatten)]
-        listing: Listing,
-    },
-    /// Run one job now
-    #[command(after_help = "Example: runner run dream")]
-    Run {
-        /// The job's name in runner.toml
-        job: String,
-        /// Run the job only once for this key, however often it is requested
-        #[arg(long)]
-        key: Option<String>,
-        /// Print the run's log and its program's output on standard output while it runs
-        #[arg(long, conflicts_with = "json")]
-        follow: bool,
-        /// Show what would be asked, which backend would be asked, the maximum cost, and whether it
-        /// would start now; ask nothing and write nothing
-        #[arg(long, conflicts_with = "follow")]
-        dry_run: bool,
-        #[command(flatten)]
-        awake: AwakeFlags,
-        #[command(flatten)]
-        listing: Listing,
-    },
-    /// Put a job into the queue; the daemon or the next tick starts it when its turn comes
-    #[command(after_help = "Example: runner enqueue dream --set max_ideas=5 --at 23:00")]
-    Enqueue {
-        /// The job's name in runner.toml
-        job: String,
-        /// Override a setting of the job for this run only (may be repeated)
-        #[arg(long = "set", value_name = "KEY=VALUE")]
-        set: Vec<String>,
-        /// Not before this time: 2026-11-22T02:30:00Z, "2026-11-22 02:30" or 02:30 in the job's
-        /// zone, or "2h" from now
-        #[arg(long, value_name = "WHEN")]
-        at: Option<String>,
-        /// The priority; waiting runs with a higher priority start first [default: the job's own]
-        #[arg(long, allow_negative_numbers = true)]
-        priority: Option<i32>,
-        /// Start only after this run has succeeded; skip the new run if it does not succeed
-        #[arg(long, value_name = "RUN")]
-        after: Option<String>,
-        /// Run the job only once for this key, however often it is requested
-        #[arg(long)]
-        key: Option<String>,
-        #[command(flatten)]
-        listing: Listing,
-    },
-    /// End a run, or remove a waiting run from the queue; the run is not retried
-    #[command(after_help = "Example: runner cancel 01KA5V7Q4B")]
-    Cancel {
-        /// The run's id, or an unambiguous beginning of it
-        run: String,
-        #[command(flatten)]
-        listing: Listing,
-    },
-    /// Queue one more attempt at the work of a settled run
-    #[command(after_help = "Example: runner retry 01KA5V7Q4B")]
-    Retry {
-        /// The run's id, or an unambiguous beginning of it
-        run: String,
-        #[command(flatten)]
-        listing: Listing,
-    },
-    /// Start nothing of a job, or of anything, for a while; live runs continue, and manual requests
-    /// are still run
-    #[command(after_help = "Example: runner pause dream --until '2026-11-23 08:00'")]
-    Pause {
-        /// The job's name in runner.toml
-        #[arg(required_unless_present = "all")]
-        job: Option<String>,
-        /// Pause everything, in all projects
-        #[arg(long, conflicts_with = "job")]
-        all: bool,
-        /// Until this time, written as for `enqueue --at` [default: until `runner resume`]
-        #[arg(long, value_name = "WHEN")]
-        until: Option<String>,
-        #[command(flatten)]
-        listing: Listing,
-    },
-    /// End a pause; scheduled times during the pause are recorded as missed and not caught up
-    #[command(after_help = "Example: runner resume --all")]
-    Resume {
-        /// The job's name in runner.toml
-        #[arg(required_unless_present = "all")]
-        job: Option<String>,
-        /// End the pause of everything
-        #[arg(long, conflicts_with = "job")]
-        all: bool,
-        #[command(flatten)]
-        listing: Listing,
-    },
-    /// Do the work that is due in all projects; a host timer calls this command
-    #[command(after_help = "Example (crontab): */15 * * * * runner tick --quiet")]
-    Tick {
-        /// Work in the environment that `runner setup` has saved in this file; a host scheduler
-        /// passes this flag
-        #[arg(long, value_name = "FILE")]
-        environment: Option<PathBuf>,
-        #[command(flatten)]
-        listing: Listing,
-    },
+    Night(super::night::NightArgs),
+    Run(super::run::RunArgs),
+    Enqueue(super::queue::EnqueueArgs),
+    Cancel(super::queue::CancelArgs),
+    Retry(super::queue::RetryArgs),
+    Pause(super::pause::PauseArgs),
+    Resume(super::pause::ResumeArgs),
+    Tick(super::tick::TickArgs),
     /// Set up this machine's own scheduler to call `runner tick`, so that the nights run by
     /// themselves
     ///
@@ -278,27 +174,7 @@ pub enum Command {
         /// The run's id
         run: String,
     },
-    /// List runs, or show one
-    #[command(
-        args_conflicts_with_subcommands = true,
-        after_help = "Example: runner runs --job dream --limit 5"
-    )]
-    Runs {
-        /// The subcommand [default: the list]
-        #[command(subcommand)]
-        command: Option<RunsCommand>,
-        /// List only the runs of this job
-        #[arg(long)]
-        job: Option<String>,
-        /// List the runs of all projects
-        #[arg(long)]
-        all: bool,
-        /// Maximum number of runs; 0 means all
-        #[arg(long, default_value_t = 20)]
-        limit: u32,
-        #[command(flatten)]
-        listing: Listing,
-    },
+    Runs(super::runs::RunsArgs),
     /// Show the current state: last night, next due, failures, and what runs, waits and is paused
     #[command(after_help = "Example: runner status --watch")]
     Status {

@@ -122,7 +122,7 @@ pub fn run(
                     Ok(_) => Failure::internal("budget was spent from an event that has none left"),
                 });
             }
-            let how = by_hand::RunArgs {
+            let how = by_hand::ManualRun {
                 manner,
                 follow: false,
                 deferral_is_normal: false,

@@ -22,7 +22,7 @@ use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use super::{disk, model, worker};
-use crate::commands::run::{self as by_hand, RunArgs};
+use crate::commands::run::{self as by_hand, ManualRun};
 use crate::env::Env;
 use crate::project::LoadedProject;
 use crate::spawn::SpawnMode;
@@ -63,7 +63,8 @@ pub fn run(
     let worker = worker(project)?;
     worker.make().map_err(|error| disk(&worker, &error))?;
     let run = || {
-        let how = RunArgs { manner, follow: false, deferral_is_normal: true, settings: Vec::new() };
+        let how =
+            ManualRun { manner, follow: false, deferral_is_normal: true, settings: Vec::new() };
         by_hand::settled(home, project, job, None, how)
     };
     if once {

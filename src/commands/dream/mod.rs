@@ -39,7 +39,14 @@ pub fn run(
             let project = LoadedProject::load_for_dry_run(home, here)?;
             let (job, _) = dream_job(&project, which)?;
             let settings = max.map(|max| ("max_ideas".to_owned(), max.to_string()));
-            dry_run::dream(home, &project, job, settings.into_iter().collect(), manner.ui)
+            let request = dry_run::DryRunRequest {
+                job,
+                key: None,
+                settings: settings.into_iter().collect(),
+                deferral_is_normal: true,
+            };
+            let cli = super::Cli { env: home, here, ui: manner.ui, verbose: manner.verbose };
+            dry_run::run(&cli, &project, request)
         }
         DreamCommand::Bench { truth, past, .. } => {
             dream_bench::run(home, here, truth, *past, manner.ui)
@@ -141,7 +148,7 @@ fn pass(
         }
     }
     let settings = max.map(|max| ("max_ideas".to_owned(), max.to_string()));
-    let how = by_hand::RunArgs {
+    let how = by_hand::ManualRun {
         manner,
         follow: false,
         deferral_is_normal: true,

@@ -186,7 +186,7 @@ fn start(home: &Env, here: &Path, args: &StartArgs, manner: SpawnMode) -> Result
         return Ok(Exit::Done);
     }
     RunLock::inspect(&project.root).map_err(corpus::locked)?;
-    let how = by_hand::RunArgs { manner, follow: false, deferral_is_normal: false, settings };
+    let how = by_hand::ManualRun { manner, follow: false, deferral_is_normal: false, settings };
     match by_hand::once(home, &project, job, None, how)? {
         // Another night took the lock first.
         Exit::Done if RunLock::inspect(&project.root).is_err() => Ok(Exit::TryLater),
