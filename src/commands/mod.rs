@@ -124,7 +124,7 @@ fn is_dry(command: &Command) -> bool {
 fn reach(command: &Command) -> Option<OverrideScope> {
     match command {
         Command::Config { command: ConfigCommand::Set { .. } | ConfigCommand::Schema } => None,
-        Command::Config { .. } | Command::Schedule { .. } | Command::Backends { .. } => {
+        Command::Config { .. } | Command::Schedule(_) | Command::Backends { .. } => {
             Some(OverrideScope::Look)
         }
         Command::Night(_)
@@ -149,7 +149,7 @@ fn reach(command: &Command) -> Option<OverrideScope> {
         | Command::Doctor { .. }
         | Command::Db { .. }
         | Command::Report(_)
-        | Command::Projects { .. }
+        | Command::Projects(_)
         | Command::Completions { .. }
         | Command::Man { .. }
         | Command::Corpus { .. }
@@ -157,7 +157,7 @@ fn reach(command: &Command) -> Option<OverrideScope> {
         | Command::Journal { .. }
         | Command::Hook { .. }
         | Command::Jobs(_)
-        | Command::Replay { .. }
+        | Command::Replay(_)
         | Command::Alerts { .. }
         | Command::Deliver { .. }
         | Command::Board { .. }
@@ -204,8 +204,8 @@ fn dispatch(args: &Args, home: &Env) -> Result<Exit, Failure> {
             };
             status::run(home, here, look, ui)
         }
-        Command::Projects { command, .. } => projects::run(home, here, command.as_ref(), ui),
-        Command::Report(wanted) => report::run(home, here, wanted, ui),
+        Command::Projects(args) => args.run(&cli),
+        Command::Report(args) => args.run(&cli),
         Command::Budget { command, .. } => budget::run(home, here, command.as_ref(), ui),
         Command::Jobs(args) => args.run(&cli),
         Command::Alerts { command, .. } => alerts::run(home, here, command.as_ref(), ui),
@@ -216,14 +216,14 @@ fn dispatch(args: &Args, home: &Env) -> Result<Exit, Failure> {
             hook::post_tool_use(home, here, agent.as_deref())
         }
         Command::Config { command } => config::run(home, here, command, ui),
-        Command::Schedule { command } => schedule::run(home, here, command, ui),
+        Command::Schedule(args) => args.run(&cli),
         Command::Backends { command } => backends::run(home, here, command, ui),
         Command::Setup(wanted) => setup::run(home, here, wanted, ui),
         Command::Doctor { as_scheduler, there, .. } => {
             doctor::run(home, here, *as_scheduler, *there, ui)
         }
         Command::Db { command } => db::run(home, command, ui),
-        Command::Replay(wanted) => replay::run(home, here, wanted, ui),
+        Command::Replay(args) => args.run(&cli),
         Command::Dream { command } => dream::run(home, here, command, manner),
         Command::Board { command } => board::run(home, here, command, ui),
         Command::Lifecycle { command } => lifecycle::run(home, here, command, manner),

@@ -12,10 +12,6 @@ mod guard;
 pub mod journal;
 pub mod lifecycle;
 pub mod overnight;
-mod projects;
-pub mod replay;
-pub mod report;
-mod schedule;
 mod setup;
 
 use std::ffi::OsString;
@@ -40,9 +36,6 @@ pub use guard::GuardCommand;
 use journal::{HookCommand, JournalCommand};
 pub use lifecycle::{BoardCommand, LifecycleCommand};
 use overnight::OvernightCommand;
-pub use projects::ProjectsCommand;
-use replay::ReplayArgs;
-pub use schedule::{ScheduleCommand, ScheduleTarget};
 pub use setup::SetupArgs;
 
 /// Parses a command line. This function prints help and usage errors; the error value is the exit
@@ -187,24 +180,8 @@ pub enum Command {
         #[command(flatten)]
         listing: Listing,
     },
-    /// List all projects, record that one moved, or forget one
-    #[command(
-        args_conflicts_with_subcommands = true,
-        after_help = "Example: runner projects --json | jq -r '.[] | select(.standing != \"known\") | .path'"
-    )]
-    Projects {
-        /// The subcommand [default: list]
-        #[command(subcommand)]
-        command: Option<ProjectsCommand>,
-        #[command(flatten)]
-        listing: Listing,
-    },
-    /// Print the report of a night, or open its page
-    ///
-    /// The command makes the report again, in any format, from the database and the night's
-    /// artifacts.
-    #[command(after_help = "Example: runner report --night 2026-11-21 --open")]
-    Report(report::ReportArgs),
+    Projects(super::projects::ProjectsArgs),
+    Report(super::report::ReportArgs),
     /// Show what may still be spent and what was spent, or grant an extra once [default: show]
     #[command(
         args_conflicts_with_subcommands = true,
@@ -217,13 +194,7 @@ pub enum Command {
         listing: Listing,
     },
     Jobs(super::jobs::JobsArgs),
-    /// Show when jobs are due: the next scheduled times, a description in words, or a simulation of
-    /// a period
-    #[command(after_help = "Example: runner schedule next dream")]
-    Schedule {
-        #[command(subcommand)]
-        command: ScheduleCommand,
-    },
+    Schedule(super::schedule::ScheduleArgs),
     /// Show the settings with their sources, check them, or change one
     #[command(after_help = "Example: runner config show --origin")]
     Config {
@@ -322,8 +293,7 @@ pub enum Command {
         #[command(subcommand)]
         command: CuratorCommand,
     },
-    /// Replay a recorded run without its project and its model, and compare the results
-    Replay(ReplayArgs),
+    Replay(super::replay::ReplayArgs),
     /// Check whether something may be written, as the hook of an agent or for given paths
     #[command(after_help = "Example: runner guard leak dreams/state.json")]
     Guard {
