@@ -112,9 +112,7 @@ fn is_dry(command: &Command) -> bool {
         Command::Dream {
             command: crate::commands::args::dream::DreamCommand::Run { dry_run, .. },
         } => *dry_run,
-        Command::Overnight {
-            command: crate::commands::args::overnight::OvernightCommand::Start(start),
-        } => start.dry_run,
+        Command::Overnight(args) => args.is_dry(),
         _ => false,
     }
 }
@@ -131,7 +129,7 @@ fn reach(command: &Command) -> Option<OverrideScope> {
         | Command::Run(_)
         | Command::Dream { .. }
         | Command::Lifecycle { .. }
-        | Command::Overnight { .. }
+        | Command::Overnight(_)
         | Command::Curator { .. }
         | Command::Tick(_)
         | Command::Daemon { .. }
@@ -145,7 +143,7 @@ fn reach(command: &Command) -> Option<OverrideScope> {
         | Command::Resume(_)
         | Command::Runs(_)
         | Command::Status { .. }
-        | Command::Setup { .. }
+        | Command::Setup(_)
         | Command::Doctor { .. }
         | Command::Db { .. }
         | Command::Report(_)
@@ -218,7 +216,7 @@ fn dispatch(args: &Args, home: &Env) -> Result<Exit, Failure> {
         Command::Config { command } => config::run(home, here, command, ui),
         Command::Schedule(args) => args.run(&cli),
         Command::Backends { command } => backends::run(home, here, command, ui),
-        Command::Setup(wanted) => setup::run(home, here, wanted, ui),
+        Command::Setup(args) => args.run(&cli),
         Command::Doctor { as_scheduler, there, .. } => {
             doctor::run(home, here, *as_scheduler, *there, ui)
         }
@@ -227,7 +225,7 @@ fn dispatch(args: &Args, home: &Env) -> Result<Exit, Failure> {
         Command::Dream { command } => dream::run(home, here, command, manner),
         Command::Board { command } => board::run(home, here, command, ui),
         Command::Lifecycle { command } => lifecycle::run(home, here, command, manner),
-        Command::Overnight { command } => overnight::run(home, here, command, manner),
+        Command::Overnight(args) => args.run(&cli),
         Command::Corpus { command } => corpus::run(home, here, command, ui),
         Command::Curator { command } => curator::run(home, here, command, manner),
     }

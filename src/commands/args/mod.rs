@@ -11,8 +11,6 @@ pub mod dream;
 mod guard;
 pub mod journal;
 pub mod lifecycle;
-pub mod overnight;
-mod setup;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -35,8 +33,6 @@ pub use dream::DreamCommand;
 pub use guard::GuardCommand;
 use journal::{HookCommand, JournalCommand};
 pub use lifecycle::{BoardCommand, LifecycleCommand};
-use overnight::OvernightCommand;
-pub use setup::SetupArgs;
 
 /// Parses a command line. This function prints help and usage errors; the error value is the exit
 /// code.
@@ -121,16 +117,7 @@ pub enum Command {
     Pause(super::pause::PauseArgs),
     Resume(super::pause::ResumeArgs),
     Tick(super::tick::TickArgs),
-    /// Set up this machine's own scheduler to call `runner tick`, so that the nights run by
-    /// themselves
-    ///
-    /// Shows the files and the steps and changes nothing; --apply makes the changes, and --remove
-    /// undoes them byte for byte. There is one timer per user, for all projects: a second project
-    /// only adds its times to the timer, and removing a project keeps the timer for the others.
-    #[command(
-        after_help = "Example: runner setup --at 02:30 --apply && runner doctor --as-scheduler"
-    )]
-    Setup(SetupArgs),
+    Setup(super::setup::SetupArgs),
     /// Check what keeps the nights from happening; each finding comes with the command that fixes
     /// it
     ///
@@ -300,13 +287,7 @@ pub enum Command {
         #[command(subcommand)]
         command: GuardCommand,
     },
-    /// The night over the corpus below .agents: it learns, puts in order, measures, and proposes
-    /// what to begin with
-    #[command(after_help = "Example: runner overnight start --goal 'fewer flaky tests'")]
-    Overnight {
-        #[command(subcommand)]
-        command: OvernightCommand,
-    },
+    Overnight(super::overnight::OvernightArgs),
     /// Work on the corpus below .agents step by step: health, bench, promotion, tidying, brief,
     /// harvest
     #[command(after_help = "Example: runner corpus health")]
