@@ -60,6 +60,8 @@ pub struct Cli<'a> {
     pub env: &'a Env,
     /// The folder in which the command looks for its project.
     pub here: &'a Path,
+    /// Whether the command line names that folder, which must then be in a project.
+    pub folder_is_named: bool,
     /// The only way to print.
     pub ui: Ui,
     /// The number of `-v` flags.
@@ -142,7 +144,7 @@ fn reach(command: &Command) -> Option<OverrideScope> {
         | Command::Pause(_)
         | Command::Resume(_)
         | Command::Runs(_)
-        | Command::Status { .. }
+        | Command::Status(_)
         | Command::Setup(_)
         | Command::Doctor { .. }
         | Command::Db { .. }
@@ -171,7 +173,8 @@ fn dispatch(args: &Args, home: &Env) -> Result<Exit, Failure> {
     let here = args.at.clone().unwrap_or_else(|| home.here.clone());
     let here: &Path = &here;
     let ui = args.ui();
-    let cli = Cli { env: home, here, ui, verbose: args.verbose };
+    let folder_is_named = args.at.is_some();
+    let cli = Cli { env: home, here, folder_is_named, ui, verbose: args.verbose };
     let manner = cli.spawn_mode();
     if let Command::Init { .. } | Command::Demo { .. } = &args.command {
         usable(home)?;
@@ -194,14 +197,7 @@ fn dispatch(args: &Args, home: &Env) -> Result<Exit, Failure> {
         Command::Tick(args) => args.run(&cli),
         Command::Execute { run } => execute::run(home, run, ui, args.verbose),
         Command::Runs(args) => args.run(&cli),
-        Command::Status { watch, schema, .. } => {
-            let look = status::StatusRequest {
-                asked_for_here: args.at.is_some(),
-                watch: *watch,
-                schema: *schema,
-            };
-            status::run(home, here, look, ui)
-        }
+        Command::Status(args) => args.run(&cli),
         Command::Projects(args) => args.run(&cli),
         Command::Report(args) => args.run(&cli),
         Command::Budget { command, .. } => budget::run(home, here, command.as_ref(), ui),

@@ -45,16 +45,14 @@ fn write_out(text: &str) {
 
 /// Prints a result as JSON on standard output.
 pub fn json(value: &impl Serialize) {
-    write_out(&json_line(value, false));
+    let text = Redacted::pretty_json(value).expect("results have string keys only");
+    write_out(&(text.into_string() + "\n"));
 }
 
-/// Returns a result as JSON text: on one line for a stream, otherwise over several lines.
-pub fn json_line(value: &impl Serialize, stream: bool) -> String {
-    let text = match stream {
-        true => Redacted::json(value),
-        false => Redacted::pretty_json(value),
-    };
-    text.expect("results have string keys only").into_string() + "\n"
+/// Returns a result as JSON text on one line.
+pub fn json_line(value: &impl Serialize) -> String {
+    let text = Redacted::json(value).expect("results have string keys only");
+    text.into_string() + "\n"
 }
 
 /// Reports whether standard output is a terminal whose cursor can move back.

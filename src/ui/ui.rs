@@ -38,6 +38,19 @@ impl Ui {
         }
     }
 
+    /// Returns a result as a part of a stream: one line of JSON, or the text that `format` returns.
+    pub fn frame<V: Serialize>(self, value: &V, format: fn(&V) -> String) -> String {
+        match self.json {
+            true => show::json_line(value),
+            false => format(value),
+        }
+    }
+
+    /// Reports whether the text of a stream is redrawn in place.
+    pub fn can_redraw(self) -> bool {
+        !self.json && show::can_draw()
+    }
+
     /// Prints a notice on standard error, unless the command is quiet or prints JSON.
     pub fn info(self, text: &str) {
         if !self.quiet && !self.json {

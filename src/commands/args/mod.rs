@@ -155,18 +155,7 @@ pub enum Command {
         run: String,
     },
     Runs(super::runs::RunsArgs),
-    /// Show the current state: last night, next due, failures, and what runs, waits and is paused
-    #[command(after_help = "Example: runner status --watch")]
-    Status {
-        /// Keep watching: redraw on a terminal; elsewhere, print again after a change
-        #[arg(long)]
-        watch: bool,
-        /// Print the JSON schema of what --json prints
-        #[arg(long, conflicts_with_all = ["watch", "json"])]
-        schema: bool,
-        #[command(flatten)]
-        listing: Listing,
-    },
+    Status(super::status::StatusArgs),
     Projects(super::projects::ProjectsArgs),
     Report(super::report::ReportArgs),
     /// Show what may still be spent and what was spent, or grant an extra once [default: show]

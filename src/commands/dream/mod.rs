@@ -45,7 +45,13 @@ pub fn run(
                 settings: settings.into_iter().collect(),
                 deferral_is_normal: true,
             };
-            let cli = super::Cli { env: home, here, ui: manner.ui, verbose: manner.verbose };
+            let cli = super::Cli {
+                env: home,
+                here,
+                folder_is_named: false,
+                ui: manner.ui,
+                verbose: manner.verbose,
+            };
             dry_run::run(&cli, &project, request)
         }
         DreamCommand::Bench { truth, past, .. } => {
