@@ -130,7 +130,7 @@ fn reach(command: &Command) -> Option<OverrideScope> {
         Command::Night(_)
         | Command::Run(_)
         | Command::Dream { .. }
-        | Command::Lifecycle { .. }
+        | Command::Lifecycle(_)
         | Command::Overnight(_)
         | Command::Curator { .. }
         | Command::Tick(_)
@@ -154,7 +154,7 @@ fn reach(command: &Command) -> Option<OverrideScope> {
         | Command::Man { .. }
         | Command::Corpus { .. }
         | Command::Guard { .. }
-        | Command::Journal { .. }
+        | Command::Journal(_)
         | Command::Hook { .. }
         | Command::Jobs(_)
         | Command::Replay(_)
@@ -205,7 +205,7 @@ fn dispatch(args: &Args, home: &Env) -> Result<Exit, Failure> {
         Command::Alerts { command, .. } => alerts::run(home, here, command.as_ref(), ui),
         Command::Deliver { beat } => crate::alerts::deliver::run(home, *beat),
         Command::Guard { command } => guard::run(home, here, command, ui),
-        Command::Journal { command, .. } => journal::run(home, here, command.as_ref(), ui),
+        Command::Journal(args) => args.run(&cli),
         Command::Hook { command: HookCommand::PostToolUse { agent } } => {
             hook::post_tool_use(home, here, agent.as_deref())
         }
@@ -220,7 +220,7 @@ fn dispatch(args: &Args, home: &Env) -> Result<Exit, Failure> {
         Command::Replay(args) => args.run(&cli),
         Command::Dream { command } => dream::run(home, here, command, manner),
         Command::Board { command } => board::run(home, here, command, ui),
-        Command::Lifecycle { command } => lifecycle::run(home, here, command, manner),
+        Command::Lifecycle(args) => args.run(&cli),
         Command::Overnight(args) => args.run(&cli),
         Command::Corpus { command } => corpus::run(home, here, command, ui),
         Command::Curator { command } => curator::run(home, here, command, manner),

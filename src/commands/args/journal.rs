@@ -1,19 +1,6 @@
-//! The commands and flags of `runner journal` and `runner hook`.
-
-use std::path::PathBuf;
+//! The commands and flags of `runner hook`.
 
 use clap::Subcommand;
-
-/// The subcommands of `runner journal`.
-#[derive(Debug, Subcommand)]
-pub enum JournalCommand {
-    /// Write the journal as one static page that needs no script and no network
-    #[command(after_help = "Example: runner journal export public/rem")]
-    Export {
-        /// The folder for index.html; it is created if it does not exist
-        dir: PathBuf,
-    },
-}
 
 /// The subcommands that an agent's program calls through its hooks.
 #[derive(Debug, Subcommand)]

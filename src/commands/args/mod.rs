@@ -31,8 +31,8 @@ pub use curator::CuratorCommand;
 pub use db::DbCommand;
 pub use dream::DreamCommand;
 pub use guard::GuardCommand;
-use journal::{HookCommand, JournalCommand};
-pub use lifecycle::{BoardCommand, LifecycleCommand};
+use journal::HookCommand;
+pub use lifecycle::BoardCommand;
 
 /// Parses a command line. This function prints help and usage errors; the error value is the exit
 /// code.
@@ -189,16 +189,7 @@ pub enum Command {
         #[command(subcommand)]
         command: DreamCommand,
     },
-    /// Show the journal: the dreams between the runs, what came of them, and the reason for a
-    /// missing entry
-    #[command(after_help = "Example: runner journal --json | jq '.items[0]'")]
-    Journal {
-        /// The subcommand [default: show the journal]
-        #[command(subcommand)]
-        command: Option<JournalCommand>,
-        #[command(flatten)]
-        listing: Listing,
-    },
+    Journal(super::journal::JournalArgs),
     /// The hooks that an agent's program calls by itself
     #[command(after_help = "Example: runner hook post-tool-use < payload.json")]
     Hook {
@@ -212,12 +203,7 @@ pub enum Command {
         #[command(subcommand)]
         command: BoardCommand,
     },
-    /// Show the cycle of an agent, with its states and its position, or make one step manually
-    #[command(after_help = "Example: runner lifecycle show")]
-    Lifecycle {
-        #[command(subcommand)]
-        command: LifecycleCommand,
-    },
+    Lifecycle(super::lifecycle::LifecycleArgs),
     /// List the backends, or check whether one is ready
     #[command(after_help = "Example: runner backends check claude")]
     Backends {
