@@ -13,7 +13,6 @@ mod db;
 mod demo;
 mod doctor;
 mod dream;
-mod dream_bench;
 mod dry_run;
 mod execute;
 mod guard;
@@ -111,9 +110,7 @@ fn is_dry(command: &Command) -> bool {
     match command {
         Command::Night(args) => args.dry_run,
         Command::Run(args) => args.dry_run,
-        Command::Dream {
-            command: crate::commands::args::dream::DreamCommand::Run { dry_run, .. },
-        } => *dry_run,
+        Command::Dream(args) => args.is_dry(),
         Command::Overnight(args) => args.is_dry(),
         _ => false,
     }
@@ -129,7 +126,7 @@ fn reach(command: &Command) -> Option<OverrideScope> {
         }
         Command::Night(_)
         | Command::Run(_)
-        | Command::Dream { .. }
+        | Command::Dream(_)
         | Command::Lifecycle(_)
         | Command::Overnight(_)
         | Command::Curator { .. }
@@ -218,7 +215,7 @@ fn dispatch(args: &Args, home: &Env) -> Result<Exit, Failure> {
         }
         Command::Db { command } => db::run(home, command, ui),
         Command::Replay(args) => args.run(&cli),
-        Command::Dream { command } => dream::run(home, here, command, manner),
+        Command::Dream(args) => args.run(&cli),
         Command::Board { command } => board::run(home, here, command, ui),
         Command::Lifecycle(args) => args.run(&cli),
         Command::Overnight(args) => args.run(&cli),

@@ -7,7 +7,6 @@ mod config;
 pub mod corpus;
 pub mod curator;
 mod db;
-pub mod dream;
 mod guard;
 pub mod journal;
 pub mod lifecycle;
@@ -29,7 +28,6 @@ pub use config::ConfigCommand;
 use corpus::CorpusCommand;
 pub use curator::CuratorCommand;
 pub use db::DbCommand;
-pub use dream::DreamCommand;
 pub use guard::GuardCommand;
 use journal::HookCommand;
 pub use lifecycle::BoardCommand;
@@ -183,12 +181,7 @@ pub enum Command {
         #[command(subcommand)]
         command: DbCommand,
     },
-    /// Run the dream pass over changed ideas, and review its proposals
-    #[command(after_help = "Example: runner dream run --dry-run")]
-    Dream {
-        #[command(subcommand)]
-        command: DreamCommand,
-    },
+    Dream(super::dream::DreamArgs),
     Journal(super::journal::JournalArgs),
     /// The hooks that an agent's program calls by itself
     #[command(after_help = "Example: runner hook post-tool-use < payload.json")]

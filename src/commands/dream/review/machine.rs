@@ -16,7 +16,7 @@
 use runner_jobs::dream::proposal::{Action, Confidence, IdeaStatus};
 use runner_jobs::dream::review::{DecisionInput, IfChanged, PreviewLine, ProposalItem};
 
-use super::super::holds;
+use super::super::filter::holds;
 use crate::ui::screen::Input;
 
 /// The part of the review that the person sees.

@@ -3,9 +3,8 @@
 //! The command judges ideas and counts the results. It proposes nothing, keeps nothing and asks no
 //! model.
 
-use runner_text::counted;
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use runner_engine::error_chain;
@@ -18,17 +17,38 @@ use runner_jobs::dream::classify::judge_all;
 use runner_jobs::dream::inventory::{Reader, take_inventory};
 use runner_jobs::dream::{DreamSpec, rule};
 use runner_jobs::evidence::{HistoryLimits, ProjectEvidence};
+use runner_text::counted;
 use serde::Serialize;
 
+use crate::commands::Cli;
 use crate::env::{self, Env};
 use crate::project::LoadedProject;
-use crate::ui::{Failure, Ui, show};
+use crate::ui::{Failure, Listing, Ui, View, show};
 
 /// Maximum size of a file of labels, in bytes.
 const LONGEST: u64 = 64 * 1024 * 1024;
 
-#[derive(Serialize)]
-struct BenchJson {
+/// Measure the answer by rule on ideas with a known answer; proposes nothing
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "FILE is a JSON array. Each element has `idea`, a path, and what is known about it: \
+                        `commits`, the hashes of the commits that implemented it; or `status`, one of the \
+                        five; or `open`, true if the idea is still open.\n\nExample: runner dream bench --truth labels.json --past"
+)]
+pub(super) struct BenchArgs {
+    /// The file of labels
+    #[arg(long, value_name = "FILE")]
+    truth: PathBuf,
+    /// Also judge each finished idea on the history before it was finished, as an open idea
+    #[arg(long)]
+    past: bool,
+    #[command(flatten)]
+    listing: Listing,
+}
+
+/// The measured quality and speed.
+#[derive(Debug, Serialize)]
+struct Measurement {
     #[serde(flatten)]
     figures: Figures,
     commits: usize,
@@ -41,19 +61,23 @@ struct BenchJson {
     peak_bytes: Option<u64>,
 }
 
-/// Measures the rule on the labels in `truth`.
-pub fn run(home: &Env, here: &Path, truth: &Path, past: bool, ui: Ui) -> Result<Exit, Failure> {
-    let labels = labels(truth)?;
-    let project = LoadedProject::load(home, here)?;
-    let dream =
-        project.config.jobs.values().find_map(|job| job.spec.kind.of::<DreamSpec>().cloned());
-    let reported = measure(home, &project.root, &dream.unwrap_or_default(), &labels, past)?;
-    if ui.json {
-        show::json(&reported);
-    } else {
-        show::out(&format_figures(&reported));
+impl View for Measurement {
+    fn print(&self, _ui: Ui) {
+        show::out(&format_figures(self));
     }
-    Ok(Exit::Done)
+}
+
+impl BenchArgs {
+    /// Measures the rule on the labels.
+    pub(super) fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
+        let labels = labels(&self.truth)?;
+        let project = LoadedProject::load(cli.env, cli.here)?;
+        let dream =
+            project.config.jobs.values().find_map(|job| job.spec.kind.of::<DreamSpec>().cloned());
+        let spec = dream.unwrap_or_default();
+        cli.ui.show(&measure(cli.env, &project.root, &spec, &labels, self.past)?);
+        Ok(Exit::Done)
+    }
 }
 
 fn labels(path: &Path) -> Result<Vec<truth::Label>, Failure> {
@@ -74,7 +98,7 @@ fn measure(
     spec: &DreamSpec,
     labels: &[truth::Label],
     past: bool,
-) -> Result<BenchJson, Failure> {
+) -> Result<Measurement, Failure> {
     let environment =
         |error: &dyn std::error::Error| Failure::environment(error_chain::whole(error));
     // Every idea is read. The state that another pass keeps of the ideas is not used here.
@@ -97,7 +121,7 @@ fn measure(
     let figures = bench::measure(&room, &judged.shown, labels, past)
         .map_err(|error| Failure::internal(error_chain::whole(&error)))?;
     let seconds = |length: Duration| (length.as_secs_f64() * 1000.0).round() / 1000.0;
-    Ok(BenchJson {
+    Ok(Measurement {
         figures,
         commits: room.history().len(),
         indexed_s: seconds(indexed.boot.saturating_sub(begun.boot)),
@@ -114,8 +138,8 @@ fn peak() -> Option<u64> {
     Some(kilobytes * 1024)
 }
 
-fn format_figures(reported: &BenchJson) -> String {
-    let BenchJson { figures, .. } = reported;
+fn format_figures(reported: &Measurement) -> String {
+    let Measurement { figures, .. } = reported;
     let mut text = table(figures);
     let mut line = |what: &str, figure: String| {
         writeln!(text, "{what:34}{figure}").expect("a string takes everything");
