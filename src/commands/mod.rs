@@ -156,8 +156,8 @@ fn reach(command: &Command) -> Option<OverrideScope> {
         | Command::Hook { .. }
         | Command::Jobs(_)
         | Command::Replay { .. }
-        | Command::Alerts { .. }
-        | Command::Deliver { .. }
+        | Command::Alerts(_)
+        | Command::Deliver(_)
         | Command::Board { .. }
         | Command::Budget {
             command: Some(BudgetCommand::Grant { .. } | BudgetCommand::History { .. }),
@@ -239,8 +239,8 @@ fn dispatch(args: &Args, home: &Env) -> Result<Exit, Failure> {
         Command::Report(wanted) => report::run(home, here, wanted, ui),
         Command::Budget { command, .. } => budget::run(home, here, command.as_ref(), ui),
         Command::Jobs(args) => args.run(&cli),
-        Command::Alerts { command, .. } => alerts::run(home, here, command.as_ref(), ui),
-        Command::Deliver { beat } => crate::alerts::deliver::run(home, *beat),
+        Command::Alerts(args) => args.run(&cli),
+        Command::Deliver(args) => args.run(&cli),
         Command::Guard { command } => guard::run(home, here, command, ui),
         Command::Journal { command, .. } => journal::run(home, here, command.as_ref(), ui),
         Command::Hook { command: HookCommand::PostToolUse { agent } } => {

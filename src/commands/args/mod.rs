@@ -1,6 +1,5 @@
 //! All commands and flags. Their help texts are the reference documentation.
 
-pub mod alerts;
 mod awake;
 mod budget;
 mod config;
@@ -29,7 +28,6 @@ use runner_engine::outcome::Exit;
 pub use crate::ui::Listing;
 use crate::ui::Ui;
 
-pub use alerts::AlertsCommand;
 pub use awake::AwakeFlags;
 pub use budget::BudgetCommand;
 pub use config::ConfigCommand;
@@ -419,25 +417,9 @@ pub enum Command {
         #[arg(value_name = "DIR")]
         into: PathBuf,
     },
-    /// List the alerts that were sent and whether they arrived; try a channel, silence one alert
-    #[command(
-        args_conflicts_with_subcommands = true,
-        after_help = "Example: runner alerts --json | jq -r '.[].why'"
-    )]
-    Alerts {
-        /// The subcommand [default: list]
-        #[command(subcommand)]
-        command: Option<AlertsCommand>,
-        #[command(flatten)]
-        listing: Listing,
-    },
-    /// Deliver alerts; ticks start this process
+    Alerts(super::alerts::AlertsArgs),
     #[command(name = "__deliver", hide = true)]
-    Deliver {
-        /// Also report a successful tick
-        #[arg(long)]
-        beat: bool,
-    },
+    Deliver(super::alerts::DeliverArgs),
     /// Control the local curator: a model that tidies notes by day, from a queue of files
     #[command(
         after_help = "Example: runner curator enqueue --kind lint-wiki && runner curator work"
