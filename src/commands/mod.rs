@@ -122,7 +122,7 @@ fn is_dry(command: &Command) -> bool {
 fn reach(command: &Command) -> Option<OverrideScope> {
     match command {
         Command::Config { command: ConfigCommand::Set { .. } | ConfigCommand::Schema } => None,
-        Command::Config { .. } | Command::Schedule { .. } | Command::Backends { .. } => {
+        Command::Config { .. } | Command::Schedule { .. } | Command::Backends(_) => {
             Some(OverrideScope::Look)
         }
         Command::Night { .. }
@@ -248,7 +248,7 @@ fn dispatch(args: &Args, home: &Env) -> Result<Exit, Failure> {
         }
         Command::Config { command } => config::run(home, here, command, ui),
         Command::Schedule { command } => schedule::run(home, here, command, ui),
-        Command::Backends { command } => backends::run(home, here, command, ui),
+        Command::Backends(args) => args.run(&cli),
         Command::Setup(wanted) => setup::run(home, here, wanted, ui),
         Command::Doctor { as_scheduler, there, .. } => {
             doctor::run(home, here, *as_scheduler, *there, ui)

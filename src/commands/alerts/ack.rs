@@ -4,8 +4,8 @@ use runner_engine::outcome::Exit;
 use runner_engine::store::AlertSelection;
 use serde::Serialize;
 
-use super::super::Cli;
 use super::list::Alert;
+use crate::commands::Cli;
 use crate::env;
 use crate::project::LoadedProject;
 use crate::ui::{Failure, Ui, View};

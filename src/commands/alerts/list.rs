@@ -5,7 +5,7 @@ use runner_engine::outcome::Exit;
 use runner_engine::store::{AlertRow, AlertSelection, MessageRow, MessageState};
 use serde::Serialize;
 
-use super::super::Cli;
+use crate::commands::Cli;
 use crate::project::LoadedProject;
 use crate::ui::{Failure, Ui, View, safe, show};
 

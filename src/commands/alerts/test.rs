@@ -3,9 +3,9 @@
 use runner_engine::outcome::Exit;
 use serde::Serialize;
 
-use super::super::Cli;
 use crate::alerts::deliver;
 use crate::alerts::message::{Message, Templates};
+use crate::commands::Cli;
 use crate::project::LoadedProject;
 use crate::ui::{Failure, Ui, View, show};
 

@@ -393,12 +393,7 @@ pub enum Command {
         #[command(subcommand)]
         command: LifecycleCommand,
     },
-    /// List the backends, or check whether one is ready
-    #[command(after_help = "Example: runner backends check claude")]
-    Backends {
-        #[command(subcommand)]
-        command: BackendsCommand,
-    },
+    Backends(super::backends::BackendsArgs),
     /// Print a completion script for a shell
     #[command(
         after_help = "Example: runner completions bash > ~/.local/share/bash-completion/completions/runner"
@@ -449,37 +444,6 @@ pub enum Command {
     Corpus {
         #[command(subcommand)]
         command: CorpusCommand,
-    },
-}
-
-/// Shows and checks backends without asking a model.
-#[derive(Debug, Subcommand)]
-pub enum BackendsCommand {
-    /// List the project's backends with their program, model and fallbacks
-    #[command(after_help = "Example: runner backends list --json | jq -r '.[].name'")]
-    List {
-        #[command(flatten)]
-        listing: Listing,
-    },
-    /// Check whether a backend is ready: program, version, login, folders; exit code 69, 77 or 78
-    /// if not
-    #[command(after_help = "Example: runner backends check claude-haiku")]
-    Check {
-        /// The backend's name in runner.toml
-        name: String,
-        #[command(flatten)]
-        listing: Listing,
-    },
-    /// Show what the tokens of each backend's model cost, and where each price comes from
-    ///
-    /// The prices come from runner's own dated list. The file `prices.json` beside your config.toml
-    /// overrides it and is read as LiteLLM writes it (model_prices_and_context_window.json). The
-    /// prices that config.toml sets override both. A model that is in none of them has no price:
-    /// each request is charged the money reserved for it.
-    #[command(after_help = "Example: runner backends prices --json | jq '.backends'")]
-    Prices {
-        #[command(flatten)]
-        listing: Listing,
     },
 }
 
