@@ -134,8 +134,8 @@ fn reach(command: &Command) -> Option<OverrideScope> {
         | Command::Tick { .. }
         | Command::Daemon { .. }
         | Command::Execute { .. } => Some(OverrideScope::Run),
-        Command::Init { .. }
-        | Command::Demo { .. }
+        Command::Init(_)
+        | Command::Demo(_)
         | Command::Enqueue { .. }
         | Command::Cancel { .. }
         | Command::Retry { .. }
@@ -158,7 +158,7 @@ fn reach(command: &Command) -> Option<OverrideScope> {
         | Command::Replay { .. }
         | Command::Alerts(_)
         | Command::Deliver(_)
-        | Command::Board { .. }
+        | Command::Board(_)
         | Command::Budget {
             command: Some(BudgetCommand::Grant { .. } | BudgetCommand::History { .. }),
             ..
@@ -173,15 +173,12 @@ fn dispatch(args: &Args, home: &Env) -> Result<Exit, Failure> {
     let ui = args.ui();
     let cli = Cli { env: home, here, ui, verbose: args.verbose };
     let manner = cli.spawn_mode();
-    if let Command::Init { .. } | Command::Demo { .. } = &args.command {
+    if let Command::Init(_) | Command::Demo(_) = &args.command {
         usable(home)?;
     }
     match &args.command {
-        Command::Init { dir, new_id } => {
-            let id = if *new_id { init::IdChoice::New } else { init::IdChoice::Known };
-            init::run(home, dir.as_deref().unwrap_or(here), id, ui)
-        }
-        Command::Demo { dir, agent } => demo::run(home, &here.join(dir), *agent, manner),
+        Command::Init(args) => args.run(&cli),
+        Command::Demo(args) => args.run(&cli),
         Command::Night { dry_run: true, .. } => dry_run::night(home, here, ui),
         Command::Night { awake, .. } => night::run(home, here, manner, *awake),
         Command::Run { job, key, dry_run: true, .. } => {
@@ -256,7 +253,7 @@ fn dispatch(args: &Args, home: &Env) -> Result<Exit, Failure> {
         Command::Db { command } => db::run(home, command, ui),
         Command::Replay(wanted) => replay::run(home, here, wanted, ui),
         Command::Dream { command } => dream::run(home, here, command, manner),
-        Command::Board { command } => board::run(home, here, command, ui),
+        Command::Board(args) => args.run(&cli),
         Command::Lifecycle { command } => lifecycle::run(home, here, command, manner),
         Command::Overnight { command } => overnight::run(home, here, command, manner),
         Command::Corpus { command } => corpus::run(home, here, command, ui),

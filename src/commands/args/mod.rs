@@ -37,7 +37,7 @@ pub use db::DbCommand;
 pub use dream::DreamCommand;
 pub use guard::GuardCommand;
 use journal::{HookCommand, JournalCommand};
-pub use lifecycle::{BoardCommand, LifecycleCommand};
+pub use lifecycle::LifecycleCommand;
 use overnight::OvernightCommand;
 pub use projects::ProjectsCommand;
 use replay::ReplayArgs;
@@ -100,26 +100,8 @@ pub struct Args {
 /// The commands of `runner`.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Make the folder a project: create its runner.toml, its folders, and its lines in
-    /// .git/info/exclude
-    #[command(after_help = "Example: cd my-repository && runner init")]
-    Init {
-        /// The folder, inside a git repository [default: the current folder]
-        dir: Option<PathBuf>,
-        /// Give the project a new id, for a copy that carries the id of another project
-        #[arg(long)]
-        new_id: bool,
-    },
-    /// Make a sample project and run a night in it
-    #[command(after_help = "Example: runner demo && cat runner-demo/.runner/reports/*/report.md")]
-    Demo {
-        /// The folder of the sample project, which must not exist
-        #[arg(default_value = "runner-demo")]
-        dir: PathBuf,
-        /// The agent that works in the cycle
-        #[arg(long, value_enum, default_value = "scripted")]
-        agent: lifecycle::DemoAgent,
-    },
+    Init(super::init::InitArgs),
+    Demo(super::demo::DemoArgs),
     /// Run every enabled job of the project once, under one budget, and write one report
     #[command(after_help = "Example: runner night --json | jq '.runs[] | {job, outcome}'")]
     Night {
@@ -381,12 +363,7 @@ pub enum Command {
         #[command(subcommand)]
         command: HookCommand,
     },
-    /// Show the board of tasks, apply the newest dream's verdicts, or pick, add or finish a task
-    #[command(after_help = "Example: runner board show")]
-    Board {
-        #[command(subcommand)]
-        command: BoardCommand,
-    },
+    Board(super::board::BoardArgs),
     /// Show the cycle of an agent, with its states and its position, or make one step manually
     #[command(after_help = "Example: runner lifecycle show")]
     Lifecycle {
