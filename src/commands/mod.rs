@@ -47,7 +47,7 @@ use runner_engine::outcome::Exit;
 use runner_engine::store::StoreError;
 
 use crate::commands::args::journal::HookCommand;
-use crate::commands::args::{Args, BudgetCommand, Command, ConfigCommand, RunsCommand};
+use crate::commands::args::{Args, BudgetCommand, Command, RunsCommand};
 use crate::config::OverrideScope;
 use crate::env::{self, Env};
 use crate::spawn::SpawnMode;
@@ -121,16 +121,14 @@ fn is_dry(command: &Command) -> bool {
 /// none.
 fn reach(command: &Command) -> Option<OverrideScope> {
     match command {
-        Command::Config { command: ConfigCommand::Set { .. } | ConfigCommand::Schema } => None,
-        Command::Config { .. } | Command::Schedule { .. } | Command::Backends(_) => {
-            Some(OverrideScope::Look)
-        }
+        Command::Config(args) => args.override_scope(),
+        Command::Schedule { .. } | Command::Backends(_) => Some(OverrideScope::Look),
         Command::Night { .. }
         | Command::Run { .. }
         | Command::Dream { .. }
         | Command::Lifecycle { .. }
         | Command::Overnight { .. }
-        | Command::Curator { .. }
+        | Command::Curator(_)
         | Command::Tick { .. }
         | Command::Daemon { .. }
         | Command::Execute { .. } => Some(OverrideScope::Run),
@@ -243,7 +241,7 @@ fn dispatch(args: &Args, home: &Env) -> Result<Exit, Failure> {
         Command::Hook { command: HookCommand::PostToolUse { agent } } => {
             hook::post_tool_use(home, here, agent.as_deref())
         }
-        Command::Config { command } => config::run(home, here, command, ui),
+        Command::Config(args) => args.run(&cli),
         Command::Schedule { command } => schedule::run(home, here, command, ui),
         Command::Backends(args) => args.run(&cli),
         Command::Setup(wanted) => setup::run(home, here, wanted, ui),
@@ -257,7 +255,7 @@ fn dispatch(args: &Args, home: &Env) -> Result<Exit, Failure> {
         Command::Lifecycle { command } => lifecycle::run(home, here, command, manner),
         Command::Overnight { command } => overnight::run(home, here, command, manner),
         Command::Corpus { command } => corpus::run(home, here, command, ui),
-        Command::Curator { command } => curator::run(home, here, command, manner),
+        Command::Curator(args) => args.run(&cli),
     }
 }
 

@@ -31,6 +31,11 @@ impl Ui {
         }
     }
 
+    /// Prints a document whose only form is JSON, such as a schema.
+    pub fn document(value: &impl Serialize) {
+        show::json(value);
+    }
+
     /// Prints a notice on standard error, unless the command is quiet or prints JSON.
     pub fn info(self, text: &str) {
         if !self.quiet && !self.json {

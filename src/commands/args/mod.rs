@@ -2,9 +2,7 @@
 
 mod awake;
 mod budget;
-mod config;
 pub mod corpus;
-pub mod curator;
 mod db;
 pub mod dream;
 mod guard;
@@ -30,9 +28,7 @@ use crate::ui::Ui;
 
 pub use awake::AwakeFlags;
 pub use budget::BudgetCommand;
-pub use config::ConfigCommand;
 use corpus::CorpusCommand;
-pub use curator::CuratorCommand;
 pub use db::DbCommand;
 pub use dream::DreamCommand;
 pub use guard::GuardCommand;
@@ -328,12 +324,7 @@ pub enum Command {
         #[command(subcommand)]
         command: ScheduleCommand,
     },
-    /// Show the settings with their sources, check them, or change one
-    #[command(after_help = "Example: runner config show --origin")]
-    Config {
-        #[command(subcommand)]
-        command: ConfigCommand,
-    },
+    Config(super::config::ConfigArgs),
     /// Check the database, copy it, restore a copy, or prune old data
     #[command(after_help = "Example: runner db check")]
     Db {
@@ -392,14 +383,7 @@ pub enum Command {
     Alerts(super::alerts::AlertsArgs),
     #[command(name = "__deliver", hide = true)]
     Deliver(super::alerts::DeliverArgs),
-    /// Control the local curator: a model that tidies notes by day, from a queue of files
-    #[command(
-        after_help = "Example: runner curator enqueue --kind lint-wiki && runner curator work"
-    )]
-    Curator {
-        #[command(subcommand)]
-        command: CuratorCommand,
-    },
+    Curator(super::curator::CuratorArgs),
     /// Replay a recorded run without its project and its model, and compare the results
     Replay(ReplayArgs),
     /// Check whether something may be written, as the hook of an agent or for given paths

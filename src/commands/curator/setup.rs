@@ -5,13 +5,13 @@ use runner_backends::registry::KINDS;
 use runner_engine::outcome::Exit;
 
 use super::model::job_of;
-use crate::commands::config;
-use crate::env::Env;
+use crate::commands::Cli;
+use crate::commands::config::{self, ConfigFile};
 use crate::project::LoadedProject;
-use crate::ui::{Failure, Ui, show};
+use crate::ui::{Failure, show};
 
 /// Shows the missing settings, or writes them.
-pub fn run(home: &Env, project: &LoadedProject, apply: bool, ui: Ui) -> Result<Exit, Failure> {
+pub fn run(cli: &Cli<'_>, project: &LoadedProject, apply: bool) -> Result<Exit, Failure> {
     let wanted = settings(project);
     if wanted.is_empty() {
         show::out("the curator is set up: runner curator status\n");
@@ -19,7 +19,7 @@ pub fn run(home: &Env, project: &LoadedProject, apply: bool, ui: Ui) -> Result<E
     }
     for (key, value) in &wanted {
         if apply {
-            config::set(home, &project.root, key, value, false, ui)?;
+            config::set(&Cli { here: &project.root, ..*cli }, key, value, ConfigFile::Project)?;
         } else {
             show::out(&format!("runner config set {key} '{value}'\n"));
         }
@@ -30,7 +30,7 @@ pub fn run(home: &Env, project: &LoadedProject, apply: bool, ui: Ui) -> Result<E
             // The settings are already written, so a problem with the folder is only reported.
             Err(failure) => show::complain(&failure.message()),
         }
-        ui.info(
+        cli.ui.info(
             "the queue is processed by runner tick or runner daemon, and by runner curator work",
         );
     }
