@@ -47,7 +47,7 @@ use runner_engine::outcome::Exit;
 use runner_engine::store::StoreError;
 
 use crate::commands::args::journal::HookCommand;
-use crate::commands::args::{Args, BudgetCommand, Command, RunsCommand};
+use crate::commands::args::{Args, Command, RunsCommand};
 use crate::config::OverrideScope;
 use crate::env::{self, Env};
 use crate::spawn::SpawnMode;
@@ -122,6 +122,7 @@ fn is_dry(command: &Command) -> bool {
 fn reach(command: &Command) -> Option<OverrideScope> {
     match command {
         Command::Config(args) => args.override_scope(),
+        Command::Budget(args) => args.override_scope(),
         Command::Schedule { .. } | Command::Backends(_) => Some(OverrideScope::Look),
         Command::Night { .. }
         | Command::Run { .. }
@@ -156,12 +157,7 @@ fn reach(command: &Command) -> Option<OverrideScope> {
         | Command::Replay { .. }
         | Command::Alerts(_)
         | Command::Deliver(_)
-        | Command::Board(_)
-        | Command::Budget {
-            command: Some(BudgetCommand::Grant { .. } | BudgetCommand::History { .. }),
-            ..
-        } => None,
-        Command::Budget { .. } => Some(OverrideScope::Look),
+        | Command::Board(_) => None,
     }
 }
 
@@ -232,7 +228,7 @@ fn dispatch(args: &Args, home: &Env) -> Result<Exit, Failure> {
         }
         Command::Projects { command, .. } => projects::run(home, here, command.as_ref(), ui),
         Command::Report(wanted) => report::run(home, here, wanted, ui),
-        Command::Budget { command, .. } => budget::run(home, here, command.as_ref(), ui),
+        Command::Budget(args) => args.run(&cli),
         Command::Jobs(args) => args.run(&cli),
         Command::Alerts(args) => args.run(&cli),
         Command::Deliver(args) => args.run(&cli),

@@ -1,7 +1,6 @@
 //! All commands and flags. Their help texts are the reference documentation.
 
 mod awake;
-mod budget;
 pub mod corpus;
 mod db;
 pub mod dream;
@@ -27,7 +26,6 @@ pub use crate::ui::Listing;
 use crate::ui::Ui;
 
 pub use awake::AwakeFlags;
-pub use budget::BudgetCommand;
 use corpus::CorpusCommand;
 pub use db::DbCommand;
 pub use dream::DreamCommand;
@@ -305,17 +303,7 @@ pub enum Command {
     /// artifacts.
     #[command(after_help = "Example: runner report --night 2026-11-21 --open")]
     Report(report::ReportArgs),
-    /// Show what may still be spent and what was spent, or grant an extra once [default: show]
-    #[command(
-        args_conflicts_with_subcommands = true,
-        after_help = "Example: runner budget --json | jq '.budgets[] | {label, left}'"
-    )]
-    Budget {
-        #[command(subcommand)]
-        command: Option<BudgetCommand>,
-        #[command(flatten)]
-        listing: Listing,
-    },
+    Budget(super::budget::BudgetArgs),
     Jobs(super::jobs::JobsArgs),
     /// Show when jobs are due: the next scheduled times, a description in words, or a simulation of
     /// a period
