@@ -149,7 +149,7 @@ fn reach(command: &Command) -> Option<OverrideScope> {
         | Command::Projects { .. }
         | Command::Completions { .. }
         | Command::Man { .. }
-        | Command::Corpus { .. }
+        | Command::Corpus(_)
         | Command::Guard { .. }
         | Command::Journal { .. }
         | Command::Hook { .. }
@@ -250,7 +250,7 @@ fn dispatch(args: &Args, home: &Env) -> Result<Exit, Failure> {
         Command::Board(args) => args.run(&cli),
         Command::Lifecycle { command } => lifecycle::run(home, here, command, manner),
         Command::Overnight { command } => overnight::run(home, here, command, manner),
-        Command::Corpus { command } => corpus::run(home, here, command, ui),
+        Command::Corpus(args) => args.run(&cli),
         Command::Curator(args) => args.run(&cli),
     }
 }

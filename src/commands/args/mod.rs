@@ -1,7 +1,6 @@
 //! All commands and flags. Their help texts are the reference documentation.
 
 mod awake;
-pub mod corpus;
 mod db;
 pub mod dream;
 mod guard;
@@ -26,7 +25,6 @@ pub use crate::ui::Listing;
 use crate::ui::Ui;
 
 pub use awake::AwakeFlags;
-use corpus::CorpusCommand;
 pub use db::DbCommand;
 pub use dream::DreamCommand;
 pub use guard::GuardCommand;
@@ -387,13 +385,7 @@ pub enum Command {
         #[command(subcommand)]
         command: OvernightCommand,
     },
-    /// Work on the corpus below .agents step by step: health, bench, promotion, tidying, brief,
-    /// harvest
-    #[command(after_help = "Example: runner corpus health")]
-    Corpus {
-        #[command(subcommand)]
-        command: CorpusCommand,
-    },
+    Corpus(super::corpus::CorpusArgs),
 }
 
 impl Args {
