@@ -144,7 +144,7 @@ fn reach(command: &Command) -> Option<OverrideScope> {
         | Command::Status { .. }
         | Command::Setup { .. }
         | Command::Doctor { .. }
-        | Command::Db { .. }
+        | Command::Db(_)
         | Command::Report(_)
         | Command::Projects { .. }
         | Command::Completions { .. }
@@ -244,7 +244,7 @@ fn dispatch(args: &Args, home: &Env) -> Result<Exit, Failure> {
         Command::Doctor { as_scheduler, there, .. } => {
             doctor::run(home, here, *as_scheduler, *there, ui)
         }
-        Command::Db { command } => db::run(home, command, ui),
+        Command::Db(args) => args.run(&cli),
         Command::Replay(wanted) => replay::run(home, here, wanted, ui),
         Command::Dream { command } => dream::run(home, here, command, manner),
         Command::Board(args) => args.run(&cli),

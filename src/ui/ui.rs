@@ -1,5 +1,7 @@
 //! The one way to the terminal: results, notices, and their two formats.
 
+use std::io::{self, IsTerminal as _};
+
 use serde::Serialize;
 
 use super::show;
@@ -31,9 +33,11 @@ impl Ui {
         }
     }
 
-    /// Prints a document whose only form is JSON, such as a schema.
-    pub fn document(value: &impl Serialize) {
-        show::json(value);
+    /// Prints a part of the result early for people. The JSON form of the result contains it.
+    pub fn show_part(self, view: &impl View) {
+        if !self.json {
+            view.print(self);
+        }
     }
 
     /// Prints a notice on standard error, unless the command is quiet or prints JSON.
@@ -41,5 +45,15 @@ impl Ui {
         if !self.quiet && !self.json {
             show::notice(text);
         }
+    }
+
+    /// Reports whether the command may ask a question: on a terminal, unless it prints JSON.
+    pub fn may_ask(self) -> bool {
+        !self.json && io::stdin().is_terminal()
+    }
+
+    /// Prints a document whose only form is JSON, such as a schema.
+    pub fn document(value: &impl Serialize) {
+        show::json(value);
     }
 }

@@ -22,15 +22,19 @@ struct ChannelTest {
     said: String,
 }
 
-impl View for ChannelTests {
+impl View for ChannelTest {
     fn print(&self, ui: Ui) {
-        for ChannelTest { channel, delivered, said } in &self.0 {
-            match delivered {
-                true => ui.info(&format!("{channel}: delivered")),
-                false => show::complain(&format!("{channel}: {said}")),
-            }
+        let Self { channel, delivered, said } = self;
+        match delivered {
+            true => ui.info(&format!("{channel}: delivered")),
+            false => show::complain(&format!("{channel}: {said}")),
         }
     }
+}
+
+impl View for ChannelTests {
+    // The result of each channel is printed when it is known.
+    fn print(&self, _ui: Ui) {}
 }
 
 /// Sends a message through one channel, or through all channels of the project.
@@ -57,11 +61,13 @@ pub fn test(cli: &Cli<'_>, only: Option<&str>) -> Result<Exit, Failure> {
     let tests: Vec<ChannelTest> = tested
         .map(|(name, channel)| {
             let sent = deliver::send(cli.env, channel, &message);
-            ChannelTest {
+            let test = ChannelTest {
                 channel: name.clone(),
                 delivered: sent.is_ok(),
                 said: sent.err().unwrap_or_default(),
-            }
+            };
+            cli.ui.show_part(&test);
+            test
         })
         .collect();
     let all = tests.iter().all(|one| one.delivered);

@@ -1,7 +1,6 @@
 //! All commands and flags. Their help texts are the reference documentation.
 
 mod awake;
-mod db;
 pub mod dream;
 mod guard;
 pub mod journal;
@@ -25,7 +24,6 @@ pub use crate::ui::Listing;
 use crate::ui::Ui;
 
 pub use awake::AwakeFlags;
-pub use db::DbCommand;
 pub use dream::DreamCommand;
 pub use guard::GuardCommand;
 use journal::{HookCommand, JournalCommand};
@@ -311,12 +309,7 @@ pub enum Command {
         command: ScheduleCommand,
     },
     Config(super::config::ConfigArgs),
-    /// Check the database, copy it, restore a copy, or prune old data
-    #[command(after_help = "Example: runner db check")]
-    Db {
-        #[command(subcommand)]
-        command: DbCommand,
-    },
+    Db(super::db::DbArgs),
     /// Run the dream pass over changed ideas, and review its proposals
     #[command(after_help = "Example: runner dream run --dry-run")]
     Dream {
