@@ -43,10 +43,10 @@ mod docs_tests;
 
 use std::path::Path;
 
+use clap::CommandFactory as _;
 use runner_engine::outcome::Exit;
 use runner_engine::store::StoreError;
 
-use crate::commands::args::journal::HookCommand;
 use crate::commands::args::{Args, Command, RunsCommand};
 use crate::config::OverrideScope;
 use crate::env::{self, Env};
@@ -77,8 +77,8 @@ impl Cli<'_> {
 pub fn run(args: &Args) -> Result<Exit, Failure> {
     // These commands read none of the user's files, so they run before anything is loaded.
     match &args.command {
-        Command::Completions { shell } => return Ok(manual::completions(*shell)),
-        Command::Man { into } => return manual::write(into, args.ui()),
+        Command::Completions(shell) => return Ok(shell.run(&mut Args::command())),
+        Command::Man(pages) => return pages.run(&Args::command(), args.ui()),
         // Runs the same tick again, in the environment of the file.
         Command::Tick { environment: Some(file), .. } => return Err(env::restart_in(file)),
         _ => {}
@@ -131,8 +131,8 @@ fn reach(command: &Command) -> Option<OverrideScope> {
         | Command::Overnight { .. }
         | Command::Curator(_)
         | Command::Tick { .. }
-        | Command::Daemon { .. }
-        | Command::Execute { .. } => Some(OverrideScope::Run),
+        | Command::Daemon(_)
+        | Command::Execute(_) => Some(OverrideScope::Run),
         Command::Init(_)
         | Command::Demo(_)
         | Command::Enqueue { .. }
@@ -143,16 +143,16 @@ fn reach(command: &Command) -> Option<OverrideScope> {
         | Command::Runs { .. }
         | Command::Status { .. }
         | Command::Setup { .. }
-        | Command::Doctor { .. }
+        | Command::Doctor(_)
         | Command::Db(_)
         | Command::Report(_)
         | Command::Projects { .. }
-        | Command::Completions { .. }
-        | Command::Man { .. }
+        | Command::Completions(_)
+        | Command::Man(_)
         | Command::Corpus(_)
-        | Command::Guard { .. }
+        | Command::Guard(_)
         | Command::Journal { .. }
-        | Command::Hook { .. }
+        | Command::Hook(_)
         | Command::Jobs(_)
         | Command::Replay { .. }
         | Command::Alerts(_)
@@ -187,7 +187,7 @@ fn dispatch(args: &Args, home: &Env) -> Result<Exit, Failure> {
             };
             run::run(home, here, job, key.as_deref(), how)
         }
-        Command::Daemon { drain } => daemon::run(home, drain.as_deref(), manner),
+        Command::Daemon(args) => args.run(&cli),
         Command::Enqueue { job, set, at, priority, after, key, .. } => {
             let wish = queue::EnqueueRequest {
                 job,
@@ -206,9 +206,9 @@ fn dispatch(args: &Args, home: &Env) -> Result<Exit, Failure> {
             pause::pause(home, here, job, until, ui)
         }
         Command::Resume { job, .. } => pause::resume(home, here, job.as_deref(), ui),
-        Command::Completions { .. } | Command::Man { .. } => unreachable!("done before"),
+        Command::Completions(_) | Command::Man(_) => unreachable!("done before"),
         Command::Tick { .. } => tick::run(home, manner),
-        Command::Execute { run } => execute::run(home, run, ui, args.verbose),
+        Command::Execute(args) => args.run(&cli),
         Command::Runs { command: None, job, all, limit, .. } => {
             runs::list(home, here, job.as_deref(), *all, *limit, ui)
         }
@@ -232,18 +232,14 @@ fn dispatch(args: &Args, home: &Env) -> Result<Exit, Failure> {
         Command::Jobs(args) => args.run(&cli),
         Command::Alerts(args) => args.run(&cli),
         Command::Deliver(args) => args.run(&cli),
-        Command::Guard { command } => guard::run(home, here, command, ui),
+        Command::Guard(args) => args.run(&cli),
         Command::Journal { command, .. } => journal::run(home, here, command.as_ref(), ui),
-        Command::Hook { command: HookCommand::PostToolUse { agent } } => {
-            hook::post_tool_use(home, here, agent.as_deref())
-        }
+        Command::Hook(args) => args.run(&cli),
         Command::Config(args) => args.run(&cli),
         Command::Schedule { command } => schedule::run(home, here, command, ui),
         Command::Backends(args) => args.run(&cli),
         Command::Setup(wanted) => setup::run(home, here, wanted, ui),
-        Command::Doctor { as_scheduler, there, .. } => {
-            doctor::run(home, here, *as_scheduler, *there, ui)
-        }
+        Command::Doctor(args) => args.run(&cli),
         Command::Db(args) => args.run(&cli),
         Command::Replay(wanted) => replay::run(home, here, wanted, ui),
         Command::Dream { command } => dream::run(home, here, command, manner),

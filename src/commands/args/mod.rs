@@ -2,7 +2,6 @@
 
 mod awake;
 pub mod dream;
-mod guard;
 pub mod journal;
 pub mod lifecycle;
 pub mod overnight;
@@ -17,7 +16,6 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{ArgAction, ArgMatches, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
-use clap_complete::Shell;
 use runner_engine::outcome::Exit;
 
 pub use crate::ui::Listing;
@@ -25,8 +23,7 @@ use crate::ui::Ui;
 
 pub use awake::AwakeFlags;
 pub use dream::DreamCommand;
-pub use guard::GuardCommand;
-use journal::{HookCommand, JournalCommand};
+use journal::JournalCommand;
 pub use lifecycle::LifecycleCommand;
 use overnight::OvernightCommand;
 pub use projects::ProjectsCommand;
@@ -212,42 +209,10 @@ pub enum Command {
         after_help = "Example: runner setup --at 02:30 --apply && runner doctor --as-scheduler"
     )]
     Setup(SetupArgs),
-    /// Check what keeps the nights from happening; each finding comes with the command that fixes
-    /// it
-    ///
-    /// Exit code 1 when something is wrong.
-    #[command(after_help = "Example: runner doctor --json | jq -r '.findings[].hint'")]
-    Doctor {
-        /// Check in the environment of the host's scheduler, which has few variables besides those
-        /// that were saved
-        #[arg(long)]
-        as_scheduler: bool,
-        /// The command already runs in that environment
-        #[arg(long, hide = true)]
-        there: bool,
-        #[command(flatten)]
-        listing: Listing,
-    },
-    /// Do the work that is due in all projects for as long as the daemon runs, instead of a host
-    /// timer
-    ///
-    /// There is one daemon per user; it stays in the foreground. TERM or INT ends it: it starts
-    /// nothing new and lets live runs end by themselves, then asks them to end, then kills them.
-    /// Each further TERM proceeds to the next of these steps at once. HUP makes it read all
-    /// configuration again.
-    #[command(after_help = "Example: runner daemon --drain 5m")]
-    Daemon {
-        /// How long live runs may continue when the daemon is asked to end [default: `drain` in the
-        /// table `[daemon]` of the user's configuration file, or 30s]
-        #[arg(long, value_name = "DURATION")]
-        drain: Option<String>,
-    },
-    /// Execute one run; the other commands start this process
+    Doctor(super::doctor::DoctorArgs),
+    Daemon(super::daemon::DaemonArgs),
     #[command(hide = true)]
-    Execute {
-        /// The run's id
-        run: String,
-    },
+    Execute(super::execute::ExecuteArgs),
     /// List runs, or show one
     #[command(
         args_conflicts_with_subcommands = true,
@@ -326,13 +291,7 @@ pub enum Command {
         #[command(flatten)]
         listing: Listing,
     },
-    /// The hooks that an agent's program calls by itself
-    #[command(after_help = "Example: runner hook post-tool-use < payload.json")]
-    Hook {
-        /// The hook
-        #[command(subcommand)]
-        command: HookCommand,
-    },
+    Hook(super::hook::HookArgs),
     Board(super::board::BoardArgs),
     /// Show the cycle of an agent, with its states and its position, or make one step manually
     #[command(after_help = "Example: runner lifecycle show")]
@@ -341,36 +300,15 @@ pub enum Command {
         command: LifecycleCommand,
     },
     Backends(super::backends::BackendsArgs),
-    /// Print a completion script for a shell
-    #[command(
-        after_help = "Example: runner completions bash > ~/.local/share/bash-completion/completions/runner"
-    )]
-    Completions {
-        /// The shell
-        shell: Shell,
-    },
-    /// Write the manual into a folder, one page per command
-    ///
-    /// A page that exists is replaced if this command wrote it. Any other file is left alone, and
-    /// then nothing is written at all.
-    #[command(after_help = "Example: runner man ~/.local/share/man/man1 && man runner-night")]
-    Man {
-        /// The folder; it is created if it does not exist
-        #[arg(value_name = "DIR")]
-        into: PathBuf,
-    },
+    Completions(super::manual::CompletionsArgs),
+    Man(super::manual::ManArgs),
     Alerts(super::alerts::AlertsArgs),
     #[command(name = "__deliver", hide = true)]
     Deliver(super::alerts::DeliverArgs),
     Curator(super::curator::CuratorArgs),
     /// Replay a recorded run without its project and its model, and compare the results
     Replay(ReplayArgs),
-    /// Check whether something may be written, as the hook of an agent or for given paths
-    #[command(after_help = "Example: runner guard leak dreams/state.json")]
-    Guard {
-        #[command(subcommand)]
-        command: GuardCommand,
-    },
+    Guard(super::guard::GuardArgs),
     /// The night over the corpus below .agents: it learns, puts in order, measures, and proposes
     /// what to begin with
     #[command(after_help = "Example: runner overnight start --goal 'fewer flaky tests'")]

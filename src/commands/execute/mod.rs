@@ -37,6 +37,7 @@ use runner_jobs::{Context, ExecuteError, execute, failmark};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+use super::Cli;
 use crate::env::{self, Env};
 use crate::spawn;
 use crate::ui::Failure;
@@ -64,14 +65,28 @@ fn refuse(class: Class, why: impl Into<String>) -> NotAdmitted {
     NotAdmitted::Before(Outcome::Failed { class, why: why.into() })
 }
 
-/// Executes one requested run.
-pub fn run(home: &Env, run: &str, ui: Ui, verbose: u8) -> Result<Exit, Failure> {
+/// Execute one run; the other commands start this process
+#[derive(Debug, clap::Args)]
+pub struct ExecuteArgs {
+    /// The run's id
+    run: String,
+}
+
+impl ExecuteArgs {
+    /// Executes one requested run.
+    pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
+        execute_requested(cli, &self.run)
+    }
+}
+
+fn execute_requested(cli: &Cli<'_>, run: &str) -> Result<Exit, Failure> {
+    let home = cli.env;
     env::arm_for_tests();
     let id: RunId = run.parse().map_err(|error| Failure::usage(format!("{error}")))?;
     let mut store = home.store()?;
     let row = store.run(&id)?;
     if !matches!(row.state, RunState::Requested { .. }) {
-        ui.info(&format!("run {id} was already started; there is nothing to do"));
+        cli.ui.info(&format!("run {id} was already started; there is nothing to do"));
         return Ok(Exit::Done);
     }
     let setting = match ResolvedRun::of(home, &store, &row) {
@@ -91,7 +106,7 @@ pub fn run(home: &Env, run: &str, ui: Ui, verbose: u8) -> Result<Exit, Failure> 
             return Ok(outcome.exit(true));
         }
     };
-    let outcome = attempt(home, &mut store, &setting, ui, verbose)?;
+    let outcome = attempt(home, &mut store, &setting, cli.ui, cli.verbose)?;
     tracing::info!(outcome = outcome.to_string(), "settled");
     Ok(outcome.exit(true))
 }
