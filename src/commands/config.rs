@@ -164,7 +164,41 @@ impl Serialize for ShownSettings {
 
 impl View for ShownSettings {
     fn print(&self, _ui: Ui) {
-        show::out(&toml(&self.settings, self.origin));
+        show::out(&self.toml());
+    }
+}
+
+impl ShownSettings {
+    /// Formats the settings as TOML that can be read again, each table under its own header.
+    fn toml(&self) -> String {
+        let rank = |entry: &ResolvedSetting| {
+            let top = ORDER.iter().position(|name| *name == entry.path[0]);
+            (top.unwrap_or(ORDER.len()), entry.path[..entry.path.len() - 1].to_vec())
+        };
+        let mut entries: Vec<&ResolvedSetting> = self.settings.entries.iter().collect();
+        entries.sort_by_cached_key(|entry| rank(entry));
+        let mut text = String::new();
+        for table in
+            entries.chunk_by(|a, b| a.path[..a.path.len() - 1] == b.path[..b.path.len() - 1])
+        {
+            let first = table[0].name_of_table();
+            if !text.is_empty() {
+                text.push('\n');
+            }
+            text.push_str(&format!("[{first}]\n"));
+            let lines: Vec<Vec<String>> = table
+                .iter()
+                .map(|entry| {
+                    let mut line = vec![format!("{} = {}", entry.own_name(), inline(&entry.value))];
+                    if self.origin {
+                        line.push(format!("# {}", entry.origin));
+                    }
+                    line
+                })
+                .collect();
+            text.push_str(&show::table(&lines));
+        }
+        text
     }
 }
 
@@ -203,36 +237,6 @@ impl View for SettingValue<'_> {
             Some(value) => show::out(&format!("{}\n", inline(value))),
         }
     }
-}
-
-/// Formats the settings as TOML that can be read again, each table under its own header.
-fn toml(settings: &ResolvedSettings, origin: bool) -> String {
-    let rank = |entry: &ResolvedSetting| {
-        let top = ORDER.iter().position(|name| *name == entry.path[0]);
-        (top.unwrap_or(ORDER.len()), entry.path[..entry.path.len() - 1].to_vec())
-    };
-    let mut entries: Vec<&ResolvedSetting> = settings.entries.iter().collect();
-    entries.sort_by_cached_key(|entry| rank(entry));
-    let mut text = String::new();
-    for table in entries.chunk_by(|a, b| a.path[..a.path.len() - 1] == b.path[..b.path.len() - 1]) {
-        let first = table[0].name_of_table();
-        if !text.is_empty() {
-            text.push('\n');
-        }
-        text.push_str(&format!("[{first}]\n"));
-        let lines: Vec<Vec<String>> = table
-            .iter()
-            .map(|entry| {
-                let mut line = vec![format!("{} = {}", entry.own_name(), inline(&entry.value))];
-                if origin {
-                    line.push(format!("# {}", entry.origin));
-                }
-                line
-            })
-            .collect();
-        text.push_str(&show::table(&lines));
-    }
-    text
 }
 
 /// The file that a change of a setting edits.

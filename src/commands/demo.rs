@@ -103,13 +103,15 @@ impl DemoArgs {
         }
         let (root, _) = init::make(cli.env, &dir, init::IdChoice::Known)?;
         // A child can commit only with its own view of the file system.
-        let scripted =
-            self.agent == DemoAgent::Scripted && available().level == Some(SandboxLevel::Full);
-        if self.agent == DemoAgent::Scripted && !scripted {
-            cli.ui.info("bubblewrap is missing or does not work here, so no agent can run in the sandbox: the demo uses the built-in backend",
-        );
+        let mut agent = self.agent;
+        if agent == DemoAgent::Scripted && available().level != Some(SandboxLevel::Full) {
+            agent = DemoAgent::Builtin;
+            cli.ui.info(
+                "bubblewrap is missing or does not work here, so no agent can run in the sandbox: \
+                 the demo uses the built-in backend",
+            );
         }
-        cycle(&root, scripted)?;
+        cycle(&root, agent)?;
         Ok(root)
     }
 }
@@ -140,7 +142,7 @@ fn print_report(root: &Path) -> Result<(), Failure> {
 }
 
 /// Adds the cycle to the project's settings, and the scripted agent to the project.
-fn cycle(root: &Path, scripted: bool) -> Result<(), Failure> {
+fn cycle(root: &Path, agent: DemoAgent) -> Result<(), Failure> {
     let cannot = |path: &Path, error: std::io::Error| {
         Failure::cannot_write(format!("cannot write {}: {error}", path.display()))
     };
@@ -148,7 +150,7 @@ fn cycle(root: &Path, scripted: bool) -> Result<(), Failure> {
     let mut text =
         read_text_in(root, &settings, DOCUMENT).map_err(|error| cannot(&settings, error))?;
     text.push_str("\n[jobs.lifecycle]\nkind = \"lifecycle\"\ntrigger = \"every 10m\"\n");
-    if scripted {
+    if agent == DemoAgent::Scripted {
         let folder = root.join(AGENT_FOLDER);
         let write = |name: &str, text: &str, mode: u32| {
             let path = folder.join(name);

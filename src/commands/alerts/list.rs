@@ -7,7 +7,21 @@ use serde::Serialize;
 
 use crate::commands::Cli;
 use crate::project::LoadedProject;
-use crate::ui::{Failure, Ui, View, safe, show};
+use crate::ui::{Failure, Listing, Ui, View, safe, show};
+
+/// List the open alerts, with the messages that did not arrive (the default)
+#[derive(Debug, Default, clap::Args)]
+#[command(after_help = "Example: runner alerts list --over --json | jq '.[0]'")]
+pub struct ListArgs {
+    /// Also list alerts that are over
+    #[arg(long)]
+    over: bool,
+    /// List the alerts of all projects
+    #[arg(long)]
+    all: bool,
+    #[command(flatten)]
+    listing: Listing,
+}
 
 /// An alert and its messages.
 #[derive(Debug, Serialize)]
@@ -176,21 +190,24 @@ impl AlertMessage {
     }
 }
 
-/// Lists the alerts of one project, or of all projects.
-pub fn list(cli: &Cli<'_>, selection: AlertSelection, all: bool) -> Result<Exit, Failure> {
-    let project = match all {
-        true => None,
-        false => Some(LoadedProject::load(cli.env, cli.here)?.id),
-    };
-    let mut found = Vec::new();
-    if let Some(store) = cli.env.store_to_read()? {
-        for alert in store.alerts(project.as_ref(), selection)? {
-            let messages = store.messages_of(&alert.id)?;
-            found.push(Alert::new(alert, messages));
+impl ListArgs {
+    /// Lists the alerts of one project, or of all projects.
+    pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
+        let selection = if self.over { AlertSelection::All } else { AlertSelection::Open };
+        let project = match self.all {
+            true => None,
+            false => Some(LoadedProject::load(cli.env, cli.here)?.id),
+        };
+        let mut found = Vec::new();
+        if let Some(store) = cli.env.store_to_read()? {
+            for alert in store.alerts(project.as_ref(), selection)? {
+                let messages = store.messages_of(&alert.id)?;
+                found.push(Alert::new(alert, messages));
+            }
         }
+        cli.ui.show(&Alerts(found));
+        Ok(Exit::Done)
     }
-    cli.ui.show(&Alerts(found));
-    Ok(Exit::Done)
 }
 
 /// Shows one alert.

@@ -11,6 +11,7 @@ use runner_engine::store::{AlertRow, AlertSelection, Store};
 use super::Cli;
 use crate::alerts::deliver;
 use crate::ui::{Failure, Listing};
+use list::ListArgs;
 
 /// List the alerts that were sent and whether they arrived; try a channel, silence one alert
 #[derive(Debug, clap::Args)]
@@ -29,18 +30,7 @@ pub struct AlertsArgs {
 /// Lists alerts, tests channels and silences alerts.
 #[derive(Debug, clap::Subcommand)]
 enum AlertsCommand {
-    /// List the open alerts, with the messages that did not arrive (the default)
-    #[command(after_help = "Example: runner alerts list --over --json | jq '.[0]'")]
-    List {
-        /// Also list alerts that are over
-        #[arg(long)]
-        over: bool,
-        /// List the alerts of all projects
-        #[arg(long)]
-        all: bool,
-        #[command(flatten)]
-        listing: Listing,
-    },
+    List(ListArgs),
     /// Show one alert and the state of each of its messages
     #[command(after_help = "Example: runner alerts show 01KA5V7Q4B")]
     Show {
@@ -74,11 +64,8 @@ impl AlertsArgs {
     /// Carries out one of the `alerts` commands.
     pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
         match &self.command {
-            None => list::list(cli, AlertSelection::Open, false),
-            Some(AlertsCommand::List { over, all, .. }) => {
-                let selection = if *over { AlertSelection::All } else { AlertSelection::Open };
-                list::list(cli, selection, *all)
-            }
+            None => ListArgs::default().run(cli),
+            Some(AlertsCommand::List(args)) => args.run(cli),
             Some(AlertsCommand::Show { alert, .. }) => list::show(cli, alert),
             Some(AlertsCommand::Test { channel, .. }) => test::test(cli, channel.as_deref()),
             Some(AlertsCommand::Ack { alert, .. }) => ack::ack(cli, alert),

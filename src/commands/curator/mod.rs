@@ -58,13 +58,7 @@ enum CuratorCommand {
     Compact(compact::CompactArgs),
     Event(event::EventArgs),
     Events(events::EventsArgs),
-    /// Show the settings that make the curator run; --apply writes them into runner.toml
-    #[command(after_help = "Example: runner curator setup --apply && runner curator diagnose")]
-    Setup {
-        /// Write the settings
-        #[arg(long)]
-        apply: bool,
-    },
+    Setup(setup::SetupArgs),
 }
 
 impl CuratorArgs {
@@ -86,7 +80,7 @@ impl CuratorArgs {
             CuratorCommand::Compact(args) => args.run(cli, &project),
             CuratorCommand::Event(args) => args.run(cli, &project),
             CuratorCommand::Events(args) => args.run(cli, &project),
-            CuratorCommand::Setup { apply } => setup::run(cli, &project, *apply),
+            CuratorCommand::Setup(args) => args.run(cli, &project),
         }
     }
 }

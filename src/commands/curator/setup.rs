@@ -10,31 +10,42 @@ use crate::commands::config::{self, ConfigFile};
 use crate::project::LoadedProject;
 use crate::ui::{Failure, show};
 
-/// Shows the missing settings, or writes them.
-pub fn run(cli: &Cli<'_>, project: &LoadedProject, apply: bool) -> Result<Exit, Failure> {
-    let wanted = settings(project);
-    if wanted.is_empty() {
-        show::out("the curator is set up: runner curator status\n");
-        return Ok(Exit::Done);
-    }
-    for (key, value) in &wanted {
-        if apply {
-            config::set(&Cli { here: &project.root, ..*cli }, key, value, ConfigFile::Project)?;
-        } else {
-            show::out(&format!("runner config set {key} '{value}'\n"));
+/// Show the settings that make the curator run; --apply writes them into runner.toml
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example: runner curator setup --apply && runner curator diagnose")]
+pub struct SetupArgs {
+    /// Write the settings
+    #[arg(long)]
+    apply: bool,
+}
+
+impl SetupArgs {
+    /// Shows the missing settings, or writes them.
+    pub fn run(&self, cli: &Cli<'_>, project: &LoadedProject) -> Result<Exit, Failure> {
+        let wanted = settings(project);
+        if wanted.is_empty() {
+            show::out("the curator is set up: runner curator status\n");
+            return Ok(Exit::Done);
         }
-    }
-    if apply {
-        match super::worker(project) {
-            Ok(worker) => worker.make().map_err(|error| super::disk(&worker, &error))?,
-            // The settings are already written, so a problem with the folder is only reported.
-            Err(failure) => show::complain(&failure.message()),
+        for (key, value) in &wanted {
+            if self.apply {
+                config::set(&Cli { here: &project.root, ..*cli }, key, value, ConfigFile::Project)?;
+            } else {
+                show::out(&format!("runner config set {key} '{value}'\n"));
+            }
         }
-        cli.ui.info(
+        if self.apply {
+            match super::worker(project) {
+                Ok(worker) => worker.make().map_err(|error| super::disk(&worker, &error))?,
+                // The settings are already written, so a problem with the folder is only reported.
+                Err(failure) => show::complain(&failure.message()),
+            }
+            cli.ui.info(
             "the queue is processed by runner tick or runner daemon, and by runner curator work",
         );
+        }
+        Ok(Exit::Done)
     }
-    Ok(Exit::Done)
 }
 
 fn settings(project: &LoadedProject) -> Vec<(String, String)> {
