@@ -42,11 +42,11 @@ mod docs_tests;
 
 use std::path::Path;
 
+use clap::CommandFactory as _;
 use runner_engine::outcome::Exit;
 use runner_engine::store::StoreError;
 
-use crate::commands::args::journal::HookCommand;
-use crate::commands::args::{Args, BudgetCommand, Command, ConfigCommand};
+use crate::commands::args::{Args, Command};
 use crate::config::OverrideScope;
 use crate::env::{self, Env};
 use crate::spawn::SpawnMode;
@@ -78,8 +78,8 @@ impl Cli<'_> {
 pub fn run(args: &Args) -> Result<Exit, Failure> {
     // These commands read none of the user's files, so they run before anything is loaded.
     match &args.command {
-        Command::Completions { shell } => return Ok(manual::completions(*shell)),
-        Command::Man { into } => return manual::write(into, args.ui()),
+        Command::Completions(shell) => return Ok(shell.run(&mut Args::command())),
+        Command::Man(pages) => return pages.run(&Args::command(), args.ui()),
         // Runs the same tick again, in the environment of the file.
         Command::Tick(tick::TickArgs { environment: Some(file), .. }) => {
             return Err(env::restart_in(file));
@@ -120,21 +120,20 @@ fn is_dry(command: &Command) -> bool {
 /// none.
 fn reach(command: &Command) -> Option<OverrideScope> {
     match command {
-        Command::Config { command: ConfigCommand::Set { .. } | ConfigCommand::Schema } => None,
-        Command::Config { .. } | Command::Schedule(_) | Command::Backends { .. } => {
-            Some(OverrideScope::Look)
-        }
+        Command::Config(args) => args.override_scope(),
+        Command::Budget(args) => args.override_scope(),
+        Command::Schedule(_) | Command::Backends(_) => Some(OverrideScope::Look),
         Command::Night(_)
         | Command::Run(_)
         | Command::Dream(_)
         | Command::Lifecycle(_)
         | Command::Overnight(_)
-        | Command::Curator { .. }
+        | Command::Curator(_)
         | Command::Tick(_)
-        | Command::Daemon { .. }
-        | Command::Execute { .. } => Some(OverrideScope::Run),
-        Command::Init { .. }
-        | Command::Demo { .. }
+        | Command::Daemon(_)
+        | Command::Execute(_) => Some(OverrideScope::Run),
+        Command::Init(_)
+        | Command::Demo(_)
         | Command::Enqueue(_)
         | Command::Cancel(_)
         | Command::Retry(_)
@@ -143,84 +142,73 @@ fn reach(command: &Command) -> Option<OverrideScope> {
         | Command::Runs(_)
         | Command::Status(_)
         | Command::Setup(_)
-        | Command::Doctor { .. }
-        | Command::Db { .. }
+        | Command::Doctor(_)
+        | Command::Db(_)
         | Command::Report(_)
         | Command::Projects(_)
-        | Command::Completions { .. }
-        | Command::Man { .. }
-        | Command::Corpus { .. }
-        | Command::Guard { .. }
+        | Command::Completions(_)
+        | Command::Man(_)
+        | Command::Corpus(_)
+        | Command::Guard(_)
         | Command::Journal(_)
-        | Command::Hook { .. }
+        | Command::Hook(_)
         | Command::Jobs(_)
         | Command::Replay(_)
-        | Command::Alerts { .. }
-        | Command::Deliver { .. }
-        | Command::Board { .. }
-        | Command::Budget {
-            command: Some(BudgetCommand::Grant { .. } | BudgetCommand::History { .. }),
-            ..
-        } => None,
-        Command::Budget { .. } => Some(OverrideScope::Look),
+        | Command::Alerts(_)
+        | Command::Deliver(_)
+        | Command::Board(_) => None,
     }
 }
 
 fn dispatch(args: &Args, home: &Env) -> Result<Exit, Failure> {
-    let here = args.at.clone().unwrap_or_else(|| home.here.clone());
-    let here: &Path = &here;
-    let ui = args.ui();
-    let folder_is_named = args.at.is_some();
-    let cli = Cli { env: home, here, folder_is_named, ui, verbose: args.verbose };
-    let manner = cli.spawn_mode();
-    if let Command::Init { .. } | Command::Demo { .. } = &args.command {
+    let cli = Cli {
+        env: home,
+        here: args.at.as_deref().unwrap_or(&home.here),
+        folder_is_named: args.at.is_some(),
+        ui: args.ui(),
+        verbose: args.verbose,
+    };
+    if let Command::Init(_) | Command::Demo(_) = &args.command {
         usable(home)?;
     }
     match &args.command {
-        Command::Init { dir, new_id } => {
-            let id = if *new_id { init::IdChoice::New } else { init::IdChoice::Known };
-            init::run(home, dir.as_deref().unwrap_or(here), id, ui)
-        }
-        Command::Demo { dir, agent } => demo::run(home, &here.join(dir), *agent, manner),
+        Command::Init(args) => args.run(&cli),
+        Command::Demo(args) => args.run(&cli),
         Command::Night(args) => args.run(&cli),
         Command::Run(args) => args.run(&cli),
-        Command::Daemon { drain } => daemon::run(home, drain.as_deref(), manner),
+        Command::Daemon(args) => args.run(&cli),
         Command::Enqueue(args) => args.run(&cli),
         Command::Cancel(args) => args.run(&cli),
         Command::Retry(args) => args.run(&cli),
         Command::Pause(args) => args.run(&cli),
         Command::Resume(args) => args.run(&cli),
-        Command::Completions { .. } | Command::Man { .. } => unreachable!("done before"),
+        Command::Completions(_) | Command::Man(_) => unreachable!("done before"),
         Command::Tick(args) => args.run(&cli),
-        Command::Execute { run } => execute::run(home, run, ui, args.verbose),
+        Command::Execute(args) => args.run(&cli),
         Command::Runs(args) => args.run(&cli),
         Command::Status(args) => args.run(&cli),
         Command::Projects(args) => args.run(&cli),
         Command::Report(args) => args.run(&cli),
-        Command::Budget { command, .. } => budget::run(home, here, command.as_ref(), ui),
+        Command::Budget(args) => args.run(&cli),
         Command::Jobs(args) => args.run(&cli),
-        Command::Alerts { command, .. } => alerts::run(home, here, command.as_ref(), ui),
-        Command::Deliver { beat } => crate::alerts::deliver::run(home, *beat),
-        Command::Guard { command } => guard::run(home, here, command, ui),
+        Command::Alerts(args) => args.run(&cli),
+        Command::Deliver(args) => args.run(&cli),
+        Command::Guard(args) => args.run(&cli),
         Command::Journal(args) => args.run(&cli),
-        Command::Hook { command: HookCommand::PostToolUse { agent } } => {
-            hook::post_tool_use(home, here, agent.as_deref())
-        }
-        Command::Config { command } => config::run(home, here, command, ui),
+        Command::Hook(args) => args.run(&cli),
+        Command::Config(args) => args.run(&cli),
         Command::Schedule(args) => args.run(&cli),
-        Command::Backends { command } => backends::run(home, here, command, ui),
+        Command::Backends(args) => args.run(&cli),
         Command::Setup(args) => args.run(&cli),
-        Command::Doctor { as_scheduler, there, .. } => {
-            doctor::run(home, here, *as_scheduler, *there, ui)
-        }
-        Command::Db { command } => db::run(home, command, ui),
+        Command::Doctor(args) => args.run(&cli),
+        Command::Db(args) => args.run(&cli),
         Command::Replay(args) => args.run(&cli),
         Command::Dream(args) => args.run(&cli),
-        Command::Board { command } => board::run(home, here, command, ui),
+        Command::Board(args) => args.run(&cli),
         Command::Lifecycle(args) => args.run(&cli),
         Command::Overnight(args) => args.run(&cli),
-        Command::Corpus { command } => corpus::run(home, here, command, ui),
-        Command::Curator { command } => curator::run(home, here, command, manner),
+        Command::Corpus(args) => args.run(&cli),
+        Command::Curator(args) => args.run(&cli),
     }
 }
 

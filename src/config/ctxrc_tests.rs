@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use runner_jobs::dream::DreamSpec;
 
-use super::{Config, Overrides, Stack, TriggerSpec, View, load, mistakes};
+use super::{Config, Overrides, ResolvedSettings, Stack, TriggerSpec, load, mistakes};
 use crate::ui::Failure;
 
 /// Passes the configuration of a project with these files to `read`.
@@ -84,7 +84,7 @@ fn its_keys_become_ours_between_user_and_project() {
 #[test]
 fn each_value_knows_that_it_is_from_there() {
     let origins = with("x: 1\ndream:\n  max: 7\n  executor: m\n", "", |stack| {
-        let view = View::of(stack).unwrap();
+        let view = ResolvedSettings::of(stack).unwrap();
         let reported = view.entries.iter().filter(|entry| entry.origin.layer == "ctxrc");
         reported.map(|entry| (entry.name(), entry.origin.line.unwrap())).collect::<Vec<_>>()
     });

@@ -1,5 +1,7 @@
 //! The one way to the terminal: results, notices, and their two formats.
 
+use std::io::{self, IsTerminal as _};
+
 use serde::Serialize;
 
 use super::show;
@@ -56,5 +58,15 @@ impl Ui {
         if !self.quiet && !self.json {
             show::notice(text);
         }
+    }
+
+    /// Reports whether the command may ask a question: on a terminal, unless it prints JSON.
+    pub fn may_ask(self) -> bool {
+        !self.json && io::stdin().is_terminal()
+    }
+
+    /// Prints a document whose only form is JSON, such as a schema.
+    pub fn document(value: &impl Serialize) {
+        show::json(value);
     }
 }

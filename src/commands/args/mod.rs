@@ -1,36 +1,16 @@
 //! All commands and flags. Their help texts are the reference documentation.
 
-pub mod alerts;
 mod awake;
-mod budget;
-mod config;
-pub mod corpus;
-pub mod curator;
-mod db;
-mod guard;
-pub mod journal;
-pub mod lifecycle;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{ArgAction, ArgMatches, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
-use clap_complete::Shell;
 use runner_engine::outcome::Exit;
 
-pub use crate::ui::Listing;
 use crate::ui::Ui;
 
-pub use alerts::AlertsCommand;
 pub use awake::AwakeFlags;
-pub use budget::BudgetCommand;
-pub use config::ConfigCommand;
-use corpus::CorpusCommand;
-pub use curator::CuratorCommand;
-pub use db::DbCommand;
-pub use guard::GuardCommand;
-use journal::HookCommand;
-pub use lifecycle::BoardCommand;
 
 /// Parses a command line. This function prints help and usage errors; the error value is the exit
 /// code.
@@ -87,26 +67,8 @@ pub struct Args {
 /// The commands of `runner`.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Make the folder a project: create its runner.toml, its folders, and its lines in
-    /// .git/info/exclude
-    #[command(after_help = "Example: cd my-repository && runner init")]
-    Init {
-        /// The folder, inside a git repository [default: the current folder]
-        dir: Option<PathBuf>,
-        /// Give the project a new id, for a copy that carries the id of another project
-        #[arg(long)]
-        new_id: bool,
-    },
-    /// Make a sample project and run a night in it
-    #[command(after_help = "Example: runner demo && cat runner-demo/.runner/reports/*/report.md")]
-    Demo {
-        /// The folder of the sample project, which must not exist
-        #[arg(default_value = "runner-demo")]
-        dir: PathBuf,
-        /// The agent that works in the cycle
-        #[arg(long, value_enum, default_value = "scripted")]
-        agent: lifecycle::DemoAgent,
-    },
+    Init(super::init::InitArgs),
+    Demo(super::demo::DemoArgs),
     Night(super::night::NightArgs),
     Run(super::run::RunArgs),
     Enqueue(super::queue::EnqueueArgs),
@@ -116,184 +78,35 @@ pub enum Command {
     Resume(super::pause::ResumeArgs),
     Tick(super::tick::TickArgs),
     Setup(super::setup::SetupArgs),
-    /// Check what keeps the nights from happening; each finding comes with the command that fixes
-    /// it
-    ///
-    /// Exit code 1 when something is wrong.
-    #[command(after_help = "Example: runner doctor --json | jq -r '.findings[].hint'")]
-    Doctor {
-        /// Check in the environment of the host's scheduler, which has few variables besides those
-        /// that were saved
-        #[arg(long)]
-        as_scheduler: bool,
-        /// The command already runs in that environment
-        #[arg(long, hide = true)]
-        there: bool,
-        #[command(flatten)]
-        listing: Listing,
-    },
-    /// Do the work that is due in all projects for as long as the daemon runs, instead of a host
-    /// timer
-    ///
-    /// There is one daemon per user; it stays in the foreground. TERM or INT ends it: it starts
-    /// nothing new and lets live runs end by themselves, then asks them to end, then kills them.
-    /// Each further TERM proceeds to the next of these steps at once. HUP makes it read all
-    /// configuration again.
-    #[command(after_help = "Example: runner daemon --drain 5m")]
-    Daemon {
-        /// How long live runs may continue when the daemon is asked to end [default: `drain` in the
-        /// table `[daemon]` of the user's configuration file, or 30s]
-        #[arg(long, value_name = "DURATION")]
-        drain: Option<String>,
-    },
-    /// Execute one run; the other commands start this process
+    Doctor(super::doctor::DoctorArgs),
+    Daemon(super::daemon::DaemonArgs),
     #[command(hide = true)]
-    Execute {
-        /// The run's id
-        run: String,
-    },
+    Execute(super::execute::ExecuteArgs),
     Runs(super::runs::RunsArgs),
     Status(super::status::StatusArgs),
     Projects(super::projects::ProjectsArgs),
     Report(super::report::ReportArgs),
-    /// Show what may still be spent and what was spent, or grant an extra once [default: show]
-    #[command(
-        args_conflicts_with_subcommands = true,
-        after_help = "Example: runner budget --json | jq '.budgets[] | {label, left}'"
-    )]
-    Budget {
-        #[command(subcommand)]
-        command: Option<BudgetCommand>,
-        #[command(flatten)]
-        listing: Listing,
-    },
+    Budget(super::budget::BudgetArgs),
     Jobs(super::jobs::JobsArgs),
     Schedule(super::schedule::ScheduleArgs),
-    /// Show the settings with their sources, check them, or change one
-    #[command(after_help = "Example: runner config show --origin")]
-    Config {
-        #[command(subcommand)]
-        command: ConfigCommand,
-    },
-    /// Check the database, copy it, restore a copy, or prune old data
-    #[command(after_help = "Example: runner db check")]
-    Db {
-        #[command(subcommand)]
-        command: DbCommand,
-    },
+    Config(super::config::ConfigArgs),
+    Db(super::db::DbArgs),
     Dream(super::dream::DreamArgs),
     Journal(super::journal::JournalArgs),
-    /// The hooks that an agent's program calls by itself
-    #[command(after_help = "Example: runner hook post-tool-use < payload.json")]
-    Hook {
-        /// The hook
-        #[command(subcommand)]
-        command: HookCommand,
-    },
-    /// Show the board of tasks, apply the newest dream's verdicts, or pick, add or finish a task
-    #[command(after_help = "Example: runner board show")]
-    Board {
-        #[command(subcommand)]
-        command: BoardCommand,
-    },
+    Hook(super::hook::HookArgs),
+    Board(super::board::BoardArgs),
     Lifecycle(super::lifecycle::LifecycleArgs),
-    /// List the backends, or check whether one is ready
-    #[command(after_help = "Example: runner backends check claude")]
-    Backends {
-        #[command(subcommand)]
-        command: BackendsCommand,
-    },
-    /// Print a completion script for a shell
-    #[command(
-        after_help = "Example: runner completions bash > ~/.local/share/bash-completion/completions/runner"
-    )]
-    Completions {
-        /// The shell
-        shell: Shell,
-    },
-    /// Write the manual into a folder, one page per command
-    ///
-    /// A page that exists is replaced if this command wrote it. Any other file is left alone, and
-    /// then nothing is written at all.
-    #[command(after_help = "Example: runner man ~/.local/share/man/man1 && man runner-night")]
-    Man {
-        /// The folder; it is created if it does not exist
-        #[arg(value_name = "DIR")]
-        into: PathBuf,
-    },
-    /// List the alerts that were sent and whether they arrived; try a channel, silence one alert
-    #[command(
-        args_conflicts_with_subcommands = true,
-        after_help = "Example: runner alerts --json | jq -r '.[].why'"
-    )]
-    Alerts {
-        /// The subcommand [default: list]
-        #[command(subcommand)]
-        command: Option<AlertsCommand>,
-        #[command(flatten)]
-        listing: Listing,
-    },
-    /// Deliver alerts; ticks start this process
+    Backends(super::backends::BackendsArgs),
+    Completions(super::manual::CompletionsArgs),
+    Man(super::manual::ManArgs),
+    Alerts(super::alerts::AlertsArgs),
     #[command(name = "__deliver", hide = true)]
-    Deliver {
-        /// Also report a successful tick
-        #[arg(long)]
-        beat: bool,
-    },
-    /// Control the local curator: a model that tidies notes by day, from a queue of files
-    #[command(
-        after_help = "Example: runner curator enqueue --kind lint-wiki && runner curator work"
-    )]
-    Curator {
-        #[command(subcommand)]
-        command: CuratorCommand,
-    },
+    Deliver(super::alerts::DeliverArgs),
+    Curator(super::curator::CuratorArgs),
     Replay(super::replay::ReplayArgs),
-    /// Check whether something may be written, as the hook of an agent or for given paths
-    #[command(after_help = "Example: runner guard leak dreams/state.json")]
-    Guard {
-        #[command(subcommand)]
-        command: GuardCommand,
-    },
+    Guard(super::guard::GuardArgs),
     Overnight(super::overnight::OvernightArgs),
-    /// Work on the corpus below .agents step by step: health, bench, promotion, tidying, brief,
-    /// harvest
-    #[command(after_help = "Example: runner corpus health")]
-    Corpus {
-        #[command(subcommand)]
-        command: CorpusCommand,
-    },
-}
-
-/// Shows and checks backends without asking a model.
-#[derive(Debug, Subcommand)]
-pub enum BackendsCommand {
-    /// List the project's backends with their program, model and fallbacks
-    #[command(after_help = "Example: runner backends list --json | jq -r '.[].name'")]
-    List {
-        #[command(flatten)]
-        listing: Listing,
-    },
-    /// Check whether a backend is ready: program, version, login, folders; exit code 69, 77 or 78
-    /// if not
-    #[command(after_help = "Example: runner backends check claude-haiku")]
-    Check {
-        /// The backend's name in runner.toml
-        name: String,
-        #[command(flatten)]
-        listing: Listing,
-    },
-    /// Show what the tokens of each backend's model cost, and where each price comes from
-    ///
-    /// The prices come from runner's own dated list. The file `prices.json` beside your config.toml
-    /// overrides it and is read as LiteLLM writes it (model_prices_and_context_window.json). The
-    /// prices that config.toml sets override both. A model that is in none of them has no price:
-    /// each request is charged the money reserved for it.
-    #[command(after_help = "Example: runner backends prices --json | jq '.backends'")]
-    Prices {
-        #[command(flatten)]
-        listing: Listing,
-    },
+    Corpus(super::corpus::CorpusArgs),
 }
 
 impl Args {

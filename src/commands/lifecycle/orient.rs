@@ -8,8 +8,8 @@ use runner_jobs::lifecycle::orient::{Orientation, orient};
 use runner_jobs::lifecycle::spec::StateKind;
 use serde::Serialize;
 
-use crate::commands::args::lifecycle::BoardArg;
-use crate::commands::{Cli, board};
+use crate::commands::Cli;
+use crate::commands::board::{self, BoardArg};
 use crate::project::LoadedProject;
 use crate::ui::{Failure, Listing, Ui, View, safe, show};
 
