@@ -138,7 +138,7 @@ impl RestoreArgs {
             true => cli.ui.show_part(&restore),
             false => cli.ui.show(&restore),
         }
-        if !self.yes && !(asks && confirmed()) {
+        if !(self.yes || asks && confirmed()) {
             cli.ui.info("nothing was changed; run again with --yes to restore");
             return Ok(Exit::Done);
         }
