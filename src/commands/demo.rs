@@ -17,7 +17,7 @@ use runner_engine::sandbox::{SandboxLevel, available};
 use runner_jobs::report;
 
 use super::{Cli, init, night};
-use crate::commands::args::AwakeFlags;
+use crate::commands::run::AwakeFlags;
 use crate::env;
 use crate::project::FILE;
 use crate::spawn::SpawnMode;

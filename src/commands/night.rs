@@ -14,8 +14,7 @@ use runner_engine::tick::{civil_date, close_nights};
 use runner_jobs::report::{self, NightReport};
 use serde::Serialize;
 
-use super::args::AwakeFlags;
-use super::run::EndedRun;
+use super::run::{AwakeFlags, EndedRun};
 use super::{Cli, dry_run};
 use crate::config::{Config, TriggerSpec};
 use crate::env::Env;

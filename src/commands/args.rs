@@ -1,7 +1,5 @@
 //! All commands and flags. Their help texts are the reference documentation.
 
-mod awake;
-
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -9,8 +7,6 @@ use clap::{ArgAction, ArgMatches, CommandFactory as _, FromArgMatches as _, Pars
 use runner_engine::outcome::Exit;
 
 use crate::ui::Ui;
-
-pub use awake::AwakeFlags;
 
 /// Parses a command line. This function prints help and usage errors; the error value is the exit
 /// code.
