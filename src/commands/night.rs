@@ -91,10 +91,11 @@ pub fn with_steps(
             }
         }
     }
-    let mut running = RunningNight { home, store, me, night, manner, worst: Exit::Done };
+    let mut running =
+        RunningNight { home, store, me, night, manner, worst: Exit::Done, reported: false };
     running.work(queue)?;
-    let reported = running.close(&project)?;
-    running.finish(&project, reported, closes)
+    running.close(&project)?;
+    running.finish(&project, closes)
 }
 
 /// Returns the jobs that begin a night, with their kinds. A job of a cycle runs when its turn comes, and a job that
@@ -116,6 +117,8 @@ struct RunningNight<'a> {
     manner: SpawnMode,
     /// The worst exit code so far.
     worst: Exit,
+    /// Whether the report was written.
+    reported: bool,
 }
 
 impl RunningNight<'_> {
@@ -141,35 +144,28 @@ impl RunningNight<'_> {
         Ok(())
     }
 
-    /// Closes the nights of the project that are over. Returns whether this night's report was
-    /// written.
-    fn close(&mut self, project: &LoadedProject) -> Result<bool, Failure> {
+    /// Closes the nights of the project that are over, which writes their reports.
+    fn close(&mut self, project: &LoadedProject) -> Result<(), Failure> {
         let driver = spawn::driver(self.home, &self.me);
-        let mut reported = false;
         let now = self.home.now()?;
         for run in close_nights(&mut self.store, &driver, now, Some(&project.id))? {
             let row = spawn::run_to_end(self.home, &mut self.store, &self.me, &run, self.manner)?;
             let published = row.outcome().is_some_and(Outcome::published);
-            reported |= published && row.night == Some(self.night.id);
+            self.reported |= published && row.night == Some(self.night.id);
             if !published {
                 self.worst = self.worst.max(Exit::Failed);
                 EndedRun::of(&row).print(self.manner.ui);
             }
         }
-        Ok(reported)
+        Ok(())
     }
 
     /// Shows the result of the night.
-    fn finish(
-        self,
-        project: &LoadedProject,
-        reported: bool,
-        closes: Timestamp,
-    ) -> Result<Exit, Failure> {
+    fn finish(self, project: &LoadedProject, closes: Timestamp) -> Result<Exit, Failure> {
         let (store, id) = (&self.store, self.night.id);
         let open = store.occurrences_of(id)?.iter().filter(|one| one.outcome.is_none()).count();
         let report = report::whole(store, id, &project.root, self.home.wall()?)?;
-        let stands = match (reported, open) {
+        let stands = match (self.reported, open) {
             (true, _) => {
                 let folder = store.report_folder(id)?;
                 let folder = folder.as_ref().unwrap_or(&report.night);

@@ -21,7 +21,7 @@ use runner_text::counted;
 use serde::Serialize;
 
 use crate::commands::Cli;
-use crate::env::{self, Env};
+use crate::env;
 use crate::project::LoadedProject;
 use crate::ui::{Failure, Listing, Ui, View, show};
 
@@ -75,8 +75,48 @@ impl BenchArgs {
         let dream =
             project.config.jobs.values().find_map(|job| job.spec.kind.of::<DreamSpec>().cloned());
         let spec = dream.unwrap_or_default();
-        cli.ui.show(&measure(cli.env, &project.root, &spec, &labels, self.past)?);
+        cli.ui.show(&self.measure(cli, &project.root, &spec, &labels)?);
         Ok(Exit::Done)
+    }
+
+    fn measure(
+        &self,
+        cli: &Cli<'_>,
+        root: &Path,
+        spec: &DreamSpec,
+        labels: &[truth::Label],
+    ) -> Result<Measurement, Failure> {
+        let environment =
+            |error: &dyn std::error::Error| Failure::environment(error_chain::whole(error));
+        // Every idea is read. The state that another pass keeps of the ideas is not used here.
+        let survey =
+            take_inventory(root, spec, Path::new("")).map_err(|error| environment(&error))?;
+        let reader =
+            Reader::open(root, spec.max_idea_bytes).map_err(|error| environment(&error))?;
+        let git = Git::new(root, &env::child_environment(), &env::marker()?);
+        let begun = cli.env.now()?;
+        let room = ProjectEvidence::open(&git, &HistoryLimits::default())
+            .map_err(|error| environment(&error))?;
+        let indexed = cli.env.now()?;
+        let all: Vec<usize> = (0..survey.ideas.len()).collect();
+        let mut troubles = survey.troubles;
+        let judged = judge_all(&survey.ideas, &all, &reader, &room, &mut troubles, &mut Silent)
+            .map_err(|error| Failure::internal(error.to_string()))?;
+        let ended = cli.env.now()?;
+        let peak_bytes = peak();
+        for trouble in &troubles {
+            show::complain(&format!("{}: {}", trouble.path, trouble.why));
+        }
+        let figures = bench::measure(&room, &judged.shown, labels, self.past)
+            .map_err(|error| Failure::internal(error_chain::whole(&error)))?;
+        let seconds = |length: Duration| (length.as_secs_f64() * 1000.0).round() / 1000.0;
+        Ok(Measurement {
+            figures,
+            commits: room.history().len(),
+            indexed_s: seconds(indexed.boot.saturating_sub(begun.boot)),
+            judged_s: seconds(ended.boot.saturating_sub(indexed.boot)),
+            peak_bytes,
+        })
     }
 }
 
@@ -90,44 +130,6 @@ fn labels(path: &Path) -> Result<Vec<truth::Label>, Failure> {
     }
     let text = read_text_host(path, LONGEST).map_err(|error| bad(error.to_string()))?;
     truth::parse(&text).map_err(bad)
-}
-
-fn measure(
-    home: &Env,
-    root: &Path,
-    spec: &DreamSpec,
-    labels: &[truth::Label],
-    past: bool,
-) -> Result<Measurement, Failure> {
-    let environment =
-        |error: &dyn std::error::Error| Failure::environment(error_chain::whole(error));
-    // Every idea is read. The state that another pass keeps of the ideas is not used here.
-    let survey = take_inventory(root, spec, Path::new("")).map_err(|error| environment(&error))?;
-    let reader = Reader::open(root, spec.max_idea_bytes).map_err(|error| environment(&error))?;
-    let git = Git::new(root, &env::child_environment(), &env::marker()?);
-    let begun = home.now()?;
-    let room = ProjectEvidence::open(&git, &HistoryLimits::default())
-        .map_err(|error| environment(&error))?;
-    let indexed = home.now()?;
-    let all: Vec<usize> = (0..survey.ideas.len()).collect();
-    let mut troubles = survey.troubles;
-    let judged = judge_all(&survey.ideas, &all, &reader, &room, &mut troubles, &mut Silent)
-        .map_err(|error| Failure::internal(error.to_string()))?;
-    let ended = home.now()?;
-    let peak_bytes = peak();
-    for trouble in &troubles {
-        show::complain(&format!("{}: {}", trouble.path, trouble.why));
-    }
-    let figures = bench::measure(&room, &judged.shown, labels, past)
-        .map_err(|error| Failure::internal(error_chain::whole(&error)))?;
-    let seconds = |length: Duration| (length.as_secs_f64() * 1000.0).round() / 1000.0;
-    Ok(Measurement {
-        figures,
-        commits: room.history().len(),
-        indexed_s: seconds(indexed.boot.saturating_sub(begun.boot)),
-        judged_s: seconds(ended.boot.saturating_sub(indexed.boot)),
-        peak_bytes,
-    })
 }
 
 /// Returns the peak memory use of this process in bytes.

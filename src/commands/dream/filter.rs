@@ -1,12 +1,12 @@
-//! The flags that select proposals.
+//! The filter for proposals, and its flags.
 
 use clap::ValueEnum;
 use runner_jobs::dream::proposal::{Action, Confidence, IdeaStatus};
 use runner_jobs::dream::review::ProposalItem;
 
-/// The filter for proposals.
+/// The flags that select proposals.
 #[derive(Clone, Debug, Default, clap::Args)]
-pub struct Filter {
+pub struct FilterArgs {
     /// Only proposals for ideas of this status
     #[arg(long, value_enum)]
     pub status: Option<StatusWord>,
@@ -50,19 +50,48 @@ words!(
     ConfidenceWord for Confidence { High, Med, Low }
 );
 
-impl Filter {
-    /// Reports whether a proposal passes the self.
+/// The filter for proposals.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct ProposalFilter {
+    /// The status that the idea must have.
+    pub status: Option<IdeaStatus>,
+    /// The proposed action.
+    pub action: Option<Action>,
+    /// The confidence of the proposal.
+    pub confidence: Option<Confidence>,
+    /// A text that the proposal must contain; empty for any proposal.
+    pub text: String,
+}
+
+impl ProposalFilter {
+    /// Reports whether a proposal passes the filter.
     pub(super) fn accepts(&self, item: &ProposalItem) -> bool {
-        let proposal = &item.proposal;
-        self.status.is_none_or(|it| proposal.status == it.into())
-            && self.action.is_none_or(|it| proposal.action == it.into())
-            && self.confidence.is_none_or(|it| proposal.confidence == it.into())
-            && self.text.as_deref().is_none_or(|text| holds(item, text))
+        let it = &item.proposal;
+        self.status.is_none_or(|status| it.status == status)
+            && self.action.is_none_or(|action| it.action == action)
+            && self.confidence.is_none_or(|sure| it.confidence == sure)
+            && (self.text.is_empty() || holds(item, &self.text))
+    }
+
+    /// Reports whether the filter may hide a proposal.
+    pub(super) fn is_on(&self) -> bool {
+        *self != Self::default()
+    }
+}
+
+impl From<&FilterArgs> for ProposalFilter {
+    fn from(args: &FilterArgs) -> Self {
+        Self {
+            status: args.status.map(Into::into),
+            action: args.action.map(Into::into),
+            confidence: args.confidence.map(Into::into),
+            text: args.text.clone().unwrap_or_default(),
+        }
     }
 }
 
 /// Reports whether a proposal contains a text, ignoring case.
-pub(super) fn holds(item: &ProposalItem, text: &str) -> bool {
+fn holds(item: &ProposalItem, text: &str) -> bool {
     let text = text.to_lowercase();
     let proposal = &item.proposal;
     let words = [&proposal.id, &proposal.evidence, &proposal.rationale];

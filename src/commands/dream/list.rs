@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::DreamJobArg;
 use super::context::ReviewContext;
-use super::filter::Filter;
+use super::filter::{FilterArgs, ProposalFilter};
 use crate::commands::Cli;
 use crate::ui::{Failure, Listing, Ui, View, safe, show};
 
@@ -20,7 +20,7 @@ pub(super) struct ListArgs {
     #[arg(long)]
     all: bool,
     #[command(flatten)]
-    filter: Filter,
+    filter: FilterArgs,
     #[command(flatten)]
     which: DreamJobArg,
     #[command(flatten)]
@@ -93,7 +93,8 @@ impl ListArgs {
     pub(super) fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
         let proposals = ReviewContext::open(cli, &self.which)?.proposals()?;
         let shown = proposals.items.iter().filter(|item| self.all || item.decision.is_none());
-        let shown = shown.filter(|item| self.filter.accepts(item));
+        let filter = ProposalFilter::from(&self.filter);
+        let shown = shown.filter(|item| filter.accepts(item));
         cli.ui.show(&ProposalList {
             proposals: shown.map(ProposalView::of).collect(),
             undecided: proposals.undecided().count(),

@@ -49,19 +49,10 @@ pub fn run(
         return Ok(Exit::Done);
     };
     let reported = stage.dry_run(&run, Charge::AtMost)?;
-    let exit = exit(&reported, deferral_is_normal);
+    let why_not = why_not(&reported);
+    let exit = why_not.map_or(Exit::Done, |outcome| outcome.exit(deferral_is_normal));
     cli.ui.show(&view::SimulatedRun { project: &project.root, reported });
     Ok(exit)
-}
-
-/// Returns the exit code: that of a run that would end before it asks a backend, otherwise success.
-fn exit(reported: &DryRun, deferral_is_normal: bool) -> Exit {
-    match (&reported.stands, &reported.plan) {
-        (DryRunOutcome::Declined(outcome), _) | (_, Some(Err(outcome))) => {
-            outcome.exit(deferral_is_normal)
-        }
-        _ => Exit::Done,
-    }
 }
 
 /// A run in the dry run of a night.
@@ -110,7 +101,8 @@ pub fn night(cli: &Cli<'_>) -> Result<Exit, Failure> {
     let night = view::SimulatedNight { project: &project.root, name, turns, account };
     cli.ui.show(&night);
     let worst = night.turns.iter().filter(|turn| turn.fits != BudgetFit::Perhaps);
-    Ok(worst.map(|turn| exit(&turn.reported, true)).max().unwrap_or(Exit::Done))
+    let worst = worst.filter_map(|turn| Some(why_not(&turn.reported)?.exit(true)));
+    Ok(worst.max().unwrap_or(Exit::Done))
 }
 
 /// Simulates all runs of the night in their order, and returns the night's remaining budget after

@@ -1,6 +1,7 @@
 //! `runner dream review`: the loop around the state machine. It passes keys in, carries out the
 //! effects one by one and passes their results back.
 
+mod effect;
 mod machine;
 mod view;
 
@@ -11,19 +12,20 @@ use runner_jobs::dream::review::{
 
 use super::DreamJobArg;
 use super::context::{ReviewContext, Tools, failure};
-use super::filter::Filter;
+use super::filter::FilterArgs;
 use crate::commands::Cli;
 use crate::env;
 use crate::ui::screen::{self, Input, Screen};
 use crate::ui::{Failure, safe, show};
-use machine::{Detail, Effect, News, Review, Sieve};
+use effect::{Effect, News};
+use machine::{Detail, Review};
 
 /// Review the undecided proposals one at a time on a terminal
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: runner dream review --confidence high")]
 pub(super) struct ReviewArgs {
     #[command(flatten)]
-    filter: Filter,
+    filter: FilterArgs,
     #[command(flatten)]
     which: DreamJobArg,
 }
@@ -36,13 +38,7 @@ impl ReviewArgs {
                 .hint("runner dream list --json, then runner dream accept|reject|amend|skip ID"));
         }
         let context = ReviewContext::open(cli, &self.which)?;
-        let sieve = Sieve {
-            status: self.filter.status.map(Into::into),
-            action: self.filter.action.map(Into::into),
-            confidence: self.filter.confidence.map(Into::into),
-            text: self.filter.text.clone().unwrap_or_default(),
-        };
-        let mut review = Review::new(context.proposals()?.items, sieve);
+        let mut review = Review::new(context.proposals()?.items, (&self.filter).into());
         if review.counts().0 == 0 {
             show::out("nothing is left to decide; `runner dream run` looks for more\n");
             return Ok(Exit::Done);
