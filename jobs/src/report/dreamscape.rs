@@ -67,6 +67,13 @@ pub struct Dreamscape {
     pub packets: Vec<Packet>,
 }
 
+impl Dreamscape {
+    /// Returns whether the run ended as failed.
+    pub fn has_failed(&self) -> bool {
+        self.status == "failed"
+    }
+}
+
 /// The answers of a run's councillors.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Council {
