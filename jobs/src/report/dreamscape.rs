@@ -15,6 +15,7 @@
 
 use std::path::Path;
 
+use runner_engine::outcome::Class;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -96,6 +97,14 @@ pub struct CouncillorView {
     /// The recommended first step.
     pub action: String,
     pub confidence: String,
+    /// The name of its backend, if it did not answer.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub backend: String,
+    /// The class of the reason why it did not answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub class: Option<Class>,
+    #[serde(default)]
+    pub was_asked: bool,
 }
 
 /// One iteration, as a point of the picture.
@@ -254,12 +263,17 @@ fn council(council: &Value, words: &Value) -> Option<Council> {
                 kind: own(&position["recommended_kind"]),
                 action: own(&voice["recommended_first_action"]),
                 confidence: own(&voice["confidence"]),
+                was_asked: true,
+                ..CouncillorView::default()
             });
         }
     }
     let said = |value: &Value, key: &str| CouncillorView {
         runner: own(&value["runner"]),
         action: own(&value[key]),
+        backend: own(&value["backend"]),
+        class: Class::deserialize(&value["class"]).ok(),
+        was_asked: value["was_asked"].as_bool().unwrap_or(true),
         ..CouncillorView::default()
     };
     let unheard = all(&council["unheard"]);

@@ -86,6 +86,7 @@ pub fn gather(
     let by_day = by_day::runs_by_day(store, &row, until)?;
     let budgets = budget_usage::of_night(store, &row, held, spent, until)?;
     let refused = refusals::refusals_of_night(&runs);
+    let (alerts, undelivered) = alerts(store, &row.project, row.opens, now)?;
     let mut report = NightReport {
         schema_version: SCHEMA,
         night: row.name,
@@ -101,7 +102,8 @@ pub fn gather(
         missed,
         by_day,
         grants,
-        alerts: alerts(store, &row.project, row.opens, now)?,
+        alerts,
+        undelivered,
         budgets,
         refused,
         proposals: Vec::new(),
@@ -118,14 +120,16 @@ pub fn gather(
     Ok(report)
 }
 
-/// Returns a line for each alert between `from` and `to`.
+/// Returns a line for each alert between `from` and `to`, and the number of messages about them that
+/// were not delivered.
 fn alerts(
     store: &Store,
     project: &ProjectId,
     from: Timestamp,
     to: Timestamp,
-) -> Result<Vec<String>, StoreError> {
+) -> Result<(Vec<String>, usize), StoreError> {
     let mut lines = Vec::new();
+    let mut undelivered = 0;
     for alert in store.alerts_between(project, from, to)? {
         let mut line = format!("{}: {}", alert.job_name, alert.kind.as_str());
         if alert.count > 1 {
@@ -140,12 +144,13 @@ fn alerts(
         for message in store.messages_of(&alert.id)? {
             let lost = matches!(message.state, MessageState::Waiting | MessageState::GivenUp);
             if lost && !message.said.is_empty() {
+                undelivered += 1;
                 line.push_str(&format!("; NOT DELIVERED to {}: {}", message.channel, message.said));
             }
         }
         lines.push(line);
     }
-    Ok(lines)
+    Ok((lines, undelivered))
 }
 
 fn run_line(store: &Store, run: RunRow) -> Result<RunLine, StoreError> {
@@ -171,6 +176,10 @@ fn run_line(store: &Store, run: RunRow) -> Result<RunLine, StoreError> {
         artifacts: run.summary.artifacts,
         backend: run.summary.backend,
         containment: run.summary.containment,
+        sandbox: run.summary.sandbox,
+        gaps: run.summary.gaps,
+        refused: run.summary.refused,
+        failed_tools: run.summary.failed_tools,
         awake: run.summary.awake,
     })
 }

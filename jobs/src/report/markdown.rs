@@ -358,6 +358,10 @@ mod tests {
             artifacts: vec!["out/a.json".into()],
             backend: "builtin".into(),
             containment: "in-process".into(),
+            sandbox: None,
+            gaps: vec![],
+            refused: vec![],
+            failed_tools: 0,
             awake: None,
         }
     }

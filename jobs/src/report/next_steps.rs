@@ -52,7 +52,7 @@ pub(super) fn moves(report: &NightReport) -> Vec<NextStep> {
             "runner runs".to_owned(),
         );
     }
-    if report.alerts.iter().any(|line| line.contains("NOT DELIVERED")) {
+    if report.undelivered > 0 {
         push(
             "Fix an alert channel".to_owned(),
             "an alert was not delivered".to_owned(),
@@ -87,17 +87,14 @@ pub(super) fn moves(report: &NightReport) -> Vec<NextStep> {
     {
         // Only a failure that a person can fix is a next step; slow and malformed answers are
         // reported with the council.
-        let name = one.runner.trim_end_matches(" (creative lane)");
-        let absent = one.action.starts_with("was not asked:");
-        let command = if absent && one.action.contains("this run may need") {
-            "runner budget".to_owned()
-        } else if one.action.contains("rate-limited") {
-            continue;
-        } else if absent || ["auth:", "not-installed:"].iter().any(|it| one.action.starts_with(it))
-        {
-            format!("runner backends check {}", shell_word(name))
-        } else {
-            continue;
+        let name = &one.backend;
+        let command = match (one.class, one.was_asked) {
+            (None | Some(Class::RateLimited), _) => continue,
+            (Some(Class::OverBudget), false) => "runner budget".to_owned(),
+            (Some(Class::Auth | Class::NotInstalled), true) | (Some(_), false) => {
+                format!("runner backends check {}", shell_word(name))
+            }
+            (Some(_), true) => continue,
         };
         push(
             format!("Fix the councillor {name}"),

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use runner_engine::sandbox::SandboxLevel;
 use serde::Serialize;
 
 use super::Tone;
@@ -10,14 +11,9 @@ use crate::report::model::NightReport;
 use crate::report::refusals::Refusal;
 use crate::report::run_line::RunLine;
 
-/// Beginning of the text with which a run states that its program had no sandbox.
-const OFF: &str = "sandbox off";
-/// Beginning of a run's line that names a gap in its sandbox.
-const GAP: &str = "not held by its sandbox: ";
-
 /// Returns whether a run started a program with its sandbox off.
 pub(super) fn is_unconfined(run: &RunLine) -> bool {
-    run.containment.starts_with(OFF)
+    run.sandbox == Some(SandboxLevel::Off)
 }
 
 /// The usage of one unit, with its parts of the limit in per cent.
@@ -76,8 +72,7 @@ impl<'a> SandboxView<'a> {
         let runs = || report.runs.iter();
         let held = runs().filter(|run| !run.containment.is_empty());
         let gaps = runs().flat_map(|run| {
-            let own = run.lines.iter().filter_map(|line| line.strip_prefix(GAP));
-            own.map(move |gap| (run, format!("not enforced: {gap}"), Some(Tone::Warn)))
+            run.gaps.iter().map(move |gap| (run, format!("not enforced: {gap}"), Some(Tone::Warn)))
         });
         Self {
             levels: jobs_of(held.map(|run| {

@@ -55,6 +55,7 @@ fn a_bad_night_says_what_to_do_first() {
     ]);
     report.proposals = vec![sample::proposal(1, "x")];
     report.alerts = vec!["dream: failure; NOT DELIVERED to mail: refused".into()];
+    report.undelivered = 1;
     let page = page(report);
     let (verdict, cards, moves) = reported(&page);
     assert_eq!(verdict, "2 of 3 did not succeed.");
