@@ -55,35 +55,9 @@ pub fn execute(mut ctx: Context<'_>, spec: &JobSpec) -> Result<SettledRun, Execu
         Err(JobError::Nothing(_) | JobError::Wait { .. } | JobError::Cancelled { .. }) => None,
         _ => ctx.take(spec),
     };
-    let described = ctx.backend.describe();
-    let mut summary = RunSummary {
-        backend: match (ctx.voices().asked.as_slice(), ctx.asked()) {
-            ([], true) => ctx.backend.name().to_owned(),
-            ([], false) => String::new(),
-            (voices, _) => joined(voices.iter().map(|(name, _)| name)),
-        },
-        containment: match (spec.kind.program(), &ctx.held) {
-            (_, Some(held)) => held.to_string(),
-            (_, None) if !ctx.voices().asked.is_empty() => {
-                joined(ctx.voices().asked.iter().map(|(_, voice)| &voice.containment))
-            }
-            (Some(_), None) => "nothing was started".to_owned(),
-            (_, None) => described.containment.clone(),
-        },
-        sandbox: match &ctx.held {
-            Some(held) => Some(held.sandbox),
-            None => {
-                let voices = ctx.voices().asked.iter().map(|(_, voice)| voice.sandbox);
-                voices.chain([described.sandbox]).flatten().max()
-            }
-        },
-        failed_tools: ctx.failed_tools(),
-        awake: ctx.keeper.as_mut().map(Inhibitor::standing),
-        ..RunSummary::default()
-    };
-    let gaps = ctx.held.take().map(|held| held.gaps()).unwrap_or_default();
+    let mut summary = summarize(&mut ctx, spec);
     let reported = backend_notes(&ctx);
-    let by_rule = (described.kind == "builtin")
+    let by_rule = (ctx.backend.describe().kind == "builtin")
         .then(|| ctx.fell().last().or(ctx.passed().last()).cloned())
         .flatten();
     let unrecorded = ctx.unrecorded.take();
@@ -134,7 +108,6 @@ pub fn execute(mut ctx: Context<'_>, spec: &JobSpec) -> Result<SettledRun, Execu
     if let Some(take) = take {
         take.write(&outcome, &redactor);
     }
-    summary.gaps = gaps.into_iter().map(str::to_owned).collect();
     let gaps = summary.gaps.iter().map(|gap| format!("not held by its sandbox: {gap}"));
     summary.lines.extend(gaps);
     let ready = match scope.finish(run.clone(), admitted.fence(), outcome.clone()) {
@@ -173,6 +146,37 @@ pub fn execute(mut ctx: Context<'_>, spec: &JobSpec) -> Result<SettledRun, Execu
             summary.artifacts.clear();
             failed_to_place(store, admitted, summary, place_why(&error), now)
         }
+    }
+}
+
+/// Describes who answered, in which sandbox, and whether the host stayed awake.
+fn summarize(ctx: &mut Context<'_>, spec: &JobSpec) -> RunSummary {
+    let described = ctx.backend.describe();
+    RunSummary {
+        backend: match (ctx.voices().asked.as_slice(), ctx.asked()) {
+            ([], true) => ctx.backend.name().to_owned(),
+            ([], false) => String::new(),
+            (voices, _) => joined(voices.iter().map(|(name, _)| name)),
+        },
+        containment: match (spec.kind.program(), &ctx.held) {
+            (_, Some(held)) => held.to_string(),
+            (_, None) if !ctx.voices().asked.is_empty() => {
+                joined(ctx.voices().asked.iter().map(|(_, voice)| &voice.containment))
+            }
+            (Some(_), None) => "nothing was started".to_owned(),
+            (_, None) => described.containment.clone(),
+        },
+        sandbox: match &ctx.held {
+            Some(held) => Some(held.sandbox),
+            None => {
+                let voices = ctx.voices().asked.iter().map(|(_, voice)| voice.sandbox);
+                voices.chain([described.sandbox]).flatten().max()
+            }
+        },
+        gaps: ctx.held.iter().flat_map(|held| held.gaps()).map(str::to_owned).collect(),
+        failed_tools: ctx.failed_tools(),
+        awake: ctx.keeper.as_mut().map(Inhibitor::standing),
+        ..RunSummary::default()
     }
 }
 

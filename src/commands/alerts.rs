@@ -5,7 +5,7 @@ use std::path::Path;
 
 use jiff::Timestamp;
 use runner_engine::outcome::Exit;
-use runner_engine::store::{AlertRow, AlertSelection, MessageRow, MessageState, Store};
+use runner_engine::store::{AlertEnd, AlertRow, AlertSelection, MessageRow, MessageState, Store};
 use serde::Serialize;
 
 use crate::alerts::deliver;
@@ -126,9 +126,9 @@ fn list(
 /// Describes the state of an alert.
 fn stands(alert: &AlertRow, messages: &[MessageRow]) -> String {
     if let Some((_, how)) = &alert.ended {
-        return match how.as_str() {
-            "recovered" => how.clone(),
-            who => format!("acknowledged by {who}"),
+        return match how {
+            AlertEnd::Recovered => how.as_str().to_owned(),
+            AlertEnd::Acknowledged { by } => format!("acknowledged by {by}"),
         };
     }
     let mut parts = Vec::new();
@@ -304,7 +304,6 @@ fn none(wanted: &str) -> Failure {
 }
 
 fn json((alert, messages): (AlertRow, Vec<MessageRow>)) -> AlertJson {
-    let end = |(at, by): (Timestamp, String)| EndJson { at, by };
     AlertJson {
         id: alert.id.to_string(),
         project: alert.project.to_string(),
@@ -315,8 +314,8 @@ fn json((alert, messages): (AlertRow, Vec<MessageRow>)) -> AlertJson {
         count: alert.count,
         run: alert.run.map(|run| run.to_string()),
         why: alert.why,
-        silenced: alert.silenced.map(end),
-        ended: alert.ended.map(end),
+        silenced: alert.silenced.map(|(at, by)| EndJson { at, by }),
+        ended: alert.ended.map(|(at, how)| EndJson { at, by: how.as_str().to_owned() }),
         messages: messages
             .into_iter()
             .map(|message| MessageJson {

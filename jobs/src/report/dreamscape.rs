@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::run_line::RunLine;
-use crate::dream::inventory::Reader;
+use crate::dream::inventory::{ReadProblem, Reader};
 use crate::dream::proposal::clean;
 
 /// The kind of run that leaves a summary.
@@ -185,8 +185,8 @@ fn of_run(root: &Path, run: &RunLine) -> Dreamscape {
                 Ok(_) => {}
                 Err(error) => why = format!("{path} cannot be read: {error}"),
             },
-            Err(trouble) if trouble == "is gone" => {}
-            Err(trouble) => why = format!("{path} {trouble}"),
+            Err(ReadProblem::Gone) => {}
+            Err(problem) => why = format!("{path} {problem}"),
         }
     }
     scape.missing = Some(why);

@@ -6,7 +6,8 @@ use jiff::Timestamp;
 use runner_engine::ids::ProjectId;
 use runner_engine::outcome::Outcome;
 use runner_engine::store::{
-    Amounts, DAY, MessageState, NIGHT, NightId, RunFilter, RunRow, RunState, Store, StoreError,
+    AlertEnd, Amounts, DAY, MessageState, NIGHT, NightId, RunFilter, RunRow, RunState, Store,
+    StoreError,
 };
 use runner_engine::tick::REPORT_JOB;
 
@@ -136,8 +137,10 @@ fn alerts(
             line.push_str(&format!(", {} times", alert.count));
         }
         match (&alert.ended, &alert.silenced) {
-            (Some((_, how)), _) if how == "recovered" => line.push_str(", over"),
-            (Some((_, who)), _) => line.push_str(&format!(", acknowledged by {who}")),
+            (Some((_, AlertEnd::Recovered)), _) => line.push_str(", over"),
+            (Some((_, AlertEnd::Acknowledged { by })), _) => {
+                line.push_str(&format!(", acknowledged by {by}"));
+            }
             (None, Some((_, who))) => line.push_str(&format!(", silenced by {who}")),
             (None, None) => {}
         }

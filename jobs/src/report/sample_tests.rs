@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::budget_usage::UnitUsage;
 use super::dreamscape::{Council, CouncillorView, Dreamscape};
-use super::pending::PendingItem;
+use super::pending::{PendingItem, PendingSort};
 use super::proposals::ReportedProposal;
 use super::refusals::{Refusal, RefusedBy};
 use super::{NightReport, RunLine};
@@ -136,7 +136,7 @@ pub(crate) fn full(text: &str) -> NightReport {
     ];
     report.more_proposals = 3;
     report.waiting = vec![PendingItem {
-        sort: text.into(),
+        sort: PendingSort::Draft,
         job: text.into(),
         what: text.into(),
         why: text.into(),

@@ -27,7 +27,7 @@ pub(super) struct BudgetView<'a> {
 
 impl<'a> BudgetView<'a> {
     pub(super) fn of(usage: &'a UnitUsage) -> Self {
-        let limit = usage.cap.map(|cap| cap.saturating_add(usage.granted));
+        let limit = usage.limit();
         let whole = u128::from(limit.unwrap_or(0)).max(1);
         let percent = |amount: u64| (u128::from(amount) * 100 / whole).min(100);
         Self {
