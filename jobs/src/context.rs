@@ -70,8 +70,8 @@ pub struct Context<'a> {
     pub sandbox_start: Option<&'a SandboxedStart>,
     /// The folder of runner's own state, for the locks on files that a run changes before its work.
     pub(crate) state: Option<&'a Path>,
-    /// The sandbox of the last such program, as text, and the parts that it did not cover.
-    pub(crate) held: Option<(String, Vec<&'static str>)>,
+    /// The sandbox of the last such program.
+    pub(crate) held: Option<AppliedSandbox>,
     pub(crate) clock: &'a Clock,
     pub(crate) store: &'a mut Store,
     pub(crate) backend: Arc<dyn Backend>,
@@ -227,7 +227,7 @@ impl<'a> Context<'a> {
 
     /// Remembers the sandbox of a program of the job.
     pub(crate) fn contained(&mut self, containment: Option<&AppliedSandbox>) {
-        self.held = containment.map(|it| (it.to_string(), it.gaps()));
+        self.held = containment.cloned();
     }
 
     /// Returns the folder in which a child of a backend works, the only part of the run's folder

@@ -17,6 +17,7 @@ use runner_engine::scope::{FinishedScope, ScopeError};
 use runner_engine::store::{RunSummary, Store, StoreError};
 
 use crate::lifecycle::publish;
+use crate::report::refusals::describe_failed_tools;
 use crate::{Context, Finished, JobError, JobSpec};
 
 /// The result of a settled run.
@@ -54,27 +55,9 @@ pub fn execute(mut ctx: Context<'_>, spec: &JobSpec) -> Result<SettledRun, Execu
         Err(JobError::Nothing(_) | JobError::Wait { .. } | JobError::Cancelled { .. }) => None,
         _ => ctx.take(spec),
     };
-    let described = ctx.backend.describe();
-    let mut summary = RunSummary {
-        backend: match (ctx.voices().asked.as_slice(), ctx.asked()) {
-            ([], true) => ctx.backend.name().to_owned(),
-            ([], false) => String::new(),
-            (voices, _) => joined(voices.iter().map(|(name, _)| name)),
-        },
-        containment: match (spec.kind.program(), &ctx.held) {
-            (_, Some((held, _))) => held.clone(),
-            (_, None) if !ctx.voices().asked.is_empty() => {
-                joined(ctx.voices().asked.iter().map(|(_, held)| held))
-            }
-            (Some(_), None) => "nothing was started".to_owned(),
-            (_, None) => described.containment.clone(),
-        },
-        awake: ctx.keeper.as_mut().map(Inhibitor::standing),
-        ..RunSummary::default()
-    };
-    let gaps = ctx.held.take().map(|(_, gaps)| gaps).unwrap_or_default();
+    let mut summary = summarize(&mut ctx, spec);
     let reported = backend_notes(&ctx);
-    let by_rule = (described.kind == "builtin")
+    let by_rule = (ctx.backend.describe().kind == "builtin")
         .then(|| ctx.fell().last().or(ctx.passed().last()).cloned())
         .flatten();
     let unrecorded = ctx.unrecorded.take();
@@ -125,7 +108,7 @@ pub fn execute(mut ctx: Context<'_>, spec: &JobSpec) -> Result<SettledRun, Execu
     if let Some(take) = take {
         take.write(&outcome, &redactor);
     }
-    let gaps = gaps.iter().map(|gap| format!("not held by its sandbox: {gap}"));
+    let gaps = summary.gaps.iter().map(|gap| format!("not held by its sandbox: {gap}"));
     summary.lines.extend(gaps);
     let ready = match scope.finish(run.clone(), admitted.fence(), outcome.clone()) {
         Ok(ready) => ready,
@@ -163,6 +146,37 @@ pub fn execute(mut ctx: Context<'_>, spec: &JobSpec) -> Result<SettledRun, Execu
             summary.artifacts.clear();
             failed_to_place(store, admitted, summary, place_why(&error), now)
         }
+    }
+}
+
+/// Describes who answered, in which sandbox, and whether the host stayed awake.
+fn summarize(ctx: &mut Context<'_>, spec: &JobSpec) -> RunSummary {
+    let described = ctx.backend.describe();
+    RunSummary {
+        backend: match (ctx.voices().asked.as_slice(), ctx.asked()) {
+            ([], true) => ctx.backend.name().to_owned(),
+            ([], false) => String::new(),
+            (voices, _) => joined(voices.iter().map(|(name, _)| name)),
+        },
+        containment: match (spec.kind.program(), &ctx.held) {
+            (_, Some(held)) => held.to_string(),
+            (_, None) if !ctx.voices().asked.is_empty() => {
+                joined(ctx.voices().asked.iter().map(|(_, voice)| &voice.containment))
+            }
+            (Some(_), None) => "nothing was started".to_owned(),
+            (_, None) => described.containment.clone(),
+        },
+        sandbox: match &ctx.held {
+            Some(held) => Some(held.sandbox),
+            None => {
+                let voices = ctx.voices().asked.iter().map(|(_, voice)| voice.sandbox);
+                voices.chain([described.sandbox]).flatten().max()
+            }
+        },
+        gaps: ctx.held.iter().flat_map(|held| held.gaps()).map(str::to_owned).collect(),
+        failed_tools: ctx.failed_tools(),
+        awake: ctx.keeper.as_mut().map(Inhibitor::standing),
+        ..RunSummary::default()
     }
 }
 
@@ -207,13 +221,7 @@ fn backend_notes(ctx: &Context<'_>) -> Vec<String> {
     let fell = ctx.fell().iter();
     let fell = fell.map(|one| format!("did not answer: {one}"));
     let mut lines: Vec<String> = passed.chain(fell).collect();
-    match ctx.failed_tools() {
-        0 => {}
-        1 => lines.push("1 use of a tool failed; what the sandbox refuses fails so".to_owned()),
-        count => {
-            lines.push(format!("{count} uses of tools failed; what the sandbox refuses fails so"))
-        }
-    }
+    lines.extend(describe_failed_tools(ctx.failed_tools()));
     lines
 }
 
@@ -236,6 +244,7 @@ fn take_words(
     let clean = |text: &str| redactor.redact(text).into_owned();
     summary.headline = clean(&finished.headline);
     summary.lines = finished.lines.iter().map(|line| clean(line)).collect();
+    summary.refused = finished.refused.iter().map(|what| clean(what)).collect();
     summary.facts = finished.facts;
     match finished.degraded {
         None => Outcome::Succeeded,

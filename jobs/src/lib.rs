@@ -44,6 +44,6 @@ pub use context::{Context, Progress, Silent};
 pub use dry_run::DryRunPlan;
 pub use execute::{ExecuteError, SettledRun, execute};
 pub use kind::Kind;
-pub use panel::{Panel, Panelist};
+pub use panel::{AbsentPanelist, Panel, Panelist};
 pub use spec::{Finished, JobError, JobSpec};
 pub use spending::Spending;

@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use runner_backends::Backend;
+use runner_backends::{Backend, Description};
+use runner_engine::outcome::Class;
 
 use crate::spending::Spending;
 
@@ -17,13 +18,23 @@ pub struct Panelist {
     pub place: PathBuf,
 }
 
+/// A councillor who is not asked.
+#[derive(Clone, Debug)]
+pub struct AbsentPanelist {
+    /// The name of its backend.
+    pub runner: String,
+    /// The class of the reason, which determines who must act.
+    pub class: Class,
+    pub why: String,
+}
+
 /// The councillors of a run: those who can be asked, and those who cannot.
 #[derive(Default)]
 pub struct Panel {
     /// The councillors who can be asked, in the order of the configuration.
     pub ready: Vec<Panelist>,
-    /// Councillors who are not asked, each with the reason.
-    pub absent: Vec<(String, String)>,
-    /// Councillors who were asked, each with the sandbox of its child.
-    pub asked: Vec<(String, String)>,
+    /// Councillors who are not asked.
+    pub absent: Vec<AbsentPanelist>,
+    /// Councillors who were asked, each with the description of its backend.
+    pub asked: Vec<(String, Description)>,
 }

@@ -117,7 +117,7 @@ fn the_cycle_was_real(fixture: &Fixture, demo: &std::path::Path) {
         "wake_add (3 of 3)",
         "TODO → CANCELLED: short notes for the launch",
         "oriented by the carry of rem/",
-        "sandbox full",
+        "sandbox: full",
     ] {
         assert!(report.contains(reported), "{reported}: {report}");
     }

@@ -169,7 +169,7 @@ fn a_job_without_a_sandbox_says_so_everywhere() {
     let id = fixture.run(&["runs", "--json"]).json()[0]["id"].as_str().unwrap().to_owned();
     fixture
         .run(&["runs", "show", &id])
-        .expect_text("sandbox off")
+        .expect_text("off, network ")
         .expect_text("not held by its sandbox");
 }
 

@@ -62,6 +62,7 @@ impl Replay {
                 kind: "replay".to_owned(),
                 model: None,
                 containment: "in-process, sends no requests".to_owned(),
+                sandbox: None,
             },
             exchanges,
             by_order: false,

@@ -138,8 +138,8 @@ pub enum TreeControl {
     Subreaper,
 }
 
-/// The extent of the sandbox's protection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// The extent of the sandbox's protection, the strongest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SandboxLevel {
     /// Files, their attributes, sockets and processes are protected.
@@ -252,7 +252,7 @@ impl fmt::Display for TreeControl {
 
 impl fmt::Display for AppliedSandbox {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "sandbox {}", self.sandbox)?;
+        write!(f, "{}", self.sandbox)?;
         if !self.made_of.is_empty() {
             write!(f, " ({})", self.made_of.join(", "))?;
         }

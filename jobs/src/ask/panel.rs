@@ -46,7 +46,7 @@ impl Context<'_> {
                 None => self.open(&*backend, &spending, &request, 0),
             };
             if open.is_ok() {
-                let reported = (backend.name().to_owned(), backend.describe().containment);
+                let reported = (backend.name().to_owned(), backend.describe());
                 if !self.voices.asked.contains(&reported) {
                     self.voices.asked.push(reported);
                 }

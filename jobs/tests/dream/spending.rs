@@ -48,6 +48,7 @@ impl Backend for EventBackend {
             kind: "teller".to_owned(),
             model: Some("teller-1".to_owned()),
             containment: String::new(),
+            sandbox: None,
         }
     }
 

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use runner_engine::outcome::Exit;
-use runner_engine::store::{AlertRow, AlertSelection, MessageRow, MessageState};
+use runner_engine::store::{AlertEnd, AlertRow, AlertSelection, MessageRow, MessageState};
 use serde::Serialize;
 
 use crate::commands::Cli;
@@ -35,16 +35,19 @@ pub struct Alert {
     count: u32,
     run: Option<String>,
     why: String,
-    silenced: Option<AlertEnd>,
-    ended: Option<AlertEnd>,
+    silenced: Option<EndedBy>,
+    ended: Option<EndedBy>,
     messages: Vec<AlertMessage>,
 }
 
 #[derive(Debug, Serialize)]
-struct AlertEnd {
+struct EndedBy {
     at: Timestamp,
     /// `recovered`, or the name of the person who ended the alert.
     by: String,
+    /// Whether the job recovered, so that no person ended the alert.
+    #[serde(skip)]
+    recovered: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -65,7 +68,6 @@ struct AlertMessage {
 impl Alert {
     /// Combines an alert with its messages.
     pub fn new(alert: AlertRow, messages: Vec<MessageRow>) -> Self {
-        let end = |(at, by): (Timestamp, String)| AlertEnd { at, by };
         Self {
             id: alert.id.to_string(),
             project: alert.project.to_string(),
@@ -76,8 +78,12 @@ impl Alert {
             count: alert.count,
             run: alert.run.map(|run| run.to_string()),
             why: alert.why,
-            silenced: alert.silenced.map(end),
-            ended: alert.ended.map(end),
+            silenced: alert.silenced.map(|(at, by)| EndedBy { at, by, recovered: false }),
+            ended: alert.ended.map(|(at, how)| EndedBy {
+                at,
+                by: how.as_str().to_owned(),
+                recovered: how == AlertEnd::Recovered,
+            }),
             messages: messages
                 .into_iter()
                 .map(|message| AlertMessage {
@@ -98,9 +104,9 @@ impl Alert {
     /// Describes the state of the alert.
     fn stands(&self) -> String {
         if let Some(end) = &self.ended {
-            return match end.by.as_str() {
-                "recovered" => end.by.clone(),
-                who => format!("acknowledged by {who}"),
+            return match end.recovered {
+                true => end.by.clone(),
+                false => format!("acknowledged by {}", end.by),
             };
         }
         let mut parts = Vec::new();

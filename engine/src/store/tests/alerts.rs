@@ -112,7 +112,7 @@ fn recorded(fixture: &Fixture) -> Vec<Episode> {
                 silenced: alert.silenced.is_some(),
                 over: alert.ended.is_some(),
                 reported: reported("a"),
-                recovered: alert.ended.is_some_and(|(_, how)| how == "recovered"),
+                recovered: matches!(alert.ended, Some((_, AlertEnd::Recovered))),
             }
         })
         .collect();

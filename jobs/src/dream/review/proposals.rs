@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use super::super::LONGEST;
 use super::super::decisions::{Decision, Decisions};
-use super::super::inventory::Reader;
+use super::super::inventory::{ReadProblem, Reader};
 use super::super::proposal::{self, Action, Proposal, clean};
 use super::super::spec::DreamSpec;
 use super::super::walk::WalkProblem;
@@ -203,8 +203,9 @@ impl Proposals {
         let bytes = match reader.read(&path) {
             Ok((bytes, _)) => bytes,
             // The pass left no proposals.
-            Err(why) if why == "is gone" => return Vec::new(),
-            Err(why) => {
+            Err(ReadProblem::Gone) => return Vec::new(),
+            Err(problem) => {
+                let why = problem.to_string();
                 self.troubles.push(WalkProblem { path, why });
                 return Vec::new();
             }
@@ -234,8 +235,8 @@ pub(super) fn decisions(reader: &Reader, spec: &DreamSpec) -> Result<Decisions, 
     let path = spec.decisions_path();
     match reader.read(&path) {
         Ok((bytes, _)) => Ok(Decisions::read(&bytes)),
-        Err(why) if why == "is gone" => Ok(Decisions::default()),
-        Err(why) => Err(ProposalsError::Decisions { path, why }),
+        Err(ReadProblem::Gone) => Ok(Decisions::default()),
+        Err(problem) => Err(ProposalsError::Decisions { path, why: problem.to_string() }),
     }
 }
 

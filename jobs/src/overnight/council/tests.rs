@@ -115,7 +115,8 @@ fn most_voices_lead_and_the_others_stay_with_their_words() {
         wildcard_idea: "Delete it".into(),
         ..Wildcard::default()
     };
-    let unheard = [NoReply { runner: "d".into(), why: "auth: no key".into() }];
+    let unheard =
+        [NoReply { runner: "d".into(), why: "auth: no key".into(), ..NoReply::default() }];
     let reported = synthesize("R", &reports, Some(&lane), &unheard).unwrap();
     assert_eq!(reported.recommended_kind, "repair");
     assert_eq!((reported.agreement.voices, reported.agreement.of), (2, 3));
@@ -182,8 +183,8 @@ proptest! {
         }
         let unheard = |turned: bool| {
             let mut all = vec![
-                NoReply { runner: "x".into(), why: "1".into() },
-                NoReply { runner: "y".into(), why: "2".into() },
+                NoReply { runner: "x".into(), why: "1".into(), ..NoReply::default() },
+                NoReply { runner: "y".into(), why: "2".into(), ..NoReply::default() },
             ];
             if turned {
                 all.reverse();

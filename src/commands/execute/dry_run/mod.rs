@@ -136,7 +136,7 @@ impl<'h> DryRunStore<'h> {
         let passed = backends.passed.into_iter();
         reported.notes.extend(passed.map(|one| format!("is not asked: {one}")));
         let absent = convened.absent().iter();
-        reported.notes.extend(absent.map(|(name, why)| format!("is not asked: {name}: {why}")));
+        reported.notes.extend(absent.map(|it| format!("is not asked: {}: {}", it.runner, it.why)));
         reported.want = want;
         let works = setting.spec.kind.works_now();
         let own = matches!(works, Some(Works::Program(_)));
