@@ -151,7 +151,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn a_failure_marks_and_a_success_clears() {
+    fn failure_sets_mark_and_success_clears_it() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path();
         let spec = JobSpec {
@@ -171,11 +171,15 @@ mod tests {
         assert!(read(root, &spec).is_some(), "a skip proves nothing");
         let deferred = Outcome::Deferred { until: now, why: "work is in progress: a.md".into() };
         update(root, &spec, &run, &deferred, 3, now).unwrap();
-        assert_eq!(read(root, &spec).unwrap().class, "crash", "not covered up");
+        assert_eq!(
+            read(root, &spec).unwrap().class,
+            "crash",
+            "a deferral does not replace the failure"
+        );
         update(root, &spec, &run, &Outcome::Succeeded, 0, now).unwrap();
         assert!(read(root, &spec).is_none());
         update(root, &spec, &run, &deferred, 2, now).unwrap();
-        assert!(read(root, &spec).is_none(), "that is ordinary");
+        assert!(read(root, &spec).is_none(), "two deferrals set no mark");
         update(root, &spec, &run, &deferred, 3, now).unwrap();
         let mark = read(root, &spec).unwrap();
         assert_eq!(mark.message, "put off 3 times in a row: work is in progress: a.md");

@@ -289,7 +289,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_level_depends_on_working_mechanisms() {
+    fn sandbox_level_depends_on_working_mechanisms() {
         // `/bin/true` stands for a working bubblewrap, `/bin/false` for one that fails.
         let (works, fails) = (Path::new("/bin/true"), Path::new("/bin/false"));
         let full = |parts: &[&str]| Available {

@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn unchanged_ideas_are_not_opened_again() {
+    fn unchanged_ideas_are_not_read_again() {
         let place = Place::new();
         place.write("a.md", b"one");
         place.write("b.md", b"\xff\xfe");
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn a_same_sized_change_with_an_old_date_is_seen_by_its_ctime() {
+    fn change_with_same_size_and_mtime_is_detected() {
         let place = Place::new();
         place.write("a.md", b"one");
         place.pass_now();
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn own_work_counts_as_own_until_a_person_touches_it() {
+    fn only_unmodified_generated_files_are_own() {
         let says = |line: &str| {
             let sum = Digest::of(b"x");
             is_own(&format!("---\n{line}\nbody_sha256: {sum}\n---\nx"))
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn reading_is_bounded_and_follows_nothing() {
+    fn reader_enforces_size_limit_and_refuses_links() {
         let place = Place::new();
         let root = place.folder.path();
         place.write("a.md", b"12345");

@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn one_of_four_elements_survives_and_the_rest_is_told() {
+    fn valid_proposal_survives_and_others_are_reported() {
         let good = proposal("01", "ideas/a.md", b"a");
         let no_evidence = good.replace(r#""e""#, r#""""#).replace("01", "02");
         let foreign = good.replace("sidenote", "abandoned");
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn all_passes_count_the_newest_first_and_no_id_twice() {
+    fn proposals_of_all_passes_are_listed_newest_first() {
         let (a, b) = (proposal("a", "ideas/a.md", b"a"), proposal("b", "ideas/b.md", b"b"));
         let older = proposal("old", "ideas/a.md", b"before");
         let folder = place(&[
@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn a_decision_is_on_an_id_and_its_content() {
+    fn decision_applies_to_id_and_content_hash() {
         let a = proposal("a", "ideas/a.md", b"a");
         let hash = proposal::hash_of([Some(&Digest::of(b"a"))]);
         let line = |hash: &str| {
