@@ -50,7 +50,7 @@ fn session() -> String {
 }
 
 #[test]
-fn one_report_tells_what_became_of_notes_and_a_session() {
+fn report_covers_notes_and_session_results() {
     let fixture = Fixture::new();
     at(&fixture, DAY, &["init"]).ends(0);
     // The script kills the process of its run once, during the session's first chunk.

@@ -91,7 +91,7 @@ fn gits() -> Vec<PathBuf> {
 }
 
 #[test]
-fn no_command_starts_a_planted_program() {
+fn no_command_starts_an_injected_program() {
     let mut chains = 0;
     for git in gits() {
         let fixture = Fixture::with(

@@ -104,7 +104,7 @@ fn has_group(live: &Live) -> bool {
 }
 
 #[test]
-fn when_runner_is_killed_its_launcher_clears_up() {
+fn launcher_cleans_up_after_killed_runner() {
     for sandbox in ["on", "off"] {
         let live = Live::new(sandbox);
         kill(live.command.id(), Signal::KILL);
@@ -114,7 +114,7 @@ fn when_runner_is_killed_its_launcher_clears_up() {
 }
 
 #[test]
-fn when_the_launcher_is_killed_runner_clears_up() {
+fn runner_cleans_up_after_killed_launcher() {
     for sandbox in ["on", "off"] {
         let mut live = Live::new(sandbox);
         kill(live.launcher, Signal::KILL);
@@ -125,7 +125,7 @@ fn when_the_launcher_is_killed_runner_clears_up() {
 }
 
 #[test]
-fn when_both_are_killed_recovery_clears_up() {
+fn recovery_cleans_up_after_both_are_killed() {
     for sandbox in ["on", "off"] {
         let live = Live::new(sandbox);
         let held = sandbox == "on" || has_group(&live);
@@ -162,7 +162,7 @@ fn when_both_are_killed_recovery_clears_up() {
 }
 
 #[test]
-fn a_job_without_a_sandbox_says_so_everywhere() {
+fn disabled_sandbox_is_reported() {
     let fixture =
         Fixture::with("[jobs.tidy]\nkind = \"command\"\nsandbox = \"off\"\nprogram = \"true\"\n");
     fixture.run(&["run", "tidy"]).ends(0);
@@ -174,7 +174,7 @@ fn a_job_without_a_sandbox_says_so_everywhere() {
 }
 
 #[test]
-fn a_command_writes_its_tree_and_not_what_rules_it() {
+fn command_cannot_write_protected_paths() {
     let script = "echo x > made; mkdir -p .claude; echo evil > .claude/settings.json; echo evil >> runner.toml; echo evil >> .git/config; echo evil > .git/hooks/post-commit; echo evil > dreams/x; echo evil > \"$HOME/evil\"; git add made && git -c user.name=a -c user.email=b commit --quiet -m Made; true";
     let fixture = Fixture::with(&format!(
         "[jobs.tidy]\nkind = \"command\"\nprogram = \"sh\"\nargs = [\"-c\", {script:?}]\n"
@@ -196,7 +196,7 @@ fn a_command_writes_its_tree_and_not_what_rules_it() {
 }
 
 #[test]
-fn works_with_a_group_outside_the_namespace() {
+fn runner_works_in_a_pid_namespace() {
     let fixture = Fixture::with(
         "[jobs.tidy]\nkind = \"command\"\ntrigger = \"manual\"\nprogram = \"true\"\n",
     );
@@ -217,7 +217,7 @@ fn works_with_a_group_outside_the_namespace() {
 }
 
 #[test]
-fn the_hook_refuses_by_its_only_blocking_code() {
+fn hook_refuses_with_exit_code_2() {
     let fixture = Fixture::with(
         "[jobs.tidy]\nkind = \"command\"\nprogram = \"true\"\n\
          [jobs.cycle]\nkind = \"lifecycle\"\ntrigger = \"manual\"\ncycle = \"cycle.md\"\n\
@@ -274,7 +274,7 @@ fn the_hook_refuses_by_its_only_blocking_code() {
 }
 
 #[test]
-fn scopes_and_leaks_are_answered() {
+fn guard_commands_report_scopes_and_leaks() {
     let fixture = Fixture::with("");
     fixture
         .run(&["guard", "write-scope", "--job", "dream", "dreams/state.json"])

@@ -2,9 +2,9 @@
 //!
 //! | trap | covered by |
 //! | --- | --- |
-//! | the program ends with 0 and leaves no file | `tests/cli/review.rs`: `exit_0_without_proposals_is_told_and_asked_again` |
-//! | a pass is killed | `tests/cli/recovery.rs`: `a_lost_pass_is_tried_again_once_by_the_next_tick` |
-//! | a lock is left behind | `tests/cli/locks.rs`: `a_killed_holder_neither_blocks_nor_doubles_the_next` |
+//! | the program ends with 0 and leaves no file | `tests/cli/review.rs`: `exit_0_without_proposals_is_a_failure` |
+//! | a pass is killed | `tests/cli/recovery.rs`: `lost_pass_is_retried_once` |
+//! | a lock is left behind | `tests/cli/locks.rs`: `killed_holder_does_not_block_next_run` |
 //! | an idea, a folder or a target is a link | `main.rs`: `what_cannot_be_read_is_told_and_stops_nothing`; `review.rs`: `what_is_tracked_canonical_or_behind_a_link_is_not_touched` |
 //! | a target is tracked, or not ignored | `hostile.rs`: `without_protection_from_leaks_nothing_is_asked_or_written`; `review.rs`: the same as above, `what_git_ignores_does_not_go_where_git_does_not` |
 //! | a second pass comes before the review | here: `a_second_pass_before_the_review_hides_nothing` |
@@ -14,7 +14,7 @@
 //! | the decisions contain other lines | `dream/decisions.rs`: `decisions_are_found_among_other_lines`; here: `other_lines_among_the_decisions_stay` |
 //! | a decision is made while a pass runs | `review.rs`: `a_pass_and_a_decision_at_the_same_time_lose_nothing` |
 //! | two reviews at once | `review.rs`: `two_people_at_once_decide_once` |
-//! | an act is killed | `review.rs`: `a_death_at_any_commit_leaves_all_or_nothing`; `tests/cli/review.rs`: `killed_acts_leave_all_or_nothing` |
+//! | an act is killed | `review.rs`: `a_death_at_any_commit_leaves_all_or_nothing`; `tests/cli/review.rs`: `killed_decisions_are_all_or_nothing` |
 //! | the same answer fails forever | here: `the_third_answer_in_vain_sets_an_idea_aside` |
 
 use runner_engine::outcome::{Class, Outcome};
