@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn signatures_are_those_of_rfc_4231() {
+    fn signatures_match_rfc_4231() {
         // Its second case has no dot; ours is checked against another implementation in tests/cli.
         let mut mac = Hmac::<Sha256>::new_from_slice(b"Jefe").unwrap();
         mac.update(b"what do ya want for nothing?");
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_others_may_read_is_not_used() {
+    fn readable_key_file_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("key");
         fs::write(&path, "s3cr3t\n").unwrap();

@@ -143,7 +143,7 @@ fn number(name: &str) -> Option<f64> {
     clippy::cast_precision_loss,
     reason = "a count of cases"
 )]
-fn whatever_stands_there_is_read_or_refused_with_its_place() {
+fn random_settings_are_read_or_located() {
     let began = Instant::now();
     let seed = number("RUNNER_TEST_SEED")
         .map_or_else(|| u64::from(std::process::id()), |seed| seed as u64);
@@ -181,7 +181,7 @@ fn whatever_stands_there_is_read_or_refused_with_its_place() {
 }
 
 #[test]
-fn a_long_file_is_read_in_good_time() {
+fn long_files_are_read_or_refused() {
     let long = "x".repeat(10 << 20);
     for text in [
         format!("a = \"{long}\"\n"),

@@ -171,7 +171,7 @@ mod tests {
     use crate::config::{Overrides, Stack, load};
 
     #[test]
-    fn what_decides_on_jobs_is_kept() {
+    fn files_that_define_jobs_are_protected() {
         let folder = tempfile::tempdir().unwrap();
         let root = fs::canonicalize(folder.path()).unwrap();
         let toml = root.join("runner.toml");

@@ -311,7 +311,7 @@ mod tests {
 
     /// Checks every state of the known path against every folder that can be found elsewhere.
     #[test]
-    fn every_combination_has_its_own_judgement() {
+    fn every_combination_has_the_expected_judgement() {
         let old = PathBuf::from("/old");
         let is = |node, same_id| PathOccupant::Project { node, same_id, own: true };
         let no = || PathOccupant::Unreadable("no".to_owned());
@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn every_trouble_names_the_command_that_mends_it() {
+    fn every_trouble_names_a_fix() {
         let of = || PathBuf::from("/old");
         let why = || "no".to_owned();
         let all = [
@@ -421,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_at_a_path_is_told_apart() {
+    fn path_occupants_are_distinguished() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path();
         let seen = |path: &Path, found: Option<(ProjectId, bool)>| {

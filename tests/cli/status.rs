@@ -199,7 +199,7 @@ fn terminal() -> (fs::File, OwnedFd) {
 }
 
 #[test]
-fn watch_restores_the_terminal() {
+fn watch_leaves_terminal_modes_unchanged() {
     let fixture = Fixture::with(TIDY);
     fixture.run(&["tick"]).ends(0);
     let (mut ours, theirs) = terminal();
