@@ -121,7 +121,7 @@ mod tests {
             ("/mnt/farther", "ext4"),
             ("/mnt/far/deep/x", "fuse.gocryptfs"),
             ("/mnt/a b/c", "virtiofs"),
-            // Mounted over the other: the later one is what is seen.
+            // A later mount hides an earlier one at the same path.
             ("/mnt/far/x", "fuse.rclone"),
         ] {
             assert_eq!(type_of_mount(TABLE, Path::new(path)).as_deref(), Some(expected), "{path}");
@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn shared_file_systems_are_recognized() {
-        let never = || -> Option<String> { panic!("the number tells") };
+        let never = || -> Option<String> { panic!("the magic number is sufficient") };
         for (magic, expected) in [
             (0x6969, Some("nfs")),
             (0xff53_4d42, Some("cifs")),

@@ -169,7 +169,8 @@ mod tests {
 
     #[test]
     fn signatures_match_rfc_4231() {
-        // Its second case has no dot; ours is checked against another implementation in tests/cli.
+        // The second case of the RFC signs a text without a dot. A test in tests/cli checks runner's
+        // own format against another implementation.
         let mut mac = Hmac::<Sha256>::new_from_slice(b"Jefe").unwrap();
         mac.update(b"what do ya want for nothing?");
         let code: String =

@@ -49,7 +49,7 @@ fn ctxrc_keys_map_to_settings() {
     assert_eq!((dream.max_ideas, dream.quiet_minutes, job.enabled), (7, 60, false));
     assert_eq!(job.when.to_string(), "cron 30 2 * * *");
     assert_eq!((job.spec.budget.calls, job.spec.budget.micros), (Some(3), Some(500_000)));
-    assert_eq!(job.spec.total, Duration::from_secs(1800), "what it does not say stays");
+    assert_eq!(job.spec.total, Duration::from_secs(1800), "a missing key changed a setting");
     let backend = &config.backends[&job.spec.backend];
     assert_eq!(
         (backend.kind.as_str(), backend.program.as_deref(), backend.model.as_deref()),

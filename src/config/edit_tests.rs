@@ -14,7 +14,7 @@ fn set(text: &str, key: &str, value: &str) -> Result<String, Failure> {
     let wanted = Edit { key, value, file: &file, user: false };
     let (old, new, _) = edit(&folder.path().join("none"), &wanted)?;
     assert_eq!(old, text.trim_start_matches('\u{feff}'));
-    assert_eq!(fs::read_to_string(&file).unwrap(), text, "it writes nothing");
+    assert_eq!(fs::read_to_string(&file).unwrap(), text, "the file was written");
     Ok(new)
 }
 

@@ -432,7 +432,7 @@ fn uncommented() -> String {
 fn default_file_documents_exactly_all_keys() {
     let text = uncommented();
     let config = resolved(text.as_bytes()).unwrap();
-    assert_eq!(config.jobs.len(), 11, "one of each kind");
+    assert_eq!(config.jobs.len(), 11, "there is not one job of each kind");
     let table: Table = toml::from_str(&text).unwrap();
     let mut found = BTreeSet::new();
     leaves(&table, &mut Vec::new(), &mut found);

@@ -135,7 +135,7 @@ fn mistakes_in_huge_files_are_located() {
     let text = format!("{filler}[night]\nlenght = \"8h\"\n");
     let error = resolved(text.as_bytes()).unwrap_err();
     assert_eq!(line_named(&error, "comments"), lines + 2);
-    assert!(error.message().len() < 1_000, "the drawing is small");
+    assert!(error.message().len() < 1_000, "the drawing is too large");
     assert!(resolved(filler.as_bytes()).is_ok());
     let long = format!("[night]\nat = \"{}\"\n", "x".repeat(10_000_000));
     let error = resolved(long.as_bytes()).unwrap_err();
@@ -143,7 +143,7 @@ fn mistakes_in_huge_files_are_located() {
     let many: String = (0..400_000).map(|n| format!("key{n} = \"some text\"\n")).collect();
     let error = resolved(many.as_bytes()).unwrap_err();
     assert_eq!(line_named(&error, "many keys"), 1);
-    assert!(error.message().len() < 2_000, "the drawing is small");
+    assert!(error.message().len() < 2_000, "the drawing is too large");
 }
 
 #[test]

@@ -44,6 +44,6 @@ fn the_guide_lists_every_setting() {
     }
     assert!(
         found == table(),
-        "the reference is not that of the types; INSTA_UPDATE=always writes it"
+        "the reference differs from the types; INSTA_UPDATE=always updates it"
     );
 }

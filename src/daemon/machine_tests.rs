@@ -165,7 +165,7 @@ fn stop_waits_then_terminates_then_kills() {
     assert_eq!(daemon.handle(DaemonEvent::Pace, at(limit - 1)), []);
     let effects = daemon.handle(DaemonEvent::Pace, at(limit));
     assert_eq!(effects.last(), Some(&DaemonEffect::Kill(id.clone())));
-    // Nothing new, not even a further attempt.
+    // Nothing new is started, not even the next attempt.
     let effects = daemon.handle(DaemonEvent::Ended { run: id, again: Some(run(2)) }, at(limit));
     assert_eq!(effects[0], DaemonEffect::Exit(Exit::Done));
 }
@@ -203,7 +203,7 @@ fn watchdog_notices_require_completed_ticks() {
         [DaemonEffect::Notify(ServiceNotice::Watchdog)]
     );
     assert_eq!(daemon.handle(DaemonEvent::Pace, at(5)), []);
-    // From here on no tick comes to its end.
+    // From here on, no tick completes.
     let mut given = Vec::new();
     for second in 6..120 {
         if daemon.handle(DaemonEvent::Pace, at(second)).contains(&alive) {

@@ -203,7 +203,7 @@ mod tests {
             ["cycles/own.md", "prompts/wake.md", "prompts/state.md"]
                 .map(|name| keep.iter().any(|it| it == name))
         };
-        assert_eq!(kept(), [true, true, false], "a cycle that is not there");
+        assert_eq!(kept(), [true, true, false], "the cycle file does not exist");
         fs::write(root.join("cycles/own.md"), cycle).unwrap();
         assert_eq!(kept(), [true; 3]);
     }

@@ -126,7 +126,7 @@ mod tests {
         assert_eq!(
             git_dir(root),
             Some(root.join("../main/.git/worktrees/w")),
-            "relative to the work tree"
+            "the path is not relative to the worktree"
         );
         let said = why(root);
         assert!(said.contains("../main any more"), "{said}");

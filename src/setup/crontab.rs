@@ -211,7 +211,11 @@ mod tests {
         ] {
             let with = with_block(text.as_bytes(), "/s", BODY).unwrap();
             assert_eq!(body(&with, "/s").as_deref(), Some(BODY));
-            assert_eq!(with_block(&with, "/s", BODY).unwrap(), with, "twice is once");
+            assert_eq!(
+                with_block(&with, "/s", BODY).unwrap(),
+                with,
+                "adding the block again changed the text"
+            );
             let without = without_block(&with, "/s").unwrap();
             assert_eq!(String::from_utf8(without).unwrap(), text);
         }

@@ -81,7 +81,7 @@ mod tests {
         }
         let systemd = advice(SchedulerKind::Systemd, night, "Europe/Berlin").join("\n");
         assert!(systemd.contains("OnCalendar=*-*-* 02:25:00 Europe/Berlin"));
-        assert!(!systemd.contains("runner-tick"), "that one ticks each quarter of an hour");
+        assert!(!systemd.contains("runner-tick"), "the advice names the tick timer");
         assert!(advice(SchedulerKind::TaskScheduler, night, "UTC")[0].contains("-WakeToRun"));
     }
 }

@@ -197,7 +197,7 @@ mod tests {
         assert_eq!(
             fitted("a\nb\nc\nd\n", 4, 20),
             format!("a{clear}b{clear}… 2 lines more{clear}"),
-            "one row stays free"
+            "the last row is not free"
         );
         assert_eq!(fitted("夜夜夜\u{1b}[2J", 4, 5), format!("夜夜{clear}"));
     }

@@ -289,7 +289,7 @@ fn failed_deliveries_are_reported_and_retried() {
         }
         again(&fixture);
         deliver(&fixture);
-        assert_eq!(server.next_request().json()["id"], id, "the same message");
+        assert_eq!(server.next_request().json()["id"], id, "the retry has a different id");
     }
     assert_eq!(messages(&fixture)[0].1, "delivered");
     elsewhere.heard_nothing();
@@ -434,7 +434,7 @@ fn heartbeat_follows_successful_ticks_once_a_minute() {
     run(&fixture, &["tick"]).ends(0);
     server.next_request();
     server.heard_nothing();
-    // A tick is not good if it cannot read a project's settings.
+    // A tick that cannot read a project's settings sends no heartbeat.
     fs::write(fixture.state().join("heartbeat.stamp"), "2020-01-01T00:00:00Z\n").unwrap();
     fixture.configure("[nonsense]\n");
     run(&fixture, &["tick"]).ends(78);

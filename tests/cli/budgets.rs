@@ -317,7 +317,7 @@ fn refused_job_is_reported_once() {
         .ends(0)
         .expect_text("still not-installed, as reported before");
     let failed = "SELECT count(*) FROM runs WHERE outcome ->> 'outcome' = 'failed'";
-    assert_eq!(fixture.count(failed), 1, "one alert");
+    assert_eq!(fixture.count(failed), 1, "there is not exactly one failed run");
     let program = fixture.root().join("my-model");
     fs::write(&program, "#!/bin/sh\necho an answer\n").unwrap();
     assert!(

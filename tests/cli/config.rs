@@ -213,7 +213,7 @@ fn published_schema_matches_printed_schema() {
     let kept = fs::read_to_string(&path).unwrap();
     assert!(
         kept == schema.out,
-        "{} differs; INSTA_UPDATE=always takes the new text",
+        "{} differs; INSTA_UPDATE=always accepts the new text",
         path.display()
     );
 }
@@ -295,5 +295,5 @@ fn changed_schedule_counts_from_the_change() {
     at("2030-01-10T10:12:00Z", &["config", "set", "--user", "defaults.catch_up", "none"]);
     let kept = "SELECT count(*) FROM jobs WHERE name = 'tidy' AND policy LIKE '%none%'";
     assert_eq!(fixture.count(kept), 1);
-    assert_eq!(next(), hourly - 30, "the schedule is the same");
+    assert_eq!(next(), hourly - 30, "the schedule changed");
 }

@@ -294,7 +294,7 @@ fn foreign_summaries_are_shown_in_every_form() {
                 assert!(text.contains(words), "{words} in {text}");
             }
             let same: Value = serde_json::from_str(&report(&["--json"]).ends(0).out).unwrap();
-            assert_eq!(same, summary, "unknown fields are kept");
+            assert_eq!(same, summary, "unknown fields were lost");
             report(&["--validate"]).ends(65);
         }
     }

@@ -1,4 +1,4 @@
-//! Tests the curator from outside: reports about an engine, the handling of job files, and the
+//! Tests the curator from outside: the reported state of an endpoint, the handling of job files, and the
 //! budget of an event.
 
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -190,7 +190,7 @@ fn sessions_are_chunked_and_ideas_seeded_once() {
         );
     }
     let done = fixture.tree(".runner/curator/done").len();
-    assert_eq!(done, 2, "there is not one per chunk");
+    assert_eq!(done, 2, "there is not one finished job per chunk");
 
     fixture.write("docs/plan.md", "# Plan\n\n- [ ] Retry the upload after a connection reset\n");
     for _ in 0..2 {

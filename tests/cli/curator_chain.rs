@@ -77,7 +77,7 @@ fn report_covers_notes_and_session_results() {
     let killed = at(&fixture, DAY, &["curator", "work", "--once"]);
     assert_ne!(killed.code, 0, "{killed:?}");
     assert!(fixture.path("killed").exists());
-    assert!(!fixture.path(".agents/learnings").exists(), "all or nothing");
+    assert!(!fixture.path(".agents/learnings").exists(), "the killed run published learnings");
     for kind in ["lint-wiki", "dream-seed"] {
         at(&fixture, EVENING, &["curator", "enqueue", "--kind", kind]).ends(0);
     }
@@ -85,7 +85,7 @@ fn report_covers_notes_and_session_results() {
     assert_eq!(
         fixture.tree(".runner/curator/done").len(),
         4,
-        "two chunks, and one of each other kind"
+        "expected two chunks and one job of each other kind"
     );
     let learnings = fixture.tree(".agents/learnings");
     assert_eq!(learnings.len(), 2, "{learnings:?}");

@@ -148,7 +148,7 @@ fn concurrent_workers_settle_each_job_once() {
         while !ids(&fixture, "queue").is_empty() {
             assert!(
                 started.fetch_add(1, Ordering::SeqCst) < 1_000 + 10 * count,
-                "it goes on for ever: {:.4000}",
+                "the queue is never empty: {:.4000}",
                 fixture.run(&["runs"]).out
             );
             let mut child = fixture

@@ -111,7 +111,7 @@ fn stop_kills_processes_that_ignore_sigterm() {
     assert!(began.elapsed() < Duration::from_secs(30), "{began:?}");
     assert_eq!(fixture.survivors(), Vec::<String>::new());
     let reported = outcome(&fixture, &id);
-    assert!(reported.contains("cancelled"), "by itself: {reported}");
+    assert!(reported.contains("cancelled"), "the run did not settle itself: {reported}");
     assert!(reported.contains("the daemon was asked to stop"), "{reported}");
 }
 
@@ -316,7 +316,7 @@ fn next_daemon_settles_killed_runs() {
     kill_process(pid, Signal::KILL).unwrap();
     assert!(ended_within(pid.as_raw_nonzero().get().cast_unsigned(), LIMIT));
     let second = Daemon::start(&fixture, &[]);
-    assert!(outcome(&fixture, &id).contains("lost"), "by its first tick");
+    assert!(outcome(&fixture, &id).contains("lost"), "the first tick did not settle the run");
     assert_eq!(fixture.survivors(), Vec::<String>::new());
     drop(second);
 }
@@ -355,7 +355,10 @@ fn service_manager_receives_notifications() {
     daemon.tick();
     daemon.wait_for_text("env: succeeded");
     let seen = fixture.read("seen");
-    assert!(seen.contains("XDG_STATE_HOME"), "the run's own process: {seen}");
+    assert!(
+        seen.contains("XDG_STATE_HOME"),
+        "this is not the environment of the run's process: {seen}"
+    );
     assert!(!seen.contains("NOTIFY_SOCKET") && !seen.contains("WATCHDOG"), "{seen}");
     daemon.signal(Signal::TERM);
     hears("STOPPING=1");

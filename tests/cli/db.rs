@@ -174,7 +174,7 @@ fn restore_reports_lost_runs() {
         aged.run(&["tick"]).ends(0);
     }
     let runs = "SELECT count(*) FROM runs WHERE started IS NOT NULL";
-    assert_eq!(aged.fixture.count(runs), 6, "five hours and one manually");
+    assert_eq!(aged.fixture.count(runs), 6, "expected five hourly runs and one queued run");
     // Showing the plan changes nothing.
     let before = content(&aged.store());
     aged.run(&["db", "restore"]).ends(0).expect_text("run again with --yes to restore");
@@ -729,5 +729,5 @@ fn pruning_removes_old_undo_folders() {
     assert!(!old.exists() && young.exists());
     aged.at("2026-06-20T12:00:00Z");
     aged.run(&["db", "prune"]).ends(0);
-    assert!(!aged.fixture.path("dreams/.undo/p-1").exists(), "nor its folder");
+    assert!(!aged.fixture.path("dreams/.undo/p-1").exists(), "the empty folder is still there");
 }

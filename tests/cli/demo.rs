@@ -83,7 +83,11 @@ fn assert_cycle_ran(fixture: &Fixture, demo: &std::path::Path) {
         fixture.run(&all).ends(0)
     };
     let read = |path: &str| fs::read_to_string(demo.join(path)).unwrap();
-    assert_eq!(fs::read_dir(demo.join("rem")).unwrap().count(), 2, "an entry and its list");
+    assert_eq!(
+        fs::read_dir(demo.join("rem")).unwrap().count(),
+        2,
+        "expected one entry and the manifest"
+    );
     let shown = runner(&["lifecycle", "show", "--json"]).json();
     assert_eq!(shown["position"]["state"], "wake_add");
     if !Path::new("/usr/bin/bwrap").is_file() {

@@ -162,13 +162,13 @@ fn man_replaces_only_its_own_pages() {
     let first = good.split(|byte| *byte == b'\n').next().unwrap();
     fs::write(&page, [first, b"\nan older one"].concat()).unwrap();
     let said = fixture.run(&["man", &into]).ends(0);
-    assert_eq!(said.out, format!("{}\n", page.display()), "only what changed");
+    assert_eq!(said.out, format!("{}\n", page.display()), "an unchanged page was written");
     assert_eq!(fs::read(&page).unwrap(), good);
     fs::remove_file(folder.join("runner-man.1")).unwrap();
     fs::write(&page, "mine").unwrap();
     fixture.run(&["man", &into]).ends(73).expect_text("runner-config-show.1");
     assert_eq!(fs::read(&page).unwrap(), b"mine");
-    assert!(!folder.join("runner-man.1").exists(), "all or nothing");
+    assert!(!folder.join("runner-man.1").exists(), "a refused run wrote a page");
     fs::remove_file(&page).unwrap();
     std::os::unix::fs::symlink("/dev/null", &page).unwrap();
     fixture.run(&["man", &into]).ends(73);

@@ -293,7 +293,7 @@ fn dry_run_and_real_run_decline_alike() {
             None => assert_eq!((reported.code, real.code), (0, 0), "{args:?}: {real:?}"),
         }
     }
-    assert!(seen >= 4, "{seen} of them were declined");
+    assert!(seen >= 4, "only {seen} runs were declined");
 }
 
 #[test]

@@ -132,7 +132,7 @@ fn cycle_advances_and_check_reports_mistakes() {
         fixture.run(&["lifecycle", "tick"]).ends(0);
     }
     assert_eq!(way, ["add 0", "add 1", "rem 0", "plan 0", "add 0"]);
-    assert_eq!(fixture.tree("rem").len(), 2, "one entry and its list");
+    assert_eq!(fixture.tree("rem").len(), 2, "expected one entry and the manifest");
     fixture.run(&["lifecycle", "goto", "rem"]).ends(0);
     assert_eq!(stands(&fixture), ("rem".to_owned(), 0));
     fixture.run(&["lifecycle", "goto", "sleep"]).ends(2).expect_text("add, rem, plan");

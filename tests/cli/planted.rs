@@ -112,7 +112,7 @@ fn no_command_starts_an_injected_program() {
         let toml = fixture.read("runner.toml").replace("CANARY", canary);
         fixture.write("runner.toml", toml);
         fixture.run(&["run", "plant"]);
-        assert!(fixture.path("docs/lib/.git").exists(), "the agent worked");
+        assert!(fixture.path("docs/lib/.git").exists(), "the agent did nothing");
         let config = fixture.path(".git/config");
         let text = fs::read_to_string(&config).unwrap() + &CONFIG.replace("{}", canary);
         fs::write(&config, text).unwrap();

@@ -290,7 +290,7 @@ fn worktree_of_moved_repository_needs_repair() {
     };
     let said = outside(&["tick"]).ends(78).expect_text(&repair);
     let forgets = said.err.matches("projects forget").count();
-    assert_eq!(forgets, 1, "only what is gone itself: {said:?}");
+    assert_eq!(forgets, 1, "`forget` is not suggested exactly once: {said:?}");
     for looking in ["status", "projects", "doctor"] {
         let said = outside(&[looking]);
         assert!(format!("{}{}", said.out, said.err).contains(&repair), "{looking}: {said:?}");
@@ -598,7 +598,7 @@ fn forget_removes_only_the_named_project() {
     let other_path = other.display().to_string();
     assert_eq!(standings(&fixture), pairs(&[("other", "known")]));
     for (left, all) in counts(&fixture, "AND 1").into_iter().zip(kept) {
-        assert!(left > 0 && left * 2 == all, "half of all was the other's: {left} of {all}");
+        assert!(left > 0 && left * 2 == all, "half of the rows should be left: {left} of {all}");
     }
     let runs = fs::read_dir(fixture.state().join("runs")).unwrap().count() as i64;
     assert_eq!(runs, fixture.count("SELECT count(*) FROM runs"));

@@ -1,6 +1,6 @@
 //! Tests the rem jobs between the wakes through the program: entries by rules and by scripted
-//! models, checks that reject an answer, daydreams, the record of tools, and the journal that shows
-//! all of it.
+//! models, checks that reject an answer, daydreams, the record of tool calls, and the journal that
+//! shows all of these.
 
 use std::fs;
 use std::process::Stdio;

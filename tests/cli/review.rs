@@ -252,7 +252,7 @@ fn guide_example_executor_works() {
     let page = include_str!("../../docs/guide/executors.md");
     let (_, rest) = page.split_once("```python\n").unwrap();
     let (program, _) = rest.split_once("```").unwrap();
-    assert!(program.lines().count() <= 25, "it is short");
+    assert!(program.lines().count() <= 25, "the program is too long");
     let fixture = Fixture::new();
     if fixture.command("python3", &["-c", ""]).output().is_err() {
         skip("python3", "there is no python3");

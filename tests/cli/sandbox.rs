@@ -141,7 +141,7 @@ fn recovery_cleans_up_after_both_are_killed() {
             live.is_gone();
         } else {
             print_line(
-                "skipped 1: without a control group what cleared its environment is not found",
+                "skipped 1: without a control group, a process that cleared its environment is not found",
             );
         }
         // The mount placeholders are gone.
@@ -191,7 +191,7 @@ fn command_cannot_write_protected_paths() {
         assert_eq!(fixture.read("made"), "x\n");
         assert_eq!(fixture.git(&["log", "-1", "--format=%s"]).trim(), "Made");
     } else {
-        skip("bwrap", "without bubblewrap nothing new is made beside what is kept");
+        skip("bwrap", "without bubblewrap, nothing can be created beside a protected path");
     }
 }
 
@@ -265,10 +265,10 @@ fn hook_refuses_with_exit_code_2() {
     for payload in [&b""[..], b"{", b"\xff\xfe", &vec![b' '; 9 << 20]] {
         assert_eq!(ask(&job, payload, &project), Some(2));
     }
-    assert_eq!(ask(&[], &write("a"), &project), Some(2), "no limits");
+    assert_eq!(ask(&[], &write("a"), &project), Some(2), "without a job");
     assert_eq!(ask(&["--job", "nobody"], &write("a"), &project), Some(2));
     assert_eq!(ask(&["--no-such-flag"], &write("a"), &project), Some(2));
-    assert_eq!(ask(&job, &write("a"), fixture.root()), Some(2), "in no project");
+    assert_eq!(ask(&job, &write("a"), fixture.root()), Some(2), "outside a project");
     fixture.write("runner.toml", "broken = ");
     assert_eq!(ask(&job, &write("a"), &project), Some(2), "a broken configuration");
 }

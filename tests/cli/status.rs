@@ -101,7 +101,10 @@ fn times_are_shown_in_the_jobs_zone() {
         json!({"job": "tidy", "at": "2026-11-22T06:00:00Z", "zone": "Europe/Berlin"})
     );
     assert_eq!(project["zone"], "Asia/Tokyo");
-    assert_eq!(project["budget"]["day"]["name"], "2026-11-22", "the day of Tokyo");
+    assert_eq!(
+        project["budget"]["day"]["name"], "2026-11-22",
+        "the day does not follow Tokyo's zone"
+    );
     // The zone also applies to an expression that is previewed in this project.
     let cron = ["schedule", "next", "--cron", "0 7 * * *", "-n", "1", "--json"];
     let next = clocked(&fixture, "2026-11-21T20:00:00Z", &cron).ends(0).json();

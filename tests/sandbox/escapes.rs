@@ -271,7 +271,7 @@ fn covers(means: SandboxMechanism, about: About) -> bool {
 #[test]
 fn no_attempt_escapes() {
     if std::env::consts::ARCH != "x86_64" {
-        println!("skipped all attempts: the numbers of their calls are those of x86_64");
+        println!("skipped all attempts: their system call numbers are for x86_64");
         return;
     }
     let user = rustix::process::getuid().as_raw();
@@ -349,7 +349,7 @@ fn no_attempt_escapes_as_nobody() {
 #[test]
 fn attempts_succeed_without_a_sandbox() {
     if std::env::consts::ARCH != "x86_64" {
-        println!("skipped 1: the numbers of the calls are those of x86_64");
+        println!("skipped 1: the system call numbers are for x86_64");
         return;
     }
     let attempts = all();

@@ -242,7 +242,7 @@ fn each_behaviour_has_the_expected_outcome() {
             }
             let all = format!("{result:?} {sink:?}");
             assert!(!all.contains(CANARY), "{name} shows the key: {all}");
-            assert_eq!(server.calls(), 1, "{name}: one run is one request");
+            assert_eq!(server.calls(), 1, "{name} did not send exactly one request");
             cells += 1;
             row.push_str(&format!(" {:<18}", word(wanted)));
         }

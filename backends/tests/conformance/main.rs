@@ -4,7 +4,7 @@
 //! cannot; the latter cases are counted and printed. A new backend joins by adding a row. Programs
 //! are shell scripts in a temporary folder; no test sleeps.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods)] // a test's own set-up may fail loudly
-#![allow(clippy::print_stdout)] // the count of what was not applicable has to be seen
+#![allow(clippy::print_stdout)] // the number of inapplicable cases must be visible
 
 mod agents;
 mod apis;

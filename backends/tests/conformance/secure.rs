@@ -207,7 +207,7 @@ fn proxies_are_bypassed_for_loopback() {
     assert_eq!(tunnel.line, "CONNECT model.invalid:443 HTTP/1.1");
     assert!(!format!("{tunnel:?}").contains(CANARY), "the proxy sees the key");
     ask(&format!("{}/v1", server.url()), &env, None, None).unwrap();
-    assert_eq!(proxy.seen().len(), 2, "this host needs no proxy");
+    assert_eq!(proxy.seen().len(), 2, "a loopback request used the proxy");
     let without = [env[0], env[1], ("no_proxy", "model.invalid")];
     let error = ask("http://model.invalid/v1", &without, None, None);
     assert!(matches!(error, Err(E::Unavailable { .. })), "{error:?}");

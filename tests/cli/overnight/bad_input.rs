@@ -207,7 +207,7 @@ fn full_disk_leaves_the_corpus_intact() {
         free += 2;
     }
     print_line(&format!(
-        "overnight on a full disk: up to {free} files to go, {failed} nights failed, {in_commit} at a commit that was taken back"
+        "overnight on a full disk: up to {free} files to go, {failed} nights failed, {in_commit} during a commit that was rolled back"
     ));
     assert!(in_commit >= 2 && failed >= 2);
 }

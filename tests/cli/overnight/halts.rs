@@ -82,7 +82,10 @@ fn max_iterations_limits_the_loop() {
     start(&fixture, &["--max-iterations", "1"]).ends(0);
     let summary = summary_of(&fixture);
     assert_eq!(summary["iterations"].as_array().unwrap().len(), 1);
-    assert!(summary["budget_exhausted"].is_null(), "that is the time's word");
+    assert!(
+        summary["budget_exhausted"].is_null(),
+        "this field is set only when the time is exhausted"
+    );
 }
 
 /// Builds a library that makes the first `times` accesses to the staged copy fail like a broken
