@@ -1,5 +1,5 @@
-//! Tests the curator from outside: the reported state of an endpoint, the handling of job files, and the
-//! budget of an event.
+//! Tests the curator from outside: the reported state of an endpoint, the handling of job files,
+//! and the budget of an event.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{SocketAddrV4, TcpListener, TcpStream};

@@ -41,7 +41,7 @@ fn launcher_passes_streams_status_and_environment() {
             .collect();
         names.sort();
         assert_eq!(names, ["PATH", "RUNNER_RUN"], "{sandbox:?}");
-        let containment = ended.containment.expect("the launcher reports the containment");
+        let containment = ended.containment.expect("the launcher reports no sandbox");
         println!("{containment}");
         assert_eq!(containment.sandbox == SandboxLevel::Off, sandbox.off);
         for (script, status) in [
