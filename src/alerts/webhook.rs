@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn readable_key_file_is_refused() {
+    fn group_readable_key_file_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("key");
         fs::write(&path, "s3cr3t\n").unwrap();

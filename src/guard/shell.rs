@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn written_paths_are_found_or_unknown() {
+    fn shell_writes_are_found_or_refused() {
         let write = |text: &str| ShellPlace::Plain(ShellAction::Write, text.to_owned());
         let sweep = |text: &str| ShellPlace::Plain(ShellAction::Sweep, text.to_owned());
         for (line, wanted) in [

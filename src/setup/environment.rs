@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn readable_credentials_are_refused() {
+    fn group_readable_credentials_are_refused() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join(CREDENTIALS);
         assert_eq!(credentials(&path).unwrap(), BTreeMap::new());
