@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_kind_names_the_nearest() {
+    fn unknown_kind_suggests_the_nearest() {
         let spec = |kind: &str| BackendSpec { kind: kind.into(), ..BackendSpec::default() };
         assert!(why(&spec("comand")).contains("did you mean \"command\"?"));
         assert!(why(&spec("built-in")).contains("did you mean \"builtin\"?"));
@@ -414,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_and_artifacts_are_named_without_doubt() {
+    fn invalid_program_and_artifact_are_refused() {
         let spec = |program: &str, artifact: &str| BackendSpec {
             kind: "command".into(),
             program: Some(program.into()),

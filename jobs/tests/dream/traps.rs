@@ -2,9 +2,9 @@
 //!
 //! | trap | covered by |
 //! | --- | --- |
-//! | the program ends with 0 and leaves no file | `tests/cli/review.rs`: `exit_0_without_proposals_is_told_and_asked_again` |
-//! | a pass is killed | `tests/cli/recovery.rs`: `a_lost_pass_is_tried_again_once_by_the_next_tick` |
-//! | a lock is left behind | `tests/cli/locks.rs`: `a_killed_holder_neither_blocks_nor_doubles_the_next` |
+//! | the program ends with 0 and leaves no file | `tests/cli/review.rs`: `exit_0_without_proposals_is_a_failure` |
+//! | a pass is killed | `tests/cli/recovery.rs`: `lost_pass_is_retried_once` |
+//! | a lock is left behind | `tests/cli/locks.rs`: `killed_holder_does_not_block_next_run` |
 //! | an idea, a folder or a target is a link | `main.rs`: `unreadable_ideas_are_reported_without_failing`; `review.rs`: `canonical_tracked_and_linked_ideas_are_untouched` |
 //! | a target is tracked, or not ignored | `hostile.rs`: `unprotected_dreams_folder_blocks_the_pass`; `review.rs`: the same as above, `ignored_ideas_move_only_to_ignored_folders` |
 //! | a second pass comes before the review | here: `second_pass_keeps_earlier_proposals_visible` |
@@ -14,7 +14,7 @@
 //! | the decisions contain other lines | `dream/decisions.rs`: `decisions_are_found_among_other_lines`; here: `foreign_decision_lines_are_preserved` |
 //! | a decision is made while a pass runs | `review.rs`: `concurrent_pass_and_decision_lose_nothing` |
 //! | two reviews at once | `review.rs`: `concurrent_decisions_record_only_one` |
-//! | an act is killed | `review.rs`: `crash_at_any_commit_leaves_all_or_nothing`; `tests/cli/review.rs`: `killed_acts_leave_all_or_nothing` |
+//! | an act is killed | `review.rs`: `crash_at_any_commit_leaves_all_or_nothing`; `tests/cli/review.rs`: `killed_decisions_are_all_or_nothing` |
 //! | the same answer fails forever | here: `third_useless_answer_quarantines_the_idea` |
 
 use runner_engine::outcome::{Class, Outcome};
