@@ -36,7 +36,7 @@ const HTTP_PROXY: [&str; 2] = ["http_proxy", "HTTP_PROXY"];
 /// [`BackendError::Auth`] if the key cannot be used.
 pub(crate) fn client(plan: &EndpointPlan, connect: Duration) -> Result<Client, BackendError> {
     let mut builder = Client::builder()
-        .tls_backend_preconfigured(tls(plan)?)
+        .use_preconfigured_tls(tls(plan)?)
         .redirect(redirect::Policy::none())
         .referer(false)
         .no_proxy()
