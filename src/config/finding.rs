@@ -20,25 +20,25 @@ pub(super) enum Part {
 /// The reason for an error, and the name that was probably meant.
 #[derive(Clone, Debug)]
 pub(super) struct Reason {
-    pub(super) text: String,
-    pub(super) near: Option<String>,
+    pub(super) text: Box<str>,
+    pub(super) near: Option<Box<str>>,
 }
 
 impl<T: Into<String>> From<T> for Reason {
     fn from(text: T) -> Self {
-        Self { text: text.into(), near: None }
+        Self { text: text.into().into(), near: None }
     }
 }
 
 impl Reason {
     /// Suggests the nearest of several names.
     pub(super) fn near<'n>(self, name: &str, names: impl IntoIterator<Item = &'n str>) -> Self {
-        Self { near: nearest(name, names).map(str::to_owned), ..self }
+        Self { near: nearest(name, names).map(Into::into), ..self }
     }
 
     /// Describes where in a value the error is.
     pub(super) fn within(self, place: &str) -> Self {
-        Self { text: format!("{place}: {}", self.text), ..self }
+        Self { text: format!("{place}: {}", self.text).into(), ..self }
     }
 }
 

@@ -76,7 +76,8 @@ impl ConfigFinding {
 
 impl From<ConfigMistake> for ConfigFinding {
     fn from(mistake: ConfigMistake) -> Self {
-        let Reason { text: message, near: nearest } = mistake.why.clone();
+        let message = mistake.why.text.to_string();
+        let nearest = mistake.why.near.as_deref().map(str::to_owned);
         let (file, spot) = match mistake.place.clone().map(|place| *place) {
             Some((file, spot)) => (Some(file), spot),
             None => (None, None),

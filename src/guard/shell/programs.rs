@@ -1,4 +1,4 @@
-//! Says by one table which arguments of the common programs are written. This module must never
+//! Lists in one table which arguments of the common programs are written. This module must never
 //! claim that an unknown program writes nothing: it skips such a program, which is then subject to
 //! the sandbox.
 
