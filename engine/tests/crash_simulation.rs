@@ -36,7 +36,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use runner_engine::publish::{InjectedFault, OneFault};
+use runner_engine::publish::{InjectedFault, inject};
 use runner_engine::time::boot_time;
 
 use damage::Random;
@@ -65,8 +65,8 @@ fn examine(
     let scenario = &ALL[index];
     let prepared = Prepared::new(scenario);
     let seed = Random(seed ^ (index as u64) << 32).next();
-    let faults = OneFault(plant);
-    let mut trial = Trial { prepared: &prepared, faults, seed, scale, counts: Counts::default() };
+    inject(plant);
+    let mut trial = Trial { prepared: &prepared, seed, scale, counts: Counts::default() };
     for (name, suite) in SUITES {
         // A panic, such as in an endless recovery, is a failure like any other.
         let verdict = catch_unwind(AssertUnwindSafe(|| suite(&mut trial)))

@@ -1,9 +1,14 @@
 //! Injected faults, which verify that the crash simulation detects such bugs.
 //!
-//! The core queries its `Faults` parameter at each place where a known mistake is possible.
-//! Production code passes [`NoFault`], a zero-sized type that always answers `false`, so that the
-//! compiled program contains no switch. Only the simulation passes a [`OneFault`]. No code outside
-//! this folder's core and that test may name these types.
+//! The core calls [`injected`] at each place where a known mistake is possible. Without the feature
+//! `fault-injection`, the answer is the constant `false`, so that the compiled program contains no
+//! switch. No code outside this folder's core and the simulation may name these items.
+
+use std::cell::Cell;
+
+thread_local! {
+    static CURRENT: Cell<Option<InjectedFault>> = const { Cell::new(None) };
+}
 
 /// A mistake that tests can inject into the core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -88,29 +93,13 @@ impl InjectedFault {
     ];
 }
 
-/// Decides which faults are injected.
-pub trait Faults: Copy {
-    /// Returns whether this fault is injected.
-    fn has(self, plant: InjectedFault) -> bool;
+/// Injects a fault into the publications of this thread, and returns the previous one.
+pub fn inject(fault: Option<InjectedFault>) -> Option<InjectedFault> {
+    CURRENT.replace(fault)
 }
 
-/// No fault, for production code.
-#[derive(Clone, Copy, Debug)]
-pub struct NoFault;
-
-impl Faults for NoFault {
-    #[inline(always)]
-    fn has(self, _: InjectedFault) -> bool {
-        false
-    }
-}
-
-/// At most one fault, for the simulation.
-#[derive(Clone, Copy, Debug)]
-pub struct OneFault(pub Option<InjectedFault>);
-
-impl Faults for OneFault {
-    fn has(self, plant: InjectedFault) -> bool {
-        self.0 == Some(plant)
-    }
+/// Returns whether this fault is injected.
+#[inline]
+pub(super) fn injected(fault: InjectedFault) -> bool {
+    cfg!(feature = "fault-injection") && CURRENT.get() == Some(fault)
 }

@@ -11,12 +11,12 @@ use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ValueRef};
 use rusqlite::{Connection, Transaction, params};
 
 use super::columns::{Count, Query as _, millis, time, time_opt};
-use super::crash_points::CrashPoints;
 use super::retention::{
     Deferral, OldNight, OldOccurrence, OldUsage, PruneFacts, PrunePlan, Retention, UsageKey,
 };
 use super::usage::{DAY, JOB, POOL_DAY, POOL_WEEK, WINDOW};
 use super::{Fault, Result, Store};
+use crate::failpoint;
 use crate::ids::{BadId, OccurrenceId, RunId};
 
 /// Maximum number of occurrences, deferrals or events per transaction, so that it takes only a few
@@ -59,9 +59,9 @@ impl Store {
     }
 
     /// Deletes the rows in a plan.
-    pub fn prune_rows(&mut self, plan: &PrunePlan, dying: &mut CrashPoints) -> Result<()> {
+    pub fn prune_rows(&mut self, plan: &PrunePlan) -> Result<()> {
         for some in plan.rows.deferrals.chunks(BATCH) {
-            dying.before("remove deferrals");
+            failpoint::before("remove deferrals");
             self.write(|tx| {
                 for run in some {
                     remove_deferral(tx, run)?;
@@ -70,7 +70,7 @@ impl Store {
             })?;
         }
         for some in plan.rows.occurrences.chunks(BATCH) {
-            dying.before("remove occurrences");
+            failpoint::before("remove occurrences");
             self.write(|tx| {
                 for occurrence in some {
                     remove_occurrence(tx, occurrence, plan.limit)?;
@@ -78,7 +78,7 @@ impl Store {
                 Ok(())
             })?;
         }
-        dying.before("remove nights and budget usage");
+        failpoint::before("remove nights and budget usage");
         self.write(|tx| {
             for night in &plan.rows.nights {
                 let gone = tx.change(
@@ -106,7 +106,7 @@ impl Store {
             Ok(())
         })?;
         loop {
-            dying.before("remove events");
+            failpoint::before("remove events");
             let sql = "DELETE FROM events WHERE id IN
                          (SELECT id FROM events INDEXED BY events_by_time WHERE at < ?1 LIMIT ?2)";
             let gone =

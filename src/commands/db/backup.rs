@@ -51,7 +51,7 @@ impl BackupArgs {
             ))
             .hint("runner db backup ANOTHER-NAME"));
         }
-        let copy = store.backup(&target, now, &mut Env::dying())?;
+        let copy = store.backup(&target, now)?;
         let file = copy.path.display().to_string();
         cli.ui.show(&Backup { file, format: copy.format, bytes: copy.bytes });
         Ok(Exit::Done)
