@@ -152,13 +152,14 @@ impl<'a> LaunchSupervisor<'a> {
         }
         let streams = self.streams.take().expect("the streams are taken only once");
         let (plan, real) = (self.plan, &self.real);
-        let (child, made_of) = self.in_group(|| init::start(plan, real, false, &streams))??;
+        let off = plan.sandbox.off;
+        let level = if off { SandboxLevel::Off } else { SandboxLevel::FilesOnly };
+        let (child, made_of) = self.in_group(|| init::start(plan, real, level, &streams))??;
         drop(streams);
         self.main = child.id();
-        let off = plan.sandbox.off;
         let containment = AppliedSandbox {
             tree: self.tree(TreeControl::Subreaper),
-            sandbox: if off { SandboxLevel::Off } else { SandboxLevel::FilesOnly },
+            sandbox: level,
             made_of,
             network: off || plan.sandbox.network,
         };

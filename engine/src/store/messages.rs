@@ -9,7 +9,7 @@ use rusqlite::{Row, Transaction, params};
 use serde::{Deserialize, Serialize};
 
 use super::columns::{
-    FreeText, Query as _, free, free_json, json, millis, time, time_opt, to_json,
+    Query as _, free, free_json, json, millis, time, time_opt, to_json,
 };
 use super::{Fault, Result, Store};
 use crate::alerts::{AlertKind, next_try};
@@ -18,11 +18,12 @@ use crate::ids::{AlertId, MessageId, ProjectId, RunId};
 /// Maximum number of delivery attempts for a message, over about fifteen hours.
 pub const MOST_TRIES: u32 = 8;
 
-/// The kind of a message about one open alert.
+/// The kind of a message about alerts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MessageKind {
     Raised,
     Repeated,
+    Recovered,
 }
 
 impl MessageKind {
@@ -30,6 +31,7 @@ impl MessageKind {
         match self {
             Self::Raised => "raised",
             Self::Repeated => "repeated",
+            Self::Recovered => "recovered",
         }
     }
 }
@@ -150,9 +152,8 @@ pub(super) fn make(
 ) -> Result<(), Fault> {
     // A waiting message is older and less complete than the new message.
     withdraw(tx, alert, Withdraw::All, now)?;
-    let detail = free_json(&detail(tx, std::slice::from_ref(alert))?);
     for channel in channels {
-        insert(tx, alert, what.as_str(), channel, &detail, now)?;
+        insert(tx, std::slice::from_ref(alert), what, channel, now)?;
     }
     Ok(())
 }
@@ -176,26 +177,26 @@ pub(super) fn recovered(
                 heard.push(alert.clone());
             }
         }
-        if let Some(first) = heard.first() {
-            let detail = free_json(&detail(tx, &heard)?);
-            insert(tx, first, "recovered", channel, &detail, now)?;
+        if !heard.is_empty() {
+            insert(tx, &heard, MessageKind::Recovered, channel, now)?;
         }
     }
     Ok(())
 }
 
+/// Creates a message about alerts of one job.
 fn insert(
     tx: &Transaction<'_>,
-    alert: &AlertId,
-    what: &str,
+    alerts: &[AlertId],
+    what: MessageKind,
     channel: &str,
-    detail: &FreeText,
     now: Timestamp,
 ) -> Result<(), Fault> {
+    let detail = free_json(&detail(tx, alerts)?);
     tx.change(
         "INSERT INTO messages (id, alert, channel, kind, made, detail, state, next)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, 'waiting', ?5)",
-        params![MessageId::new(now), alert, channel, what, millis(now), detail],
+        params![MessageId::new(now), alerts[0], channel, what.as_str(), millis(now), detail],
     )?;
     Ok(())
 }

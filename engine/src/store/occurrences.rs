@@ -108,10 +108,12 @@ impl Store {
                 _ => None,
             };
             if let Some(paused) = paused {
-                missed(tx, job.id, None, PAUSED, paused, now)?;
+                let row = MissedRow { job: job.id, night: None, why: PAUSED, stretch: paused };
+                missed(tx, &row, now)?;
             }
             if let Some(lost) = &due.missed {
-                missed(tx, job.id, night, "nothing was running to start it", lost, now)?;
+                let why = "nothing was running to start it";
+                missed(tx, &MissedRow { job: job.id, night, why, stretch: lost }, now)?;
             }
             // Scheduled times that are found together also wait together. The first decides how
             // late they are, so that an on-time scheduled time does not start before an older one.
@@ -211,15 +213,21 @@ fn enter(
 /// The reason recorded for scheduled times that were missed during a pause.
 const PAUSED: &str = "paused";
 
-/// Records a stretch of missed scheduled times as one row.
+/// Scheduled times of a job that were missed for one reason.
+pub(super) struct MissedRow<'a> {
+    pub job: JobId,
+    pub night: Option<NightId>,
+    pub why: &'a str,
+    pub stretch: &'a Missed,
+}
+
+/// Records missed scheduled times as one row.
 pub(super) fn missed(
     tx: &Transaction<'_>,
-    job: JobId,
-    night: Option<NightId>,
-    why: &str,
-    stretch: &Missed,
+    row: &MissedRow<'_>,
     now: Timestamp,
 ) -> Result<(), Fault> {
+    let MissedRow { job, night, why, stretch } = *row;
     let outcome = Outcome::Missed {
         first: stretch.first,
         last: stretch.last,

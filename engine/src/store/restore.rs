@@ -25,6 +25,7 @@ use super::backup::{BackupCopy, inspect_copy};
 use super::columns::{Query as _, json, millis, time};
 use super::database_file::{beside, full_check, lock_file, make_private, remove, sync_folder_of};
 use super::maintenance::{self, Task};
+use super::occurrences::MissedRow;
 use super::restore_loss::{RestoreLoss, since};
 use super::{
     Event, Fault, JobId, NewOccurrence, NightId, Origin, Result, StoreError, cannot_write, events,
@@ -255,7 +256,8 @@ fn pass_over(tx: &Transaction<'_>, why: &str, now: Timestamp) -> Result<u64, Fau
         };
         if let Some(missed) = missed {
             count += missed.count;
-            occurrences::missed(tx, job, None, why, &missed, now)?;
+            let row = MissedRow { job, night: None, why, stretch: &missed };
+            occurrences::missed(tx, &row, now)?;
         }
         tx.change(
             "UPDATE jobs SET watermark = ?2, next_due = ?3 WHERE id = ?1",
