@@ -11,7 +11,7 @@ thread_local! {
 }
 
 /// A mistake that tests can inject into the core.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, strum::VariantArray)]
 pub enum InjectedFault {
     /// A staged file is not synced.
     StagedFileUnsynced,
@@ -61,36 +61,6 @@ pub enum InjectedFault {
     RecoveryRepeatsSettled,
     /// A run that was taken over ignores that its outcome was refused.
     StaleOutcomeAccepted,
-}
-
-impl InjectedFault {
-    /// All faults.
-    pub const ALL: [Self; 24] = [
-        Self::StagedFileUnsynced,
-        Self::StagingDirUnsynced,
-        Self::StagingParentUnsynced,
-        Self::ManifestBeforeStaging,
-        Self::NewParentUnsynced,
-        Self::TargetDirUnsynced,
-        Self::OutcomeBeforeRenames,
-        Self::OutcomeBeforeSync,
-        Self::NoCheckBefore,
-        Self::NoCheckDisplaced,
-        Self::NoCheckRemoved,
-        Self::ReplaceForNoreplace,
-        Self::TornAccepted,
-        Self::LastEntrySkipped,
-        Self::StagingRemovedEarly,
-        Self::RecoveryOverwrites,
-        Self::RecoveryDiscards,
-        Self::RecoveryTrustsCache,
-        Self::RecoveryIgnoresFence,
-        Self::RecoveryUsesDeadFence,
-        Self::ConflictDropsStaging,
-        Self::RecoveryLeavesStaging,
-        Self::RecoveryRepeatsSettled,
-        Self::StaleOutcomeAccepted,
-    ];
 }
 
 /// Injects a fault into the publications of this thread, and returns the previous one.

@@ -7,10 +7,9 @@
 use jiff::Timestamp;
 use rusqlite::{Row, Transaction, params};
 use serde::{Deserialize, Serialize};
+use strum::{EnumString, IntoStaticStr};
 
-use super::columns::{
-    Query as _, free, free_json, json, millis, time, time_opt, to_json,
-};
+use super::columns::{Query as _, free, free_json, json, millis, time, time_opt, to_json};
 use super::{Fault, Result, Store};
 use crate::alerts::{AlertKind, next_try};
 use crate::ids::{AlertId, MessageId, ProjectId, RunId};
@@ -19,26 +18,18 @@ use crate::ids::{AlertId, MessageId, ProjectId, RunId};
 pub const MOST_TRIES: u32 = 8;
 
 /// The kind of a message about alerts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr)]
+#[strum(serialize_all = "kebab-case", const_into_str)]
 pub(super) enum MessageKind {
     Raised,
     Repeated,
     Recovered,
 }
 
-impl MessageKind {
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Raised => "raised",
-            Self::Repeated => "repeated",
-            Self::Recovered => "recovered",
-        }
-    }
-}
-
 /// The delivery state of a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, EnumString, IntoStaticStr)]
 #[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case", const_into_str)]
 pub enum MessageState {
     /// The message has not been delivered yet.
     Waiting,
@@ -48,25 +39,6 @@ pub enum MessageState {
     GivenUp,
     /// The message was no longer needed.
     Withdrawn,
-}
-
-impl MessageState {
-    /// Returns the name used in the database and in `--json`.
-    pub(super) fn as_str(self) -> &'static str {
-        match self {
-            Self::Waiting => "waiting",
-            Self::Delivered => "delivered",
-            Self::GivenUp => "given-up",
-            Self::Withdrawn => "withdrawn",
-        }
-    }
-
-    /// Returns the state with this name.
-    pub(super) fn read(name: &str) -> Option<Self> {
-        [Self::Waiting, Self::Delivered, Self::GivenUp, Self::Withdrawn]
-            .into_iter()
-            .find(|state| state.as_str() == name)
-    }
 }
 
 /// The state of an alert when its message was created.
@@ -196,7 +168,7 @@ fn insert(
     tx.change(
         "INSERT INTO messages (id, alert, channel, kind, made, detail, state, next)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, 'waiting', ?5)",
-        params![MessageId::new(now), alerts[0], channel, what.as_str(), millis(now), detail],
+        params![MessageId::new(now), alerts[0], channel, what.into_str(), millis(now), detail],
     )?;
     Ok(())
 }

@@ -57,7 +57,8 @@ pub struct RunSummary {
 }
 
 /// The state of a run, with the data of that state.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "kebab-case", const_into_str)]
 pub enum RunState {
     /// The run waits for its start time, its turn or another run.
     Queued {
@@ -118,12 +119,7 @@ pub struct Execution {
 impl RunState {
     /// Returns the state's name in the database and in `--json`.
     pub fn name(&self) -> &'static str {
-        match self {
-            Self::Queued { .. } => "queued",
-            Self::Requested { .. } => "requested",
-            Self::Running { .. } => "running",
-            Self::Settled { .. } => "settled",
-        }
+        self.into_str()
     }
 }
 
