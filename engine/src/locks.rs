@@ -106,13 +106,7 @@ impl JobLock {
         let mut file = open_with(&mut options, path).map_err(io)?;
         match file.try_lock() {
             Ok(()) => Ok(Self { file }),
-            Err(TryLockError::WouldBlock) => {
-                let mut text = String::new();
-                // The holder may not have written its name yet.
-                let _unreadable = file.read_to_string(&mut text);
-                let holder = serde_json::from_str(&text).ok();
-                Err(LockError::Held { holder, path: path.to_owned() })
-            }
+            Err(TryLockError::WouldBlock) => Err(held_by(&mut file, path)),
             Err(TryLockError::Error(source)) => Err(io(source)),
         }
     }
@@ -131,14 +125,7 @@ impl JobLock {
         };
         match file.try_lock_shared() {
             Ok(()) => file.unlock().map_err(io),
-            Err(TryLockError::WouldBlock) => {
-                let mut text = String::new();
-                let _unreadable = file.read_to_string(&mut text);
-                Err(LockError::Held {
-                    holder: serde_json::from_str(&text).ok(),
-                    path: path.to_owned(),
-                })
-            }
+            Err(TryLockError::WouldBlock) => Err(held_by(&mut file, path)),
             Err(TryLockError::Error(source)) => Err(io(source)),
         }
     }
@@ -182,6 +169,13 @@ impl JobLock {
         self.file.rewind()?;
         self.file.write_all(&text)
     }
+}
+
+fn held_by(file: &mut File, path: &Path) -> LockError {
+    let mut text = String::new();
+    // The holder may not have written its name yet.
+    let _unreadable = file.read_to_string(&mut text);
+    LockError::Held { holder: serde_json::from_str(&text).ok(), path: path.to_owned() }
 }
 
 impl Drop for JobLock {

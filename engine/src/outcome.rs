@@ -140,11 +140,6 @@ impl Outcome {
         matches!(self, Self::Succeeded | Self::Degraded { .. })
     }
 
-    /// Returns whether the occurrence stays open after this outcome.
-    pub fn keeps_open(&self) -> bool {
-        matches!(self, Self::Deferred { .. })
-    }
-
     /// Returns the exit code of a command with this outcome. For `dream run`, `night` and `tick`, a
     /// deferral is a normal result. Other commands return 75, "try again later".
     pub fn exit(&self, deferral_is_normal: bool) -> Exit {

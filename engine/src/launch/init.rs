@@ -44,7 +44,7 @@ pub(super) fn attend(channel: &Channel, plan: &LaunchPlan, streams: Vec<OwnedFd>
         let _ = channel.send(&LaunchReport::Refused(refusal), &[]);
         super::BROKEN
     };
-    let Ok(signals) = Signals::catch(&[SIGCHLD]) else {
+    let Ok(mut signals) = Signals::catch(&[SIGCHLD]) else {
         return refuse(LaunchRefusal::Other("cannot catch signals".to_owned()));
     };
     // The program runs as the same user, so it must be kept from accessing this process's memory

@@ -27,7 +27,7 @@ use super::fs::{FsError, PathState, PublishFs, make_parents};
 use super::injected_faults::{InjectedFault, injected};
 use super::manifest::{Manifest, ManifestEntry};
 use super::path::RelPath;
-use super::stage::clean;
+use super::stage::discard;
 use super::{Conflict, PublishError};
 
 /// Carries out a manifest on a disk, starting from any state that an earlier attempt left.
@@ -52,7 +52,7 @@ impl<Fs: PublishFs> Publisher<'_, Fs> {
             }
         }
         if injected(InjectedFault::StagingRemovedEarly) {
-            clean(self.fs, &self.manifest.staging)?;
+            discard(self.fs, &self.manifest.staging)?;
         }
         if !injected(InjectedFault::OutcomeBeforeSync) {
             self.sync_targets()?;

@@ -52,7 +52,6 @@ use crate::ids::{Fence, RunId};
 use crate::outcome::Outcome;
 use apply::Publisher;
 use injected_faults::injected;
-use stage::clean;
 
 /// A target that another program has changed. The target keeps that program's content.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -139,7 +138,7 @@ pub fn publish(
         // A store that returned an error may still have recorded the manifest, so the store is
         // queried.
         if matches!(log.manifest(run), Ok(None)) {
-            clean(fs, staging)?;
+            discard(fs, staging)?;
         }
         return Err(error);
     }
@@ -163,7 +162,7 @@ pub fn publish(
             carrier.sync_targets()?;
         }
     }
-    let leftover = clean(fs, staging).err();
+    let leftover = discard(fs, staging).err();
     Ok(Published { entries: manifest.entries.len(), leftover })
 }
 
@@ -184,22 +183,22 @@ pub fn recover(
     staging: &RelPath,
 ) -> Result<Recovery, PublishError> {
     let Some(RecordedManifest { manifest, settled }) = log.manifest(run)? else {
-        clean(fs, staging)?;
+        discard(fs, staging)?;
         return Ok(Recovery::Nothing);
     };
     if injected(InjectedFault::RecoveryDiscards) {
-        clean(fs, staging)?;
+        discard(fs, staging)?;
         return Ok(Recovery::Nothing);
     }
     if settled && !injected(InjectedFault::RecoveryRepeatsSettled) {
-        clean(fs, &manifest.staging)?;
+        discard(fs, &manifest.staging)?;
         return Ok(Recovery::Cleaned);
     }
     let carrier = Publisher { fs, manifest: &manifest, recovering: true };
     if let Err(error) = carrier.carry_out() {
         let conflict = matches!(error, PublishError::Conflict(_));
         if conflict && injected(InjectedFault::ConflictDropsStaging) {
-            clean(fs, &manifest.staging)?;
+            discard(fs, &manifest.staging)?;
         }
         return Err(error);
     }
@@ -216,7 +215,7 @@ pub fn recover(
         carrier.sync_targets()?;
     }
     if !injected(InjectedFault::RecoveryLeavesStaging) {
-        clean(fs, &manifest.staging)?;
+        discard(fs, &manifest.staging)?;
     }
     Ok(Recovery::RolledForward(manifest.outcome.clone()))
 }

@@ -123,25 +123,19 @@ impl Draft {
     }
 }
 
-/// Removes the staging folder of a publication that was never recorded.
+/// Removes a staging folder and its files durably. The parent folder is synced even if the staging
+/// folder no longer exists, because its removal may not be durable yet. The removal is not
+/// recursive: a publication creates no folders in staging, so a folder in it is an error.
 ///
 /// # Errors
 /// Returns an error if a disk operation fails, or if the folder contains an entry that a
 /// publication does not create.
 pub fn discard(fs: &impl PublishFs, staging: &RelPath) -> Result<(), FsError> {
-    clean(fs, staging)
-}
-
-/// Removes a staging folder and its files durably. The parent folder is synced even if the staging
-/// folder no longer exists, because its removal may not be durable yet. The removal is not
-/// recursive: a publication creates no folders in staging, so a folder in it is an error.
-pub(super) fn clean(fs: &impl PublishFs, staging: &RelPath) -> Result<(), FsError> {
     if let Some(names) = fs.list(staging)? {
         for name in names {
-            let path = staging.join(&name).map_err(|error| FsError {
-                act: "remove",
-                path: format!("{staging}/{}", name.escape_debug()),
-                trouble: std::io::Error::other(error).into(),
+            let path = staging.join(&name).map_err(|error| {
+                let path = format!("{staging}/{}", name.escape_debug());
+                FsError::new("remove", path, std::io::Error::other(error))
             })?;
             fs.remove_file(&path)?;
         }

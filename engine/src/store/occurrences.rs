@@ -9,10 +9,10 @@
 use jiff::{SignedDuration, Timestamp};
 use rusqlite::{Connection, Row, Transaction, params};
 
-use super::columns::{Query as _, free_json, json, json_opt, millis, time};
+use super::columns::{Query as _, free_json, json_opt, millis, time};
 use super::rows::{self, NewOccurrence, Origin};
 use super::{DueJob, Fault, JobId, NightId, Result, Store, alerts, jobs, nights, settle};
-use crate::ids::{OccurrenceId, ProjectId, RunId};
+use crate::ids::{OccurrenceId, RunId};
 use crate::outcome::Outcome;
 use crate::process_id::ProcessIdentity;
 use crate::schedule::{Due, Missed, ON_TIME};
@@ -174,20 +174,6 @@ impl Store {
     /// Returns one occurrence.
     pub fn occurrence(&self, wanted: &OccurrenceId) -> Result<OccurrenceRow> {
         self.view(|db| by_id(db, wanted))
-    }
-
-    /// Returns the project's missed stretches that were recorded since a given time, newest first.
-    pub fn missed_since(
-        &self,
-        project: &ProjectId,
-        since: Timestamp,
-    ) -> Result<Vec<(String, Outcome)>> {
-        let sql = "SELECT j.name, o.outcome FROM occurrences o INDEXED BY occurrences_missed
-                   JOIN jobs j ON j.id = o.job
-                   WHERE o.missed AND o.recorded >= ?2 AND j.project = ?1 ORDER BY o.recorded DESC";
-        self.view(|db| {
-            db.all(sql, params![project, millis(since)], |row| Ok((row.get(0)?, json(row, 1)?)))
-        })
     }
 
     /// Returns the occurrences of a night in the order in which they were recorded.

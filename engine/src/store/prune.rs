@@ -152,9 +152,8 @@ fn old_occurrences(db: &Connection, limit: Timestamp) -> Result<Vec<OldOccurrenc
          WHERE o.settled IS NOT NULL AND o.settled < ?1",
         [millis(limit)],
         |row| {
-            let needed: Option<String> = row.get(2)?;
             let List(runs) = row.get(1)?;
-            Ok(OldOccurrence { id: row.get(0)?, runs, needed: needed.map(|why| reason(&why)) })
+            Ok(OldOccurrence { id: row.get(0)?, runs, needed: row.get(2)? })
         },
     )
 }
@@ -168,20 +167,6 @@ impl<T: FromStr<Err = BadId>> FromSql for List<T> {
         let ids = text.split_whitespace().map(str::parse).collect::<Result<_, _>>();
         ids.map(Self).map_err(FromSqlError::other)
     }
-}
-
-/// Returns the reason from the statement above as a static string.
-fn reason(why: &str) -> &'static str {
-    const REASONS: &[&str] = &[
-        "not over",
-        "the newest of its job",
-        "the breaker counts it",
-        "an acknowledgement names it",
-        "a run waits for it",
-        "its staging folder is not swept",
-        "its night is open",
-    ];
-    REASONS.iter().find(|known| **known == why).unwrap_or(&"not over")
 }
 
 fn deferrals(db: &Connection) -> Result<Vec<Deferral>, Fault> {

@@ -105,7 +105,7 @@ fn plan_keeps_needed_files_and_newest_backups() {
         occurrences: vec![OldOccurrence {
             id: OccurrenceId::new(now()),
             runs: Vec::new(),
-            needed: Some("not over"),
+            needed: Some("not over".to_owned()),
         }],
         files: vec![
             found(FileKind::Log, "runs/old", now(), None),
