@@ -31,6 +31,8 @@ mod injected_faults;
 mod log;
 mod manifest;
 pub mod marker;
+#[cfg(feature = "fault-injection")]
+mod memory_log;
 mod path;
 mod real;
 mod stage;
@@ -40,8 +42,10 @@ mod tests;
 pub use fs::{FsError, FsFailure, PathState, PublishFs};
 #[doc(hidden)]
 pub use injected_faults::{InjectedFault, inject};
-pub use log::{LogError, MemoryLog, PublishLog, RecordedManifest};
+pub use log::{LogError, PublishLog, RecordedManifest};
 pub use manifest::{BadManifest, Manifest, ManifestEntry};
+#[cfg(feature = "fault-injection")]
+pub use memory_log::MemoryLog;
 pub use path::{BadPath, RelPath};
 pub use real::{RealFs, Regular};
 pub use stage::{Draft, NEW_FILE_MODE};

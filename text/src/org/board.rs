@@ -5,9 +5,9 @@ use std::sync::OnceLock;
 
 use super::edits::Edit;
 use super::lines::lines;
+use super::resolve::fold;
 use super::scan::{ScannedLine, Scanner, headings};
 pub use super::task::{BoardForm, Keyword, Odd, Task};
-use super::words::fold;
 
 /// The tasks of a text.
 #[derive(Clone, Debug)]
