@@ -6,7 +6,6 @@ use runner_engine::outcome::Exit;
 use serde::Serialize;
 
 use crate::commands::Cli;
-use crate::env::Env;
 use crate::maintenance;
 use crate::ui::{Failure, Listing, Ui, View, show};
 

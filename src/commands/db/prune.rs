@@ -7,7 +7,6 @@ use runner_engine::store::{PruneFacts, PrunePlan};
 use serde::Serialize;
 
 use crate::commands::Cli;
-use crate::env::Env;
 use crate::maintenance;
 use crate::ui::{Failure, Listing, Ui, View, show};
 
