@@ -20,7 +20,7 @@ use runner_engine::ids::RunId;
 use runner_engine::locks::{JobLock, LockHolder, job_lock_path};
 use runner_engine::outcome::Outcome;
 use runner_engine::process_id::ProcessIdentity;
-use runner_engine::recover::{BEGIN_LIMIT, Driver, Host, Recovered, recover};
+use runner_engine::recover::{BEGIN_LIMIT, Driver, Recovered, recover};
 use runner_engine::store::{RunFilter, RunRow, RunState, RunSummary, Store};
 use runner_jobs::{failmark, kinds};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -56,7 +56,7 @@ pub struct Started {
 
 /// Creates the driver that recovery uses in this process.
 pub fn driver<'a>(home: &'a Env, me: &'a ProcessIdentity) -> Driver<'a> {
-    Driver { world: Box::new(Host { state: &home.state }), me, retries_lost: &kinds::retries_lost }
+    Driver { retries_lost: &kinds::retries_lost, ..Driver::on_host(&home.state, me) }
 }
 
 /// Starts the process of one requested run. The run must be admitted within [`BEGIN_LIMIT`].

@@ -42,7 +42,7 @@ pub struct PromptSpec {
 /// target.
 pub fn run(ctx: &mut Context<'_>, spec: &PromptSpec) -> Result<Finished, JobError> {
     let PromptQuestion { request, left_out } = question(ctx, spec)?;
-    let reply = ctx.ask(&request, 0)?;
+    let reply = ctx.spender.ask(&request, 0)?;
     let text = match &reply.value {
         Some(Value::String(text)) => text.clone(),
         _ => reply.text.clone(),
@@ -53,11 +53,11 @@ pub fn run(ctx: &mut Context<'_>, spec: &PromptSpec) -> Result<Finished, JobErro
     let to = &spec.to;
     let mut body = ctx.redactor.redact(text.trim_end()).into_owned();
     body.push('\n');
-    ctx.scope.stage(to, body.as_bytes(), Expect::Current)?;
+    ctx.files.stage(to, body.as_bytes(), Expect::Current)?;
     let mut finished = Finished {
         headline: format!(
             "{} wrote {to} ({})",
-            ctx.backend_name(),
+            ctx.spender.backend_name(),
             counted(body.split_whitespace().count(), "word")
         ),
         ..Finished::default()
@@ -85,7 +85,7 @@ pub(crate) fn question(ctx: &Context<'_>, spec: &PromptSpec) -> Result<PromptQue
     let mut texts = Vec::new();
     let mut left_out = Vec::new();
     for path in &spec.sources {
-        match ctx.scope.read(path, LARGEST).map(String::from_utf8) {
+        match ctx.files.read(path, LARGEST).map(String::from_utf8) {
             Ok(Ok(text)) => texts.push((path.as_str(), text)),
             Ok(Err(_)) => left_out.push(format!("{path} is not UTF-8")),
             Err(error) => left_out.push(format!("{path}: {error}")),
@@ -110,8 +110,8 @@ pub(crate) fn question(ctx: &Context<'_>, spec: &PromptSpec) -> Result<PromptQue
         rule_answer: Value::String(index(&spec.prompt, &texts)),
         offer: json!({}),
         schema: None,
-        limits: RequestLimits { total: ctx.left(), ..RequestLimits::default() },
-        run_dir: Some(ctx.child_dir()),
+        limits: RequestLimits { total: ctx.clock.left(), ..RequestLimits::default() },
+        run_dir: Some(ctx.files.child_dir()),
         work: None,
     };
     Ok(PromptQuestion { request, left_out })
@@ -144,7 +144,7 @@ impl Kind for PromptSpec {
     fn dry_run(&self, ctx: &mut Context<'_>) -> Result<DryRunPlan, JobError> {
         let PromptQuestion { request, left_out } = question(ctx, self)?;
         Ok(DryRunPlan {
-            requests: vec![priced(ctx, request, 0)?],
+            requests: vec![priced(&mut ctx.spender, request, 0)?],
             notes: left_out.iter().map(|why| format!("left out: {why}")).collect(),
             checks: vec![
                 "the answer is not empty".to_owned(),

@@ -10,9 +10,10 @@ use runner_engine::error_chain::whole;
 use runner_engine::files::{RECORD, read_host, write_atomic};
 use runner_engine::ids::RunId;
 use runner_engine::outcome::Exit;
+use runner_jobs::Folders;
 use runner_jobs::kinds;
 use runner_jobs::recording::{FOLDER, Recording, RecordingError, run_named};
-use runner_jobs::replay::{Replayed, Scratch, replay};
+use runner_jobs::replay::{Replayed, replay};
 use serde::Serialize;
 
 use super::runs;
@@ -41,10 +42,11 @@ pub fn run(home: &Env, here: &Path, args: &ReplayArgs, ui: Ui) -> Result<Exit, F
     }
     let into = args.into.as_ref().map(|into| here.join(into));
     let scratch = Folder::make(home, into.as_deref())?;
-    let lent = Scratch {
+    let lent = Folders {
         root: &scratch.root,
         cache: &scratch.aside.join(CACHE),
         run_dir: &scratch.aside.join(RUN),
+        state: None,
     };
     let done = replay(&recording, lent, &home.clock);
     let replayed = done.map_err(|error| Failure::internal(whole(&error)))?;

@@ -31,13 +31,13 @@ pub(super) fn ask_or_reason(
     ctx: &mut Context<'_>,
     question: CuratorQuestion<'_>,
 ) -> Result<Result<Value, String>, JobError> {
-    if ctx.backend_kind() == "builtin" {
+    if ctx.spender.answers_by_rule() {
         return Ok(Err(wordless(ctx)));
     }
     let request = request(ctx, question)?;
-    match ctx.ask(&request, 0) {
+    match ctx.spender.ask(&request, 0) {
         // The last backend of the chain returns the rule-based answer.
-        Ok(_) if ctx.backend_kind() == "builtin" => Ok(Err(wordless(ctx))),
+        Ok(_) if ctx.spender.answers_by_rule() => Ok(Err(wordless(ctx))),
         Ok(reply) => Ok(reply.value.ok_or_else(|| "the answer is not JSON".to_owned())),
         Err(AskError::Ledger(error)) => Err(error.into()),
         Err(error) if ctx.cancel.is_cancelled() => Err(error.into()),
@@ -48,7 +48,7 @@ pub(super) fn ask_or_reason(
 /// Returns the reason why the answer is rule-based: the configured backend did not answer, for this
 /// file or an earlier one, or no model is configured.
 fn wordless(ctx: &Context<'_>) -> String {
-    match ctx.fell().first() {
+    match ctx.spender.fell().first() {
         Some(why) => why.clone(),
         None => "no model is configured for it".to_owned(),
     }
@@ -78,9 +78,9 @@ pub(super) fn request(
         schema: Some(question.schema),
         limits: RequestLimits {
             max_output_tokens: 2_048,
-            total: ctx.left(),
+            total: ctx.clock.left(),
             ..RequestLimits::default()
         },
-        run_dir: Some(ctx.child_dir()),
+        run_dir: Some(ctx.files.child_dir()),
     })
 }

@@ -111,13 +111,13 @@ struct BoardInput {
 /// Returns an error if the board is busy or no backend answers.
 pub fn run(ctx: &mut Context<'_>, spec: &WorkSpec) -> Result<Finished, JobError> {
     let (begun, entry) = begin(ctx, spec)?;
-    let orientation = orient(&ctx.scope, &spec.board, &spec.agent);
+    let orientation = orient(&ctx.files, &spec.board, &spec.agent);
     let before = ctx.git.head()?;
     let request = question(ctx, spec, &orientation, begun.picked.as_deref())?;
     let agent = Some(spec.agent.as_str()).filter(|agent| !agent.is_empty());
-    ctx.record_steps(StepsFile::new(ctx.root, &spec.files.steps, agent));
-    let reply = ctx.ask(&request, 0)?;
-    let by_rule = ctx.backend_kind() == "builtin";
+    ctx.spender.record_steps(StepsFile::new(ctx.files.root(), &spec.files.steps, agent));
+    let reply = ctx.spender.ask(&request, 0)?;
+    let by_rule = ctx.spender.answers_by_rule();
     let left = RunResult::of(&ctx.git, before.as_deref())?;
     let mut finished = Finished {
         headline: headline(spec.kind, &begun, &left, by_rule),
@@ -165,7 +165,7 @@ fn audited(
 ) -> Result<Vec<String>, JobError> {
     let folder = folder(&spec.agent);
     let run = ctx.admitted.run();
-    let audit = audit::record(&mut ctx.scope, &folder, entry, answer, run, ctx.now)?;
+    let audit = audit::record(&mut ctx.files, &folder, entry, answer, run, ctx.clock.now())?;
     let claims = audit.map(|audit| audit.claims).unwrap_or_default();
     let reported = claims.iter().map(|it| {
         let found = serde_json::to_value(it.finding).unwrap_or_default();
@@ -177,7 +177,7 @@ fn audited(
 
 /// Performs `board apply`, then `board pick`.
 fn begin(ctx: &mut Context<'_>, spec: &WorkSpec) -> Result<(BoardInput, Option<Entry>), JobError> {
-    let (entry, unread) = match newest_in(&ctx.scope, &spec.agent) {
+    let (entry, unread) = match newest_in(&ctx.files, &spec.agent) {
         Ok(entry) => (entry.map(|(_, entry)| entry), None),
         Err(error) => (None, Some(format!("no verdicts: {}", error.whole()))),
     };
@@ -202,19 +202,19 @@ fn on_board(
     let mut wishes = Vec::new();
     wishes.extend(entry.as_ref().map(BoardRequest::Apply));
     wishes.push(BoardRequest::Pick);
-    let Some(state) = ctx.state else {
+    let Some(state) = ctx.files.state() else {
         return Err(JobError::failed(Class::Internal, "the run was given no folder for its locks"));
     };
-    let project = ctx.store.run(ctx.admitted.run())?.project;
+    let project = ctx.spender.store().run(ctx.admitted.run())?.project;
     let me = ProcessIdentity::me();
     let mut desk = BoardEditor {
         hand: EditActor {
-            root: ctx.root,
+            root: ctx.files.root(),
             project: &project,
             state,
-            clock: ctx.clock,
+            clock: ctx.clock.clock(),
             me: &me,
-            store: ctx.store,
+            store: ctx.spender.store_mut(),
             // The run's admission has just checked that there is enough space.
             free_bytes: u64::MAX,
         },
@@ -236,7 +236,7 @@ fn on_board(
         }
         Err(BoardError::Act(ManualEditError::Busy(why) | ManualEditError::Changed(why))) => {
             Err(JobError::Wait {
-                until: ctx.now.saturating_add(BUSY).unwrap_or(ctx.now),
+                until: ctx.clock.now().saturating_add(BUSY).unwrap_or(ctx.clock.now()),
                 why: format!("the board is busy: {why}"),
             })
         }
@@ -285,9 +285,9 @@ pub(crate) fn question(
         rule_answer: Value::String(rule),
         offer: json!({}),
         schema: None,
-        limits: RequestLimits { total: ctx.left(), ..RequestLimits::default() },
-        run_dir: Some(ctx.child_dir()),
-        work: Some(ctx.root.to_owned()),
+        limits: RequestLimits { total: ctx.clock.left(), ..RequestLimits::default() },
+        run_dir: Some(ctx.files.child_dir()),
+        work: Some(ctx.files.root().to_owned()),
     })
 }
 
@@ -307,7 +307,7 @@ fn prompt(ctx: &Context<'_>, spec: &WorkSpec) -> Result<String, JobError> {
         return Ok(format!("{own}\n"));
     };
     let bytes = ctx
-        .scope
+        .files
         .read(own, LONGEST_PROMPT)
         .map_err(|error| JobError::failed(Class::Environment, format!("PROMPT {own}: {error}")))?;
     String::from_utf8(bytes)
@@ -394,10 +394,10 @@ impl Kind for WorkSpec {
     }
 
     fn dry_run(&self, ctx: &mut Context<'_>) -> Result<DryRunPlan, JobError> {
-        let orientation = orient(&ctx.scope, &self.board, &self.agent);
+        let orientation = orient(&ctx.files, &self.board, &self.agent);
         let request = question(ctx, self, &orientation, None)?;
         Ok(DryRunPlan {
-            requests: vec![priced(ctx, request, 0)?],
+            requests: vec![priced(&mut ctx.spender, request, 0)?],
             notes: orientation.lines(self.kind, None),
             checks: vec![
                 "each verdict of the newest entry names exactly one task".to_owned(),

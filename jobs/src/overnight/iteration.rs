@@ -50,7 +50,7 @@ impl Night<'_, '_> {
         rescues: &mut WarnBudget,
         looped: &mut LoopResult,
     ) -> Result<NextIteration, IterationFailure> {
-        let root = self.ctx.root;
+        let root = self.ctx.files.root();
         let cap = self.spec.checkpoint_max_mb.saturating_mul(1024 * 1024);
         self.at("checkpoint");
         let copying = boot_time();
@@ -177,7 +177,7 @@ impl Night<'_, '_> {
         Ok(match verdict {
             IterationVerdict::On => Some(NextIteration::On),
             IterationVerdict::Rescued(why) => {
-                let spent = rescues.spend(self.ctx.root, &iteration.id, &why);
+                let spent = rescues.spend(self.ctx.files.root(), &iteration.id, &why);
                 spent.map_err(|error| {
                     IterationFailure::NotCommitted(format!(
                         "the use of a rescue could not be recorded: {error}"
@@ -216,7 +216,7 @@ impl Night<'_, '_> {
         original: &Corpus,
         history: &mut FileHistory,
     ) -> Result<bool, IterationFailure> {
-        let root = self.ctx.root;
+        let root = self.ctx.files.root();
         if targets.is_empty() {
             return Ok(true);
         }
@@ -231,7 +231,7 @@ impl Night<'_, '_> {
             .iter()
             .map(|it| (it.path.clone(), it.after.as_deref().map(Digest::of)))
             .collect();
-        let store = &*self.ctx.store;
+        let store = self.ctx.spender.store();
         let guard = |run: &RunId, fence: Fence| store.holds(run, fence);
         let admitted = self.ctx.admitted;
         Commit {
@@ -288,7 +288,8 @@ impl Night<'_, '_> {
     }
 
     pub(super) fn history(&self) -> FileHistory {
-        let bytes = read_in(self.ctx.root, std::path::Path::new(FOLDER).join(HISTORY), DOCUMENT);
+        let bytes =
+            read_in(self.ctx.files.root(), std::path::Path::new(FOLDER).join(HISTORY), DOCUMENT);
         bytes.map(|bytes| FileHistory::parse(&bytes)).unwrap_or_default()
     }
 }

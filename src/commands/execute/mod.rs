@@ -26,14 +26,12 @@ use runner_engine::outcome::{Class, Exit, Outcome};
 use runner_engine::policy::Overlap;
 use runner_engine::process::Cancel;
 use runner_engine::process_id::ProcessIdentity;
-use runner_engine::recover::{Driver, Host, recover_locked, sweep};
+use runner_engine::recover::{Driver, recover_stale, sweep};
 use runner_engine::sandbox::SandboxedStart;
-use runner_engine::scope::Scope;
 use runner_engine::store::{
-    Admission, Admitted, Budget, BudgetLevel, Enter, Origin, RunRow, RunState, RunSummary, Store,
+    Admission, Budget, BudgetLevel, Enter, Origin, RunRow, RunState, RunSummary, Store,
 };
-use runner_jobs::context::{Tools, Workplace};
-use runner_jobs::{Context, ExecuteError, execute, failmark};
+use runner_jobs::{Context, ContextParts, ExecuteError, RunMode, execute, failmark};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -126,7 +124,7 @@ fn attempt(
     .and_then(|()| {
         tracing::info!(job = setting.spec.name, project = %setting.here.root.display(), "begins");
         locks = Some(take_locks(home, store, setting, &holder)?);
-        locked(home, store, setting, &holder.owner, ui, verbose)
+        locked(store, setting, &holder.owner, ui, verbose)
     });
     let outcome = match done {
         Ok(outcome) => outcome,
@@ -245,54 +243,51 @@ fn not_ours(setting: &ResolvedRun<'_>, error: LockError) -> NotAdmitted {
 
 /// Executes the run with both locks held, up to its outcome.
 fn locked(
-    home: &Env,
     store: &mut Store,
     setting: &ResolvedRun<'_>,
     me: &ProcessIdentity,
     ui: Ui,
     verbose: u8,
 ) -> Result<Outcome, NotAdmitted> {
-    let ResolvedRun { here, spec, row, .. } = setting;
-    recover_stale_runs(home, store, row, me)?;
-    let AdmissionInput { git, backends, sandbox_start, facts, want, levels, convened } =
-        AdmissionInput::of(home, store, setting, Purpose::Run)?;
+    let home = setting.home;
+    settle_stale_runs(store, setting, me)?;
+    let input = AdmissionInput::of(store, setting, Purpose::Run)?;
     let cancel = cancel_token()?;
     cancel_on_signals(&cancel);
-    let staging = setting.staging();
-    let cache = home.cache_folder(&here.id);
-    std::fs::create_dir_all(&cache).map_err(|error| {
-        let what = format!("cannot make {}: {error}", cache.display());
+    std::fs::create_dir_all(&setting.cache).map_err(|error| {
+        let what = format!("cannot make {}: {error}", setting.cache.display());
         refuse(Class::Environment, what)
     })?;
-    let entered = store.admit(&Enter {
-        run: &row.id,
-        owner: me,
-        facts: &facts,
-        want,
-        levels: &levels,
-        total: spec.total,
-        staging: &staging,
-        now: home.now()?,
-    })?;
-    match entered {
-        Admission::Declined(outcome) => Ok(outcome),
-        Admission::Admitted(admitted) => {
-            let work =
-                AdmittedRun { sandbox_start, git, backends, convened, cancel, staging, cache };
-            work.done(
-                home,
-                store,
-                setting,
-                &admitted,
-                progress::Steps::new(&spec.name, ui, verbose),
-            )
+    let admitted = match store.admit(&input.enter(setting, me)?)? {
+        Admission::Declined(outcome) => return Ok(outcome),
+        Admission::Admitted(admitted) => admitted,
+    };
+    // From here on only the run's own settlement or its recovery ends it.
+    let mut steps = progress::Steps::new(&setting.spec.name, ui, verbose);
+    let backends = setting.paid(input.backends, input.convened);
+    let context = Context::new(ContextParts {
+        sandbox: Some(&input.sandbox_start),
+        keeper: setting.keep_awake(),
+        mode: RunMode::Run(setting.recorder()),
+        ..setting.parts(&admitted, store, &mut steps, cancel, backends)
+    });
+    match context.map(|context| execute(context, &setting.spec)) {
+        Ok(Ok(settled)) => Ok(settled.outcome),
+        Ok(Err(error @ (ExecuteError::TakenOver | ExecuteError::Unfinished(_)))) => {
+            Err(NotAdmitted::Hard(Failure::internal(error.to_string())))
+        }
+        Ok(Err(ExecuteError::Ledger(error))) => Err(NotAdmitted::Hard(error.into())),
+        Err(error) => {
+            let outcome = Outcome::Failed { class: Class::Environment, why: error.to_string() };
+            let (run, fence) = (admitted.run(), Some(admitted.fence()));
+            store.settle(run, fence, &outcome, &RunSummary::default(), home.wall()?)?;
+            Ok(outcome)
         }
     }
 }
 
 /// The input of the admission decision, and the backends to ask.
 struct AdmissionInput {
-    git: Git,
     backends: Backends,
     sandbox_start: SandboxedStart,
     facts: AdmissionFacts,
@@ -304,13 +299,8 @@ struct AdmissionInput {
 impl AdmissionInput {
     /// Gathers the inputs of the admission. Creates nothing except, for a real run, the run's own
     /// folders.
-    fn of(
-        home: &Env,
-        store: &Store,
-        setting: &ResolvedRun<'_>,
-        purpose: Purpose,
-    ) -> Result<Self, NotAdmitted> {
-        let ResolvedRun { here, row, .. } = setting;
+    fn of(store: &Store, setting: &ResolvedRun<'_>, purpose: Purpose) -> Result<Self, NotAdmitted> {
+        let ResolvedRun { here, row, home, .. } = setting;
         let git = Git::new(&here.root, &setting.environment, row.id.as_str());
         let sandbox_start = setting
             .sandbox_start(purpose)
@@ -321,14 +311,24 @@ impl AdmissionInput {
         let mut convened = setting.convene(store, &sandbox_start, purpose)?;
         let first = backends.first.describe().kind;
         let held = setting.hold_voices(store, &mut convened, &first, held, home.wall()?)?;
-        Ok(Self {
-            git,
-            facts,
-            want: held.want,
-            levels: held.levels,
-            backends,
-            sandbox_start,
-            convened,
+        Ok(Self { facts, want: held.want, levels: held.levels, backends, sandbox_start, convened })
+    }
+
+    /// Returns the request for admission.
+    fn enter<'e>(
+        &'e self,
+        setting: &'e ResolvedRun<'_>,
+        me: &'e ProcessIdentity,
+    ) -> Result<Enter<'e>, Failure> {
+        Ok(Enter {
+            run: &setting.row.id,
+            owner: me,
+            facts: &self.facts,
+            want: self.want,
+            levels: &self.levels,
+            total: setting.spec.total,
+            staging: &setting.staging,
+            now: setting.home.now()?,
         })
     }
 }
@@ -337,111 +337,26 @@ fn cancel_token() -> Result<Cancel, Failure> {
     Cancel::new().map_err(|error| Failure::internal(format!("cannot make a cancel token: {error}")))
 }
 
-/// Settles an earlier run of this job whose process died, before another run is admitted. The dead
-/// run may hold budget, live processes and a half-done publication. It gets no further attempt,
-/// because this run is the next one.
-fn recover_stale_runs(
-    home: &Env,
+/// Settles earlier runs of this job whose process died, before another run is admitted. They get no
+/// further attempt, because this run is the next one.
+fn settle_stale_runs(
     store: &mut Store,
-    row: &RunRow,
+    setting: &ResolvedRun<'_>,
     me: &ProcessIdentity,
 ) -> Result<(), NotAdmitted> {
-    let driver =
-        Driver { world: Box::new(Host { state: &home.state }), me, retries_lost: &|_| false };
-    for dead in store.live()? {
-        if dead.job == row.job
-            && dead.id != row.id
-            && matches!(dead.state, RunState::Running { .. })
-        {
-            tracing::info!(run = %dead.id, "its process is gone; it is settled first");
-            recover_locked(store, &driver, &dead.id, home.now()?)?;
-            spawn::mark(home, store, &dead.id)?;
-            if store.run(&dead.id)?.outcome().is_none() {
-                return Err(refuse(
-                    Class::Environment,
-                    format!(
-                        "run {} of this job is only partly published and cannot be finished yet",
-                        dead.id
-                    ),
-                ));
-            }
-        }
+    let (home, row) = (setting.home, setting.row);
+    let driver = Driver::on_host(&home.state, me);
+    let stale = recover_stale(store, &driver, &row.project, &row.job_name, home.now()?)?;
+    for dead in &stale.settled {
+        tracing::info!(run = %dead.id, "its process is gone; it was settled first");
+        spawn::mark(home, store, &dead.id)?;
     }
-    Ok(())
-}
-
-struct AdmittedRun {
-    sandbox_start: SandboxedStart,
-    git: Git,
-    backends: Backends,
-    convened: Convened,
-    cancel: Cancel,
-    staging: String,
-    cache: PathBuf,
-}
-
-impl AdmittedRun {
-    /// Executes the admitted part. From here on only the run's own settlement or its recovery ends
-    /// it.
-    fn done(
-        self,
-        home: &Env,
-        store: &mut Store,
-        setting: &ResolvedRun<'_>,
-        admitted: &Admitted,
-        mut steps: progress::Steps,
-    ) -> Result<Outcome, NotAdmitted> {
-        let ResolvedRun { here, spec, .. } = setting;
-        let keeper = setting.keep_awake();
-        let allowed = setting.writes();
-        let allowed: Vec<&str> = allowed.iter().map(String::as_str).collect();
-        let scope = match Scope::open(&here.root, &allowed, &self.staging) {
-            Ok(scope) => scope,
-            Err(error) => {
-                let outcome = Outcome::Failed { class: Class::Environment, why: error.to_string() };
-                let (run, fence) = (admitted.run(), Some(admitted.fence()));
-                store.settle(run, fence, &outcome, &RunSummary::default(), home.wall()?)?;
-                return Ok(outcome);
-            }
-        };
-        let spending = setting.spending(self.backends.first.name());
-        let others = self.backends.others.into_iter().map(|backend| {
-            let spending = setting.spending(backend.name());
-            (backend, spending)
-        });
-        let others = others.collect();
-        let context = Context::new(
-            admitted,
-            Workplace { root: &here.root, cache: &self.cache, run_dir: &setting.run_dir },
-            scope,
-            self.git,
-            Tools {
-                cancel: self.cancel,
-                progress: &mut steps,
-                redactor: setting.redactor.clone(),
-                env: &setting.environment,
-                sandbox_start: Some(&self.sandbox_start),
-                clock: &home.clock,
-            },
-            store,
-            self.backends.first,
-        )
-        .paying(spending)
-        .kept_awake(keeper)
-        .in_state(&home.state)
-        .with_fallbacks(others, self.backends.passed)
-        .hearing(setting.voices(self.convened));
-        let context = match setting.recorder(&self.staging) {
-            Some(recorder) => context.recorded(recorder),
-            None => context,
-        };
-        match execute(context, spec) {
-            Ok(settled) => Ok(settled.outcome),
-            Err(error @ (ExecuteError::TakenOver | ExecuteError::Unfinished(_))) => {
-                Err(NotAdmitted::Hard(Failure::internal(error.to_string())))
-            }
-            Err(ExecuteError::Ledger(error)) => Err(NotAdmitted::Hard(error.into())),
-        }
+    match stale.stuck {
+        None => Ok(()),
+        Some(run) => Err(refuse(
+            Class::Environment,
+            format!("run {run} of this job is only partly published and cannot be finished yet"),
+        )),
     }
 }
 

@@ -142,13 +142,14 @@ pub(super) fn run(
     spec: &CuratorSpec,
     job: &JobFile,
 ) -> Result<JobProduct, JobError> {
-    let folder = vault(ctx.root, &spec.vault_dir)
+    let folder = vault(ctx.files.root(), &spec.vault_dir)
         .map_err(|why| JobError::failed(Class::Environment, why))?;
-    let (notes, left) = notes(&folder, ctx.root, &[&spec.worker_dir, "dreams", ".runner"], None);
-    let root = ctx.root.to_owned();
+    let (notes, left) =
+        notes(&folder, ctx.files.root(), &[&spec.worker_dir, "dreams", ".runner"], None);
+    let root = ctx.files.root().to_owned();
     let vault = folder.clone();
     let there = move |path: &str| root.join(path).exists() || vault.join(path).exists();
-    let today = ctx.now.to_zoned(TimeZone::UTC).date();
+    let today = ctx.clock.now().to_zoned(TimeZone::UTC).date();
     let mut findings = check(&notes, &|path| folder.join(path).exists(), &there, today);
     let without = match findings.is_empty() {
         true => None,
@@ -156,7 +157,7 @@ pub(super) fn run(
     };
     let summary = json!({
         "job": job.id,
-        "at": ctx.now,
+        "at": ctx.clock.now(),
         "vault": spec.vault_dir,
         "notes": notes.len(),
         "not_read": left,

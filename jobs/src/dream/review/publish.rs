@@ -16,7 +16,7 @@ use runner_engine::digest::Digest;
 use runner_engine::ids::RunId;
 use runner_engine::locks::JobLock;
 use runner_engine::publish::PublishLog as _;
-use runner_engine::recover::{Driver, Host, recover};
+use runner_engine::recover::{Driver, recover};
 use runner_engine::scope::{Expect, Scope, ScopeError};
 use runner_engine::store::RunState;
 
@@ -64,12 +64,8 @@ impl Decider<'_> {
     /// handles everything else about a dead run.
     fn recover_stale_passes(&mut self) -> Result<(), ReviewError> {
         let now = self.clock.read().map_err(|error| ReviewError::Disk(error.to_string()))?;
-        let driver = Driver {
-            world: Box::new(Host { state: self.state }),
-            me: self.me,
-            // A pass whose artifacts are recorded is rolled forward and never repeated.
-            retries_lost: &|_| false,
-        };
+        // A pass whose artifacts are recorded is rolled forward and never repeated.
+        let driver = Driver::on_host(self.state, self.me);
         for row in self.store.live()? {
             let a_pass = row.project == *self.project && row.job_name != JOB;
             if !a_pass || !matches!(row.state, RunState::Running { .. }) {

@@ -90,9 +90,9 @@ pub struct Slice {
 pub fn gather(ctx: &Context<'_>, spec: &RemSpec) -> Result<Slice, JobError> {
     let mut reported = Vec::new();
     let folder = manifest::folder(spec.agent.as_deref());
-    let listed = manifest::read(&ctx.scope, &folder)?;
+    let listed = manifest::read(&ctx.files, &folder)?;
     let previous = listed.manifest.entries.first().and_then(|newest| {
-        let read = manifest::entry_of(&ctx.scope, &folder, newest);
+        let read = manifest::entry_of(&ctx.files, &folder, newest);
         let (entry, text) = read
             .map_err(|error| {
                 reported.push(format!("the newest entry is not shown: {}", error.whole()))
@@ -101,7 +101,7 @@ pub fn gather(ctx: &Context<'_>, spec: &RemSpec) -> Result<Slice, JobError> {
         Some(Previous {
             listed: newest.clone(),
             text: beginning(&text, ENTRY),
-            audit: audit::read_record(&ctx.scope, &folder, &entry.id),
+            audit: audit::read_record(&ctx.files, &folder, &entry.id),
             entry,
         })
     });
@@ -125,7 +125,7 @@ pub fn gather(ctx: &Context<'_>, spec: &RemSpec) -> Result<Slice, JobError> {
 
 fn plan(ctx: &Context<'_>, spec: &RemSpec) -> Result<Option<String>, JobError> {
     let path = &spec.board;
-    let Some((bytes, _)) = ctx.scope.inspect(path, LARGEST_BOARD)? else {
+    let Some((bytes, _)) = ctx.files.inspect(path, LARGEST_BOARD)? else {
         return Ok(None);
     };
     let text = String::from_utf8(bytes)

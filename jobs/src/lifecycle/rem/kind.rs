@@ -22,7 +22,7 @@ impl Kind for RemSpec {
     fn dry_run(&self, ctx: &mut Context<'_>) -> Result<DryRunPlan, JobError> {
         let (request, notes) = question(ctx, self)?;
         Ok(DryRunPlan {
-            requests: vec![priced(ctx, request, 0)?],
+            requests: vec![priced(&mut ctx.spender, request, 0)?],
             notes,
             checks: vec![
                 "the six headings are there, in their order, and no others".to_owned(),

@@ -85,7 +85,7 @@ impl Default for RemSpec {
 pub fn run(ctx: &mut Context<'_>, spec: &RemSpec) -> Result<Finished, JobError> {
     let slice = gather::gather(ctx, spec)?;
     if !ctx.admitted.manual() {
-        due(&slice, spec, ctx.now)?;
+        due(&slice, spec, ctx.clock.now())?;
     }
     dream(ctx, spec, &slice)
 }
@@ -144,8 +144,8 @@ fn ask(
     let frame = request::Frame {
         id: format!("{}/{number}", ctx.admitted.run()),
         seed: ctx.admitted.seed(),
-        total: ctx.left(),
-        run_dir: &ctx.child_dir(),
+        total: ctx.clock.left(),
+        run_dir: &ctx.files.child_dir(),
         redactor: &ctx.redactor,
         form: spec.answer,
         with_previous,
@@ -156,12 +156,12 @@ fn ask(
 /// Asks for a dream, checks the answer and stages it.
 fn dream(ctx: &mut Context<'_>, spec: &RemSpec, slice: &Slice) -> Result<Finished, JobError> {
     let malformed = |why: String| JobError::failed(Class::Malformed, why);
-    let reply = ctx.ask(&ask(ctx, spec, slice, 1, true), 0)?;
+    let reply = ctx.spender.ask(&ask(ctx, spec, slice, 1, true), 0)?;
     let (mut sections, mut by_rule) = read(&reply, slice).map_err(malformed)?;
     let mut reported = slice.reported.clone();
     if !by_rule && checks::is_parrot(&sections.tale, slice) {
         reported.push("the tale repeated the previous one; it was asked for once more".to_owned());
-        let reply = ctx.ask(&ask(ctx, spec, slice, 2, false), 0)?;
+        let reply = ctx.spender.ask(&ask(ctx, spec, slice, 2, false), 0)?;
         (sections, by_rule) = read(&reply, slice).map_err(malformed)?;
         if !by_rule && checks::is_parrot(&sections.tale, slice) {
             let why =
@@ -240,17 +240,17 @@ fn publish_entry(
 ) -> Result<Finished, JobError> {
     let folder = manifest::folder(spec.agent.as_deref());
     let file = |id: &str| format!("{folder}/{id}.org");
-    let (now, known) = (ctx.now, &slice.listed.manifest);
+    let (now, known) = (ctx.clock.now(), &slice.listed.manifest);
     let id = manifest::new_id(now, |id| {
         // Two dreams may happen in one minute, and a file may exist that no manifest lists.
         let listed = known.entries.iter().any(|it| manifest::id_of(&it.file) == Some(id));
-        listed || ctx.scope.is_there(&file(id))
+        listed || ctx.files.is_there(&file(id))
     });
-    let described = ctx.backend.describe();
+    let described = ctx.spender.backend();
     let model = match (by_rule, described.model) {
         (true, _) => "by rule".to_owned(),
         (false, Some(model)) => model,
-        (false, None) => ctx.backend_name().to_owned(),
+        (false, None) => ctx.spender.backend_name().to_owned(),
     };
     if !by_rule {
         reported.extend(sections.warnings());
@@ -265,9 +265,9 @@ fn publish_entry(
     let line = first_line(&entry.sections.tale);
     let listed = Listed { file: format!("{id}.org"), ts: Some(now), model, line: line.clone() };
     let list = format!("{folder}/{}", manifest::FILE);
-    ctx.scope.stage(&file(&id), text.as_bytes(), Expect::Absent)?;
+    ctx.files.stage(&file(&id), text.as_bytes(), Expect::Absent)?;
     let new = known.with(listed);
-    ctx.scope.stage(&list, new.text().as_bytes(), slice.listed.expect)?;
+    ctx.files.stage(&list, new.text().as_bytes(), slice.listed.expect)?;
     ctx.publish = spec.files.commit.then(|| publish::Publish {
         paths: vec![file(&id), list],
         message: publish::message("rem", &line),
@@ -281,7 +281,7 @@ fn publish_entry(
         "claims": entry.claims().len(),
     });
     Ok(Finished {
-        headline: format!("{} dreamt {}", ctx.backend_name(), file(&id)),
+        headline: format!("{} dreamt {}", ctx.spender.backend_name(), file(&id)),
         lines: reported,
         facts: facts.as_object().cloned().unwrap_or_default(),
         ..Finished::default()

@@ -213,9 +213,9 @@ impl Night<'_, '_> {
         }
         let asked: Vec<(usize, Request)> =
             planned.iter().map(|it| (it.at, it.request.clone())).collect();
-        let answers = self.ctx.ask_each(&asked);
+        let answers = self.ctx.spender.ask_each(&asked);
         for (one, answer) in planned.into_iter().zip(answers) {
-            let described = self.ctx.voices().ready[one.at].backend.describe();
+            let described = self.ctx.spender.panel().ready[one.at].by.backend.describe();
             let mut pass = Pass {
                 runner: one.runner.clone(),
                 lane: one.lane.to_owned(),
@@ -279,7 +279,7 @@ impl Night<'_, '_> {
             }
             record.passes.push(pass);
         }
-        for (runner, why) in self.ctx.voices().absent.clone() {
+        for (runner, why) in self.ctx.spender.panel().absent.clone() {
             self.drop(&file_of(&runner));
             record.passes.push(Pass {
                 runner,
@@ -327,12 +327,12 @@ impl Night<'_, '_> {
                 ..RequestLimits::default()
             },
             // Two passes of the same councillor also get separate folders.
-            run_dir: Some(self.ctx.voices().ready[at].place.join(lane)),
+            run_dir: Some(self.ctx.spender.panel().ready[at].place.join(lane)),
         };
-        let voices = self.ctx.voices().ready.iter().enumerate();
+        let voices = self.ctx.spender.panel().ready.iter().enumerate();
         let mut all: Vec<PlannedPass> = voices
             .map(|(at, voice)| {
-                let runner = voice.backend.name().to_owned();
+                let runner = voice.by.backend.name().to_owned();
                 PlannedPass {
                     at,
                     lane: COUNCIL,
@@ -344,8 +344,8 @@ impl Night<'_, '_> {
             .collect();
         if self.spec.creative_lane {
             // The creative lane needs a model, because the built-in rules have no ideas.
-            let voices = &self.ctx.voices().ready;
-            let model = voices.iter().position(|it| it.backend.describe().kind != "builtin");
+            let voices = &self.ctx.spender.panel().ready;
+            let model = voices.iter().position(|it| it.by.backend.describe().kind != "builtin");
             if let Some(one) = model.and_then(|at| all.get(at)) {
                 let (at, runner) = (one.at, one.runner.clone());
                 all.push(PlannedPass {
@@ -363,7 +363,7 @@ impl Night<'_, '_> {
     /// Returns the time limit of the passes: the job's setting, but at most three quarters of the
     /// remaining time.
     fn patience(&self) -> Duration {
-        Duration::from_secs(self.spec.council_timeout).min(self.ctx.left() / 4 * 3)
+        Duration::from_secs(self.spec.council_timeout).min(self.ctx.clock.left() / 4 * 3)
     }
 
     /// Reports the outcome of the passes.
@@ -407,13 +407,13 @@ impl Night<'_, '_> {
     }
 
     fn is_so(&self, said: &ShownArtifact) -> bool {
-        let bytes = read_in(self.ctx.root, self.out.path_of(&said.artifact), DOCUMENT);
+        let bytes = read_in(self.ctx.files.root(), self.out.path_of(&said.artifact), DOCUMENT);
         bytes.is_ok_and(|bytes| Digest::of(&bytes).to_string() == said.sha256)
     }
 
     /// Removes a file that an earlier attempt left.
     fn drop(&self, name: &str) {
-        if let Ok(path) = beneath(self.ctx.root, Path::new(&self.out.path_of(name)))
+        if let Ok(path) = beneath(self.ctx.files.root(), Path::new(&self.out.path_of(name)))
             && let Err(error) = fs::remove_file(path)
             && error.kind() != std::io::ErrorKind::NotFound
         {
