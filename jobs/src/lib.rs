@@ -17,6 +17,7 @@ pub mod dry_run;
 pub mod evidence;
 pub mod execute;
 pub mod failmark;
+pub mod frame;
 pub mod kind;
 pub mod kinds;
 pub mod lifecycle;

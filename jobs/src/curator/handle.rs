@@ -62,7 +62,7 @@ pub(super) fn run(ctx: &mut Context<'_>, worker: &Worker, id: &str) -> Result<Fi
             "required": ["note"],
         }),
     };
-    let request = request(ctx, question)?;
+    let request = request(ctx, question);
     let reply = match ctx.spender.ask(&request, 0) {
         Ok(reply) => reply,
         Err(error) => {

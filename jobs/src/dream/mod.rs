@@ -402,17 +402,11 @@ fn request(ctx: &Context<'_>, room: &ProjectEvidence, judged: &ClassifiedIdeas) 
             verdict: &one.verdict,
         })
         .collect();
-    let child_dir = ctx.files.child_dir();
-    let left = ctx.clock.left();
-    let frame = request::Frame {
-        id: format!("{}/1", ctx.admitted.run()),
-        seed: ctx.admitted.seed(),
-        // Even in a short run, the answer gets most of the time.
-        total: left.saturating_sub(AFTERWARDS.min(left / 4)).max(Duration::from_secs(1)),
-        run_dir: &child_dir,
-        redactor: &ctx.redactor,
-    };
-    request::build(frame, room, &shown, &judged.offer)
+    let mut frame = ctx.frame(1);
+    // Even in a short run, the answer gets most of the time.
+    frame.total =
+        frame.total.saturating_sub(AFTERWARDS.min(frame.total / 4)).max(Duration::from_secs(1));
+    request::build(&frame, room, &shown, &judged.offer)
 }
 
 /// Returns the shown ideas and destinations whose content has changed since it was triaged.

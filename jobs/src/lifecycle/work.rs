@@ -11,13 +11,12 @@
 //! never write a journal, and never ask an agent to write one.
 
 use jiff::SignedDuration;
-use runner_backends::{Request, RequestLimits, Source};
+use runner_backends::Request;
 use runner_engine::git::Git;
 use runner_engine::git::changes::Untracked;
 use runner_engine::outcome::Class;
 use runner_engine::process_id::ProcessIdentity;
 use runner_text::counted;
-use runner_text::fence::Fence;
 use runner_text::values::read_folders;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -269,25 +268,16 @@ pub(crate) fn question(
     }
     let orientation = orientation.lines(spec.kind, picked).join("\n");
     let orientation = ctx.redactor.redact(&orientation).into_owned();
-    let fence = Fence::around(ctx.admitted.seed(), &[&orientation]);
-    let fenced = fence
-        .wrap("orientation", &orientation)
-        .map_err(|error| JobError::failed(Class::Internal, error.to_string()))?;
     let rule = match picked {
         Some(task) => format!("{}: {task:?} was picked; no work was done on it", spec.kind),
         None => format!("{}: nothing is open on the board", spec.kind),
     };
+    let frame = ctx.frame(1);
+    let (_, sources) = frame.fenced(&[("orientation", orientation)]);
     Ok(Request {
-        id: format!("{}/1", ctx.admitted.run()),
-        purpose: spec.kind.as_str().to_owned(),
-        instructions: instructions.into(),
-        sources: vec![Source::new("orientation", fenced)],
         rule_answer: Value::String(rule),
-        offer: json!({}),
-        schema: None,
-        limits: RequestLimits { total: ctx.clock.left(), ..RequestLimits::default() },
-        run_dir: Some(ctx.files.child_dir()),
         work: Some(ctx.files.root().to_owned()),
+        ..frame.request(spec.kind.as_str(), &instructions, sources)
     })
 }
 

@@ -154,6 +154,14 @@ fn beginning(text: &str, characters: usize) -> String {
     text.chars().take(characters).collect()
 }
 
+/// Whether the newest entry is shown to a dream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PreviousEntry {
+    Shown,
+    /// The entry is left out, so that the dream does not repeat it.
+    LeftOut,
+}
+
 impl Slice {
     /// Returns the time at which the newest entry was written.
     pub fn since(&self) -> Option<Timestamp> {
@@ -176,9 +184,8 @@ impl Slice {
         })
     }
 
-    /// Returns the sources as they are shown, each with its label. If `with_previous` is false, the
-    /// newest entry is left out, so that the dream does not repeat it.
-    pub fn sources(&self, with_previous: bool) -> Vec<(String, String)> {
+    /// Returns the sources as they are shown, each with its label.
+    pub fn sources(&self, previous: PreviousEntry) -> Vec<(String, String)> {
         let lines = |lines: Vec<String>| match lines.is_empty() {
             true => "(none)".to_owned(),
             false => lines.join("\n"),
@@ -194,7 +201,8 @@ impl Slice {
                 lines(self.steps.iter().map(ToolStep::line).collect()),
             ),
         ];
-        if let Some(previous) = self.previous.as_ref().filter(|_| with_previous) {
+        if let Some(previous) = self.previous.as_ref().filter(|_| previous == PreviousEntry::Shown)
+        {
             let mut text = previous.text.clone();
             let failed: Vec<String> = (previous.audit.iter().flat_map(Audit::failed))
                 .map(|it| format!("- {} ({})", it.claim, it.why))

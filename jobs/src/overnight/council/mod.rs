@@ -22,11 +22,10 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use runner_backends::{Request, RequestLimits, Source};
+use runner_backends::Request;
 use runner_engine::digest::Digest;
 use runner_engine::files::{DOCUMENT, beneath, read_in};
 use runner_engine::outcome::Class;
-use runner_text::fence::Fence;
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -296,38 +295,25 @@ impl Night<'_, '_> {
 
     /// Plans the request of each councillor.
     fn plan(&self, packet: &CouncilPacket, bytes: &str) -> Result<Vec<PlannedPass>, JobError> {
-        let fence = Fence::around(self.ctx.admitted.seed(), &[bytes]);
-        let label = "the night, as packet.json";
-        let fenced = fence
-            .wrap(label, bytes)
-            .map_err(|error| JobError::failed(Class::Internal, error.to_string()))?;
-        let source = Source::new(label, fenced);
+        let (_, sources) = self.ctx.frame(COUNCIL).fenced(&[("the night, as packet.json", bytes)]);
         let by_rule = packet.by_rule();
         let offer = serde_json::to_value(&packet.offer).unwrap_or_default();
-        let run = self.ctx.admitted.run();
-        let request = |at: usize, lane: &str, runner: &str| Request {
-            work: None,
-            id: format!("{run}/{lane}-{runner}"),
-            purpose: "overnight".to_owned(),
-            instructions: if lane == WILDCARD { WILD } else { TASK }.into(),
-            sources: vec![source.clone()],
-            rule_answer: match lane == WILDCARD {
-                true => json!({"wildcard_idea": "", "why": "", "first_step": "", "risks": []}),
-                false => by_rule.clone(),
-            },
-            offer: if lane == WILDCARD { json!({}) } else { offer.clone() },
-            schema: Some(if lane == WILDCARD {
-                report::wildcard_schema()
-            } else {
-                report::schema(packet)
-            }),
-            limits: RequestLimits {
-                max_output_tokens: ANSWER,
-                total: self.patience(),
-                ..RequestLimits::default()
-            },
+        let request = |at: usize, lane: &str, runner: &str| {
+            let (instructions, rule_answer, offer, schema) = match lane == WILDCARD {
+                true => {
+                    let none =
+                        json!({"wildcard_idea": "", "why": "", "first_step": "", "risks": []});
+                    (WILD, none, json!({}), report::wildcard_schema())
+                }
+                false => (TASK, by_rule.clone(), offer.clone(), report::schema(packet)),
+            };
+            let mut frame = self.ctx.frame(format!("{lane}-{runner}"));
+            frame.total = self.patience();
             // Two passes of the same councillor also get separate folders.
-            run_dir: Some(self.ctx.spender.panel().ready[at].place.join(lane)),
+            frame.run_dir = self.ctx.spender.panel().ready[at].place.join(lane);
+            let mut request = frame.request("overnight", instructions, sources.clone());
+            request.limits.max_output_tokens = ANSWER;
+            Request { rule_answer, offer, schema: Some(schema), ..request }
         };
         let voices = self.ctx.spender.panel().ready.iter().enumerate();
         let mut all: Vec<PlannedPass> = voices
