@@ -18,6 +18,7 @@ use runner_engine::outcome::{Class, Outcome};
 use serde::{Deserialize, Serialize};
 
 use crate::JobSpec;
+use crate::json::pretty;
 
 /// The content of a failmark.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -83,12 +84,10 @@ pub fn update(
         hint: hint(outcome).to_owned(),
         run_id: run.clone(),
     };
-    let mut text = serde_json::to_vec_pretty(&mark).expect("a failmark has string keys only");
-    text.push(b'\n');
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder)?;
     }
-    write_atomic(&path, &text, 0o644).map_err(io::Error::other)
+    write_atomic(&path, pretty(&mark).as_bytes(), 0o644).map_err(io::Error::other)
 }
 
 /// Removes the failmark of a job, and returns whether there was one.

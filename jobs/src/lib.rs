@@ -18,6 +18,7 @@ pub mod evidence;
 pub mod execute;
 pub mod failmark;
 pub mod frame;
+mod json;
 pub mod kind;
 pub mod kinds;
 pub mod lifecycle;

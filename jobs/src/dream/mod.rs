@@ -48,6 +48,7 @@ use runner_text::counted;
 use serde_json::json;
 
 use crate::evidence::{EvidenceError, HistoryLimits, ProjectEvidence};
+use crate::json::pretty;
 use crate::{Context, Finished, JobError, RunFiles};
 pub use dirty::dirty;
 pub use spec::{Dirty, DreamSpec};
@@ -124,9 +125,7 @@ pub fn run(ctx: &mut Context<'_>, spec: &DreamSpec) -> Result<Finished, JobError
     let changes = changes(&judged, &proposals, &changed, ctx.clock.now());
     let kept = undecided(proposals, &changed, &decisions(ctx, spec)?, &mut reported);
     reported.changed = changed.into_iter().map(str::to_owned).collect();
-    let mut text = serde_json::to_string_pretty(&kept).expect("proposals have string keys only");
-    text.push('\n');
-    ctx.files.stage(&proposals_path, text.as_bytes(), Expect::Absent)?;
+    ctx.files.stage(&proposals_path, pretty(&kept).as_bytes(), Expect::Absent)?;
     // People may have made decisions while the model was answering, and their entries must be kept.
     let (later_bytes, later) = read_state(ctx, spec)?;
     let text = if later == expect {

@@ -21,6 +21,7 @@ use serde_json::{Value, json};
 
 use super::{Files, manifest, settings};
 use crate::dry_run::{DryRunPlan, priced};
+use crate::json::pretty;
 use crate::kind::{BadSetting, Kind, ProjectSettings, Targets, given_input};
 use crate::steps::ToolStep;
 use crate::{Context, Finished, JobError};
@@ -111,9 +112,8 @@ pub fn run(ctx: &mut Context<'_>, spec: &DaydreamSpec) -> Result<Finished, JobEr
     let newest = Daydream { ts: ctx.clock.now(), text: text.clone() };
     let kept = known.daydreams.into_iter().take(MOST - 1);
     let kept = Daydreams { daydreams: std::iter::once(newest).chain(kept).collect() };
-    let mut bytes = serde_json::to_vec_pretty(&kept).expect("daydreams have string keys only");
-    bytes.push(b'\n');
-    (ctx.files.stage(path, &bytes, expect)).map_err(|error| nothing(error.to_string()))?;
+    let staged = ctx.files.stage(path, pretty(&kept).as_bytes(), expect);
+    staged.map_err(|error| nothing(error.to_string()))?;
     Ok(Finished { headline: text, ..Finished::default() })
 }
 

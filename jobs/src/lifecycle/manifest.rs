@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::entry::{self, Entry};
 use crate::JobError;
+use crate::json::pretty;
 
 /// The folder of the default agent's entries. The entries of a named agent are in a folder below it
 /// with the agent's name.
@@ -184,9 +185,7 @@ impl Manifest {
 
     /// Returns the text of the manifest's file.
     pub fn text(&self) -> String {
-        let mut text = serde_json::to_string_pretty(self).expect("a manifest has string keys only");
-        text.push('\n');
-        text
+        pretty(self)
     }
 }
 

@@ -164,7 +164,7 @@ fn audited(
 ) -> Result<Vec<String>, JobError> {
     let folder = folder(&spec.agent);
     let run = ctx.admitted.run();
-    let audit = audit::record(&mut ctx.files, &folder, entry, answer, run, ctx.clock.now())?;
+    let audit = audit::record(&mut ctx.files, &folder, entry, answer, (run, ctx.clock.now()))?;
     let claims = audit.map(|audit| audit.claims).unwrap_or_default();
     let reported = claims.iter().map(|it| {
         let found = serde_json::to_value(it.finding).unwrap_or_default();

@@ -29,11 +29,11 @@ use super::corpus::{Changes, Corpus, FOLDER as CORPUS, read};
 use super::halt::{HaltRules, IterationVerdict, decide, delta, reference};
 use super::iterate::{IterationFailure, LoopResult, NextIteration, measuring};
 use super::lock::FOLDER;
-use super::output::pretty;
 use super::staging::Staging;
 use super::state::Night;
 use super::summary::{Iteration, IterationStatus, length};
 use super::warn_budget::WarnBudget;
+use crate::json::pretty;
 
 /// The file with the history of added and removed files.
 const HISTORY: &str = "oscillation.json";

@@ -31,13 +31,14 @@ use super::council::CouncilResult;
 use super::facts::Facts;
 use super::iterate::LoopResult;
 use super::lock::{FOLDER, LockError, RUN_LOCK, RunLock};
-use super::output::{LOG, Output, SUMMARY, pretty};
+use super::output::{LOG, Output, SUMMARY};
 use super::packets::{Packet, PacketIndex, PacketSources, beads, markdown, queue, sync};
 use super::state::{Night, disk, failed};
 use super::summary::{
     Dreamscape, GUIDE, Iteration, RunStatus, Runtime, StepStatus, Summary, length,
 };
 use super::{OvernightSpec, council, report, resume};
+use crate::json::pretty;
 use crate::{Context, Finished, JobError};
 
 /// The delay after which a night whose corpus is locked is retried.

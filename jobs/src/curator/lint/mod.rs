@@ -22,6 +22,7 @@ use serde_json::{Value, json};
 use super::ask::{CuratorQuestion, ask_or_reason};
 use super::queue::is_windows;
 use super::{CuratorSpec, JobFile, JobProduct};
+use crate::json::pretty;
 use crate::{Context, JobError};
 pub use check::{LintNote, check};
 
@@ -163,8 +164,7 @@ pub(super) fn run(
         "not_read": left,
         "findings": findings,
     });
-    let mut text = serde_json::to_vec_pretty(&summary).expect("string keys only");
-    text.push(b'\n');
+    let text = pretty(&summary).into_bytes();
     let base = format!("{}/findings/{}", spec.worker_dir, job.id);
     Ok(JobProduct {
         headline: format!(

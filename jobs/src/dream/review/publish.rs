@@ -28,6 +28,7 @@ use super::backup::{self, IdeaState};
 use super::decide::{Decider, ReviewError};
 use super::plan::{ActionPlan, FileChange, Source};
 use super::{JOB, files_lock};
+use crate::json::pretty;
 use crate::manual_edit::{self, EditActor, ManualEdit, ManualEditError};
 
 /// The two locks that are held during the whole act.
@@ -166,9 +167,8 @@ fn stage(
             let path = format!("{folder}/{number}");
             scope.stage_as(&path, &source.bytes, Expect::Absent, Some(source.looks))?;
         }
-        let mut text = serde_json::to_vec_pretty(&act).expect("an act has string keys only");
-        text.push(b'\n');
-        scope.stage(&format!("{folder}/act.json"), &text, Expect::Absent)?;
+        let text = pretty(&act);
+        scope.stage(&format!("{folder}/act.json"), text.as_bytes(), Expect::Absent)?;
     }
     for change in &plan.changes {
         match change {

@@ -34,9 +34,9 @@ use self::record::{CouncilRecord, LEDGER, Pass, ShownArtifact};
 use self::report::{Report, Wildcard};
 use self::synthesis::{NoReply, Synthesis, synthesize};
 use super::corpus::health::Measured;
-use super::output::pretty;
 use super::packet::Packet;
 use super::state::Night;
+use crate::json::pretty;
 use crate::{AskError, JobError};
 
 /// The lane of the councillors' reports.
