@@ -61,8 +61,7 @@ pub struct ClassifiedIdeas {
 /// # Errors
 /// Returns an error if the search index fails.
 pub fn judge_all(
-    ideas: &[Idea],
-    selected: &[usize],
+    (ideas, selected): (&[Idea], &[usize]),
     reader: &Reader,
     room: &ProjectEvidence,
     troubles: &mut Vec<WalkProblem>,

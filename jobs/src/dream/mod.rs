@@ -96,8 +96,10 @@ pub fn run(ctx: &mut Context<'_>, spec: &DreamSpec) -> Result<Finished, JobError
         Err(_) => CheckedReply::default(),
     };
     for one in &judged.shown {
-        let valid = proposals.iter().any(|it| it.targets[0] == one.path);
-        parked.note(&one.path, one.digest, valid);
+        match proposals.iter().any(|it| it.targets[0] == one.path) {
+            true => parked.note_valid(&one.path),
+            false => parked.note_invalid(&one.path, one.digest),
+        }
         if parked.holds(&one.path, &one.digest) {
             reported.parked.push(one.path.clone());
         }
@@ -243,8 +245,7 @@ fn ground<'a>(
         )?;
     let troubles = reported.troubles.len();
     let judged = classify::judge_all(
-        &survey.ideas,
-        &delta.selected,
+        (&survey.ideas, &delta.selected),
         &reader,
         &room,
         &mut reported.troubles,

@@ -119,7 +119,7 @@ pub fn run(ctx: &mut Context<'_>, spec: &WorkSpec) -> Result<Finished, JobError>
     let by_rule = ctx.spender.answers_by_rule();
     let left = RunResult::of(&ctx.git, before.as_deref())?;
     let mut finished = Finished {
-        headline: headline(spec.kind, &begun, &left, by_rule),
+        headline: headline(spec.kind, &begun, (!by_rule).then_some(&left)),
         lines: begun.lines,
         ..Finished::default()
     };
@@ -358,20 +358,17 @@ impl RunResult {
     }
 }
 
-fn headline(kind: StateKind, begun: &BoardInput, left: &RunResult, by_rule: bool) -> String {
+/// Returns the headline of a run; `left` is the result of an agent, if one ran.
+fn headline(kind: StateKind, begun: &BoardInput, left: Option<&RunResult>) -> String {
     let task = match &begun.picked {
         Some(task) => format!("{task:?}"),
         None => "no open task".to_owned(),
     };
-    if by_rule {
-        return format!("{kind}: {task} was picked; no agent ran");
+    match left.map(|left| left.commits.len()) {
+        None => format!("{kind}: {task} was picked; no agent ran"),
+        Some(0) => format!("{kind}: {task}; no commit"),
+        Some(count) => format!("{kind}: {task}; {}", counted(count, "commit")),
     }
-    let commits = match left.commits.len() {
-        0 => "no commit".to_owned(),
-        1 => "1 commit".to_owned(),
-        n => format!("{n} commits"),
-    };
-    format!("{kind}: {task}; {commits}")
 }
 
 impl Kind for WorkSpec {

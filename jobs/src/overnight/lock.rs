@@ -54,20 +54,36 @@ pub struct RunLock {
     file: File,
 }
 
-/// Opens a lock file beneath the project. No part of the path may be a link.
-fn open(root: &Path, name: &str, make: bool) -> Result<Option<(File, PathBuf)>, LockError> {
-    let below = Path::new(FOLDER).join(name);
-    let io = |source| LockError::Io { path: below.display().to_string(), source };
-    let path = runner_engine::files::beneath(root, &below).map_err(io)?;
-    if make {
-        fs::create_dir_all(path.parent().unwrap_or(root)).map_err(io)?;
-    } else if !path.exists() {
+/// Opens a lock file beneath the project, and creates it if it is missing. No part of the path may
+/// be a link.
+fn create(root: &Path, name: &str) -> Result<(File, PathBuf), LockError> {
+    let (below, path) = place(root, name)?;
+    fs::create_dir_all(path.parent().unwrap_or(root)).map_err(unusable(&below))?;
+    let mut options = File::options();
+    options.create(true).truncate(false).read(true).write(true);
+    let file = open_with_no_link(&mut options, &path).map_err(unusable(&below))?;
+    Ok((file, path))
+}
+
+/// Opens a lock file beneath the project for reading, if it exists.
+fn open(root: &Path, name: &str) -> Result<Option<(File, PathBuf)>, LockError> {
+    let (below, path) = place(root, name)?;
+    if !path.exists() {
         return Ok(None);
     }
-    let mut options = File::options();
-    options.create(make).truncate(false).read(true).write(make);
-    let file = open_with_no_link(&mut options, &path).map_err(io)?;
+    let file = open_with_no_link(File::options().read(true), &path).map_err(unusable(&below))?;
     Ok(Some((file, path)))
+}
+
+fn place(root: &Path, name: &str) -> Result<(PathBuf, PathBuf), LockError> {
+    let below = Path::new(FOLDER).join(name);
+    let path = runner_engine::files::beneath(root, &below).map_err(unusable(&below))?;
+    Ok((below, path))
+}
+
+fn unusable(below: &Path) -> impl Fn(io::Error) -> LockError {
+    let path = below.display().to_string();
+    move |source| LockError::Io { path: path.clone(), source }
 }
 
 impl RunLock {
@@ -77,9 +93,7 @@ impl RunLock {
     /// Returns [`LockError::Held`], which names the holder, if another process holds the lock, and
     /// [`LockError::Io`] if the lock file cannot be used.
     pub fn take(root: &Path, holder: &str, now: Timestamp) -> Result<Self, LockError> {
-        let Some((mut file, path)) = open(root, RUN_LOCK, true)? else {
-            unreachable!("the file is created if it is missing")
-        };
+        let (mut file, path) = create(root, RUN_LOCK)?;
         let shown = path.display().to_string();
         match file.try_lock() {
             Ok(()) => {}
@@ -105,7 +119,7 @@ impl RunLock {
     /// Returns [`LockError::Held`] if a process holds the lock, and [`LockError::Io`] if the lock
     /// file cannot be used.
     pub fn inspect(root: &Path) -> Result<(), LockError> {
-        let Some((mut file, path)) = open(root, RUN_LOCK, false)? else {
+        let Some((mut file, path)) = open(root, RUN_LOCK)? else {
             return Ok(());
         };
         match file.try_lock_shared() {
@@ -147,7 +161,7 @@ impl CommitLock {
     /// # Errors
     /// Returns an error if a commit takes longer than a minute.
     pub fn shared(root: &Path) -> Result<Self, LockError> {
-        let Some((file, path)) = open(root, COMMIT_LOCK, false)? else {
+        let Some((file, path)) = open(root, COMMIT_LOCK)? else {
             return Ok(Self { file: None });
         };
         wait(&path, || file.try_lock_shared())?;
@@ -159,9 +173,7 @@ impl CommitLock {
     /// # Errors
     /// Returns an error if a reader holds the lock for longer than a minute.
     pub fn exclusive(root: &Path) -> Result<Self, LockError> {
-        let Some((file, path)) = open(root, COMMIT_LOCK, true)? else {
-            unreachable!("the file is created if it is missing")
-        };
+        let (file, path) = create(root, COMMIT_LOCK)?;
         wait(&path, || file.try_lock())?;
         Ok(Self { file: Some(file) })
     }

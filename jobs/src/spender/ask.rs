@@ -188,8 +188,10 @@ impl Spender<'_> {
     ) -> Result<(RequestId, Amounts), AskError> {
         let run = self.admitted.run().clone();
         let left = self.store.left_of(&run)?;
-        let free = backend.describe().kind == "builtin";
-        let want = most(request, left, ideas, free);
+        let mut want = most(request, left, ideas);
+        if backend.describe().kind == "builtin" {
+            (want.tokens, want.micros) = (0, 0);
+        }
         let now = self.tools.clock.wall();
         let reserved = self.store.reserve_request(&run, backend.name(), want, now)?;
         Ok((reserved.map_err(AskError::OverBudget)?, want))

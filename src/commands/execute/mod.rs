@@ -31,14 +31,14 @@ use runner_engine::sandbox::SandboxedStart;
 use runner_engine::store::{
     Admission, Budget, BudgetLevel, Enter, Origin, RunRow, RunState, RunSummary, Store,
 };
-use runner_jobs::{Context, ContextParts, ExecuteError, RunMode, execute, failmark};
+use runner_jobs::{Context, ContextParts, ExecuteError, RunMode, execute};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::env::{self, Env};
 use crate::spawn;
 use crate::ui::Failure;
-use crate::ui::{Ui, log, progress, show};
+use crate::ui::{Ui, log, progress};
 pub(in crate::commands) use resolved_run::slots_folder;
 use resolved_run::{Backends, Convened, Purpose, ResolvedRun};
 
@@ -155,19 +155,10 @@ fn attempt(
             };
         }
     };
-    let now = home.wall()?;
-    let deferrals = spawn::deferrals(store, row, &outcome)?;
-    let (root, spec) = (&setting.here.root, &setting.spec);
-    if let Err(error) = failmark::update(root, spec, &row.id, &outcome, deferrals, now) {
-        tracing::error!(%error, "the failmark could not be written");
-        show::complain(&format!(
-            "the failmark of {} could not be written: {error}",
-            setting.spec.name
-        ));
-    }
+    spawn::update_failmark(home, store, &setting.here, &setting.spec, (row, &outcome))?;
     if locks.is_some() {
         let row = store.run(&row.id)?;
-        sweep(store, &row, now)?;
+        sweep(store, &row, home.wall()?)?;
     }
     drop(locks);
     Ok(outcome)
