@@ -74,7 +74,10 @@ impl Finder {
             }
             SessionEventKind::Outcome { id, failed, text } => {
                 if let Some((tool, target, _)) = self.open.remove(id) {
-                    self.outcome(event.line, (tool, target), *failed, text);
+                    match failed {
+                        true => self.failed_call(event.line, (tool, target), text),
+                        false => self.succeeded_call(event.line, (tool, target)),
+                    }
                 }
             }
             _ => {}
@@ -86,17 +89,17 @@ impl Finder {
         self.found
     }
 
-    fn outcome(&mut self, line: u64, (tool, target): (String, String), failed: bool, text: &str) {
-        let about = (tool.clone(), about(&tool, &target));
-        if failed {
-            let why = reason(text);
-            // A call that a person refused is not a failed call.
-            if !why.is_empty() && !why.contains("doesn't want to") && !why.contains("was rejected")
-            {
-                self.failed.insert(about, (self.count, line, target, why));
-            }
-            return;
+    fn failed_call(&mut self, line: u64, (tool, target): (String, String), text: &str) {
+        let why = reason(text);
+        // A call that a person refused is not a failed call.
+        if !why.is_empty() && !why.contains("doesn't want to") && !why.contains("was rejected") {
+            let about = about(&tool, &target);
+            self.failed.insert((tool, about), (self.count, line, target, why));
         }
+    }
+
+    fn succeeded_call(&mut self, line: u64, (tool, target): (String, String)) {
+        let about = (tool.clone(), about(&tool, &target));
         let Some((at, first, before, why)) = self.failed.remove(&about) else {
             return;
         };

@@ -47,7 +47,7 @@ use runner_engine::scope::{Expect, ScopeError};
 use runner_text::counted;
 use serde_json::json;
 
-use crate::evidence::{EvidenceError, HistoryLimits, ProjectEvidence};
+use crate::evidence::{HistoryLimits, ProjectEvidence};
 use crate::json::pretty;
 use crate::{Context, Finished, JobError, RunFiles};
 pub use dirty::dirty;
@@ -216,16 +216,7 @@ fn ground<'a>(
         ctx.recording.note(PARKED, "", json!(parked), None);
     }
     let folder = pass_folder(ctx, spec);
-    for target in [&proposals_path(&folder), &spec.state_path()] {
-        if let Some(canonical) = spec.canonical_over(target) {
-            let why = format!("{target} would be written, but {canonical} is canonical");
-            return Err(JobError::failed(Class::Guard, why));
-        }
-        leak::check(&ctx.git, target).map_err(|leak| match leak {
-            leak::Leak::Git(error) => JobError::Git(error),
-            leak => JobError::failed(Class::Guard, leak.to_string()),
-        })?;
-    }
+    check_targets(ctx, spec, &folder)?;
     let reader = reader(ctx, spec)?;
     let mut reported = PassSummary {
         troubles: survey.troubles,
@@ -234,15 +225,7 @@ fn ground<'a>(
         parked: aside,
         ..PassSummary::default()
     };
-    let room =
-        ProjectEvidence::open(&ctx.git, &HistoryLimits::default()).map_err(
-            |error| match error {
-                EvidenceError::Git(error) => JobError::Git(error),
-                EvidenceError::Index(error) => {
-                    JobError::failed(Class::Internal, runner_engine::error_chain::whole(&error))
-                }
-            },
-        )?;
+    let room = ProjectEvidence::open(&ctx.git, &HistoryLimits::default())?;
     let troubles = reported.troubles.len();
     let judged = classify::judge_all(
         (&survey.ideas, &delta.selected),
@@ -285,6 +268,21 @@ fn recalled<T: serde::de::DeserializeOwned>(
     };
     let answer = recording.recall(door, "").map_err(|error| wrong(&error))?;
     serde_json::from_value(answer.facts).map_err(|error| wrong(&error))
+}
+
+/// Checks that the files of a pass would not be written over canonical files, and could not leak.
+fn check_targets(ctx: &Context<'_>, spec: &DreamSpec, folder: &str) -> Result<(), JobError> {
+    for target in [&proposals_path(folder), &spec.state_path()] {
+        if let Some(canonical) = spec.canonical_over(target) {
+            let why = format!("{target} would be written, but {canonical} is canonical");
+            return Err(JobError::failed(Class::Guard, why));
+        }
+        leak::check(&ctx.git, target).map_err(|leak| match leak {
+            leak::Leak::Git(error) => JobError::Git(error),
+            leak => JobError::failed(Class::Guard, leak.to_string()),
+        })?;
+    }
+    Ok(())
 }
 
 fn proposals_path(folder: &str) -> String {

@@ -239,13 +239,7 @@ fn on_board(
                 why: format!("the board is busy: {why}"),
             })
         }
-        Err(BoardError::Act(ManualEditError::Ledger(error))) => Err(error.into()),
-        Err(BoardError::Act(ManualEditError::Guard(why) | ManualEditError::Conflict(why))) => {
-            Err(JobError::failed(Class::Guard, why))
-        }
-        Err(BoardError::Act(
-            error @ (ManualEditError::Disk(_) | ManualEditError::Unfinished { .. }),
-        )) => Err(JobError::failed(Class::Environment, error.to_string())),
+        Err(BoardError::Act(error)) => Err(error.into()),
         Err(error @ (BoardError::Cannot(_) | BoardError::Internal { .. })) => {
             Err(JobError::failed(Class::Internal, error.to_string()))
         }

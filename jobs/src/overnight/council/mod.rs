@@ -22,7 +22,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use runner_backends::Request;
+use runner_backends::{Reply, Request};
 use runner_engine::digest::Digest;
 use runner_engine::files::{DOCUMENT, beneath, read_in};
 use runner_engine::outcome::Class;
@@ -225,55 +225,31 @@ impl Night<'_, '_> {
             };
             let usage = answer.as_ref().ok().and_then(|it| it.usage);
             pass.tokens = usage.map(|it| it.input_tokens.saturating_add(it.output_tokens));
-            let redactor = self.ctx.redactor.clone();
-            let redact = |text: &str| redactor.redact(text).into_owned();
-            let value = match answer {
-                Ok(reply) => {
-                    reply.value.ok_or((Class::Malformed, "its answer is not JSON".to_owned()))
-                }
-                Err(AskError::Ledger(error)) => return Err(error.into()),
-                Err(error) => Err(reason(&error)),
-            };
-            let malformed = |why| (Class::Malformed, why);
-            let said = value.and_then(|value| {
-                Ok(match one.lane == WILDCARD {
-                    true => {
-                        let said = report::read_wildcard(&value, &one.runner, &redact)
-                            .map_err(malformed)?;
-                        let bytes = pretty(&said);
-                        wildcard = Some(said);
-                        bytes
-                    }
-                    false => {
-                        let said = report::read(&value, &one.runner, packet, &redact)
-                            .map_err(malformed)?;
-                        let bytes = pretty(&said);
-                        reports.push(said);
-                        bytes
-                    }
-                })
-            });
-            let said = said.and_then(|bytes| {
+            if let Err(AskError::Ledger(error)) = answer {
+                return Err(error.into());
+            }
+            let redact = |text: &str| self.ctx.redactor.redact(text).into_owned();
+            let heard = read_answer(&one, packet, answer, &redact);
+            // An answer that could not be saved is not used.
+            let saved = heard.and_then(|heard| {
+                let bytes = heard.text();
                 let written = self.out.text(&one.file, &bytes);
                 written.map_err(|error| (Class::Environment, error.to_string()))?;
-                Ok(ShownArtifact {
-                    artifact: one.file.clone(),
-                    sha256: Digest::of(bytes.as_bytes()).to_string(),
-                })
+                let sha256 = Digest::of(bytes.as_bytes()).to_string();
+                Ok((heard, ShownArtifact { artifact: one.file.clone(), sha256 }))
             });
-            match said {
-                Ok(said) => {
+            match saved {
+                Ok((heard, said)) => {
                     pass.status = "answered".to_owned();
                     pass.said = Some(said);
+                    match heard {
+                        PassAnswer::Report(report) => reports.push(report),
+                        PassAnswer::Wildcard(idea) => wildcard = Some(idea),
+                    }
                 }
                 Err((class, why)) => {
                     pass.status = class.as_str().to_owned();
                     pass.why = Some(redact(&format!("{class}: {why}")));
-                    // An answer that could not be saved is not used.
-                    reports.retain(|it| it.runner != one.runner || one.lane == WILDCARD);
-                    if one.lane == WILDCARD {
-                        wildcard = None;
-                    }
                 }
             }
             record.passes.push(pass);
@@ -406,6 +382,37 @@ impl Night<'_, '_> {
             tracing::warn!(%error, name, "cannot remove a file of an earlier attempt");
         }
     }
+}
+
+/// The answer of one pass.
+enum PassAnswer {
+    Report(Report),
+    Wildcard(Wildcard),
+}
+
+impl PassAnswer {
+    fn text(&self) -> String {
+        match self {
+            Self::Report(report) => pretty(report),
+            Self::Wildcard(idea) => pretty(idea),
+        }
+    }
+}
+
+fn read_answer(
+    pass: &PlannedPass,
+    packet: &CouncilPacket,
+    answer: Result<Reply, AskError>,
+    redact: &dyn Fn(&str) -> String,
+) -> Result<PassAnswer, (Class, String)> {
+    let malformed = |why| (Class::Malformed, why);
+    let value = answer.map_err(|error| reason(&error))?.value;
+    let value = value.ok_or_else(|| malformed("its answer is not JSON".to_owned()))?;
+    let read = match pass.lane == WILDCARD {
+        true => report::read_wildcard(&value, &pass.runner, redact).map(PassAnswer::Wildcard),
+        false => report::read(&value, &pass.runner, packet, redact).map(PassAnswer::Report),
+    };
+    read.map_err(malformed)
 }
 
 /// Returns why a councillor gave no answer.
