@@ -115,13 +115,13 @@ mod tests {
 ";
 
     #[test]
-    fn the_nearest_mount_says_what_it_is() {
+    fn nearest_mount_determines_the_type() {
         for (path, expected) in [
             ("/home/me", "ext4"),
             ("/mnt/farther", "ext4"),
             ("/mnt/far/deep/x", "fuse.gocryptfs"),
             ("/mnt/a b/c", "virtiofs"),
-            // Mounted over the other: the later one is what is seen.
+            // A later mount hides an earlier one at the same path.
             ("/mnt/far/x", "fuse.rclone"),
         ] {
             assert_eq!(type_of_mount(TABLE, Path::new(path)).as_deref(), Some(expected), "{path}");
@@ -130,8 +130,8 @@ mod tests {
     }
 
     #[test]
-    fn shared_kinds_are_told_from_local_ones() {
-        let never = || -> Option<String> { panic!("the number tells") };
+    fn shared_file_systems_are_recognized() {
+        let never = || -> Option<String> { panic!("the magic number is sufficient") };
         for (magic, expected) in [
             (0x6969, Some("nfs")),
             (0xff53_4d42, Some("cifs")),
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn this_machine_tells_of_a_folder_that_is_not_there_yet() {
+    fn missing_folder_is_judged_by_its_parent() {
         let folder = tempfile::tempdir().unwrap();
         assert_eq!(shared(&folder.path().join("not/yet")), shared(folder.path()));
     }

@@ -88,14 +88,14 @@ mod tests {
 
     #[cfg(not(feature = "keyring"))]
     #[test]
-    fn without_it_a_reference_says_how_to_build_it() {
+    fn reference_without_keyring_support_is_explained() {
         let why = secret("work").unwrap_err();
         assert!(why.contains("keyring:work") && why.contains("--features keyring"), "{why}");
     }
 
     #[cfg(feature = "keyring")]
     #[test]
-    fn what_a_store_says_is_told_with_what_mends_it() {
+    fn store_errors_suggest_a_fix() {
         use ::keyring::mock::MockCredential;
         use ::keyring::{Entry, Error};
 

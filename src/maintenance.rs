@@ -400,7 +400,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_night_s_folder_is_a_report_and_the_newest_is_needed() {
+    fn newest_report_folder_is_kept() {
         let root = tempfile::tempdir().unwrap();
         let names = [
             "2026-01-09",

@@ -36,7 +36,6 @@ ALLOW = [
     ("", "ledger", r"(?:dreams|council|events)/ledger", "contract file names"),
     ("", "walls", r"wall(?: and boot)?[- ](?:clock|time)", "wall-clock time is the standard term"),
     ("", "accounts", r"(?i)\b(?:user|service|cloud|provider'?s?|claude|openai|google) accounts?", "a login, not a budget"),
-    ("src/commands/args", "ident-old", r"runner ", "a command line in a help text"),
     ("text/src/terms/stop.rs", "*", "", "a list of English stop words"),
     ("text/src/terms/stem.rs", "*", "", "samples of English words"),
 ]

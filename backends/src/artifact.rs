@@ -80,7 +80,7 @@ mod tests {
     use std::fs;
 
     #[test]
-    fn only_a_plain_file_with_one_name_is_read() {
+    fn only_regular_files_without_links_are_read() {
         let place = tempfile::tempdir().unwrap();
         let folder = Folder::open(place.path()).unwrap();
         assert_eq!(folder.read("a", 9), Ok(None));
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_stays_itself_when_its_name_is_taken() {
+    fn open_folder_survives_a_replaced_path() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("run");
         fs::create_dir(&path).unwrap();

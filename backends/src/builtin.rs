@@ -38,6 +38,7 @@ impl Backend for Builtin {
             kind: "builtin".to_owned(),
             model: None,
             containment: "in-process, no tools".to_owned(),
+            sandbox: None,
         }
     }
 

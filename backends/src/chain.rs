@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_that_cannot_be_followed_says_so() {
+    fn invalid_chain_is_reported() {
         let all = ["claude", "codex", "builtin"];
         let why = |fallbacks: &[&str]| {
             let fallbacks: Vec<String> = fallbacks.iter().map(|it| (*it).to_owned()).collect();

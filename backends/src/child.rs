@@ -4,13 +4,14 @@
 //! never return output from a process tree that is still alive.
 
 use runner_text::counted;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use runner_engine::process::{
     Cancel, ChildSpec, Ended, ExitStatus, Limits, OutputVerdict, Reason, SpawnError, Stream, run,
 };
 
-use runner_engine::sandbox::AppliedSandbox;
+use runner_engine::sandbox::{AppliedSandbox, SandboxLevel, SandboxedStart};
 use runner_text::values::{Span, Text, read_text};
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer};
@@ -68,6 +69,34 @@ pub struct Patience {
 
 fn read_span<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
     read_text::<Span, D>(from).map(|span| Some(span.unsigned_abs()))
+}
+
+/// The sandbox of the last child of a backend, once one has run.
+#[derive(Clone, Debug, Default)]
+pub struct LastSandbox(Arc<Mutex<Option<AppliedSandbox>>>);
+
+impl LastSandbox {
+    /// Records the sandbox of a child that started.
+    pub(crate) fn set(&self, applied: Option<&AppliedSandbox>) {
+        if let Some(applied) = applied {
+            *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(applied.clone());
+        }
+    }
+
+    pub(crate) fn level(&self) -> Option<SandboxLevel> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|it| it.sandbox)
+    }
+
+    /// Describes the sandbox of the last child; before there was one, the requested sandbox.
+    pub(crate) fn describe(&self, requested: Option<&SandboxedStart>) -> String {
+        match (&*self.0.lock().unwrap_or_else(PoisonError::into_inner), requested) {
+            (Some(applied), _) => applied.to_string(),
+            (None, Some(start)) if !start.sandbox.off => {
+                "inside the sandbox, once it is started".to_owned()
+            }
+            (None, _) => "unconfined".to_owned(),
+        }
+    }
 }
 
 /// Runs a child to its end on this thread; call it only from `spawn_blocking`. Returns the ended

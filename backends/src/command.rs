@@ -15,14 +15,14 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use runner_engine::process::{Cancel, ChildSpec, Stdin, find_program};
 use runner_engine::sandbox::SandboxedStart;
 
 use crate::artifact::Folder;
-use crate::child::Patience;
+use crate::child::{LastSandbox, Patience};
 use crate::redact::Secrets;
 use crate::{Backend, BackendError, Description, Event, Reply, Request, Sink, Stop, answer, child};
 
@@ -55,8 +55,7 @@ pub(crate) struct CommandPlan {
     pub sandbox_start: Option<SandboxedStart>,
     /// Maximum size in bytes of each output stream and of the artifact.
     pub output_cap: usize,
-    /// The description of the last child's sandbox, once a child has run.
-    pub held: Mutex<Option<String>>,
+    pub held: LastSandbox,
 }
 
 impl Command {
@@ -75,7 +74,8 @@ impl Backend for Command {
         Description {
             kind: "command".to_owned(),
             model: self.plan.model.clone(),
-            containment: self.plan.containment(),
+            containment: self.plan.held.describe(self.plan.sandbox_start.as_ref()),
+            sandbox: self.plan.held.level(),
         }
     }
 
@@ -105,17 +105,6 @@ impl Backend for Command {
 }
 
 impl CommandPlan {
-    /// Describes the last child's sandbox, or the requested sandbox if no child has run yet.
-    fn containment(&self) -> String {
-        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        match (&*held, &self.sandbox_start) {
-            (Some(held), _) => held.clone(),
-            (None, Some(sandbox_start)) if sandbox_start.sandbox.off => "sandbox off".to_owned(),
-            (None, Some(_)) => "inside the sandbox, once it is started".to_owned(),
-            (None, None) => "unconfined".to_owned(),
-        }
-    }
-
     fn check(&self) -> Result<(), BackendError> {
         if !self.missing.is_empty() {
             let why = format!(
@@ -152,10 +141,7 @@ impl CommandPlan {
             sandbox: self.sandbox_start.clone().into(),
         };
         let (ended, containment) = child::attempt(&spec, cancel, &secrets);
-        if let Some(containment) = containment {
-            let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-            *held = Some(containment.to_string());
-        }
+        self.held.set(containment.as_ref());
         let ended = ended?;
         let mut notes = Vec::new();
         if ended.killed > 0 {

@@ -221,7 +221,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
     #[test]
-    fn a_file_of_keys_is_its_owners_alone_and_never_shown() {
+    fn key_file_must_be_private() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("keys");
         let put = |text: &str, mode| {

@@ -174,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_limit_with_a_time_defers_and_one_without_fails() {
+    fn limit_with_future_end_defers() {
         let now = Timestamp::from_second(1_790_000_000).unwrap();
         let later = Timestamp::from_second(1_790_003_600).unwrap();
         let limited = |until| BackendError::RateLimited { until, why: "5-hour limit".into() };
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn total_is_a_time_out_and_other_silences_are_failures() {
+    fn only_the_total_deadline_times_out() {
         let silent = |phase| BackendError::Silent { phase, waited: Duration::from_millis(1500) };
         let now = Timestamp::UNIX_EPOCH;
         assert_eq!(silent(Phase::Total).outcome(now).as_str(), "timed-out");
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_survive_a_recording() {
+    fn errors_round_trip_through_json() {
         let error = BackendError::Crash {
             status: "exit 3".into(),
             why: "/opt/x failed".into(),

@@ -40,6 +40,7 @@ mod slots;
 
 use async_trait::async_trait;
 use runner_engine::process::Cancel;
+use runner_engine::sandbox::SandboxLevel;
 use serde::{Deserialize, Serialize};
 
 pub use builtin::Builtin;
@@ -64,6 +65,9 @@ pub struct Description {
     pub model: Option<String>,
     /// The current restrictions on the backend, as text.
     pub containment: String,
+    /// The protection of the sandbox of its program; `None` if it started no program.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sandbox: Option<SandboxLevel>,
 }
 
 /// A backend that answers one request with one model.

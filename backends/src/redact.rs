@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_secret_at_any_place_of_a_cut_is_gone() {
+    fn truncation_leaves_no_partial_secret() {
         let env = BTreeMap::from([
             ("KEY".to_owned(), "canary-123456".to_owned()),
             ("PATH".to_owned(), "/usr/bin:/bin".to_owned()),

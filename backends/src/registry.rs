@@ -16,7 +16,7 @@ use runner_text::values::{Size, Text, Wait, read_text};
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer};
 
-use crate::child::Patience;
+use crate::child::{LastSandbox, Patience};
 use crate::claude::Claude;
 use crate::codex::Codex;
 use crate::command::{Command, CommandPlan, REQUEST_FILE};
@@ -264,7 +264,7 @@ pub fn build(
                 patience: spec.patience,
                 sandbox_start: around.sandbox_start.cloned(),
                 output_cap: spec.output_cap.unwrap_or(OUTPUT_CAP),
-                held: std::sync::Mutex::default(),
+                held: LastSandbox::default(),
             })))
         }
         _ if spec.is_endpoint() => {
@@ -345,7 +345,7 @@ pub(crate) fn agent_plan(
         sandbox_start: around.sandbox_start.cloned(),
         output_cap: spec.output_cap.unwrap_or(OUTPUT_CAP),
         clock: around.clock.clone(),
-        held: Arc::default(),
+        held: LastSandbox::default(),
     };
     if plan.walled() {
         plan.state = credentials::home(&plan);
@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_kind_names_the_nearest() {
+    fn unknown_kind_suggests_the_nearest() {
         let spec = |kind: &str| BackendSpec { kind: kind.into(), ..BackendSpec::default() };
         assert!(why(&spec("comand")).contains("did you mean \"command\"?"));
         assert!(why(&spec("built-in")).contains("did you mean \"builtin\"?"));
@@ -414,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_and_artifacts_are_named_without_doubt() {
+    fn invalid_program_and_artifact_are_refused() {
         let spec = |program: &str, artifact: &str| BackendSpec {
             kind: "command".into(),
             program: Some(program.into()),

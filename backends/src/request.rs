@@ -190,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_survives_json_and_has_no_tools() {
+    fn request_round_trips_through_json() {
         let request = Request {
             id: "01J/2".into(),
             purpose: "dream".into(),

@@ -86,6 +86,7 @@ impl Backend for Scripted {
             kind: "scripted".to_owned(),
             model: None,
             containment: "in-process, no tools".to_owned(),
+            sandbox: None,
         }
     }
 

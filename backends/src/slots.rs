@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_login_answers_so_many_at_once_and_the_next_waits_its_turn() {
+    fn requests_wait_for_a_free_slot() {
         let folder = tempfile::tempdir().unwrap();
         let two = slotted(folder.path(), 2);
         let cancel = Cancel::new().unwrap();

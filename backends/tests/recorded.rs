@@ -72,7 +72,7 @@ fn plain(recording: &str, code: u8) -> Result<Reply, BackendError> {
 }
 
 #[test]
-fn answers_are_answers() {
+fn recorded_answers_are_read() {
     let list = || Some(json!({"type": "array", "items": {"type": "integer"}}));
     for (recording, tokens, cost, notes) in [
         ("claude/answer", (6500, 17, 5000), Some(2_160), &[][..]),
@@ -117,7 +117,7 @@ fn answers_are_answers() {
 }
 
 #[test]
-fn refusals_say_what_to_do_next() {
+fn recorded_refusals_map_to_classes() {
     for (recording, code, class, word) in [
         ("claude/status-401", 1, Class::Auth, "401"),
         ("claude/status-429", 1, Class::RateLimited, "429"),
@@ -147,7 +147,7 @@ fn refusals_say_what_to_do_next() {
 }
 
 #[test]
-fn a_limit_that_says_its_end_is_a_deferral_until_then() {
+fn recorded_limits_state_their_end() {
     let until: Timestamp = "2030-01-01T00:00:00Z".parse().unwrap();
     for (recording, code, overage) in [("claude/limit", 1, false), ("claude/overage", 0, true)] {
         let (answer, events) = replay(recording, code, None);

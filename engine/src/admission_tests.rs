@@ -23,7 +23,7 @@ fn a_healthy_run_is_admitted() {
 }
 
 #[test]
-fn each_fact_alone_stops_it() {
+fn each_blocking_fact_stops_the_run() {
     let later = now().saturating_add(SignedDuration::from_hours(1)).unwrap();
     let cases = [
         (AdmissionFacts { paused_until: Some(later), ..healthy() }, "deferred until"),
@@ -100,7 +100,7 @@ fn closed() -> Vec<(AdmissionFacts, &'static str)> {
 }
 
 #[test]
-fn gates_stop_schedules_but_not_people() {
+fn gates_stop_scheduled_but_not_manual_runs() {
     for (facts, expected) in closed() {
         let found = word(&facts);
         assert!(found.starts_with(expected), "{facts:?} gave {found}");
@@ -110,7 +110,7 @@ fn gates_stop_schedules_but_not_people() {
 }
 
 #[test]
-fn open_gates_admit() {
+fn open_gates_admit_the_run() {
     let mains = AdmissionFacts {
         battery: Some(Battery { percent: 3, discharging: false }),
         min_battery: 100,
@@ -134,7 +134,7 @@ fn open_gates_admit() {
 }
 
 #[test]
-fn checks_are_in_the_documented_order() {
+fn checks_run_in_documented_order() {
     let late = AdmissionFacts { start_by: ago(1), paused_until: ago(-60), ..healthy() };
     assert!(word(&late).starts_with("skipped: its start deadline"));
     let broken =
@@ -143,7 +143,7 @@ fn checks_are_in_the_documented_order() {
 }
 
 #[test]
-fn a_person_overrules_only_gates() {
+fn manual_run_skips_gates_but_not_checks() {
     let mut facts = AdmissionFacts {
         manual: true,
         paused_until: ago(-60),
@@ -160,7 +160,7 @@ fn a_person_overrules_only_gates() {
 }
 
 #[test]
-fn a_shortfall_declines_the_run() {
+fn budget_shortfall_declines_the_run() {
     let short = Shortfall { level: "day 2026-11-21".into(), unit: "calls", wanted: 5, left: 2 };
     let Decision::Decline(outcome) = decide(&healthy(), Err(short), now()) else {
         panic!("admitted without budget");

@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn waits_grow_and_end() {
+    fn delivery_retries_back_off_and_end() {
         let now = Timestamp::UNIX_EPOCH;
         let mut before = now;
         let mut tries = 0;

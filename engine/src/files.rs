@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn the_new_content_is_there_with_its_mode_and_nothing_else() {
+    fn atomic_write_replaces_content_and_mode() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("state.json");
         write_atomic(&path, b"one", 0o600).unwrap();
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_leaves_the_old_file_and_no_other() {
+    fn failed_write_leaves_the_folder_unchanged() {
         let folder = tempfile::tempdir().unwrap();
         let taken = folder.path().join("taken");
         fs::create_dir_all(taken.join("full")).unwrap();
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn other_names_for_the_old_file_keep_the_old_content() {
+    fn atomic_write_leaves_linked_files_unchanged() {
         let folder = tempfile::tempdir().unwrap();
         let (path, twin) = (folder.path().join("a"), folder.path().join("b"));
         fs::write(&twin, "theirs").unwrap();

@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn batteries_are_taken_together() {
+    fn battery_levels_are_averaged() {
         let folder = tempfile::tempdir().unwrap();
         assert_eq!(battery(folder.path()), None);
         supply(folder.path(), "AC", &[("type", "Mains"), ("status", "Discharging")]);
@@ -98,12 +98,12 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_folder_has_no_battery() {
+    fn missing_folder_reports_no_battery() {
         assert_eq!(battery(Path::new("/no/such/folder")), None);
     }
 
     #[test]
-    fn a_load_is_shared_by_the_cores() {
+    fn load_is_divided_by_core_count() {
         assert_eq!(per_core(3.0, 2), Some(1500));
         assert_eq!(per_core(0.0, 2), Some(0));
         assert_eq!(per_core(-1.0, 2), Some(0));

@@ -339,11 +339,11 @@ mod tests {
         drop(first);
         JobLock::inspect(&path).unwrap();
         JobLock::try_take(&path).unwrap();
-        assert!(path.exists(), "the deciding lock's file is never deleted");
+        assert!(path.exists(), "the lock file is kept");
     }
 
     #[test]
-    fn a_lock_that_no_run_holds_is_waited_for() {
+    fn lock_without_a_run_is_waited_for() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("dream.lock");
         let mut looker = JobLock::try_take(&path).unwrap();
@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn a_starter_that_lost_leaves_the_winners_file() {
+    fn losing_process_keeps_the_winners_lock_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("dreams/.lock");
         let winner = ContractLock::take(&path, &holder(), Timestamp::UNIX_EPOCH).unwrap();

@@ -271,7 +271,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn outcomes_survive_the_database() {
+    fn outcomes_round_trip_through_json() {
         let at = Timestamp::from_second(1_790_000_000).unwrap();
         let all = [
             Outcome::Succeeded,

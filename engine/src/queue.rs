@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn priority_first_then_age_within_the_slots() {
+    fn choice_follows_priority_then_age() {
         let all = [
             waiting(1, "a", 0, 3),
             waiting(2, "a", 0, 1),
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn the_smallest_number_of_slots_holds_for_a_group() {
+    fn smallest_slot_count_limits_the_group() {
         let mut all = vec![waiting(1, "a", 9, 0), waiting(2, "a", 0, 1)];
         all[0].slots = 100;
         all[1].slots = 1;
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn one_job_goes_one_at_a_time_and_in_order() {
+    fn runs_of_a_job_start_in_order() {
         let all = vec![waiting(1, "a", 0, 2), waiting(1, "a", 0, 1)];
         assert_eq!(choose(all.clone(), &[], at(10)).start, [all[1].run.clone()]);
         let live = [LiveRun { job: JobId(1), group: "elsewhere".to_owned(), slots: 1 }];
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_start_deadline_that_passed_expires_even_while_the_group_is_full() {
+    fn passed_start_deadline_expires_in_full_group() {
         let mut late = waiting(1, "a", 0, 1);
         late.start_by = Some(at(5));
         let busy = vec![LiveRun { job: JobId(7), group: "a".to_owned(), slots: 2 }; 2];

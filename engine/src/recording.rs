@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_in_order_and_repeat() {
+    fn recorded_answers_replay_in_order_and_repeat() {
         let recording = InputRecording::recording(1000);
         recording.note("file", "a", Value::Null, Some(b"one"));
         recording.note("file", "a", Value::Null, Some(b"two"));
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn a_replay_never_asks_again() {
+    fn replay_never_calls_the_source() {
         let recording = InputRecording::recording(1000);
         let asked = |recording: &InputRecording, answer: Result<Option<u8>, &str>| {
             recording.through("dice", "x", || answer.map_err(str::to_owned))
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn a_recording_over_its_cap_is_dropped() {
+    fn recording_over_its_cap_drops_inputs() {
         let recording = InputRecording::recording(100);
         recording.note("file", "a", Value::Null, Some(&[b'x'; 60]));
         recording.note("file", "b", Value::Null, Some(&[b'x'; 60]));
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_recording_nothing_is_recorded() {
+    fn disabled_recording_records_nothing() {
         let recording = InputRecording::off();
         recording.note("file", "a", Value::Null, Some(b"one"));
         recording.made("a", None);

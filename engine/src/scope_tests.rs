@@ -74,7 +74,7 @@ fn run() -> RunId {
 }
 
 #[test]
-fn escapes_are_refused_without_a_trace() {
+fn escapes_are_refused_and_change_nothing() {
     let yard = Yard::new();
     let root = yard.root();
     let inside = |name: &str| root.join("dreams").join(name);
@@ -179,7 +179,7 @@ fn escapes_are_refused_without_a_trace() {
 }
 
 #[test]
-fn reads_do_not_follow_either_and_are_bounded() {
+fn reads_are_bounded_and_follow_no_links() {
     let yard = Yard::new();
     symlink(yard.secret(), yard.root().join("dreams/link.md")).unwrap();
     symlink("..", yard.root().join("dreams/up")).unwrap();
@@ -193,7 +193,7 @@ fn reads_do_not_follow_either_and_are_bounded() {
 }
 
 #[test]
-fn staged_files_keep_their_mode() {
+fn published_files_keep_their_mode() {
     let yard = Yard::new();
     let root = yard.root();
     let (old, script) = (root.join("dreams/old.md"), root.join("dreams/run.sh"));
@@ -260,7 +260,7 @@ fn a_target_changed_after_staging_is_left_alone() {
 }
 
 #[test]
-fn a_folder_swapped_for_a_link_in_a_race_never_leads_outside() {
+fn swapped_folder_never_leads_outside() {
     let yard = Yard::new();
     let root = yard.root();
     let outside = yard.folder.path().join("outside");

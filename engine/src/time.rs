@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn readings_show_sleep_and_set_clocks() {
+    fn clock_readings_reveal_sleep_and_clock_changes() {
         let slept = |gap| ClockChange::Slept { gap: Duration::from_secs(gap) };
         let set = |by| ClockChange::ClockSet { by: SignedDuration::from_secs(by) };
         let from = at(1_000_000, 500);
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shared_file_moves_the_wall_clock() {
+    fn clock_file_sets_the_wall_clock() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("clock");
         let clock = Clock::File(path.clone());

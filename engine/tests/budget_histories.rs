@@ -52,7 +52,7 @@ fn live(seed: u64, number: u64, bug: Option<Bug>) -> Result<Counts, String> {
 }
 
 #[test]
-fn planted_bugs_are_found() {
+fn injected_bugs_are_found() {
     let seed: u64 = setting("RUNNER_TEST_SEED").unwrap_or(SEED);
     let mut missed = Vec::new();
     for bug in Bug::ALL {
@@ -70,7 +70,7 @@ fn planted_bugs_are_found() {
 }
 
 #[test]
-fn no_history_overspends_or_forgets_what_was_spent() {
+fn random_histories_keep_budget_invariants() {
     let began = boot_time();
     let seed: u64 = setting("RUNNER_TEST_SEED").unwrap_or(SEED);
     let scale: f64 = setting("RUNNER_TEST_SCALE").unwrap_or(1.0);

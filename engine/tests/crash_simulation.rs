@@ -97,7 +97,7 @@ fn share(count: usize, work: impl Fn(usize) + Sync) {
 }
 
 #[test]
-fn placements_survive_every_crash_and_every_planted_bug_is_caught() {
+fn publications_survive_crashes_and_faults_are_detected() {
     let began = boot_time();
     let seed: u64 = setting("RUNNER_TEST_SEED", SEED);
     let scale: f64 = setting("RUNNER_TEST_SCALE", 1.0);

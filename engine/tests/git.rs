@@ -109,7 +109,7 @@ impl Place {
 }
 
 #[test]
-fn changes_are_those_of_git_status() {
+fn changes_match_git_status() {
     for git in gits() {
         let place = Place::new(&git);
         place.agree("an empty repository");
@@ -128,7 +128,7 @@ fn changes_are_those_of_git_status() {
         place.write("plain", "eno\n");
         place.agree("another text of the same length");
         place.write("plain", "one\n");
-        place.agree("written again as it was");
+        place.agree("the original content written again");
         place.write("with space/ö \"x\"", "two and more\n");
         fs::remove_file(place.root().join("link")).unwrap();
         std::os::unix::fs::symlink("run.sh", place.root().join("link")).unwrap();
@@ -152,7 +152,7 @@ fn changes_are_those_of_git_status() {
 }
 
 #[test]
-fn conflicts_and_subfolders_are_seen() {
+fn conflicts_and_subfolders_are_reported() {
     for git in gits() {
         let place = Place::new(&git);
         place.write("sub/a", "1\n");
@@ -209,7 +209,7 @@ fn converted_files_are_compared_by_stat_data() {
 }
 
 #[test]
-fn line_ends_alone_are_no_change() {
+fn line_ending_conversion_is_no_change() {
     for git in gits() {
         let place = Place::new(&git);
         place.write("a", "one\ntwo\n");
@@ -225,7 +225,7 @@ fn line_ends_alone_are_no_change() {
 
 /// Checks that every index format can be read.
 #[test]
-fn forms_of_the_index_are_read() {
+fn every_index_format_is_read() {
     for git in gits() {
         for setting in [
             ["index.version", "4"],
@@ -255,18 +255,18 @@ fn forms_of_the_index_are_read() {
         place.git(&["add", "."]);
         place.git(&["commit", "-qm", "one"]);
         place.write("a", "texs\n");
-        place.agree("names of 64 digits");
+        place.agree("SHA-256 hashes");
         let file = NewFile { path: "b/c".into(), bytes: b"new".to_vec() };
         place.git(&["config", "user.name", "a"]);
         place.git(&["config", "user.email", "a@b"]);
         place.write("b/c", "new");
         place.ask().commit_files(&[file], "two").unwrap();
-        place.agree("a commit with names of 64 digits");
+        place.agree("a commit with SHA-256 hashes");
     }
 }
 
 #[test]
-fn a_commit_holds_the_named_files() {
+fn commit_contains_only_the_named_files() {
     for git in gits() {
         let place = Place::new(&git);
         place.git(&["config", "user.name", "a"]);
@@ -289,7 +289,7 @@ fn a_commit_holds_the_named_files() {
         let shown = place.git(&["show", "--name-only", "--format="]);
         assert_eq!(shown.lines().collect::<Vec<_>>(), ["rem/1.org", "rem/deep/er/2.org"]);
         assert_eq!(place.changes(), [("staged".to_owned(), Change::Added)]);
-        place.agree("what somebody staged stays staged");
+        place.agree("user-staged files stay staged");
         let again = place.ask().commit_files(&files, "rem: again").unwrap();
         assert_eq!(again, None, "no change creates no commit");
         // In a subfolder of the repository, paths are relative to that folder.
@@ -301,7 +301,7 @@ fn a_commit_holds_the_named_files() {
 }
 
 #[test]
-fn a_push_goes_where_the_branch_goes() {
+fn push_uses_the_configured_upstream() {
     for git in gits() {
         let place = Place::new(&git);
         place.write("a", "1");
@@ -354,7 +354,7 @@ fn a_push_goes_where_the_branch_goes() {
 }
 
 #[test]
-fn a_git_of_the_project_is_never_used() {
+fn git_inside_the_project_is_never_used() {
     for git in gits() {
         let place = Place::new(&git);
         let tools = place.root().join("tools");
@@ -388,7 +388,7 @@ fn a_git_of_the_project_is_never_used() {
 }
 
 #[test]
-fn history_has_one_line_a_commit() {
+fn log_returns_one_line_per_commit() {
     for git in gits() {
         let place = Place::new(&git);
         for subject in ["one", "commit 0000000000000000000000000000000000000000", "three"] {
@@ -409,7 +409,7 @@ fn history_has_one_line_a_commit() {
 /// Checks that a linked log prevents a commit: git follows a link when it appends to a log, and
 /// could write into a hook.
 #[test]
-fn a_linked_log_stops_a_commit() {
+fn linked_log_prevents_a_commit() {
     for git in gits() {
         let place = Place::new(&git);
         place.git(&["config", "user.name", "a"]);
@@ -450,7 +450,7 @@ fn a_linked_log_stops_a_commit() {
 
 /// Checks the index entries without stat data that runner's own commit creates.
 #[test]
-fn an_entry_without_stat_data_is_compared() {
+fn index_entry_without_stat_data_is_compared() {
     for git in gits() {
         let place = Place::new(&git);
         place.git(&["config", "user.name", "a"]);
@@ -464,12 +464,12 @@ fn an_entry_without_stat_data_is_compared() {
         place.write("entry", "");
         // The index is now newer than the file.
         place.git(&["add", ".gitattributes"]);
-        assert_eq!(changed(&place).len(), 1, "it was emptied");
+        assert_eq!(changed(&place).len(), 1, "the file was emptied");
     }
 }
 
 #[test]
-fn a_shallow_clone_is_pushed() {
+fn shallow_clone_can_be_pushed() {
     for git in gits() {
         let place = Place::new(&git);
         for subject in ["one", "two", "three"] {

@@ -4,7 +4,7 @@
 //! Each `Door` is a way in which git can start a program, set up as an agent could do it. A canary
 //! is a program that is watched for being opened: the kernel must open a program to start it, so
 //! even a start without any effect is detected. A control test runs git with the same setup as
-//! people call it, which shows that the canaries work.
+//! users call it, which shows that the canaries work.
 
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::print_stdout)]
 
@@ -487,7 +487,7 @@ fn gits() -> Vec<PathBuf> {
     found
 }
 
-/// Runs git as people call it, which must start the programs.
+/// Runs git as users call it, which must start the programs.
 fn as_people_do(place: &Place) {
     let doors: [&[&str]; 12] = [
         &["status"],
@@ -509,7 +509,7 @@ fn as_people_do(place: &Place) {
 }
 
 #[test]
-fn runner_starts_no_canary() {
+fn git_queries_start_no_planted_program() {
     let mut chains = 0;
     let mut open = BTreeSet::new();
     for git in gits() {
@@ -530,7 +530,7 @@ fn runner_starts_no_canary() {
 
 /// Checks that a push runs the user's programs, and no program that the project names.
 #[test]
-fn a_push_runs_nothing_of_the_project() {
+fn push_starts_no_project_program() {
     for git in gits() {
         for door in DOORS {
             let place = Place::new(&git);
@@ -550,7 +550,7 @@ fn a_push_runs_nothing_of_the_project() {
 
 /// Checks random combinations of these ways, with settings that change git's behaviour.
 #[test]
-fn generated_projects_start_nothing() {
+fn generated_projects_start_no_planted_program() {
     const SETTINGS: [&str; 14] = [
         "[core]\nautocrlf = true\n",
         "[core]\nsplitIndex = true\n",

@@ -3,7 +3,7 @@
 //!
 //! No test sleeps. The scripts sleep and are ended; a long sleep in a script stands for an endless
 //! one.
-#![allow(clippy::unwrap_used, clippy::disallowed_methods)] // a test may panic if its set-up fails
+#![allow(clippy::unwrap_used, clippy::disallowed_methods)] // a test may panic if the setup fails
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -65,12 +65,12 @@ fn finish_alone(spec: &ChildSpec) -> Ended {
 
 fn check(spec: &ChildSpec, ended: &Ended) {
     assert_eq!(ended.survivors, 0);
-    assert_eq!(kill_marked(&spec.marker).count, 0, "something of {} was left", spec.marker);
-    assert!(ended.took() < SOON, "it took {:?}", ended.took());
+    assert_eq!(kill_marked(&spec.marker).count, 0, "processes of {} are left", spec.marker);
+    assert!(ended.took() < SOON, "the run took {:?}", ended.took());
 }
 
 #[test]
-fn exit_0_without_output() {
+fn exit_0_without_output_succeeds() {
     let ended = finish(&spec("empty", "exit 0"));
     assert_eq!((ended.status, ended.reason), (ExitStatus::Exit(0), Reason::Exited));
     assert!(ended.stdout.is_empty() && ended.stderr.is_empty() && ended.killed == 0);
@@ -78,7 +78,7 @@ fn exit_0_without_output() {
 }
 
 #[test]
-fn exit_codes_signals_and_both_streams_come_through() {
+fn exit_status_and_both_streams_are_returned() {
     let ended = finish(&spec("codes", "echo out; echo err >&2; exit 42"));
     assert_eq!(ended.status, ExitStatus::Exit(42));
     assert_eq!((ended.stdout.as_slice(), ended.stderr.as_slice()), (&b"out\n"[..], &b"err\n"[..]));
@@ -88,7 +88,7 @@ fn exit_codes_signals_and_both_streams_come_through() {
 }
 
 #[test]
-fn a_silent_start_ends_at_the_first_byte_deadline() {
+fn silent_child_ends_at_first_byte_deadline() {
     let mut spec = spec("silent", "exec sleep 1000");
     spec.limits.first_byte = Some(SHORT);
     let ended = finish(&spec);
@@ -97,7 +97,7 @@ fn a_silent_start_ends_at_the_first_byte_deadline() {
 }
 
 #[test]
-fn a_stall_ends_at_the_idle_deadline() {
+fn stalled_child_ends_at_idle_deadline() {
     let mut spec = spec("stall", "echo begun; exec sleep 1000");
     spec.limits.first_byte = Some(SOON);
     spec.limits.idle = Some(SHORT);
@@ -107,7 +107,7 @@ fn a_stall_ends_at_the_idle_deadline() {
 }
 
 #[test]
-fn a_drip_keeps_it_alive_only_to_the_total_deadline() {
+fn dripping_output_ends_at_total_deadline() {
     let mut spec = spec("drip", "while :; do echo drip; sleep 0.02; done");
     spec.limits.idle = Some(SOON);
     spec.limits.total = Some(SHORT);
@@ -117,7 +117,7 @@ fn a_drip_keeps_it_alive_only_to_the_total_deadline() {
 }
 
 #[test]
-fn a_flood_is_cut_at_the_cap_and_ended() {
+fn flooding_output_is_cut_at_the_cap() {
     for (stream, script) in [(Stream::Stdout, "exec yes"), (Stream::Stderr, "exec yes >&2")] {
         let mut spec = spec("flood", script);
         spec.limits.output_cap = 1_000_000;
@@ -134,7 +134,7 @@ fn a_flood_is_cut_at_the_cap_and_ended() {
 }
 
 #[test]
-fn a_large_output_just_before_the_exit_is_whole() {
+fn large_output_before_exit_is_complete() {
     let script = "head -c 3000000 /dev/zero; head -c 1000000 /dev/zero >&2";
     let ended = finish(&spec("large", script));
     assert_eq!((ended.stdout.len(), ended.stderr.len()), (3_000_000, 1_000_000));
@@ -142,7 +142,7 @@ fn a_large_output_just_before_the_exit_is_whole() {
 }
 
 #[test]
-fn a_large_pipe_is_read_completely() {
+fn enlarged_pipe_is_read_completely() {
     let _together = TOGETHER.read().unwrap_or_else(PoisonError::into_inner);
     let place = tempfile::tempdir().unwrap();
     let script = "echo $$; until [ -e go ]; do sleep 0.01; done; exec head -c 900000 /dev/zero";
@@ -172,20 +172,20 @@ fn a_large_pipe_is_read_completely() {
 }
 
 #[test]
-fn a_grandchild_that_holds_the_pipe_does_not_hold_us() {
+fn grandchild_holding_the_pipe_does_not_block() {
     let ended = finish(&spec("holds", "sleep 1000 & echo done"));
     assert_eq!((ended.status, ended.reason), (ExitStatus::Exit(0), Reason::Exited));
     assert_eq!((ended.stdout.as_slice(), ended.killed), (&b"done\n"[..], 1));
 }
 
 #[test]
-fn a_grandchild_that_floods_the_pipe_does_not_hold_us() {
+fn grandchild_flooding_the_pipe_does_not_block() {
     let ended = finish(&spec("floods", "yes & echo done; exit 3"));
     assert_eq!((ended.status, ended.killed), (ExitStatus::Exit(3), 1));
 }
 
 #[test]
-fn a_grandchild_in_its_own_session_is_swept() {
+fn grandchild_in_own_session_is_swept() {
     let place = tempfile::tempdir().unwrap();
     let script = "setsid -f sh -c 'echo $$ >pid; exec sleep 1000'; until [ -s pid ]; do :; done";
     let ended = finish(&spec_in(place.path(), "session", script));
@@ -194,7 +194,7 @@ fn a_grandchild_in_its_own_session_is_swept() {
 }
 
 #[test]
-fn an_orphan_without_group_session_or_marker_is_swept() {
+fn orphan_without_group_session_or_marker_is_swept() {
     let _alone = TOGETHER.write().unwrap_or_else(PoisonError::into_inner);
     let place = tempfile::tempdir().unwrap();
     let script = "env -i /usr/bin/setsid -f /bin/sh -c 'echo $$ >pid; sleep 1000 & wait'
@@ -207,7 +207,7 @@ fn an_orphan_without_group_session_or_marker_is_swept() {
 }
 
 #[test]
-fn orphans_that_end_by_themselves_are_reaped() {
+fn exited_orphans_are_reaped() {
     let _alone = TOGETHER.write().unwrap_or_else(PoisonError::into_inner);
     let place = tempfile::tempdir().unwrap();
     let script = "setsid -f sh -c 'echo $$ >pid'; until [ -s pid ]; do :; done";
@@ -228,7 +228,7 @@ fn a_child_ignoring_term_is_killed() {
 }
 
 #[test]
-fn a_child_can_end_on_term() {
+fn child_can_exit_cleanly_on_term() {
     let script = "trap 'echo bye; exit 9' TERM; echo begun; while :; do sleep 0.01; done";
     let mut spec = spec("order", script);
     spec.limits.idle = Some(SHORT);
@@ -255,7 +255,7 @@ fn a_cancelled_token_ends_the_child() {
 }
 
 #[test]
-fn after_its_result_it_may_linger_for_its_grace_only() {
+fn child_lingers_only_for_its_exit_grace() {
     let _together = TOGETHER.read().unwrap_or_else(PoisonError::into_inner);
     let mut spec = spec("linger", "echo RESULT; exec sleep 1000");
     spec.limits.exit_grace = SHORT;
@@ -287,7 +287,7 @@ fn unread_input_does_not_block() {
 }
 
 #[test]
-fn input_and_output_flow_at_the_same_time() {
+fn input_and_output_flow_concurrently() {
     let mut spec = spec("cat", "exec cat");
     let bytes: Vec<u8> = (0..1_u32 << 20).flat_map(u32::to_le_bytes).collect();
     spec.stdin = Stdin::Bytes(bytes.clone());
@@ -296,7 +296,7 @@ fn input_and_output_flow_at_the_same_time() {
 }
 
 #[test]
-fn an_empty_input_is_the_end_of_the_file() {
+fn empty_input_is_end_of_file() {
     for stdin in [Stdin::Null, Stdin::Bytes(Vec::new())] {
         let ended = finish(&ChildSpec { stdin, ..spec("no-input", "cat; echo eof") });
         assert_eq!(ended.stdout, b"eof\n");
@@ -310,7 +310,7 @@ fn binary_output_is_passed_on() {
 }
 
 #[test]
-fn the_environment_is_the_allowlist_and_the_marker() {
+fn child_environment_is_allowlist_plus_marker() {
     let mut spec = spec("env", "");
     spec.program = "env".into();
     spec.args.clear();
@@ -323,7 +323,7 @@ fn the_environment_is_the_allowlist_and_the_marker() {
 }
 
 #[test]
-fn it_starts_in_its_folder_in_a_group_of_its_own() {
+fn child_starts_in_folder_and_own_group() {
     let place = tempfile::tempdir().unwrap();
     let spec = spec_in(place.path(), "group", "pwd; echo $$; cut -d' ' -f5 /proc/$$/stat");
     let text = String::from_utf8(finish(&spec).stdout).unwrap();
@@ -396,7 +396,7 @@ fn recovery_kills_only_marked_processes() {
 }
 
 #[test]
-fn runs_side_by_side_do_not_touch_each_other() {
+fn concurrent_runs_do_not_affect_each_other() {
     let begun = boot_time();
     std::thread::scope(|scope| {
         let side = |number: u32| {
@@ -413,7 +413,7 @@ fn runs_side_by_side_do_not_touch_each_other() {
 }
 
 #[test]
-fn children_of_one_run_do_not_end_each_other() {
+fn children_of_a_run_survive_sibling_sweeps() {
     let marker = format!("test-siblings-{}", std::process::id());
     for (long, short) in [("", ""), ("/1", "/2"), ("/1", ""), ("", "/2")] {
         let _together = TOGETHER.read().unwrap_or_else(PoisonError::into_inner);
@@ -444,7 +444,7 @@ fn a_panicking_observer_leaves_no_process() {
     let _together = TOGETHER.read().unwrap_or_else(PoisonError::into_inner);
     let spec = spec("panic", "echo begun; sleep 1000 & sleep 1000");
     let panicked = std::panic::catch_unwind(|| {
-        run(&spec, &Cancel::new().unwrap(), &mut |_, _| panic!("the observer's own fault"))
+        run(&spec, &Cancel::new().unwrap(), &mut |_, _| panic!("the observer panics"))
     });
     assert!(panicked.is_err());
     assert_eq!(kill_marked(&spec.marker).count, 0);

@@ -167,13 +167,13 @@ fn staged_files_of_lost_runs_are_discarded() {
     let (admitted, _ready) = world.staged("tidy");
     let reported = world.tick(boot_time());
     assert_eq!(reported.settled, [(admitted.run().clone(), "lost".to_owned())]);
-    assert!(reported.start.is_empty(), "a command is not tried again");
+    assert!(reported.start.is_empty(), "a lost command is not retried");
     assert_eq!(world.read("out/a.txt"), None);
     assert!(!world.root().join(STAGING).exists());
 }
 
 #[test]
-fn a_lost_dream_is_tried_once_more_and_not_twice() {
+fn lost_dream_is_retried_exactly_once() {
     let mut world = world();
     let (admitted, _ready) = world.staged("dream");
     let reported = world.tick(boot_time());
@@ -241,7 +241,7 @@ fn only_scheduled_runs_are_started_again() {
 }
 
 #[test]
-fn a_locked_run_keeps_its_time() {
+fn locked_run_is_not_recovered() {
     let mut world = world();
     let (admitted, _ready) = world.staged("dream");
     let path = job_lock_path(&world.folder.path().join("state"), &world.project, "dream");
@@ -255,7 +255,7 @@ fn a_locked_run_keeps_its_time() {
 /// Checks that a stopped process that holds the lock past its deadline is killed, and that no other
 /// process is.
 #[test]
-fn a_stopped_run_past_its_deadline_is_killed_and_timed_out() {
+fn stopped_run_past_deadline_is_killed() {
     let mut world = world();
     let path = job_lock_path(&world.folder.path().join("state"), &world.project, "dream");
     fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -287,7 +287,7 @@ fn a_stopped_run_past_its_deadline_is_killed_and_timed_out() {
 }
 
 #[test]
-fn a_run_that_hangs_before_admission_is_ended() {
+fn run_hanging_before_admission_is_killed() {
     let mut world = world();
     let mut hung = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
     let run = world.request("tidy", &world.me.clone(), false);
@@ -311,7 +311,7 @@ fn a_run_that_hangs_before_admission_is_ended() {
 }
 
 #[test]
-fn an_admitted_run_has_its_own_deadline() {
+fn admission_replaces_the_start_deadline() {
     let mut world = world();
     let me = world.me.clone();
     let run = world.request("tidy", &me, false);
@@ -375,7 +375,7 @@ impl recover::World for Overtaken {
 }
 
 #[test]
-fn a_killed_run_is_timed_out() {
+fn overdue_run_is_settled_as_timed_out() {
     let mut world = world();
     let run = world.request("dream", &nobody(), false);
     world.admit(&run, &nobody(), boot_time());
@@ -392,7 +392,7 @@ fn a_killed_run_is_timed_out() {
 }
 
 #[test]
-fn a_dead_cancelled_run_is_final() {
+fn dead_cancelled_run_is_not_retried() {
     let mut world = world();
     let (admitted, _ready) = world.staged("dream");
     world.store.cancel(admitted.run(), "manually", now()).unwrap();
@@ -429,5 +429,5 @@ fn a_stuck_publication_can_be_cancelled() {
     let reported = outcome.to_string();
     assert!(reported.contains("given up (manually)") && reported.contains(STAGING), "{reported}");
     world.tick(boot_time());
-    assert!(world.root().join(STAGING).is_dir(), "it is left for a person");
+    assert!(world.root().join(STAGING).is_dir(), "staging is kept for inspection");
 }

@@ -18,7 +18,7 @@ const SWAPS: f64 = 1_000_000.0;
 const SCALE: f64 = 0.05;
 
 #[test]
-fn swapped_folders_never_lead_out() {
+fn scope_never_follows_swapped_folders() {
     let began = boot_time();
     let scale = std::env::var("RUNNER_TEST_SCALE").map_or(SCALE, |text| text.parse().unwrap());
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]

@@ -77,7 +77,7 @@ fn live(seed: u64, number: u64, bug: Option<Bug>) -> Result<Counts, String> {
 const PLANTED: u64 = 40;
 
 #[test]
-fn planted_bugs_are_found() {
+fn injected_bugs_are_found() {
     let seed: u64 = setting("RUNNER_TEST_SEED").unwrap_or(SEED);
     let mut missed = Vec::new();
     for bug in Bug::ALL {
@@ -92,7 +92,7 @@ fn planted_bugs_are_found() {
 }
 
 #[test]
-fn years_of_suspends_jumps_and_crashes_account_for_every_moment() {
+fn simulated_years_account_for_every_scheduled_time() {
     let began = boot_time();
     let seed: u64 = setting("RUNNER_TEST_SEED").unwrap_or(SEED);
     let scale: f64 = setting("RUNNER_TEST_SCALE").unwrap_or(SCALE);
@@ -108,9 +108,7 @@ fn years_of_suspends_jumps_and_crashes_account_for_every_moment() {
             println!("\n{}", serde_json::to_string(&reported).unwrap());
             return;
         }
-        (None, None) => {
-            shares::by_processes("years_of_suspends_jumps_and_crashes_account_for_every_moment")
-        }
+        (None, None) => shares::by_processes("simulated_years_account_for_every_scheduled_time"),
     };
     // The figures are written directly to stderr, because captured output is not shown for a
     // passing test.

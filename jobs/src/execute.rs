@@ -82,8 +82,8 @@ pub fn execute(mut ctx: Context<'_>, spec: &JobSpec) -> Result<SettledRun, Execu
         drop(scope);
         return settlement.settle(outcome);
     }
-    let gaps = programs.applied().map_or(&[][..], |(_, gaps)| gaps);
-    let gaps = gaps.iter().map(|gap| format!("not held by its sandbox: {gap}"));
+    let gaps = settlement.summary.gaps.iter();
+    let gaps = gaps.map(|gap| format!("not held by its sandbox: {gap}"));
     settlement.summary.lines.extend(gaps);
     let done = settlement.publish(scope, outcome)?;
     // The original run already made the commit, so a replay makes none.
@@ -103,10 +103,11 @@ fn succeeds(outcome: &Outcome) -> bool {
     matches!(outcome, Outcome::Succeeded | Outcome::Degraded { .. })
 }
 
-/// Returns the summary of a run whose work is done: the backends and the sandbox that it used.
+/// Describes who answered, in which sandbox, and whether the host stayed awake.
 fn describe(ctx: &mut Context<'_>, spec: &JobSpec) -> RunSummary {
     let panel = ctx.spender.panel().asked.as_slice();
-    let applied = ctx.programs.applied().map(|(held, _)| held.clone());
+    let applied = ctx.programs.applied();
+    let described = ctx.spender.backend();
     RunSummary {
         backend: match (panel, ctx.spender.asked()) {
             ([], true) => ctx.spender.backend_name().to_owned(),
@@ -114,11 +115,22 @@ fn describe(ctx: &mut Context<'_>, spec: &JobSpec) -> RunSummary {
             (panel, _) => joined(panel.iter().map(|(name, _)| name)),
         },
         containment: match (spec.kind.program(), applied) {
-            (_, Some(held)) => held,
-            (_, None) if !panel.is_empty() => joined(panel.iter().map(|(_, held)| held)),
+            (_, Some(applied)) => applied.to_string(),
+            (_, None) if !panel.is_empty() => {
+                joined(panel.iter().map(|(_, voice)| &voice.containment))
+            }
             (Some(_), None) => "nothing was started".to_owned(),
-            (None, None) => ctx.spender.backend().containment,
+            (None, None) => described.containment,
         },
+        sandbox: match applied {
+            Some(applied) => Some(applied.sandbox),
+            None => {
+                let panel = panel.iter().map(|(_, voice)| voice.sandbox);
+                panel.chain([described.sandbox]).flatten().max()
+            }
+        },
+        gaps: applied.iter().flat_map(|applied| applied.gaps()).map(str::to_owned).collect(),
+        failed_tools: ctx.spender.failed_tools(),
         awake: ctx.keeper.as_mut().map(Inhibitor::standing),
         ..RunSummary::default()
     }
@@ -153,6 +165,7 @@ fn take_words(finished: Finished, summary: &mut RunSummary, redactor: &Redactor)
     let clean = |text: &str| redactor.redact(text).into_owned();
     summary.headline = clean(&finished.headline);
     summary.lines = finished.lines.iter().map(|line| clean(line)).collect();
+    summary.refused = finished.refused.iter().map(|what| clean(what)).collect();
     summary.facts = finished.facts;
     match finished.degraded {
         None => Outcome::Succeeded,

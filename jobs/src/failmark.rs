@@ -177,11 +177,15 @@ mod tests {
         assert!(read(root, &spec).is_some(), "a skip proves nothing");
         let deferred = Outcome::Deferred { until: now, why: "work is in progress: a.md".into() };
         end(&deferred, 3);
-        assert_eq!(read(root, &spec).unwrap().class, "crash", "not covered up");
+        assert_eq!(
+            read(root, &spec).unwrap().class,
+            "crash",
+            "a deferral does not replace the failure"
+        );
         end(&Outcome::Succeeded, 0);
         assert!(read(root, &spec).is_none());
         end(&deferred, 2);
-        assert!(read(root, &spec).is_none(), "that is ordinary");
+        assert!(read(root, &spec).is_none(), "two deferrals set no mark");
         end(&deferred, 3);
         let mark = read(root, &spec).unwrap();
         assert_eq!(mark.message, "put off 3 times in a row: work is in progress: a.md");

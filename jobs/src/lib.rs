@@ -44,4 +44,6 @@ pub use dry_run::DryRunPlan;
 pub use execute::{ExecuteError, SettledRun, execute};
 pub use kind::Kind;
 pub use spec::{Finished, JobError, JobSpec};
-pub use spender::{AskError, PaidBackend, Panel, Panelist, RunBackends, Spender, Spending};
+pub use spender::{
+    AbsentPanelist, AskError, PaidBackend, Panel, Panelist, RunBackends, Spender, Spending,
+};

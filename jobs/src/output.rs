@@ -90,14 +90,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn output_is_stored_redacted_by_line() {
+    fn output_is_redacted_and_stored_by_line() {
         let folder = tempfile::tempdir().unwrap();
         let redactor = Redactor::new(vec!["hunter2hunter2".to_owned()]);
         let read = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
         let mut output = Output::begin(folder.path(), &redactor).unwrap();
         output.take(Stream::Stdout, b"one\ntwo hunter2");
         output.take(Stream::Stderr, b"\xff oops\n");
-        assert_eq!(read("stdout"), "one\n", "a whole line is there at once");
+        assert_eq!(read("stdout"), "one\n", "a complete line is written at once");
         output.take(Stream::Stdout, b"hunter2\nthree");
         assert!(read("stdout").starts_with("one\ntwo ") && !read("stdout").contains("hunter2"));
         output.finish().unwrap();

@@ -83,22 +83,22 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_of_token_has_its_rate_and_parts_are_rounded_up() {
+    fn token_rates_apply_and_fractions_round_up() {
         assert_eq!(SONNET.cost(&usage(1_000_000, 0, 0)), 3_000_000);
         assert_eq!(SONNET.cost(&usage(1_000_000, 1_000_000, 0)), 300_000);
         assert_eq!(SONNET.cost(&usage(0, 0, 1_000_000)), 15_000_000);
-        assert_eq!(SONNET.cost(&usage(1, 1, 0)), 1, "0.3 of a millionth");
-        assert_eq!(SONNET.cost(&usage(4, 4, 0)), 2, "1.2 of them");
+        assert_eq!(SONNET.cost(&usage(1, 1, 0)), 1, "0.3 micros");
+        assert_eq!(SONNET.cost(&usage(4, 4, 0)), 2, "1.2 micros");
         assert_eq!(SONNET.cost(&usage(0, 0, 0)), 0);
         let plain = Price { cached: None, ..SONNET };
         assert_eq!(plain.cost(&usage(10, 10, 0)), 30);
-        assert_eq!(SONNET.cost(&usage(5, 9, 0)), 2, "no more is cached than read");
+        assert_eq!(SONNET.cost(&usage(5, 9, 0)), 2, "cached tokens are capped at the input tokens");
         let all = usage(u64::MAX, 0, u64::MAX);
         assert_eq!(SONNET.cost(&all), u64::MAX);
     }
 
     #[test]
-    fn a_dated_name_is_that_of_its_model_and_no_other() {
+    fn dated_model_name_uses_its_model_price() {
         let prices = Prices(BTreeMap::from([
             ("gpt-5".to_owned(), SONNET),
             ("claude-x-20250101".to_owned(), SONNET),
@@ -113,7 +113,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_sum_never_costs_more_than_parts(a: [u32; 3], b: [u32; 3]) {
+        fn combined_usage_costs_no_more_than_parts(a: [u32; 3], b: [u32; 3]) {
             let [one, two] = [a, b].map(|[input, cached, output]| {
                 usage(u64::from(input), u64::from(cached % input.max(1)), u64::from(output))
             });

@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_answer_by_rule_names_every_source() {
+    fn rule_answer_names_every_source() {
         let texts =
             [("docs/a.md", "# Alpha\n\nFirst words.\n".to_owned()), ("b.md", "plain\n".to_owned())];
         let index = index("What is new?", &texts);

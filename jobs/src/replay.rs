@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn artifacts_are_compared_whatever_became_of_them() {
+    fn artifact_differences_are_described() {
         let then = data(&[("a", Some("x")), ("b", Some("1\n2\n")), ("c", None), ("d", Some("d"))]);
         let now = data(&[("a", Some("x")), ("b", Some("1\n3\n")), ("c", Some("c")), ("e", None)]);
         let compared = compare(&then, &now);

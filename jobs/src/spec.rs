@@ -41,6 +41,8 @@ pub struct Finished {
     pub headline: String,
     /// Further lines for people.
     pub lines: Vec<String>,
+    /// The elements of replies that a check refused, each with the reason. `lines` repeats them.
+    pub refused: Vec<String>,
     /// Figures by name, for scripts.
     pub facts: Map<String, Value>,
 }

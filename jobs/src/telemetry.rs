@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_or_failed_record_is_harmless() {
+    fn full_or_unwritable_telemetry_is_harmless() {
         let folder = tempfile::tempdir().unwrap();
         let redactor = redactor();
         let now = || Timestamp::UNIX_EPOCH;

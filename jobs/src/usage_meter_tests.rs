@@ -28,7 +28,7 @@ fn heard(reserved: Amounts, overage: bool, events: &[Event<'_>]) -> (ObservedUsa
 }
 
 #[test]
-fn the_first_token_too_many_stops_it_at_once() {
+fn exceeding_a_reservation_stops_the_request() {
     let fits = Event::Usage(usage(60, 40, Some(5)));
     let (reported, cancel) = heard(reserved(100, 5), false, &[fits, fits]);
     assert_eq!((reported.breach, cancel.is_cancelled()), (None, false));
@@ -44,7 +44,7 @@ fn the_first_token_too_many_stops_it_at_once() {
 }
 
 #[test]
-fn tokens_are_money_where_there_is_a_price() {
+fn priced_tokens_count_against_money_reservation() {
     let price = Price { input: 1_000_000, output: 2_000_000, cached: None };
     let cancel = Cancel::new().unwrap();
     let mut sink = VecSink::default();
@@ -52,13 +52,13 @@ fn tokens_are_money_where_there_is_a_price() {
     meter.event(Event::Usage(usage(10, 9, None)));
     assert_eq!(meter.heard.breach, None);
     meter.event(Event::Usage(usage(10, 10, None)));
-    assert!(meter.heard.breach.is_some(), "30 millionths");
+    assert!(meter.heard.breach.is_some(), "30 micros exceed the 29 reserved");
     drop(meter);
     assert_eq!(sink.events.len(), 2, "every event is passed on");
 }
 
 #[test]
-fn overage_stops_with_its_own_words_unless_it_is_wanted() {
+fn unwanted_overage_stops_the_request() {
     let (reported, cancel) = heard(reserved(1, 1), false, &[limit(false, true)]);
     assert_eq!(reported.breach, Some(LimitExceeded::Overage));
     assert!(cancel.why().unwrap().contains("beyond the subscription"));
@@ -66,7 +66,7 @@ fn overage_stops_with_its_own_words_unless_it_is_wanted() {
     assert_eq!((reported.breach, cancel.is_cancelled()), (None, false));
     let (reported, cancel) = heard(reserved(1, 1), false, &[limit(true, false)]);
     assert!(reported.breach.is_none() && reported.limit.is_some_and(|limit| limit.reached));
-    assert!(cancel.is_cancelled(), "nothing more would be answered");
+    assert!(cancel.is_cancelled(), "a reached limit also stops the request");
 }
 
 /// Generates a running total, or a value that a broken child reports in its place.

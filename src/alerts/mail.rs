@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_gets_into_the_headers() {
+    fn hostile_fields_add_no_headers() {
         for evil in INJECTIONS {
             for at in 0..4 {
                 let field = |this: usize| if at == this { *evil } else { "x" };
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_subject_in_any_script_comes_back() {
+    fn subjects_in_any_script_round_trip() {
         for subject in ["Nachtschicht", "ä".repeat(150).as_str(), "夜の仕事 failed", "=?x?="] {
             let said = encode_subject(subject);
             let mut back = Vec::new();

@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn templates_are_used_and_broken_ones_said() {
+    fn broken_templates_are_reported() {
         let good = Templates {
             subject: Some("{{ project }}/{{ job }}\n{{ what }}"),
             body: Some("{{ subject }}: {{ why }} {{ text }}"),
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_is_bounded_and_has_no_secret_and_steers_nothing() {
+    fn messages_are_bounded_and_sanitized() {
         let secret = format!("sk-ant-api03-{}", "a1B2".repeat(24));
         let body = format!("{secret} \u{1b}[31m\u{202e}{}", "y".repeat(20_000));
         let reported = message(&Templates { subject: Some(&body), body: Some(&body) });

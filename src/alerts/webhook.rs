@@ -168,8 +168,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn signatures_are_those_of_rfc_4231() {
-        // Its second case has no dot; ours is checked against another implementation in tests/cli.
+    fn signatures_match_rfc_4231() {
+        // The second case of the RFC signs a text without a dot. A test in tests/cli checks runner's
+        // own format against another implementation.
         let mut mac = Hmac::<Sha256>::new_from_slice(b"Jefe").unwrap();
         mac.update(b"what do ya want for nothing?");
         let code: String =
@@ -179,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_others_may_read_is_not_used() {
+    fn group_readable_key_file_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("key");
         fs::write(&path, "s3cr3t\n").unwrap();

@@ -7,16 +7,19 @@ use std::path::{Path, PathBuf};
 use runner_engine::error_chain::whole;
 use runner_engine::files::{DOCUMENT, read_no_link, write_atomic};
 use runner_engine::outcome::Exit;
-use serde_json::{Map, Value, json};
+use serde::{Serialize, Serializer};
+use toml::Value;
 
-use crate::commands::args::ConfigCommand;
-use crate::config::{self, Edit, View, ViewEntry, inline};
+use super::Cli;
+use crate::config::{
+    self, ConfigFinding, Edit, OverrideScope, ResolvedSetting, ResolvedSettings, SettingOrigin,
+    inline,
+};
 use crate::daemon::client;
 use crate::env::Env;
 use crate::project;
 use crate::tick;
-use crate::ui::show;
-use crate::ui::{Failure, Ui};
+use crate::ui::{Failure, Listing, Ui, View, show};
 
 /// The order in which the tables are printed, as people would expect it.
 const ORDER: [&str; 12] = [
@@ -24,57 +27,103 @@ const ORDER: [&str; 12] = [
     "jobs", "notify", "channels",
 ];
 
-/// Carries out one of the `config` commands.
-pub fn run(home: &Env, here: &Path, command: &ConfigCommand, ui: Ui) -> Result<Exit, Failure> {
-    match command {
-        ConfigCommand::Schema => {
-            show::json(&config::schema());
-            Ok(Exit::Done)
-        }
-        ConfigCommand::Set { key, value, user } => set(home, here, key, value, *user, ui),
-        ConfigCommand::Show { origin, .. } => {
-            let file = file(here)?;
-            let view = View::of(&home.stack(file.as_deref()))?;
-            match (ui.json, origin) {
-                (true, false) => show::json(&view.table),
-                (true, true) => show::json(&origins(&view)),
-                (false, origin) => show::out(&toml(&view, *origin)),
-            }
-            Ok(Exit::Done)
-        }
-        ConfigCommand::Check { .. } => {
-            let file = file(here)?;
-            let mistakes = config::mistakes(&home.stack(file.as_deref()));
-            if ui.json {
-                show::json(&json!({ "ok": mistakes.is_empty(), "mistakes": mistakes }));
-            } else if mistakes.is_empty() {
-                show::out("ok\n");
-            } else {
-                for mistake in &mistakes {
-                    show::complain(&mistake.failure.message());
-                }
-            }
-            Ok(mistakes.first().map_or(Exit::Done, |first| first.failure.exit))
-        }
-        ConfigCommand::Get { key, .. } => {
-            let file = file(here)?;
-            let view = View::of(&home.stack(file.as_deref()))?;
-            let Some(value) = view.get(key)? else {
-                if ui.json {
-                    show::json(&Value::Null);
-                }
-                ui.info(&format!("{key} is not set"));
-                return Ok(Exit::Failed);
-            };
-            if ui.json {
-                show::json(&value);
-            } else {
-                let text = value.as_str().map_or_else(|| inline(&value), str::to_owned);
-                show::out(&format!("{text}\n"));
-            }
-            Ok(Exit::Done)
+/// Show the settings with their sources, check them, or change one
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example: runner config show --origin")]
+pub struct ConfigArgs {
+    #[command(subcommand)]
+    command: ConfigCommand,
+}
+
+/// Shows, checks and changes the settings.
+#[derive(Debug, clap::Subcommand)]
+enum ConfigCommand {
+    /// Print all resolved settings as TOML
+    #[command(after_help = "Example: runner config show --origin --config night.at=23:00")]
+    Show {
+        /// Add the source of the value to each line: layer, file and line
+        #[arg(long)]
+        origin: bool,
+        #[command(flatten)]
+        listing: Listing,
+    },
+    /// Print "ok", or every mistake in the settings with its location
+    #[command(after_help = "Example: runner config check || $EDITOR runner.toml")]
+    Check {
+        #[command(flatten)]
+        listing: Listing,
+    },
+    /// Print the JSON schema of runner.toml, for editors
+    #[command(after_help = "Example: runner config schema > runner.schema.json")]
+    Schema,
+    /// Print one value; exit code 1 if it is not set
+    #[command(after_help = "Example: runner config get jobs.dream.timeout")]
+    Get {
+        /// The dotted name of the setting
+        key: String,
+        #[command(flatten)]
+        listing: Listing,
+    },
+    /// Change one setting in the project's runner.toml and keep every other byte of the file
+    #[command(after_help = "Example: runner config set night.at 23:30")]
+    Set {
+        /// The dotted name of the setting
+        key: String,
+        /// The value, as TOML or else as text: 3, 23:30, true, '["a", "b"]'
+        #[arg(allow_hyphen_values = true)]
+        value: String,
+        /// Change the user's own file, which applies to all projects
+        #[arg(long)]
+        user: bool,
+    },
+}
+
+impl ConfigArgs {
+    /// Returns the settings that `--config` may change for this command, or `None` if it uses none.
+    pub fn override_scope(&self) -> Option<OverrideScope> {
+        match self.command {
+            ConfigCommand::Set { .. } | ConfigCommand::Schema => None,
+            _ => Some(OverrideScope::Look),
         }
     }
+
+    /// Carries out one of the `config` commands.
+    pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
+        match &self.command {
+            ConfigCommand::Schema => {
+                Ui::document(&config::schema());
+                Ok(Exit::Done)
+            }
+            ConfigCommand::Set { key, value, user } => {
+                let file = if *user { ConfigFile::User } else { ConfigFile::Project };
+                set(cli, key, value, file)
+            }
+            ConfigCommand::Show { origin, .. } => {
+                let settings = settings(cli)?;
+                cli.ui.show(&ShownSettings { settings, origin: *origin });
+                Ok(Exit::Done)
+            }
+            ConfigCommand::Check { .. } => {
+                let file = file(cli.here)?;
+                let mistakes = config::mistakes(&cli.env.stack(file.as_deref()));
+                let exit = mistakes.first().map_or(Exit::Done, |first| first.failure.exit);
+                cli.ui.show(&ConfigCheck { ok: mistakes.is_empty(), mistakes });
+                Ok(exit)
+            }
+            ConfigCommand::Get { key, .. } => {
+                let value = settings(cli)?.get(key)?;
+                let exit = if value.is_some() { Exit::Done } else { Exit::Failed };
+                cli.ui.show(&SettingValue { value, key });
+                Ok(exit)
+            }
+        }
+    }
+}
+
+/// Returns all settings that apply in this folder.
+fn settings(cli: &Cli<'_>) -> Result<ResolvedSettings, Failure> {
+    let file = file(cli.here)?;
+    ResolvedSettings::of(&cli.env.stack(file.as_deref()))
 }
 
 /// Returns the path of the project's file, or `None` outside of a project.
@@ -86,71 +135,134 @@ fn file(here: &Path) -> Result<Option<PathBuf>, Failure> {
     Ok(project::find(here).ok().map(|root| root.join(project::FILE)))
 }
 
-fn origins(view: &View) -> Value {
-    let mut all = Map::new();
-    for entry in &view.entries {
-        let origin = &entry.origin;
-        all.insert(
-            entry.name(),
-            json!({
-                "value": entry.value,
-                "layer": origin.layer,
-                "file": origin.file,
-                "line": origin.line,
-                "given": origin.said,
-            }),
-        );
-    }
-    Value::Object(all)
+/// All settings, perhaps with the source of each.
+struct ShownSettings {
+    settings: ResolvedSettings,
+    /// Whether the sources are shown.
+    origin: bool,
 }
 
-/// Formats the settings as TOML that can be read again, each table under its own header.
-fn toml(view: &View, origin: bool) -> String {
-    let rank = |entry: &ViewEntry| {
-        let top = ORDER.iter().position(|name| *name == entry.path[0]);
-        (top.unwrap_or(ORDER.len()), entry.path[..entry.path.len() - 1].to_vec())
-    };
-    let mut entries: Vec<&ViewEntry> = view.entries.iter().collect();
-    entries.sort_by_cached_key(|entry| rank(entry));
-    let mut text = String::new();
-    for table in entries.chunk_by(|a, b| a.path[..a.path.len() - 1] == b.path[..b.path.len() - 1]) {
-        let first = table[0].name_of_table();
-        if !text.is_empty() {
-            text.push('\n');
+/// A setting in the JSON form with sources.
+#[derive(Serialize)]
+struct SourcedSetting<'a> {
+    value: &'a Value,
+    #[serde(flatten)]
+    origin: &'a SettingOrigin,
+}
+
+impl Serialize for ShownSettings {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if !self.origin {
+            return self.settings.table.serialize(serializer);
         }
-        text.push_str(&format!("[{first}]\n"));
-        let lines: Vec<Vec<String>> = table
-            .iter()
-            .map(|entry| {
-                let mut line = vec![format!("{} = {}", entry.own_name(), inline(&entry.value))];
-                if origin {
-                    line.push(format!("# {}", entry.origin));
-                }
-                line
-            })
-            .collect();
-        text.push_str(&show::table(&lines));
+        serializer.collect_map(self.settings.entries.iter().map(|entry| {
+            let ResolvedSetting { value, origin, .. } = entry;
+            (entry.name(), SourcedSetting { value, origin })
+        }))
     }
-    text
 }
 
+impl View for ShownSettings {
+    fn print(&self, _ui: Ui) {
+        show::out(&self.toml());
+    }
+}
+
+impl ShownSettings {
+    /// Formats the settings as TOML that can be read again, each table under its own header.
+    fn toml(&self) -> String {
+        let rank = |entry: &ResolvedSetting| {
+            let top = ORDER.iter().position(|name| *name == entry.path[0]);
+            (top.unwrap_or(ORDER.len()), entry.path[..entry.path.len() - 1].to_vec())
+        };
+        let mut entries: Vec<&ResolvedSetting> = self.settings.entries.iter().collect();
+        entries.sort_by_cached_key(|entry| rank(entry));
+        let mut text = String::new();
+        for table in
+            entries.chunk_by(|a, b| a.path[..a.path.len() - 1] == b.path[..b.path.len() - 1])
+        {
+            let first = table[0].name_of_table();
+            if !text.is_empty() {
+                text.push('\n');
+            }
+            text.push_str(&format!("[{first}]\n"));
+            let lines: Vec<Vec<String>> = table
+                .iter()
+                .map(|entry| {
+                    let mut line = vec![format!("{} = {}", entry.own_name(), inline(&entry.value))];
+                    if self.origin {
+                        line.push(format!("# {}", entry.origin));
+                    }
+                    line
+                })
+                .collect();
+            text.push_str(&show::table(&lines));
+        }
+        text
+    }
+}
+
+/// The mistakes in the settings.
+#[derive(Serialize)]
+struct ConfigCheck {
+    ok: bool,
+    mistakes: Vec<ConfigFinding>,
+}
+
+impl View for ConfigCheck {
+    fn print(&self, _ui: Ui) {
+        if self.ok {
+            show::out("ok\n");
+        }
+        for mistake in &self.mistakes {
+            show::complain(&mistake.failure.message());
+        }
+    }
+}
+
+/// The value of one setting.
+#[derive(Serialize)]
+#[serde(transparent)]
+struct SettingValue<'a> {
+    value: Option<Value>,
+    #[serde(skip)]
+    key: &'a str,
+}
+
+impl View for SettingValue<'_> {
+    fn print(&self, ui: Ui) {
+        match &self.value {
+            None => ui.info(&format!("{} is not set", self.key)),
+            Some(Value::String(text)) => show::out(&format!("{text}\n")),
+            Some(value) => show::out(&format!("{}\n", inline(value))),
+        }
+    }
+}
+
+/// The file that a change of a setting edits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ConfigFile {
+    Project,
+    User,
+}
+
+/// Changes one setting of the project or the user.
 pub(super) fn set(
-    home: &Env,
-    here: &Path,
+    cli: &Cli<'_>,
     key: &str,
     value: &str,
-    user: bool,
-    ui: Ui,
+    file: ConfigFile,
 ) -> Result<Exit, Failure> {
+    let user = file == ConfigFile::User;
     let path = if user {
         // If the user's file is a symbolic link, the change keeps the link and edits its target.
-        let named = &home.user_config;
+        let named = &cli.env.user_config;
         fs::canonicalize(named).unwrap_or_else(|_| named.clone())
     } else {
-        project::find(here)?.join(project::FILE)
+        project::find(cli.here)?.join(project::FILE)
     };
     let wanted = Edit { key, value, file: &path, user };
-    let own = if user { &path } else { &home.user_config };
+    let own = if user { &path } else { &cli.env.user_config };
     let (old, new, rest) = config::edit(own, &wanted)?;
     if rest > 0 {
         show::complain(&format!(
@@ -160,13 +272,13 @@ pub(super) fn set(
         ));
     }
     if old == new {
-        ui.info(&format!("{key} already has this value; nothing was written"));
+        cli.ui.info(&format!("{key} already has this value; nothing was written"));
         return Ok(Exit::Done);
     }
     write(&path, &old, &new)?;
-    ui.info(&format!("set {key} in {}", path.display()));
+    cli.ui.info(&format!("set {key} in {}", path.display()));
     // The mistakes that remain were printed above, and every tick reports them again.
-    if let (0, Err(failure)) = (rest, register(home)) {
+    if let (0, Err(failure)) = (rest, register(cli.env)) {
         show::complain(&format!("the change takes effect at the next tick: {}", failure.message()));
     }
     Ok(Exit::Done)

@@ -2,18 +2,35 @@
 
 use runner_engine::outcome::Exit;
 
+use super::Cli;
 use crate::daemon::{self, settings};
-use crate::env::Env;
-use crate::spawn::SpawnMode;
 use crate::ui::Failure;
 
-/// Runs the daemon for all projects. `drain` overrides `[daemon] drain`.
-pub fn run(home: &Env, drain: Option<&str>, manner: SpawnMode) -> Result<Exit, Failure> {
-    let drain = match drain {
-        Some(text) => {
-            settings::duration(text).map_err(|why| Failure::usage(format!("--drain: {why}")))?
-        }
-        None => settings::drain(&home.user_config)?,
-    };
-    daemon::run(home, drain, manner)
+/// Do the work that is due in all projects for as long as the daemon runs, instead of a host
+/// timer
+///
+/// There is one daemon per user; it stays in the foreground. TERM or INT ends it: it starts
+/// nothing new and lets live runs end by themselves, then asks them to end, then kills them.
+/// Each further TERM proceeds to the next of these steps at once. HUP makes it read all
+/// configuration again.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example: runner daemon --drain 5m")]
+pub struct DaemonArgs {
+    /// How long live runs may continue when the daemon is asked to end [default: `drain` in the
+    /// table `[daemon]` of the user's configuration file, or 30s]
+    #[arg(long, value_name = "DURATION")]
+    drain: Option<String>,
+}
+
+impl DaemonArgs {
+    /// Runs the daemon for all projects.
+    pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
+        let drain = match &self.drain {
+            Some(text) => {
+                settings::duration(text).map_err(|why| Failure::usage(format!("--drain: {why}")))?
+            }
+            None => settings::drain(&cli.env.user_config)?,
+        };
+        daemon::run(cli.env, drain, cli.spawn_mode())
+    }
 }

@@ -16,14 +16,12 @@ use runner_engine::process::{
 use runner_engine::sandbox::{SandboxLevel, available};
 use runner_jobs::report;
 
-use super::{init, night};
-use crate::commands::args::AwakeFlags;
-use crate::commands::args::lifecycle::DemoAgent as Agent;
-use crate::env::{self, Env};
+use super::{Cli, init, night};
+use crate::commands::run::AwakeFlags;
+use crate::env;
 use crate::project::FILE;
 use crate::spawn::SpawnMode;
-use crate::ui::show;
-use crate::ui::{Failure, Ui};
+use crate::ui::{Failure, Ui, show};
 
 /// The number of lines of the report that are shown.
 const SHOWN: usize = 120;
@@ -48,39 +46,78 @@ const AGENT_FOLDER: &str = ".demo-agent";
 /// The number of steps in a complete cycle after its first step.
 const STEPS: u32 = 5;
 
-/// Makes the project at `dir`, which must not exist, and runs a night there.
-pub fn run(home: &Env, dir: &Path, agent: Agent, manner: SpawnMode) -> Result<Exit, Failure> {
-    if dir.symlink_metadata().is_ok() {
-        return Err(Failure::data(format!("{} is there already", dir.display()))
-            .hint(format!("runner demo {}-2   (or remove the folder)", dir.display())));
+/// Make a sample project and run a night in it
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example: runner demo && cat runner-demo/.runner/reports/*/report.md")]
+pub struct DemoArgs {
+    /// The folder of the sample project, which must not exist
+    #[arg(default_value = "runner-demo")]
+    dir: PathBuf,
+    /// The agent that works in the cycle
+    #[arg(long, value_enum, default_value = "scripted")]
+    agent: DemoAgent,
+}
+
+/// The agent that works in the demo's cycle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum DemoAgent {
+    /// A script that replaces a model
+    Scripted,
+    /// No agent: the built-in backend answers by rule
+    Builtin,
+}
+
+impl DemoArgs {
+    /// Makes the project and runs a night there.
+    pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
+        let dir = cli.here.join(&self.dir);
+        let root = self.make(cli, &dir)?;
+        // The night's own output would repeat the report.
+        let hushed = SpawnMode { ui: Ui { quiet: true, ..Ui::default() }, ..cli.spawn_mode() };
+        let steps = [("lifecycle", STEPS)];
+        let exit = night::with_steps(cli.env, &root, &steps, hushed, AwakeFlags::default())?;
+        print_report(&root)?;
+        Ok(exit)
     }
-    let cannot = |path: &Path, error: std::io::Error| {
-        Failure::cannot_write(format!("cannot write {}: {error}", path.display()))
-    };
-    fs::create_dir_all(dir).map_err(|error| cannot(dir, error))?;
-    let dir: PathBuf = fs::canonicalize(dir).map_err(|error| cannot(dir, error))?;
-    manner.ui.info(&format!("a sample project in {}", dir.display()));
-    git(&dir, &["init", "--quiet", "--initial-branch=main"], Stdin::Null)?;
-    git(&dir, &["fast-import", "--quiet"], Stdin::Bytes(fast_import(HISTORY).into_bytes()))?;
-    git(&dir, &["reset", "--quiet", "--hard"], Stdin::Null)?;
-    let ideas = dir.join("ideas");
-    fs::create_dir(&ideas).map_err(|error| cannot(&ideas, error))?;
-    for (name, text) in IDEAS {
-        let path = ideas.join(name);
-        fs::write(&path, text).map_err(|error| cannot(&path, error))?;
+
+    /// Makes the project at `dir`, which must not exist, and returns its root.
+    fn make(&self, cli: &Cli<'_>, dir: &Path) -> Result<PathBuf, Failure> {
+        if dir.symlink_metadata().is_ok() {
+            return Err(Failure::data(format!("{} is there already", dir.display()))
+                .hint(format!("runner demo {}-2   (or remove the folder)", dir.display())));
+        }
+        let cannot = |path: &Path, error: std::io::Error| {
+            Failure::cannot_write(format!("cannot write {}: {error}", path.display()))
+        };
+        fs::create_dir_all(dir).map_err(|error| cannot(dir, error))?;
+        let dir: PathBuf = fs::canonicalize(dir).map_err(|error| cannot(dir, error))?;
+        cli.ui.info(&format!("a sample project in {}", dir.display()));
+        git(&dir, &["init", "--quiet", "--initial-branch=main"], Stdin::Null)?;
+        git(&dir, &["fast-import", "--quiet"], Stdin::Bytes(fast_import(HISTORY).into_bytes()))?;
+        git(&dir, &["reset", "--quiet", "--hard"], Stdin::Null)?;
+        let ideas = dir.join("ideas");
+        fs::create_dir(&ideas).map_err(|error| cannot(&ideas, error))?;
+        for (name, text) in IDEAS {
+            let path = ideas.join(name);
+            fs::write(&path, text).map_err(|error| cannot(&path, error))?;
+        }
+        let (root, _) = init::make(cli.env, &dir, init::IdChoice::Known)?;
+        // A child can commit only with its own view of the file system.
+        let mut agent = self.agent;
+        if agent == DemoAgent::Scripted && available().level != Some(SandboxLevel::Full) {
+            agent = DemoAgent::Builtin;
+            cli.ui.info(
+                "bubblewrap is missing or does not work here, so no agent can run in the sandbox: \
+                 the demo uses the built-in backend",
+            );
+        }
+        cycle(&root, agent)?;
+        Ok(root)
     }
-    let (root, _) = init::make(home, &dir, init::IdChoice::Known)?;
-    // A child can commit only with its own view of the file system.
-    let scripted = agent == Agent::Scripted && available().level == Some(SandboxLevel::Full);
-    if agent == Agent::Scripted && !scripted {
-        manner.ui.info("bubblewrap is missing or does not work here, so no agent can run in the sandbox: the demo uses the built-in backend",
-        );
-    }
-    cycle(&root, scripted)?;
-    // The night's own output would repeat the report.
-    let hushed = SpawnMode { ui: Ui { quiet: true, ..Ui::default() }, ..manner };
-    let steps = [("lifecycle", STEPS)];
-    let exit = night::with_steps(home, &root, &steps, hushed, AwakeFlags::default())?;
+}
+
+/// Prints the beginning of the newest report.
+fn print_report(root: &Path) -> Result<(), Failure> {
     let reports = root.join(report::FOLDER);
     let newest = fs::read_dir(&reports)
         .ok()
@@ -91,7 +128,7 @@ pub fn run(home: &Env, dir: &Path, agent: Agent, manner: SpawnMode) -> Result<Ex
             reports.display()
         )));
     };
-    let text = read_text_in(&root, &path, DOCUMENT)
+    let text = read_text_in(root, &path, DOCUMENT)
         .map_err(|error| Failure::internal(format!("the report {}: {error}", path.display())))?;
     let lines: Vec<&str> = text.lines().collect();
     show::out(&format!("\n{}\n\n", path.display()));
@@ -101,11 +138,11 @@ pub fn run(home: &Env, dir: &Path, agent: Agent, manner: SpawnMode) -> Result<Ex
     if lines.len() > SHOWN {
         show::out(&format!("… and {}\n", counted(lines.len() - SHOWN, "more line")));
     }
-    Ok(exit)
+    Ok(())
 }
 
 /// Adds the cycle to the project's settings, and the scripted agent to the project.
-fn cycle(root: &Path, scripted: bool) -> Result<(), Failure> {
+fn cycle(root: &Path, agent: DemoAgent) -> Result<(), Failure> {
     let cannot = |path: &Path, error: std::io::Error| {
         Failure::cannot_write(format!("cannot write {}: {error}", path.display()))
     };
@@ -113,7 +150,7 @@ fn cycle(root: &Path, scripted: bool) -> Result<(), Failure> {
     let mut text =
         read_text_in(root, &settings, DOCUMENT).map_err(|error| cannot(&settings, error))?;
     text.push_str("\n[jobs.lifecycle]\nkind = \"lifecycle\"\ntrigger = \"every 10m\"\n");
-    if scripted {
+    if agent == DemoAgent::Scripted {
         let folder = root.join(AGENT_FOLDER);
         let write = |name: &str, text: &str, mode: u32| {
             let path = folder.join(name);

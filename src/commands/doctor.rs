@@ -1,57 +1,75 @@
 //! `runner doctor`: finds what keeps the nights from running.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
 use runner_engine::outcome::Exit;
 use serde::Serialize;
 
+use super::Cli;
 use crate::doctor::{self, DoctorFinding};
-use crate::env::{self, Env};
+use crate::env;
 use crate::setup::record::SetupRecord;
 use crate::setup::{SchedulerKind, environment, fitting};
-use crate::ui::{Failure, Ui, show};
+use crate::ui::{Failure, Listing, Ui, View, show};
 
+/// Check what keeps the nights from happening; each finding comes with the command that fixes
+/// it
+///
+/// Exit code 1 when something is wrong.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example: runner doctor --json | jq -r '.findings[].hint'")]
+pub struct DoctorArgs {
+    /// Check in the environment of the host's scheduler, which has few variables besides those
+    /// that were saved
+    #[arg(long)]
+    as_scheduler: bool,
+    /// The command already runs in that environment
+    #[arg(long, hide = true)]
+    there: bool,
+    #[command(flatten)]
+    listing: Listing,
+}
+
+/// The findings, and whether one of them is a problem.
 #[derive(Debug, Serialize)]
-struct DoctorJson {
+struct Diagnosis {
     as_scheduler: bool,
     wrong: bool,
     findings: Vec<DoctorFinding>,
 }
 
-/// Prints the findings.
-pub fn run(
-    home: &Env,
-    here: &Path,
-    as_scheduler: bool,
-    there: bool,
-    ui: Ui,
-) -> Result<Exit, Failure> {
-    if as_scheduler && !there {
-        return Err(go_there(home, here, ui)?);
-    }
-    let findings = doctor::findings(home, here);
-    let wrong = findings.iter().any(DoctorFinding::is_wrong);
-    if ui.json {
-        show::json(&DoctorJson { as_scheduler, wrong, findings });
-    } else {
-        show::out(&doctor::text(&findings));
-        if !wrong {
+impl View for Diagnosis {
+    fn print(&self, _ui: Ui) {
+        show::out(&doctor::text(&self.findings));
+        if !self.wrong {
             show::out("nothing is wrong\n");
         }
     }
-    Ok(if wrong { Exit::Failed } else { Exit::Done })
+}
+
+impl DoctorArgs {
+    /// Prints the findings.
+    pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
+        let Self { as_scheduler, there, .. } = *self;
+        if as_scheduler && !there {
+            return Err(go_there(cli)?);
+        }
+        let findings = doctor::findings(cli.env, cli.here);
+        let wrong = findings.iter().any(DoctorFinding::is_wrong);
+        cli.ui.show(&Diagnosis { as_scheduler, wrong, findings });
+        Ok(if wrong { Exit::Failed } else { Exit::Done })
+    }
 }
 
 /// Replaces this process with the same command in the environment of a host scheduler's tick: the
 /// scheduler's own variables and the saved ones.
-fn go_there(home: &Env, here: &Path, ui: Ui) -> Result<Failure, Failure> {
-    let record = SetupRecord::read(&home.setup_note())?;
+fn go_there(cli: &Cli<'_>) -> Result<Failure, Failure> {
+    let record = SetupRecord::read(&cli.env.setup_note())?;
     let (kind, _) = fitting(&record);
     let mut variables = given_by(kind);
     if !record.hosts.is_empty() && kind != SchedulerKind::Manual {
-        variables.extend(environment::credentials(&home.credentials_file())?);
-        variables.extend(environment::read(&home.environment_file())?);
+        variables.extend(environment::credentials(&cli.env.credentials_file())?);
+        variables.extend(environment::read(&cli.env.environment_file())?);
     }
     // Keeps the state and configuration folders and the test clock of this process.
     for name in ["XDG_STATE_HOME", "XDG_CONFIG_HOME", "RUNNER_TEST_CLOCK"] {
@@ -59,10 +77,10 @@ fn go_there(home: &Env, here: &Path, ui: Ui) -> Result<Failure, Failure> {
             variables.entry(name.to_owned()).or_insert(value);
         }
     }
-    let here =
-        here.to_str().ok_or_else(|| Failure::data(format!("{}: not UTF-8", here.display())))?;
+    let here = cli.here.to_str();
+    let here = here.ok_or_else(|| Failure::data(format!("{}: not UTF-8", cli.here.display())))?;
     let mut arguments = vec!["-C", here, "doctor", "--as-scheduler", "--there"];
-    if ui.json {
+    if cli.ui.json {
         arguments.push("--json");
     }
     Ok(env::become_in(&arguments, &variables))

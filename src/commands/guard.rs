@@ -9,76 +9,134 @@ use runner_engine::outcome::Exit;
 use runner_jobs::dream::leak;
 use serde::Serialize;
 
-use crate::commands::args::GuardCommand;
-use crate::env::{self, Env};
+use super::Cli;
+use crate::env;
 use crate::guard::hook::{self, WriteBounds};
 use crate::guard::reach::of_job;
-use crate::ui::Failure;
-use crate::ui::{Ui, show};
+use crate::ui::{Failure, Listing, Ui, View, show};
 use crate::{config, project};
 
-/// Carries out one of the `guard` commands.
-pub fn run(home: &Env, here: &Path, command: &GuardCommand, ui: Ui) -> Result<Exit, Failure> {
-    match command {
-        GuardCommand::Hook { write, keep, job, reads } => {
-            let judged = refusal(home, here, write, keep, job.as_deref(), reads);
-            Ok(match judged {
-                Ok(()) => Exit::Done,
-                Err(why) => {
-                    // Only this exit code refuses the tool, so every error ends with it. The
-                    // printed decision is for programs that read it instead of the exit code.
-                    show::json(&decision(&why));
-                    show::complain(&why);
-                    Exit::Usage
-                }
-            })
-        }
-        GuardCommand::WriteScope { job, paths, .. } => {
-            let bounds = bounds_of(home, here, job)?;
-            answer(paths, ui, SCOPE, |path| bounds.allow(here, path))
-        }
-        GuardCommand::Leak { paths, .. } => {
-            let root = project::find(here)?;
-            let git = Git::new(&root, &env::child_environment(), &env::marker()?);
-            answer(paths, ui, LEAK, |path| {
-                let beneath = Path::new(path).strip_prefix(&root).ok().and_then(Path::to_str);
-                leak::check(&git, beneath.unwrap_or(path)).map_err(|leak| leak.to_string())
-            })
+/// Check whether something may be written, as the hook of an agent or for given paths
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example: runner guard leak dreams/state.json")]
+pub struct GuardArgs {
+    #[command(subcommand)]
+    command: GuardCommand,
+}
+
+/// Checks whether something may be written.
+#[derive(Debug, clap::Subcommand)]
+enum GuardCommand {
+    Hook(HookArgs),
+    /// Check whether a job may write each path; exit code 1 if it may not write one
+    #[command(
+        after_help = "Example: runner guard write-scope --job dream dreams/state.json .git/config"
+    )]
+    WriteScope {
+        /// The job's name in runner.toml
+        #[arg(long)]
+        job: String,
+        /// The paths, relative to the current folder
+        #[arg(required = true)]
+        paths: Vec<String>,
+        #[command(flatten)]
+        listing: Listing,
+    },
+    /// Check that what is written to each path stays out of git's history; exit code 1 if one might
+    /// not
+    #[command(after_help = "Example: runner guard leak dreams/state.json")]
+    Leak {
+        /// The paths, relative to the project's folder
+        #[arg(required = true)]
+        paths: Vec<String>,
+        #[command(flatten)]
+        listing: Listing,
+    },
+}
+
+/// The PreToolUse hook of an agent: its payload on standard input; exit code 2 refuses the tool
+///
+/// The hook refuses early and states the reason; the sandbox holds whatever gets past it. An
+/// error in the hook refuses the tool too, and so does an unknown tool that names no path.
+/// Without any limits, everything that writes is refused.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example: runner guard hook --job licences < payload.json")]
+struct HookArgs {
+    /// A folder or file that may be written (may be repeated)
+    #[arg(long, value_name = "PATH")]
+    write: Vec<PathBuf>,
+    /// A path beneath those that must not be written (may be repeated)
+    #[arg(long, value_name = "PATH")]
+    keep: Vec<PathBuf>,
+    /// Use the limits of this job
+    #[arg(long)]
+    job: Option<String>,
+    /// A tool, besides the known ones, that writes nothing: its name, or the beginning of it
+    /// and * (may be repeated)
+    #[arg(long, value_name = "TOOL")]
+    reads: Vec<String>,
+}
+
+impl GuardArgs {
+    /// Carries out one of the `guard` commands.
+    pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
+        match &self.command {
+            GuardCommand::Hook(args) => Ok(args.run(cli)),
+            GuardCommand::WriteScope { job, paths, .. } => {
+                let bounds = bounds_of(cli, job)?;
+                Ok(answer(cli, paths, SCOPE, |path| bounds.allow(cli.here, path)))
+            }
+            GuardCommand::Leak { paths, .. } => {
+                let root = project::find(cli.here)?;
+                let git = Git::new(&root, &env::child_environment(), &env::marker()?);
+                Ok(answer(cli, paths, LEAK, |path| {
+                    let beneath = Path::new(path).strip_prefix(&root).ok().and_then(Path::to_str);
+                    leak::check(&git, beneath.unwrap_or(path)).map_err(|leak| leak.to_string())
+                }))
+            }
         }
     }
 }
 
-fn refusal(
-    home: &Env,
-    here: &Path,
-    write: &[PathBuf],
-    keep: &[PathBuf],
-    job: Option<&str>,
-    reads: &[String],
-) -> Result<(), String> {
-    let payload =
-        hook::read(io::stdin().lock()).map_err(|error| format!("the payload: {error}"))?;
-    let mut bounds = match job {
-        Some(job) => bounds_of(home, here, job).map_err(|failure| failure.to_string())?,
-        None => WriteBounds::default(),
-    };
-    let whole = |path: &PathBuf| -> PathBuf {
-        let path = here.join(path);
-        std::fs::canonicalize(&path).unwrap_or(path)
-    };
-    bounds.reads.extend(reads.iter().cloned());
-    bounds.write.extend(write.iter().map(whole));
-    bounds.keep.extend(keep.iter().map(whole));
-    let children = env::child_environment();
-    bounds.home = children.get("HOME").map(PathBuf::from);
-    hook::judge(&payload, &bounds)
+impl HookArgs {
+    fn run(&self, cli: &Cli<'_>) -> Exit {
+        match self.refusal(cli) {
+            Ok(()) => Exit::Done,
+            Err(why) => {
+                // Only this exit code refuses the tool, so every error ends with it. The printed
+                // decision is for programs that read it instead of the exit code.
+                Ui::document(&decision(&why));
+                show::complain(&why);
+                Exit::Usage
+            }
+        }
+    }
+
+    fn refusal(&self, cli: &Cli<'_>) -> Result<(), String> {
+        let payload =
+            hook::read(io::stdin().lock()).map_err(|error| format!("the payload: {error}"))?;
+        let mut bounds = match &self.job {
+            Some(job) => bounds_of(cli, job).map_err(|failure| failure.to_string())?,
+            None => WriteBounds::default(),
+        };
+        let whole = |path: &PathBuf| -> PathBuf {
+            let path = cli.here.join(path);
+            std::fs::canonicalize(&path).unwrap_or(path)
+        };
+        bounds.reads.extend(self.reads.iter().cloned());
+        bounds.write.extend(self.write.iter().map(whole));
+        bounds.keep.extend(self.keep.iter().map(whole));
+        let children = env::child_environment();
+        bounds.home = children.get("HOME").map(PathBuf::from);
+        hook::judge(&payload, &bounds)
+    }
 }
 
-fn bounds_of(home: &Env, here: &Path, job: &str) -> Result<WriteBounds, Failure> {
+fn bounds_of(cli: &Cli<'_>, job: &str) -> Result<WriteBounds, Failure> {
     // Inside the sandbox there is no database to identify the project, and nothing here depends on
     // its id.
-    let root = project::find(here)?;
-    let config = config::load(&home.stack(Some(&root.join(project::FILE))))?;
+    let root = project::find(cli.here)?;
+    let config = config::load(&cli.env.stack(Some(&root.join(project::FILE))))?;
     let (write, keep) = of_job(&root, &config.job(job)?.spec, &config);
     Ok(WriteBounds { write, keep, reads: Vec::new(), home: None })
 }
@@ -100,6 +158,15 @@ type AnswerTexts = (&'static str, &'static str);
 const SCOPE: AnswerTexts = ("may be written", "must not be written");
 const LEAK: AnswerTexts = ("stays out of git: nothing written there can leak", "could leak");
 
+/// The answers for all paths.
+#[derive(Serialize)]
+#[serde(transparent)]
+struct GuardAnswers<'a> {
+    answers: Vec<GuardAnswer<'a>>,
+    #[serde(skip)]
+    texts: AnswerTexts,
+}
+
 #[derive(Serialize)]
 struct GuardAnswer<'a> {
     path: &'a str,
@@ -107,29 +174,30 @@ struct GuardAnswer<'a> {
     why: Option<String>,
 }
 
-fn answer(
-    paths: &[String],
-    ui: Ui,
-    (good, bad): AnswerTexts,
-    judge: impl Fn(&str) -> Result<(), String>,
-) -> Result<Exit, Failure> {
-    let answers: Vec<GuardAnswer<'_>> = paths
-        .iter()
-        .map(|path| {
-            let why = judge(path).err();
-            GuardAnswer { path, allowed: why.is_none(), why }
-        })
-        .collect();
-    if ui.json {
-        show::json(&answers);
-    } else {
-        for answer in &answers {
-            match &answer.why {
-                None => show::out(&format!("{}: {good}\n", answer.path)),
-                Some(why) => show::out(&format!("{}: {bad}: {why}\n", answer.path)),
+impl View for GuardAnswers<'_> {
+    fn print(&self, _ui: Ui) {
+        let (good, bad) = self.texts;
+        for GuardAnswer { path, why, .. } in &self.answers {
+            match why {
+                None => show::out(&format!("{path}: {good}\n")),
+                Some(why) => show::out(&format!("{path}: {bad}: {why}\n")),
             }
         }
     }
+}
+
+fn answer(
+    cli: &Cli<'_>,
+    paths: &[String],
+    texts: AnswerTexts,
+    judge: impl Fn(&str) -> Result<(), String>,
+) -> Exit {
+    let answers = paths.iter().map(|path| {
+        let why = judge(path).err();
+        GuardAnswer { path, allowed: why.is_none(), why }
+    });
+    let answers: Vec<GuardAnswer<'_>> = answers.collect();
     let all = answers.iter().all(|answer| answer.allowed);
-    Ok(if all { Exit::Done } else { Exit::Failed })
+    cli.ui.show(&GuardAnswers { answers, texts });
+    if all { Exit::Done } else { Exit::Failed }
 }

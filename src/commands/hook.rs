@@ -5,7 +5,7 @@
 //! anything but its row.
 
 use std::io::{self, Read as _};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use runner_engine::outcome::Exit;
 use runner_jobs::lifecycle::manifest::is_agent_name;
@@ -13,13 +13,48 @@ use runner_jobs::steps::{self, StepsFile};
 use runner_text::redact::Redactor;
 use serde::Deserialize;
 
+use super::Cli;
 use crate::config;
-use crate::env::{self, Env};
+use crate::env;
 use crate::project;
 use crate::ui::Failure;
 
 /// Maximum size of a payload, in bytes. The payload contains the tool's whole output.
 const LONGEST: u64 = 64 * 1024 * 1024;
+
+/// The hooks that an agent's program calls by itself
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example: runner hook post-tool-use < payload.json")]
+pub struct HookArgs {
+    /// The hook
+    #[command(subcommand)]
+    command: HookCommand,
+}
+
+/// The subcommands that an agent's program calls through its hooks.
+#[derive(Debug, clap::Subcommand)]
+enum HookCommand {
+    /// Record one tool use: reads the PostToolUse hook's payload from standard input and adds one
+    /// row to _steps.jsonl
+    ///
+    /// This hook is for sessions that a person has with an agent; runner itself records the runs
+    /// that it starts. The hook never stops or disturbs a session: an error ends with exit code 1,
+    /// which the agent's program only notes.
+    #[command(after_help = "Example: runner hook post-tool-use < payload.json")]
+    PostToolUse {
+        /// The named agent of the session
+        #[arg(long, value_name = "NAME")]
+        agent: Option<String>,
+    },
+}
+
+impl HookArgs {
+    /// Answers one of the hooks.
+    pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
+        let HookCommand::PostToolUse { agent } = &self.command;
+        post_tool_use(cli, agent.as_deref())
+    }
+}
 
 /// The folder in which the session works.
 #[derive(Deserialize)]
@@ -29,7 +64,7 @@ struct SessionPlace {
 
 /// Records the tool use in the payload. Outside of a project, or in a run of runner itself, it
 /// records nothing.
-pub fn post_tool_use(home: &Env, here: &Path, agent: Option<&str>) -> Result<Exit, Failure> {
+fn post_tool_use(cli: &Cli<'_>, agent: Option<&str>) -> Result<Exit, Failure> {
     if let Some(agent) = agent.filter(|it| !is_agent_name(it)) {
         return Err(Failure::usage(format!("{agent:?} is not a valid agent name")));
     }
@@ -45,16 +80,16 @@ pub fn post_tool_use(home: &Env, here: &Path, agent: Option<&str>) -> Result<Exi
     }
     let at: SessionPlace = serde_json::from_slice(&payload)
         .map_err(|error| Failure::data(format!("the payload: {error}")))?;
-    let folder = at.cwd.unwrap_or_else(|| here.to_owned());
+    let folder = at.cwd.unwrap_or_else(|| cli.here.to_owned());
     let Ok(root) = project::find(&folder) else {
         return Ok(Exit::Done);
     };
-    let config = config::load(&home.stack(Some(&root.join(project::FILE))))?;
+    let config = config::load(&cli.env.stack(Some(&root.join(project::FILE))))?;
     let redactor = Redactor::new(Vec::new());
     let step = steps::of_hook(&payload, &root, &redactor)
         .map_err(|why| Failure::data(why).hint("runner hook post-tool-use --help"))?;
     let file = StepsFile::new(&root, &config.lifecycle.steps, agent);
-    file.append(step, home.wall()?).map_err(|error| {
+    file.append(step, cli.env.wall()?).map_err(|error| {
         Failure::cannot_write(format!("cannot write {}: {error}", config.lifecycle.steps))
     })?;
     Ok(Exit::Done)

@@ -12,14 +12,14 @@ use runner_engine::outcome::Exit;
 use runner_engine::store::Store;
 use rustix::fs::{Access, access};
 
+use super::Cli;
 use crate::config;
 use crate::env::{self, Env};
 use crate::filesystem;
 use crate::project::identity;
 use crate::project::registration::Registration;
 use crate::project::{self, LoadedProject};
-use crate::ui::show;
-use crate::ui::{Failure, Ui};
+use crate::ui::{Failure, show};
 
 /// The folders of a project, and whether git ignores them. Git ignores the files that runner itself
 /// writes.
@@ -35,25 +35,40 @@ pub enum IdChoice {
     New,
 }
 
-/// Makes the repository around `dir` a project. `id` selects its id.
-pub fn run(home: &Env, dir: &Path, id: IdChoice, ui: Ui) -> Result<Exit, Failure> {
-    let (root, written) = make(home, dir, id)?;
-    for line in &written {
-        ui.info(&format!("  {line}"));
+/// Make the folder a project: create its runner.toml, its folders, and its lines in
+/// .git/info/exclude
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example: cd my-repository && runner init")]
+pub struct InitArgs {
+    /// The folder, inside a git repository [default: the current folder]
+    dir: Option<PathBuf>,
+    /// Give the project a new id, for a copy that carries the id of another project
+    #[arg(long)]
+    new_id: bool,
+}
+
+impl InitArgs {
+    /// Makes the repository around the folder a project.
+    pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
+        let id = if self.new_id { IdChoice::New } else { IdChoice::Known };
+        let (root, written) = make(cli.env, self.dir.as_deref().unwrap_or(cli.here), id)?;
+        for line in &written {
+            cli.ui.info(&format!("  {line}"));
+        }
+        if let Some(kind) = filesystem::shared(&root) {
+            show::complain(&format!(
+                "warning: {} is on {kind}: changes by other machines are not noticed, and a rename may not be atomic",
+                root.display()
+            ));
+        }
+        let said = if written.is_empty() {
+            "is already a project; nothing was written"
+        } else {
+            "is a project now; put notes into ideas/ and try `runner night`"
+        };
+        cli.ui.info(&format!("{} {said}", root.display()));
+        Ok(Exit::Done)
     }
-    if let Some(kind) = filesystem::shared(&root) {
-        show::complain(&format!(
-            "warning: {} is on {kind}: changes by other machines are not noticed, and a rename may not be atomic",
-            root.display()
-        ));
-    }
-    let said = if written.is_empty() {
-        "is already a project; nothing was written"
-    } else {
-        "is a project now; put notes into ideas/ and try `runner night`"
-    };
-    ui.info(&format!("{} {said}", root.display()));
-    Ok(Exit::Done)
 }
 
 /// One thing to write, and the line that reports it.

@@ -6,47 +6,74 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+use clap::Command;
 use clap_complete::Shell;
 use runner_engine::error_chain::whole;
 use runner_engine::files::{DOCUMENT, read_no_link, write_atomic};
 use runner_engine::outcome::Exit;
 
 use super::pages::{self, MARK, Page};
-use crate::ui::show;
-use crate::ui::{Failure, Ui};
+use crate::ui::{Failure, Ui, show};
 
-/// Prints the completion script for a shell.
-pub fn completions(shell: Shell) -> Exit {
-    show::own(&pages::completions(shell));
-    Exit::Done
+/// Print a completion script for a shell
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Example: runner completions bash > ~/.local/share/bash-completion/completions/runner"
+)]
+pub struct CompletionsArgs {
+    /// The shell
+    shell: Shell,
 }
 
-/// Writes all manual pages into a folder, or none of them.
-pub fn write(into: &Path, ui: Ui) -> Result<Exit, Failure> {
-    let pages = pages::manual()
-        .map_err(|error| Failure::internal(format!("cannot make a page: {error}")))?;
-    let wanted: Vec<(PathBuf, Page)> = pages
-        .into_iter()
-        .map(|page| (into.join(&page.name), page))
-        .filter_map(|(path, page)| match ours(&path, &page.text) {
-            Ok(true) => Some(Ok((path, page))),
-            Ok(false) => None,
-            Err(failure) => Some(Err(failure)),
-        })
-        .collect::<Result<_, _>>()?;
-    fs::create_dir_all(into).map_err(|error| {
-        Failure::cannot_write(format!("cannot make {}: {error}", into.display()))
-    })?;
-    for (path, page) in &wanted {
-        write_atomic(path, &page.text, 0o644).map_err(|error| {
-            Failure::cannot_write(format!("cannot write {}: {}", path.display(), whole(&error)))
+impl CompletionsArgs {
+    /// Prints the completion script of the program.
+    pub fn run(&self, program: &mut Command) -> Exit {
+        show::own(&pages::completions(self.shell, program));
+        Exit::Done
+    }
+}
+
+/// Write the manual into a folder, one page per command
+///
+/// A page that exists is replaced if this command wrote it. Any other file is left alone, and
+/// then nothing is written at all.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example: runner man ~/.local/share/man/man1 && man runner-night")]
+pub struct ManArgs {
+    /// The folder; it is created if it does not exist
+    #[arg(value_name = "DIR")]
+    into: PathBuf,
+}
+
+impl ManArgs {
+    /// Writes all manual pages of the program, or none of them.
+    pub fn run(&self, program: &Command, ui: Ui) -> Result<Exit, Failure> {
+        let into = &self.into;
+        let pages = pages::manual(program)
+            .map_err(|error| Failure::internal(format!("cannot make a page: {error}")))?;
+        let wanted: Vec<(PathBuf, Page)> = pages
+            .into_iter()
+            .map(|page| (into.join(&page.name), page))
+            .filter_map(|(path, page)| match ours(&path, &page.text) {
+                Ok(true) => Some(Ok((path, page))),
+                Ok(false) => None,
+                Err(failure) => Some(Err(failure)),
+            })
+            .collect::<Result<_, _>>()?;
+        fs::create_dir_all(into).map_err(|error| {
+            Failure::cannot_write(format!("cannot make {}: {error}", into.display()))
         })?;
-        show::out(&format!("{}\n", path.display()));
+        for (path, page) in &wanted {
+            write_atomic(path, &page.text, 0o644).map_err(|error| {
+                Failure::cannot_write(format!("cannot write {}: {}", path.display(), whole(&error)))
+            })?;
+            show::out(&format!("{}\n", path.display()));
+        }
+        if wanted.is_empty() {
+            ui.info("all pages are up to date; nothing was written");
+        }
+        Ok(Exit::Done)
     }
-    if wanted.is_empty() {
-        ui.info("all pages are up to date; nothing was written");
-    }
-    Ok(Exit::Done)
 }
 
 /// Reports whether a page must be written. A page that already has the same text need not be.

@@ -13,7 +13,6 @@ mod db;
 mod demo;
 mod doctor;
 mod dream;
-mod dream_bench;
 mod dry_run;
 mod execute;
 mod guard;
@@ -43,11 +42,11 @@ mod docs_tests;
 
 use std::path::Path;
 
+use clap::CommandFactory as _;
 use runner_engine::outcome::Exit;
 use runner_engine::store::StoreError;
 
-use crate::commands::args::journal::HookCommand;
-use crate::commands::args::{Args, BudgetCommand, Command, ConfigCommand, RunsCommand};
+use crate::commands::args::{Args, Command};
 use crate::config::OverrideScope;
 use crate::env::{self, Env};
 use crate::spawn::SpawnMode;
@@ -60,6 +59,8 @@ pub struct Cli<'a> {
     pub env: &'a Env,
     /// The folder in which the command looks for its project.
     pub here: &'a Path,
+    /// Whether the command line names that folder, which must then be in a project.
+    pub folder_is_named: bool,
     /// The only way to print.
     pub ui: Ui,
     /// The number of `-v` flags.
@@ -77,10 +78,12 @@ impl Cli<'_> {
 pub fn run(args: &Args) -> Result<Exit, Failure> {
     // These commands read none of the user's files, so they run before anything is loaded.
     match &args.command {
-        Command::Completions { shell } => return Ok(manual::completions(*shell)),
-        Command::Man { into } => return manual::write(into, args.ui()),
+        Command::Completions(shell) => return Ok(shell.run(&mut Args::command())),
+        Command::Man(pages) => return pages.run(&Args::command(), args.ui()),
         // Runs the same tick again, in the environment of the file.
-        Command::Tick { environment: Some(file), .. } => return Err(env::restart_in(file)),
+        Command::Tick(tick::TickArgs { environment: Some(file), .. }) => {
+            return Err(env::restart_in(file));
+        }
         _ => {}
     }
     let reach = reach(&args.command);
@@ -105,14 +108,10 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
 /// Reports whether a command is a dry run, which must leave no trace, not even a mark of damage.
 fn is_dry(command: &Command) -> bool {
     match command {
-        Command::Night { dry_run, .. }
-        | Command::Run { dry_run, .. }
-        | Command::Dream {
-            command: crate::commands::args::dream::DreamCommand::Run { dry_run, .. },
-        } => *dry_run,
-        Command::Overnight {
-            command: crate::commands::args::overnight::OvernightCommand::Start(start),
-        } => start.dry_run,
+        Command::Night(args) => args.dry_run,
+        Command::Run(args) => args.dry_run,
+        Command::Dream(args) => args.is_dry(),
+        Command::Overnight(args) => args.is_dry(),
         _ => false,
     }
 }
@@ -121,146 +120,95 @@ fn is_dry(command: &Command) -> bool {
 /// none.
 fn reach(command: &Command) -> Option<OverrideScope> {
     match command {
-        Command::Config { command: ConfigCommand::Set { .. } | ConfigCommand::Schema } => None,
-        Command::Config { .. } | Command::Schedule { .. } | Command::Backends { .. } => {
-            Some(OverrideScope::Look)
-        }
-        Command::Night { .. }
-        | Command::Run { .. }
-        | Command::Dream { .. }
-        | Command::Lifecycle { .. }
-        | Command::Overnight { .. }
-        | Command::Curator { .. }
-        | Command::Tick { .. }
-        | Command::Daemon { .. }
-        | Command::Execute { .. } => Some(OverrideScope::Run),
-        Command::Init { .. }
-        | Command::Demo { .. }
-        | Command::Enqueue { .. }
-        | Command::Cancel { .. }
-        | Command::Retry { .. }
-        | Command::Pause { .. }
-        | Command::Resume { .. }
-        | Command::Runs { .. }
-        | Command::Status { .. }
-        | Command::Setup { .. }
-        | Command::Doctor { .. }
-        | Command::Db { .. }
+        Command::Config(args) => args.override_scope(),
+        Command::Budget(args) => args.override_scope(),
+        Command::Schedule(_) | Command::Backends(_) => Some(OverrideScope::Look),
+        Command::Night(_)
+        | Command::Run(_)
+        | Command::Dream(_)
+        | Command::Lifecycle(_)
+        | Command::Overnight(_)
+        | Command::Curator(_)
+        | Command::Tick(_)
+        | Command::Daemon(_)
+        | Command::Execute(_) => Some(OverrideScope::Run),
+        Command::Init(_)
+        | Command::Demo(_)
+        | Command::Enqueue(_)
+        | Command::Cancel(_)
+        | Command::Retry(_)
+        | Command::Pause(_)
+        | Command::Resume(_)
+        | Command::Runs(_)
+        | Command::Status(_)
+        | Command::Setup(_)
+        | Command::Doctor(_)
+        | Command::Db(_)
         | Command::Report(_)
-        | Command::Projects { .. }
-        | Command::Completions { .. }
-        | Command::Man { .. }
-        | Command::Corpus { .. }
-        | Command::Guard { .. }
-        | Command::Journal { .. }
-        | Command::Hook { .. }
+        | Command::Projects(_)
+        | Command::Completions(_)
+        | Command::Man(_)
+        | Command::Corpus(_)
+        | Command::Guard(_)
+        | Command::Journal(_)
+        | Command::Hook(_)
         | Command::Jobs(_)
-        | Command::Replay { .. }
-        | Command::Alerts { .. }
-        | Command::Deliver { .. }
-        | Command::Board { .. }
-        | Command::Budget {
-            command: Some(BudgetCommand::Grant { .. } | BudgetCommand::History { .. }),
-            ..
-        } => None,
-        Command::Budget { .. } => Some(OverrideScope::Look),
+        | Command::Replay(_)
+        | Command::Alerts(_)
+        | Command::Deliver(_)
+        | Command::Board(_) => None,
     }
 }
 
 fn dispatch(args: &Args, home: &Env) -> Result<Exit, Failure> {
-    let here = args.at.clone().unwrap_or_else(|| home.here.clone());
-    let here: &Path = &here;
-    let ui = args.ui();
-    let cli = Cli { env: home, here, ui, verbose: args.verbose };
-    let manner = cli.spawn_mode();
-    if let Command::Init { .. } | Command::Demo { .. } = &args.command {
+    let cli = Cli {
+        env: home,
+        here: args.at.as_deref().unwrap_or(&home.here),
+        folder_is_named: args.at.is_some(),
+        ui: args.ui(),
+        verbose: args.verbose,
+    };
+    if let Command::Init(_) | Command::Demo(_) = &args.command {
         usable(home)?;
     }
     match &args.command {
-        Command::Init { dir, new_id } => {
-            let id = if *new_id { init::IdChoice::New } else { init::IdChoice::Known };
-            init::run(home, dir.as_deref().unwrap_or(here), id, ui)
-        }
-        Command::Demo { dir, agent } => demo::run(home, &here.join(dir), *agent, manner),
-        Command::Night { dry_run: true, .. } => dry_run::night(home, here, ui),
-        Command::Night { awake, .. } => night::run(home, here, manner, *awake),
-        Command::Run { job, key, dry_run: true, .. } => {
-            dry_run::run(home, here, job, key.as_deref(), ui)
-        }
-        Command::Run { job, key, follow, awake, .. } => {
-            let how = run::RunArgs {
-                manner,
-                follow: *follow,
-                deferral_is_normal: false,
-                settings: awake.settings(),
-            };
-            run::run(home, here, job, key.as_deref(), how)
-        }
-        Command::Daemon { drain } => daemon::run(home, drain.as_deref(), manner),
-        Command::Enqueue { job, set, at, priority, after, key, .. } => {
-            let wish = queue::EnqueueRequest {
-                job,
-                set,
-                at: at.as_deref(),
-                priority: *priority,
-                after: after.as_deref(),
-                key: key.as_deref(),
-            };
-            queue::enqueue(home, here, &wish, ui)
-        }
-        Command::Cancel { run, .. } => queue::cancel(home, run, ui),
-        Command::Retry { run, .. } => queue::retry(home, run, ui),
-        Command::Pause { job, until, .. } => {
-            let (job, until) = (job.as_deref(), until.as_deref());
-            pause::pause(home, here, job, until, ui)
-        }
-        Command::Resume { job, .. } => pause::resume(home, here, job.as_deref(), ui),
-        Command::Completions { .. } | Command::Man { .. } => unreachable!("done before"),
-        Command::Tick { .. } => tick::run(home, manner),
-        Command::Execute { run } => execute::run(home, run, ui, args.verbose),
-        Command::Runs { command: None, job, all, limit, .. } => {
-            runs::list(home, here, job.as_deref(), *all, *limit, ui)
-        }
-        Command::Runs { command: Some(RunsCommand::Show { run, .. }), .. } => {
-            runs::show(home, run, ui)
-        }
-        Command::Runs { command: Some(RunsCommand::Logs { run, follow }), .. } => {
-            runs::logs::logs(home, run, *follow)
-        }
-        Command::Status { watch, schema, .. } => {
-            let look = status::StatusRequest {
-                asked_for_here: args.at.is_some(),
-                watch: *watch,
-                schema: *schema,
-            };
-            status::run(home, here, look, ui)
-        }
-        Command::Projects { command, .. } => projects::run(home, here, command.as_ref(), ui),
-        Command::Report(wanted) => report::run(home, here, wanted, ui),
-        Command::Budget { command, .. } => budget::run(home, here, command.as_ref(), ui),
+        Command::Init(args) => args.run(&cli),
+        Command::Demo(args) => args.run(&cli),
+        Command::Night(args) => args.run(&cli),
+        Command::Run(args) => args.run(&cli),
+        Command::Daemon(args) => args.run(&cli),
+        Command::Enqueue(args) => args.run(&cli),
+        Command::Cancel(args) => args.run(&cli),
+        Command::Retry(args) => args.run(&cli),
+        Command::Pause(args) => args.run(&cli),
+        Command::Resume(args) => args.run(&cli),
+        Command::Completions(_) | Command::Man(_) => unreachable!("done before"),
+        Command::Tick(args) => args.run(&cli),
+        Command::Execute(args) => args.run(&cli),
+        Command::Runs(args) => args.run(&cli),
+        Command::Status(args) => args.run(&cli),
+        Command::Projects(args) => args.run(&cli),
+        Command::Report(args) => args.run(&cli),
+        Command::Budget(args) => args.run(&cli),
         Command::Jobs(args) => args.run(&cli),
-        Command::Alerts { command, .. } => alerts::run(home, here, command.as_ref(), ui),
-        Command::Deliver { beat } => crate::alerts::deliver::run(home, *beat),
-        Command::Guard { command } => guard::run(home, here, command, ui),
-        Command::Journal { command, .. } => journal::run(home, here, command.as_ref(), ui),
-        Command::Hook { command: HookCommand::PostToolUse { agent } } => {
-            hook::post_tool_use(home, here, agent.as_deref())
-        }
-        Command::Config { command } => config::run(home, here, command, ui),
-        Command::Schedule { command } => schedule::run(home, here, command, ui),
-        Command::Backends { command } => backends::run(home, here, command, ui),
-        Command::Setup(wanted) => setup::run(home, here, wanted, ui),
-        Command::Doctor { as_scheduler, there, .. } => {
-            doctor::run(home, here, *as_scheduler, *there, ui)
-        }
-        Command::Db { command } => db::run(home, command, ui),
-        Command::Replay(wanted) => replay::run(home, here, wanted, ui),
-        Command::Dream { command } => dream::run(home, here, command, manner),
-        Command::Board { command } => board::run(home, here, command, ui),
-        Command::Lifecycle { command } => lifecycle::run(home, here, command, manner),
-        Command::Overnight { command } => overnight::run(home, here, command, manner),
-        Command::Corpus { command } => corpus::run(home, here, command, ui),
-        Command::Curator { command } => curator::run(home, here, command, manner),
+        Command::Alerts(args) => args.run(&cli),
+        Command::Deliver(args) => args.run(&cli),
+        Command::Guard(args) => args.run(&cli),
+        Command::Journal(args) => args.run(&cli),
+        Command::Hook(args) => args.run(&cli),
+        Command::Config(args) => args.run(&cli),
+        Command::Schedule(args) => args.run(&cli),
+        Command::Backends(args) => args.run(&cli),
+        Command::Setup(args) => args.run(&cli),
+        Command::Doctor(args) => args.run(&cli),
+        Command::Db(args) => args.run(&cli),
+        Command::Replay(args) => args.run(&cli),
+        Command::Dream(args) => args.run(&cli),
+        Command::Board(args) => args.run(&cli),
+        Command::Lifecycle(args) => args.run(&cli),
+        Command::Overnight(args) => args.run(&cli),
+        Command::Corpus(args) => args.run(&cli),
+        Command::Curator(args) => args.run(&cli),
     }
 }
 

@@ -2,27 +2,48 @@
 //! and with one report.
 
 use std::collections::VecDeque;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use jiff::Timestamp;
+use runner_engine::ids::RunId;
 use runner_engine::outcome::{Exit, Outcome};
 use runner_engine::process_id::ProcessIdentity;
 use runner_engine::schedule::Trigger;
-use runner_engine::store::{NewOccurrence, Recorded};
+use runner_engine::store::{NewOccurrence, Night, Recorded, Store};
 use runner_engine::tick::{civil_date, close_nights};
-use runner_jobs::report;
+use runner_jobs::report::{self, NightReport};
+use serde::Serialize;
 
-use super::run::print_lines;
-use crate::commands::args::AwakeFlags;
-use crate::config::TriggerSpec;
+use super::run::{AwakeFlags, EndedRun};
+use super::{Cli, dry_run};
+use crate::config::{Config, TriggerSpec};
 use crate::env::Env;
 use crate::project::LoadedProject;
 use crate::spawn::{self, SpawnMode};
-use crate::ui::show;
-use crate::ui::{Failure, Ui};
+use crate::ui::{Failure, Listing, Ui, View, show};
 
-/// Runs a night manually.
-pub fn run(home: &Env, here: &Path, manner: SpawnMode, awake: AwakeFlags) -> Result<Exit, Failure> {
-    with_steps(home, here, &[], manner, awake)
+/// Run every enabled job of the project once, under one budget, and write one report
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example: runner night --json | jq '.runs[] | {job, outcome}'")]
+pub struct NightArgs {
+    /// Show what would be asked, which backend would be asked, the maximum cost, and whether it
+    /// would start now; ask nothing and write nothing
+    #[arg(long)]
+    pub(super) dry_run: bool,
+    #[command(flatten)]
+    awake: AwakeFlags,
+    #[command(flatten)]
+    listing: Listing,
+}
+
+impl NightArgs {
+    /// Runs a night manually, or shows what it would do.
+    pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
+        if self.dry_run {
+            return dry_run::night(cli);
+        }
+        with_steps(cli.env, cli.here, &[], cli.spawn_mode(), self.awake)
+    }
 }
 
 /// Runs a night in which some jobs run more than once: `steps` names each such job and the number
@@ -40,15 +61,10 @@ pub fn with_steps(
     store.check()?;
     project.register(&mut store, now)?;
     let me = ProcessIdentity::me();
-    // A job of a cycle runs when its turn comes, and a job that follows another one runs after it.
-    let due: Vec<_> = (project.config.jobs.iter())
-        .filter(|(_, job)| job.enabled)
-        .filter(|(_, job)| {
-            !matches!(job.when, TriggerSpec::Clock(Trigger::After(_)) | TriggerSpec::Lifecycle)
-        })
-        .collect();
+    let due = due(&project.config);
     if due.is_empty() {
-        return Ok(nothing_due(&project, manner.ui));
+        manner.ui.show(&NothingDue::of(&project));
+        return Ok(Exit::Done);
     }
     let settings = &project.config.night;
     let closes = now.saturating_add(settings.length).unwrap_or(now);
@@ -57,8 +73,8 @@ pub fn with_steps(
     // All of them are recorded before the first begins: if this process dies, the next tick runs
     // the rest. A job that follows another one is recorded when that one has ended.
     let mut queue = VecDeque::new();
-    for (name, job) in due {
-        let more = steps.iter().find(|(step, _)| step == name);
+    for (name, kind) in due {
+        let more = steps.iter().find(|(step, _)| *step == name);
         for number in 0..=more.map_or(0, |(_, more)| *more) {
             let key = match number {
                 0 => format!("night-{}", night.id.0),
@@ -70,83 +86,164 @@ pub fn with_steps(
                 ..NewOccurrence::manual(store.job(&project.id, name)?.id, key, now)
             };
             if let Recorded::New(run) = store.enter(&new, &me, now)? {
-                tracing::debug!(job = name, kind = job.spec.kind.name(), "recorded");
+                tracing::debug!(job = name, kind, "recorded");
                 queue.push_back(run);
             }
         }
     }
-    let mut worst = Exit::Done;
-    while let Some(run) = queue.pop_front() {
-        let row = spawn::run_to_end(home, &mut store, &me, &run, manner)?;
-        let exit = row.outcome().map_or(Exit::Internal, |outcome| outcome.exit(true));
-        worst = worst.max(exit);
-        if !manner.ui.json {
-            print_lines(&row, manner.ui);
-        }
-        if exit == Exit::Cancelled {
-            break;
-        }
-        queue.extend(store.start_ready(Some(night.id), &me, home.wall()?)?);
-    }
-    for run in queue {
-        let outcome =
-            Outcome::Cancelled { why: "the night was cancelled before its turn".to_owned() };
-        store.decline(&run, &outcome, home.wall()?)?;
-    }
-    let driver = spawn::driver(home, &me);
-    let mut reported = false;
-    for run in close_nights(&mut store, &driver, home.now()?, Some(&project.id))? {
-        let row = spawn::run_to_end(home, &mut store, &me, &run, manner)?;
-        let published = row.outcome().is_some_and(Outcome::published);
-        reported |= published && row.night == Some(night.id);
-        if !published {
-            worst = worst.max(Exit::Failed);
-            print_lines(&row, manner.ui);
-        }
-    }
-    let open = store.occurrences_of(night.id)?;
-    let open = open.iter().filter(|one| one.outcome.is_none()).count();
-    let report = report::whole(&store, night.id, &project.root, home.wall()?)?;
-    if manner.ui.json {
-        show::json(&report);
-    } else if reported {
-        let folder = store.report_folder(night.id)?;
-        let path = project
-            .root
-            .join(report::FOLDER)
-            .join(folder.as_ref().unwrap_or(&report.night))
-            .join("report.md");
-        manner.ui.info(&format!("{} — {}", report.headline(), path.display()));
-    } else if open > 0 {
-        manner.ui.info(&format!(
-            "{}; the report is written when the remaining runs have finished, at the latest at {}",
-            report.headline(),
-            show::format_time(closes)
-        ));
-    } else {
-        show::complain(&format!(
-            "{}; the report of the night could not be written",
-            report.headline()
-        ));
-        worst = worst.max(Exit::Failed);
-    }
-    Ok(worst)
+    let mut running =
+        RunningNight { home, store, me, night, manner, worst: Exit::Done, reported: false };
+    running.work(queue)?;
+    running.close(&project)?;
+    running.finish(&project, closes)
 }
 
-/// Reports a night in which nothing is due. Such a night is not opened, so it has no report and
-/// does not count as missed.
-fn nothing_due(project: &LoadedProject, ui: Ui) -> Exit {
-    let why = match project.config.jobs.len() {
-        0 => "this project has no job".to_owned(),
-        jobs => format!(
-            "none of {} is enabled and begins a night (`runner config show` lists them)",
-            show::count(jobs as u64, "job")
-        ),
+/// Returns the jobs that begin a night, with their kinds. A job of a cycle runs when its turn comes, and a job that
+/// follows another one runs after it.
+fn due(config: &Config) -> Vec<(&str, &str)> {
+    let begins = |when: &TriggerSpec| {
+        !matches!(when, TriggerSpec::Clock(Trigger::After(_)) | TriggerSpec::Lifecycle)
     };
-    if ui.json {
-        show::json(&serde_json::json!({ "night": null, "why": why, "runs": [] }));
-    } else {
+    let due = config.jobs.iter().filter(|(_, job)| job.enabled && begins(&job.when));
+    due.map(|(name, job)| (name.as_str(), job.spec.kind.name())).collect()
+}
+
+/// A night whose runs are under way.
+struct RunningNight<'a> {
+    home: &'a Env,
+    store: Store,
+    me: ProcessIdentity,
+    night: Night,
+    manner: SpawnMode,
+    /// The worst exit code so far.
+    worst: Exit,
+    /// Whether the report was written.
+    reported: bool,
+}
+
+impl RunningNight<'_> {
+    /// Runs the queue to its end, one run after the other, and cancels the rest once a run is
+    /// cancelled.
+    fn work(&mut self, mut queue: VecDeque<RunId>) -> Result<(), Failure> {
+        while let Some(run) = queue.pop_front() {
+            let row = spawn::run_to_end(self.home, &mut self.store, &self.me, &run, self.manner)?;
+            let exit = row.outcome().map_or(Exit::Internal, |outcome| outcome.exit(true));
+            self.worst = self.worst.max(exit);
+            self.manner.ui.show_part(&EndedRun::of(&row));
+            if exit == Exit::Cancelled {
+                break;
+            }
+            let now = self.home.wall()?;
+            queue.extend(self.store.start_ready(Some(self.night.id), &self.me, now)?);
+        }
+        for run in queue {
+            let outcome =
+                Outcome::Cancelled { why: "the night was cancelled before its turn".to_owned() };
+            self.store.decline(&run, &outcome, self.home.wall()?)?;
+        }
+        Ok(())
+    }
+
+    /// Closes the nights of the project that are over, which writes their reports.
+    fn close(&mut self, project: &LoadedProject) -> Result<(), Failure> {
+        let driver = spawn::driver(self.home, &self.me);
+        let now = self.home.now()?;
+        for run in close_nights(&mut self.store, &driver, now, Some(&project.id))? {
+            let row = spawn::run_to_end(self.home, &mut self.store, &self.me, &run, self.manner)?;
+            let published = row.outcome().is_some_and(Outcome::published);
+            self.reported |= published && row.night == Some(self.night.id);
+            if !published {
+                self.worst = self.worst.max(Exit::Failed);
+                EndedRun::of(&row).print(self.manner.ui);
+            }
+        }
+        Ok(())
+    }
+
+    /// Shows the result of the night.
+    fn finish(self, project: &LoadedProject, closes: Timestamp) -> Result<Exit, Failure> {
+        let (store, id) = (&self.store, self.night.id);
+        let open = store.occurrences_of(id)?.iter().filter(|one| one.outcome.is_none()).count();
+        let report = report::whole(store, id, &project.root, self.home.wall()?)?;
+        let stands = match (self.reported, open) {
+            (true, _) => {
+                let folder = store.report_folder(id)?;
+                let folder = folder.as_ref().unwrap_or(&report.night);
+                let folder = project.root.join(report::FOLDER).join(folder);
+                ReportState::Written(folder.join("report.md"))
+            }
+            (false, 0) => ReportState::Failed,
+            (false, _) => ReportState::Due(closes),
+        };
+        let worst = match stands {
+            ReportState::Failed => self.worst.max(Exit::Failed),
+            _ => self.worst,
+        };
+        self.manner.ui.show(&NightView { report, stands });
+        Ok(worst)
+    }
+}
+
+/// A night after its last run.
+#[derive(Debug, Serialize)]
+#[serde(transparent)]
+struct NightView {
+    report: NightReport,
+    #[serde(skip)]
+    stands: ReportState,
+}
+
+/// Whether the report of the night was written.
+#[derive(Debug)]
+enum ReportState {
+    /// It was written to this file.
+    Written(PathBuf),
+    /// It is written when the remaining runs have finished, at this time at the latest.
+    Due(Timestamp),
+    Failed,
+}
+
+impl View for NightView {
+    fn print(&self, ui: Ui) {
+        let headline = self.report.headline();
+        match &self.stands {
+            ReportState::Written(path) => ui.info(&format!("{headline} — {}", path.display())),
+            ReportState::Due(closes) => ui.info(&format!(
+                "{headline}; the report is written when the remaining runs have finished, at the latest at {}",
+                show::format_time(*closes)
+            )),
+            ReportState::Failed => show::complain(&format!(
+                "{headline}; the report of the night could not be written"
+            )),
+        }
+    }
+}
+
+/// A night in which nothing is due. Such a night is not opened, so it has no report and does not
+/// count as missed.
+#[derive(Debug, Serialize)]
+struct NothingDue {
+    night: Option<String>,
+    why: String,
+    runs: [(); 0],
+}
+
+impl NothingDue {
+    fn of(project: &LoadedProject) -> Self {
+        let why = match project.config.jobs.len() {
+            0 => "this project has no job".to_owned(),
+            jobs => format!(
+                "none of {} is enabled and begins a night (`runner config show` lists them)",
+                show::count(jobs as u64, "job")
+            ),
+        };
+        Self { night: None, why, runs: [] }
+    }
+}
+
+impl View for NothingDue {
+    fn print(&self, ui: Ui) {
+        let why = &self.why;
         ui.info(&format!("nothing is due: {why}; no night is opened and no report written"));
     }
-    Exit::Done
 }

@@ -5,11 +5,9 @@
 
 use std::io;
 
-use clap::{Command, CommandFactory as _};
+use clap::Command;
 use clap_complete::{Shell, generate};
 use clap_mangen::Man;
-
-use super::args::Args;
 
 /// The first line of each page. A file that begins otherwise was not written by `runner man`.
 pub const MARK: &str = ".\\\" Written by runner man; the next one replaces it.\n";
@@ -26,8 +24,8 @@ pub struct Page {
 ///
 /// # Errors
 /// Returns an error if a page cannot be rendered.
-pub fn manual() -> io::Result<Vec<Page>> {
-    every(&Args::command())
+pub fn manual(program: &Command) -> io::Result<Vec<Page>> {
+    every(program)
         .into_iter()
         .map(|(words, command)| {
             let name = words.join("-");
@@ -45,9 +43,9 @@ pub fn manual() -> io::Result<Vec<Page>> {
 }
 
 /// Returns the completion script for `shell`.
-pub fn completions(shell: Shell) -> String {
+pub fn completions(shell: Shell, program: &mut Command) -> String {
     let mut script = Vec::new();
-    generate(shell, &mut Args::command(), "runner", &mut script);
+    generate(shell, program, "runner", &mut script);
     String::from_utf8_lossy(&script).into_owned()
 }
 
@@ -71,8 +69,9 @@ fn every(program: &Command) -> Vec<(Vec<String>, Command)> {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser as _;
+    use clap::{CommandFactory as _, Parser as _};
 
+    use super::super::args::Args;
     use super::super::docs_tests::{commands, line_of};
     use super::*;
 
@@ -105,7 +104,7 @@ mod tests {
 
     #[test]
     fn pages_and_scripts_name_every_command() {
-        let pages = manual().unwrap();
+        let pages = manual(&Args::command()).unwrap();
         let names: Vec<&str> = pages.iter().map(|page| page.name.as_str()).collect();
         assert!(names.contains(&"runner.1") && names.contains(&"runner-config-show.1"));
         assert!(!names.iter().any(|name| name.contains("execute")));
@@ -114,7 +113,7 @@ mod tests {
             assert!(text.starts_with(MARK) && text.contains("Example"), "{}", page.name);
         }
         for shell in [Shell::Bash, Shell::Zsh, Shell::Fish, Shell::Elvish, Shell::PowerShell] {
-            let script = completions(shell);
+            let script = completions(shell, &mut Args::command());
             for word in ["schedule", "simulate", "completions", "dry-run"] {
                 assert!(script.contains(word), "{shell}: {word}");
             }

@@ -3,8 +3,6 @@
 //! Each is one step in the database that every tick, host timer and daemon obeys. A manual run
 //! starts all the same.
 
-use std::path::Path;
-
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use runner_engine::ids::RunId;
@@ -13,76 +11,145 @@ use runner_engine::store::{FOREVER, JobRow, RunRow, Store};
 use runner_engine::tick::record_due;
 use serde::Serialize;
 
+use super::Cli;
 use crate::daemon::client;
-use crate::env::Env;
 use crate::project::{self, LoadedProject};
-use crate::ui::Failure;
-use crate::ui::{Ui, show, when};
+use crate::ui::{Failure, Listing, Ui, View, show, when};
 
-/// Pauses a job, or all jobs.
-pub fn pause(
-    home: &Env,
-    here: &Path,
-    job: Option<&str>,
-    until: Option<&str>,
-    ui: Ui,
-) -> Result<Exit, Failure> {
-    let now = home.wall()?;
-    let mut store = home.store()?;
-    let (id, zone) = match job {
-        Some(job) => {
-            let row = of_job(home, here, &mut store, job)?;
-            (Some(row.id), row.schedule.zone)
-        }
-        None => (None, TimeZone::system().iana_name().unwrap_or("UTC").to_owned()),
-    };
-    let zone = TimeZone::get(&zone).unwrap_or(TimeZone::UTC);
-    let end = match until {
-        Some(until) => when::parse_time(until, &zone, now).map_err(Failure::usage)?,
-        None => FOREVER,
-    };
-    if end <= now {
-        return Err(Failure::usage(format!("{} is past", show::format_time(end))));
-    }
-    // Scheduled times up to now were due before the pause, so they are recorded first.
-    let mut troubles = Vec::new();
-    record_due(&mut store, id, now, &mut troubles)?;
-    for trouble in troubles {
-        show::complain(&trouble);
-    }
-    store.pause(id, end)?;
-    client::wake(home);
-    let live = store.live()?.into_iter();
-    let live: Vec<RunRow> = live.filter(|run| id.is_none_or(|id| run.job == id)).collect();
-    if ui.json {
-        show::json(&PauseJson {
-            job,
-            paused: true,
-            until: limited(end),
-            live: live.iter().map(|run| &run.id).collect(),
-        });
-        return Ok(Exit::Done);
-    }
-    let what = job.unwrap_or("everything");
-    ui.info(&format!("{what} is paused {}", until_words(end, job)));
-    if !live.is_empty() {
-        let names = live.iter().map(|run| format!("{} (run {})", run.job_name, run.id));
-        let names = names.collect::<Vec<_>>().join(", ");
-        ui.info(&format!("runs in progress are not stopped: {names}"));
-    }
-    Ok(Exit::Done)
+/// Start nothing of a job, or of anything, for a while; live runs continue, and manual requests
+/// are still run
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example: runner pause dream --until '2026-11-23 08:00'")]
+pub struct PauseArgs {
+    /// The job's name in runner.toml
+    #[arg(required_unless_present = "all")]
+    job: Option<String>,
+    /// Pause everything, in all projects
+    #[arg(long, conflicts_with = "job")]
+    all: bool,
+    /// Until this time, written as for `enqueue --at` [default: until `runner resume`]
+    #[arg(long, value_name = "WHEN")]
+    until: Option<String>,
+    #[command(flatten)]
+    listing: Listing,
 }
 
+/// End a pause; scheduled times during the pause are recorded as missed and not caught up
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example: runner resume --all")]
+pub struct ResumeArgs {
+    /// The job's name in runner.toml
+    #[arg(required_unless_present = "all")]
+    job: Option<String>,
+    /// End the pause of everything
+    #[arg(long, conflicts_with = "job")]
+    all: bool,
+    #[command(flatten)]
+    listing: Listing,
+}
+
+/// Whether a job, or everything, is paused after the command.
 #[derive(Debug, Serialize)]
-struct PauseJson<'a> {
+struct PauseState {
     /// The job; absent if all jobs are meant.
-    job: Option<&'a str>,
+    job: Option<String>,
     /// Whether the job is held now, by its own pause or by the pause of all jobs.
     paused: bool,
     /// The end of the pause; absent for a pause without an end.
     until: Option<Timestamp>,
     /// The runs that are under way and continue to their end.
-    live: Vec<&'a RunId>,
+    live: Vec<RunId>,
+    /// The notices for people.
+    #[serde(skip)]
+    notices: Vec<String>,
+}
+
+impl View for PauseState {
+    fn print(&self, ui: Ui) {
+        for notice in &self.notices {
+            ui.info(notice);
+        }
+    }
+}
+
+impl PauseArgs {
+    /// Pauses the job, or all jobs.
+    pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
+        let now = cli.env.wall()?;
+        let mut store = cli.env.store()?;
+        let job = self.job.as_deref();
+        let (id, zone) = match job {
+            Some(job) => {
+                let row = of_job(cli, &mut store, job)?;
+                (Some(row.id), row.schedule.zone)
+            }
+            None => (None, TimeZone::system().iana_name().unwrap_or("UTC").to_owned()),
+        };
+        let zone = TimeZone::get(&zone).unwrap_or(TimeZone::UTC);
+        let end = match &self.until {
+            Some(until) => when::parse_time(until, &zone, now).map_err(Failure::usage)?,
+            None => FOREVER,
+        };
+        if end <= now {
+            return Err(Failure::usage(format!("{} is past", show::format_time(end))));
+        }
+        // Scheduled times up to now were due before the pause, so they are recorded first.
+        let mut troubles = Vec::new();
+        record_due(&mut store, id, now, &mut troubles)?;
+        for trouble in troubles {
+            show::complain(&trouble);
+        }
+        store.pause(id, end)?;
+        client::wake(cli.env);
+        let live = store.live()?.into_iter();
+        let live: Vec<RunRow> = live.filter(|run| id.is_none_or(|id| run.job == id)).collect();
+        let what = job.unwrap_or("everything");
+        let mut notices = vec![format!("{what} is paused {}", until_words(end, job))];
+        if !live.is_empty() {
+            let names = live.iter().map(|run| format!("{} (run {})", run.job_name, run.id));
+            let names = names.collect::<Vec<_>>().join(", ");
+            notices.push(format!("runs in progress are not stopped: {names}"));
+        }
+        cli.ui.show(&PauseState {
+            job: self.job.clone(),
+            paused: true,
+            until: limited(end),
+            live: live.into_iter().map(|run| run.id).collect(),
+            notices,
+        });
+        Ok(Exit::Done)
+    }
+}
+
+impl ResumeArgs {
+    /// Ends the pause.
+    pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
+        let now = cli.env.wall()?;
+        let mut store = cli.env.store()?;
+        let id = match &self.job {
+            Some(job) => Some(of_job(cli, &mut store, job)?.id),
+            None => None,
+        };
+        let ended = store.resume(id, now)?;
+        client::wake(cli.env);
+        let what = self.job.as_deref().unwrap_or("everything");
+        let all = store.paused_until(now)?;
+        let notice = match (ended, all) {
+            (_, Some(_)) if id.is_some() => {
+                format!("{what} may run again, but everything is paused: runner resume --all")
+            }
+            (true, _) => format!("{what} goes on"),
+            (false, _) => format!("{what} was not paused"),
+        };
+        cli.ui.show(&PauseState {
+            job: self.job.clone(),
+            paused: all.is_some(),
+            until: all.and_then(limited),
+            live: Vec::new(),
+            notices: vec![notice],
+        });
+        Ok(Exit::Done)
+    }
 }
 
 /// Returns the end of a pause, or `None` if it has no end.
@@ -98,42 +165,11 @@ pub fn until_words(end: Timestamp, job: Option<&str>) -> String {
     )
 }
 
-/// Ends a pause.
-pub fn resume(home: &Env, here: &Path, job: Option<&str>, ui: Ui) -> Result<Exit, Failure> {
-    let now = home.wall()?;
-    let mut store = home.store()?;
-    let id = match job {
-        Some(job) => Some(of_job(home, here, &mut store, job)?.id),
-        None => None,
-    };
-    let ended = store.resume(id, now)?;
-    client::wake(home);
-    let what = job.unwrap_or("everything");
-    let all = store.paused_until(now)?;
-    if ui.json {
-        show::json(&PauseJson {
-            job,
-            paused: all.is_some(),
-            until: all.and_then(limited),
-            live: Vec::new(),
-        });
-        return Ok(Exit::Done);
-    }
-    match (ended, all) {
-        (_, Some(_)) if id.is_some() => {
-            ui.info(&format!("{what} may run again, but everything is paused: runner resume --all"))
-        }
-        (true, _) => ui.info(&format!("{what} goes on")),
-        (false, _) => ui.info(&format!("{what} was not paused")),
-    }
-    Ok(Exit::Done)
-}
-
 /// Returns the job from the database. The row is updated if the project's files can be read, and
 /// stays as it was if they cannot, because a pause matters most in that case.
-fn of_job(home: &Env, here: &Path, store: &mut Store, job: &str) -> Result<JobRow, Failure> {
-    let fresh = LoadedProject::load(home, here).and_then(|project| {
-        project.register(store, home.wall()?)?;
+fn of_job(cli: &Cli<'_>, store: &mut Store, job: &str) -> Result<JobRow, Failure> {
+    let fresh = LoadedProject::load(cli.env, cli.here).and_then(|project| {
+        project.register(store, cli.env.wall()?)?;
         Ok(project)
     });
     let id = match fresh {
@@ -142,7 +178,7 @@ fn of_job(home: &Env, here: &Path, store: &mut Store, job: &str) -> Result<JobRo
             project.id
         }
         Err(failure) => {
-            let Ok(kept) = project::kept(home, store, here) else {
+            let Ok(kept) = project::kept(cli.env, store, cli.here) else {
                 return Err(failure);
             };
             show::complain(&failure.to_string());

@@ -3,129 +3,192 @@
 //! Each command is one step in the database, so that every tick, host timer and daemon sees it.
 //! None of them starts a run itself.
 
-use std::path::Path;
-
 use jiff::tz::TimeZone;
 use runner_engine::ids::{OccurrenceId, RunId};
 use runner_engine::outcome::{Exit, Outcome};
-use runner_engine::store::{NewOccurrence, Origin, Recorded, Store};
+use runner_engine::store::{NewOccurrence, Origin, Recorded, RunRow, Store};
 use runner_jobs::dream::review;
 use runner_jobs::overnight::OvernightSpec;
+use serde::Serialize;
 
+use super::Cli;
 use super::overnight::own_output;
-use super::runs::{self, RunJson};
+use super::runs::{self, RunRecord};
 use crate::cancel;
 use crate::config;
 use crate::daemon::client;
-use crate::env::Env;
 use crate::project::{FILE, LoadedProject};
-use crate::ui::Failure;
-use crate::ui::{Ui, show, when};
+use crate::ui::{Failure, Listing, Ui, View, show, when};
 
-#[derive(Debug)]
-pub struct EnqueueRequest<'a> {
-    pub job: &'a str,
-    /// Settings for this run, each as `key=value`.
-    pub set: &'a [String],
-    /// The earliest time at which the run may start.
-    pub at: Option<&'a str>,
-    /// The priority; a run with a higher number starts first.
-    pub priority: Option<i32>,
-    /// The run that must end before this one starts.
-    pub after: Option<&'a str>,
-    /// The key under which the job is queued only once.
-    pub key: Option<&'a str>,
+/// Put a job into the queue; the daemon or the next tick starts it when its turn comes
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example: runner enqueue dream --set max_ideas=5 --at 23:00")]
+pub struct EnqueueArgs {
+    /// The job's name in runner.toml
+    job: String,
+    /// Override a setting of the job for this run only (may be repeated)
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    set: Vec<String>,
+    /// Not before this time: 2026-11-22T02:30:00Z, "2026-11-22 02:30" or 02:30 in the job's
+    /// zone, or "2h" from now
+    #[arg(long, value_name = "WHEN")]
+    at: Option<String>,
+    /// The priority; waiting runs with a higher priority start first [default: the job's own]
+    #[arg(long, allow_negative_numbers = true)]
+    priority: Option<i32>,
+    /// Start only after this run has succeeded; skip the new run if it does not succeed
+    #[arg(long, value_name = "RUN")]
+    after: Option<String>,
+    /// Run the job only once for this key, however often it is requested
+    #[arg(long)]
+    key: Option<String>,
+    #[command(flatten)]
+    listing: Listing,
 }
 
-/// Puts a job into the queue.
-pub fn enqueue(
-    home: &Env,
-    here: &Path,
-    wish: &EnqueueRequest<'_>,
-    ui: Ui,
-) -> Result<Exit, Failure> {
-    let project = LoadedProject::load(home, here)?;
-    project.config.job(wish.job)?;
-    let settings = settings(wish.set)?;
-    // An invalid setting is refused here and not at night.
-    let changed =
-        config::load_with(&home.stack(Some(&project.root.join(FILE))), wish.job, &settings)?;
-    if let Some(own) = changed.job(wish.job)?.spec.kind.of::<OvernightSpec>() {
-        own_output(&project.root, own)?;
+/// End a run, or remove a waiting run from the queue; the run is not retried
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example: runner cancel 01KA5V7Q4B")]
+pub struct CancelArgs {
+    /// The run's id, or an unambiguous beginning of it
+    run: String,
+    #[command(flatten)]
+    listing: Listing,
+}
+
+/// Queue one more attempt at the work of a settled run
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example: runner retry 01KA5V7Q4B")]
+pub struct RetryArgs {
+    /// The run's id, or an unambiguous beginning of it
+    run: String,
+    #[command(flatten)]
+    listing: Listing,
+}
+
+/// A run in the queue.
+#[derive(Debug, Serialize)]
+struct QueuedRun {
+    #[serde(flatten)]
+    run: RunRecord,
+    /// The state of the run, for people.
+    #[serde(skip)]
+    state: String,
+}
+
+impl View for QueuedRun {
+    fn print(&self, ui: Ui) {
+        let RunRecord { id, job, .. } = &self.run;
+        show::out(&match ui.quiet {
+            true => format!("{id}\n"),
+            false => format!("{id} {job} {}\n", self.state),
+        });
     }
-    let now = home.wall()?;
-    let zone = &project.config.job(wish.job)?.zone;
-    let zone = TimeZone::get(zone).unwrap_or(TimeZone::UTC);
-    let ready_at = match wish.at {
-        Some(at) => match when::parse_time(at, &zone, now).map_err(Failure::usage)? {
-            past if past < now => {
-                return Err(Failure::usage(format!("{} is past", show::format_time(past)))
-                    .hint(format!("runner enqueue {}", wish.job)));
-            }
-            at => at,
-        },
-        None => now,
-    };
-    let mut store = home.store()?;
-    project.register(&mut store, now)?;
-    let after = wish
-        .after
-        .map(|prefix| runs::find(&store, prefix).map(|row| row.occurrence))
-        .transpose()?;
-    let key =
-        wish.key.map_or_else(|| OccurrenceId::new(now).to_string(), |key| format!("key {key}"));
-    let new = NewOccurrence {
-        origin: Origin::Queue,
-        due: ready_at,
-        priority: wish.priority,
-        settings,
-        ..NewOccurrence::manual(store.job(&project.id, wish.job)?.id, key, now)
-    };
-    let run = match store.enqueue(&new, ready_at, after.as_ref(), now)? {
-        Recorded::New(run) => run,
-        Recorded::Known(occurrence) => {
-            ui.info(&format!("{} was already requested with this key", wish.job));
-            let row = store.last_run_of(&occurrence)?;
-            row.ok_or_else(|| Failure::internal("an occurrence without a run".to_owned()))?.id
+}
+
+/// A cancelled run.
+#[derive(Debug, Serialize)]
+struct CancelledRun {
+    #[serde(flatten)]
+    run: RunRecord,
+    /// The description of the change, for people.
+    #[serde(skip)]
+    change: String,
+}
+
+impl View for CancelledRun {
+    fn print(&self, ui: Ui) {
+        ui.info(&self.change);
+    }
+}
+
+impl EnqueueArgs {
+    /// Puts the job into the queue.
+    pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
+        let home = cli.env;
+        let project = LoadedProject::load(home, cli.here)?;
+        project.config.job(&self.job)?;
+        let settings = settings(&self.set)?;
+        // An invalid setting is refused here and not at night.
+        let changed =
+            config::load_with(&home.stack(Some(&project.root.join(FILE))), &self.job, &settings)?;
+        if let Some(own) = changed.job(&self.job)?.spec.kind.of::<OvernightSpec>() {
+            own_output(&project.root, own)?;
         }
-    };
-    print_queued(home, &store, &run, ui)
+        let now = home.wall()?;
+        let zone = &project.config.job(&self.job)?.zone;
+        let zone = TimeZone::get(zone).unwrap_or(TimeZone::UTC);
+        let ready_at = match &self.at {
+            Some(at) => match when::parse_time(at, &zone, now).map_err(Failure::usage)? {
+                past if past < now => {
+                    return Err(Failure::usage(format!("{} is past", show::format_time(past)))
+                        .hint(format!("runner enqueue {}", self.job)));
+                }
+                at => at,
+            },
+            None => now,
+        };
+        let mut store = home.store()?;
+        project.register(&mut store, now)?;
+        let after = self.after.as_deref().map(|prefix| runs::find(&store, prefix)).transpose()?;
+        let after = after.map(|row| row.occurrence);
+        let key = match &self.key {
+            None => OccurrenceId::new(now).to_string(),
+            Some(key) => format!("key {key}"),
+        };
+        let new = NewOccurrence {
+            origin: Origin::Queue,
+            due: ready_at,
+            priority: self.priority,
+            settings,
+            ..NewOccurrence::manual(store.job(&project.id, &self.job)?.id, key, now)
+        };
+        let run = match store.enqueue(&new, ready_at, after.as_ref(), now)? {
+            Recorded::New(run) => run,
+            Recorded::Known(occurrence) => {
+                cli.ui.info(&format!("{} was already requested with this key", self.job));
+                let row = store.last_run_of(&occurrence)?;
+                row.ok_or_else(|| Failure::internal("an occurrence without a run".to_owned()))?.id
+            }
+        };
+        show_queued(cli, &store, &run)
+    }
 }
 
-/// Cancels a run, or removes it from the queue.
-pub fn cancel(home: &Env, run: &str, ui: Ui) -> Result<Exit, Failure> {
-    let mut store = home.store()?;
-    let row = runs::find(&store, run)?;
-    let what = cancel::cancel(home, &mut store, &row.id, "manually")?;
-    client::wake(home);
-    if ui.json {
-        show::json(&RunJson::of(&store.run(&row.id)?));
-    } else {
-        ui.info(&what);
+impl CancelArgs {
+    /// Cancels the run, or removes it from the queue.
+    pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
+        let mut store = cli.env.store()?;
+        let row = runs::find(&store, &self.run)?;
+        let change = cancel::cancel(cli.env, &mut store, &row.id, "manually")?;
+        client::wake(cli.env);
+        cli.ui.show(&CancelledRun { run: RunRecord::of(&store.run(&row.id)?), change });
+        Ok(Exit::Done)
     }
-    Ok(Exit::Done)
 }
 
-/// Queues one more attempt at a run's work.
-pub fn retry(home: &Env, run: &str, ui: Ui) -> Result<Exit, Failure> {
-    let mut store = home.store()?;
-    let row = runs::find(&store, run)?;
-    if row.kind == review::KIND {
-        let what = format!("run {} records a person's decision; it cannot be retried", row.id);
-        return Err(Failure::usage(what).hint("runner dream list"));
+impl RetryArgs {
+    /// Queues one more attempt at the run's work.
+    pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
+        let mut store = cli.env.store()?;
+        let row = runs::find(&store, &self.run)?;
+        if row.kind == review::KIND {
+            let what = format!("run {} records a person's decision; it cannot be retried", row.id);
+            return Err(Failure::usage(what).hint("runner dream list"));
+        }
+        if store.occurrence(&row.occurrence)?.outcome.is_none() {
+            let open = store.last_run_of(&row.occurrence)?.unwrap_or(row);
+            return Err(Failure::data(format!(
+                "{} is not over: run {} is {}",
+                open.job_name,
+                open.id,
+                runs::state_name(&open)
+            ))
+            .hint(format!("runner runs show {}", open.id)));
+        }
+        let again = store.retry(&row.id, cli.env.wall()?)?;
+        show_queued(cli, &store, &again)
     }
-    if store.occurrence(&row.occurrence)?.outcome.is_none() {
-        let open = store.last_run_of(&row.occurrence)?.unwrap_or(row);
-        return Err(Failure::data(format!(
-            "{} is not over: run {} is {}",
-            open.job_name,
-            open.id,
-            runs::state_name(&open)
-        ))
-        .hint(format!("runner runs show {}", open.id)));
-    }
-    let again = store.retry(&row.id, home.wall()?)?;
-    print_queued(home, &store, &again, ui)
 }
 
 fn settings(set: &[String]) -> Result<Vec<(String, String)>, Failure> {
@@ -139,27 +202,21 @@ fn settings(set: &[String]) -> Result<Vec<(String, String)>, Failure> {
         .collect()
 }
 
-/// Wakes the daemon and prints the state of a queued run.
-fn print_queued(home: &Env, store: &Store, run: &RunId, ui: Ui) -> Result<Exit, Failure> {
+/// Wakes the daemon and shows the state of a queued run.
+fn show_queued(cli: &Cli<'_>, store: &Store, run: &RunId) -> Result<Exit, Failure> {
     let row = store.run(run)?;
-    if !client::wake(home) && row.outcome().is_none() {
-        let how = "no daemon is running: the next `runner tick` starts it when its turn comes";
-        ui.info(how);
+    if !client::wake(cli.env) && row.outcome().is_none() {
+        cli.ui.info("no daemon is running: the next `runner tick` starts it when its turn comes");
     }
-    if ui.json {
-        show::json(&RunJson::of(&row));
-        return Ok(Exit::Done);
-    }
-    let stands = match (row.outcome(), row.ready_at()) {
+    cli.ui.show(&QueuedRun { run: RunRecord::of(&row), state: describe_state(&row) });
+    Ok(Exit::Done)
+}
+
+fn describe_state(row: &RunRow) -> String {
+    match (row.outcome(), row.ready_at()) {
         (Some(Outcome::Skipped { why }), _) => format!("skipped: {why}"),
         (Some(outcome), _) => outcome.to_string(),
-        (None, Some(_)) => format!("queued: {}", runs::waits(&row, row.requested)),
-        (None, None) => runs::state_name(&row).to_owned(),
-    };
-    if ui.quiet {
-        show::out(&format!("{run}\n"));
-    } else {
-        show::out(&format!("{run} {} {stands}\n", row.job_name));
+        (None, Some(_)) => format!("queued: {}", runs::waits(row, row.requested)),
+        (None, None) => runs::state_name(row).to_owned(),
     }
-    Ok(Exit::Done)
 }

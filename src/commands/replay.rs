@@ -6,6 +6,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use jiff::Timestamp;
 use runner_engine::error_chain::whole;
 use runner_engine::files::{RECORD, read_host, write_atomic};
 use runner_engine::ids::RunId;
@@ -16,95 +17,119 @@ use runner_jobs::recording::{FOLDER, Recording, RecordingError, run_named};
 use runner_jobs::replay::{Replayed, replay};
 use serde::Serialize;
 
-use super::runs;
-use crate::commands::args::replay::ReplayArgs;
+use super::{Cli, runs};
 use crate::env::Env;
-use crate::ui::show;
-use crate::ui::{Failure, Ui};
+use crate::ui::{Failure, Listing, Ui, View, show};
 
+/// Replay a recorded run without its project and its model, and compare the results
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "What the run read and the answers it received are taken from its recording: no model is asked, no \
+                  program is started, and the project need not exist any more. Exit code 0: every artifact \
+                  is byte for byte the same; 1: something differs, and where; 65: there is no complete recording.\n\
+                  \n\
+                  Example: runner replay 01K5 && runner replay 01K5 --export tests/night.jsonl"
+)]
+pub struct ReplayArgs {
+    /// The run, by its id or the beginning of it, or the file of a recording
+    #[arg(value_name = "RUN")]
+    run: String,
+    /// Write the results to this folder, which must not exist
+    #[arg(long, value_name = "DIR")]
+    into: Option<PathBuf>,
+    /// Write the recording to this file, which must not exist, and replay nothing
+    #[arg(long, value_name = "FILE", conflicts_with = "into")]
+    export: Option<PathBuf>,
+    #[command(flatten)]
+    listing: Listing,
+}
+
+/// The comparison of a run with its replay.
 #[derive(Debug, Serialize)]
-struct ReplayJson<'a> {
+struct ReplayView {
     schema_version: u32,
-    run: &'a RunId,
-    job: &'a str,
-    kind: &'a str,
-    into: Option<&'a Path>,
+    run: RunId,
+    job: String,
+    kind: String,
+    into: Option<PathBuf>,
     #[serde(flatten)]
-    replayed: &'a Replayed,
+    replayed: Replayed,
+    /// The time at which the recorded run took place.
+    #[serde(skip)]
+    at: Timestamp,
 }
 
-/// Replays the run, or exports its recording.
-pub fn run(home: &Env, here: &Path, args: &ReplayArgs, ui: Ui) -> Result<Exit, Failure> {
-    let path = find(home, here, &args.run)?;
-    let recording = Recording::read(&path).map_err(|error| unusable(&error))?;
-    if let Some(file) = &args.export {
-        return export(&path, &here.join(file), ui);
-    }
-    let into = args.into.as_ref().map(|into| here.join(into));
-    let scratch = Folder::make(home, into.as_deref())?;
-    let lent = Folders {
-        root: &scratch.root,
-        cache: &scratch.aside.join(CACHE),
-        run_dir: &scratch.aside.join(RUN),
-        state: None,
-    };
-    let done = replay(&recording, lent, &home.clock);
-    let replayed = done.map_err(|error| Failure::internal(whole(&error)))?;
-    let head = &recording.head;
-    if ui.json {
-        show::json(&ReplayJson {
-            schema_version: 1,
-            run: &head.run,
-            job: &head.spec.name,
-            kind: &head.spec.kind,
-            into: into.as_deref(),
-            replayed: &replayed,
-        });
-    } else {
-        print_comparison(&recording, &replayed);
-    }
-    Ok(match replayed.equal {
-        true => Exit::Done,
-        false => Exit::Failed,
-    })
-}
-
-fn print_comparison(recording: &Recording, replayed: &Replayed) {
-    let head = &recording.head;
-    let total = replayed.artifacts.len();
-    let same = replayed.artifacts.iter().filter(|one| one.equal).count();
-    let verdict = match (replayed.equal, total) {
-        (true, 0) => {
-            format!("it produced no artifacts, like the recorded run ({})", replayed.outcome)
+impl ReplayArgs {
+    /// Replays the run, or exports its recording.
+    pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
+        let path = find(cli.env, cli.here, &self.run)?;
+        let recording = Recording::read(&path).map_err(|error| unusable(&error))?;
+        if let Some(file) = &self.export {
+            return export(&path, &cli.here.join(file), cli.ui);
         }
-        (true, _) => format!("all {total} artifacts are byte for byte the same"),
-        (false, _) => format!("the result differs; {same} of {total} artifacts are the same"),
-    };
-    let mut text = format!(
-        "run {} of {} ({}): {verdict}\n",
-        head.run,
-        head.spec.name,
-        show::format_time(head.now)
-    );
-    for drift in &replayed.drift {
-        text.push_str(&format!("  drift    {}\n", show::printable(drift)));
+        let into = self.into.as_ref().map(|into| cli.here.join(into));
+        let scratch = Folder::make(cli.env, into.as_deref())?;
+        let lent = Folders {
+            root: &scratch.root,
+            cache: &scratch.aside.join(CACHE),
+            run_dir: &scratch.aside.join(RUN),
+            state: None,
+        };
+        let done = replay(&recording, lent, &cli.env.clock);
+        let replayed = done.map_err(|error| Failure::internal(whole(&error)))?;
+        let exit = if replayed.equal { Exit::Done } else { Exit::Failed };
+        let head = recording.head;
+        cli.ui.show(&ReplayView {
+            schema_version: 1,
+            run: head.run,
+            job: head.spec.name,
+            kind: head.spec.kind,
+            into,
+            replayed,
+            at: head.now,
+        });
+        Ok(exit)
     }
-    for one in &replayed.artifacts {
-        let target = show::printable(&one.target);
-        match &one.differs {
-            None => text.push_str(&format!("  same     {target}\n")),
-            Some(how) => {
-                text.push_str(&format!("  differs  {target}: {}\n", show::printable(how)));
+}
+
+impl View for ReplayView {
+    fn print(&self, _ui: Ui) {
+        let replayed = &self.replayed;
+        let total = replayed.artifacts.len();
+        let same = replayed.artifacts.iter().filter(|one| one.equal).count();
+        let verdict = match (replayed.equal, total) {
+            (true, 0) => {
+                format!("it produced no artifacts, like the recorded run ({})", replayed.outcome)
+            }
+            (true, _) => format!("all {total} artifacts are byte for byte the same"),
+            (false, _) => format!("the result differs; {same} of {total} artifacts are the same"),
+        };
+        let mut text = format!(
+            "run {} of {} ({}): {verdict}\n",
+            self.run,
+            self.job,
+            show::format_time(self.at)
+        );
+        for drift in &replayed.drift {
+            text.push_str(&format!("  drift    {}\n", show::printable(drift)));
+        }
+        for one in &replayed.artifacts {
+            let target = show::printable(&one.target);
+            match &one.differs {
+                None => text.push_str(&format!("  same     {target}\n")),
+                Some(how) => {
+                    text.push_str(&format!("  differs  {target}: {}\n", show::printable(how)));
+                }
             }
         }
-    }
-    if replayed.redacted > 0 && !replayed.equal {
-        text.push_str(&format!(
+        if replayed.redacted > 0 && !replayed.equal {
+            text.push_str(&format!(
             "  note     secrets were removed from {} contents of the recording: results made from them may differ\n",
             replayed.redacted
         ));
+        }
+        show::out(&text);
     }
-    show::out(&text);
 }
 
 /// Returns the recording's path, given a file or a run.

@@ -11,60 +11,105 @@ use std::process::Command;
 
 use runner_engine::files::{DOCUMENT, read_text_in, write_atomic};
 use runner_engine::outcome::Exit;
-use runner_engine::store::{Night, Store};
-use runner_jobs::report;
+use runner_jobs::report::{self, NightReport};
+use serde::Serialize;
 
-use crate::commands::args::report::ReportArgs;
+use super::Cli;
 use crate::env::{self, Env};
 use crate::project::LoadedProject;
-use crate::ui::show;
-use crate::ui::{Failure, Ui};
+use crate::ui::{Failure, Ui, View, show};
 
 /// The program that opens a page on this host.
 const OPENER: &str = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
 
-/// Prints a report, or opens its page.
-pub fn run(home: &Env, here: &Path, args: &ReportArgs, ui: Ui) -> Result<Exit, Failure> {
-    let project = LoadedProject::load(home, here)?;
-    let none = || Failure::data("there was no night here yet").hint("runner night");
-    let store = home.store_to_read()?.ok_or_else(none)?;
-    let nights = store.nights(&project.id, 400)?;
-    let found = match &args.night {
-        None => nights.first().ok_or_else(none)?,
-        Some(name) => nights.iter().find(|night| night.name == *name).ok_or_else(|| {
-            let known = nights
-                .iter()
-                .take(5)
-                .map(|night| night.name.as_str())
-                .collect::<Vec<_>>()
-                .join(", ");
-            Failure::data(format!("no night {name:?} here; the last ones: {known}"))
-        })?,
-    };
-    let reported = report::whole(&store, found.id, &project.root, home.wall()?)?;
-    let form = args.form;
-    if form.json {
-        show::json(&reported);
-    } else if form.html {
-        show::out(&report::html(&reported));
-    } else if form.open {
-        return open(home, &project, &store, found, &report::html(&reported), ui);
-    } else {
-        show::out(&report::markdown(&reported));
+/// Print the report of a night, or open its page
+///
+/// The command makes the report again, in any format, from the database and the night's
+/// artifacts.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example: runner report --night 2026-11-21 --open")]
+pub struct ReportArgs {
+    /// The night's name [default: the last one]
+    #[arg(long, value_name = "DATE")]
+    night: Option<String>,
+    #[command(flatten)]
+    form: ReportFormat,
+}
+
+/// The output format, which is markdown by default.
+#[derive(Clone, Copy, Debug, clap::Args)]
+#[group(multiple = false)]
+struct ReportFormat {
+    /// Open the page with the host's default program for pages
+    #[arg(long)]
+    open: bool,
+    /// Print the page as one self-contained file
+    #[arg(long)]
+    html: bool,
+    /// Print markdown (the default)
+    #[arg(long)]
+    md: bool,
+    /// Print JSON on standard output
+    #[arg(long)]
+    json: bool,
+}
+
+/// The report of a night, as a page or as markdown for people.
+#[derive(Debug, Serialize)]
+#[serde(transparent)]
+struct ReportView {
+    report: NightReport,
+    #[serde(skip)]
+    form: ReportFormat,
+}
+
+impl View for ReportView {
+    fn print(&self, _ui: Ui) {
+        show::out(&match self.form.html {
+            true => report::html(&self.report),
+            false => report::markdown(&self.report),
+        });
     }
-    Ok(Exit::Done)
+}
+
+impl ReportArgs {
+    /// Prints the report, or opens its page.
+    pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
+        let project = LoadedProject::load(cli.env, cli.here)?;
+        let none = || Failure::data("there was no night here yet").hint("runner night");
+        let store = cli.env.store_to_read()?.ok_or_else(none)?;
+        let nights = store.nights(&project.id, 400)?;
+        let night = match &self.night {
+            None => nights.first().ok_or_else(none)?,
+            Some(name) => nights.iter().find(|night| night.name == *name).ok_or_else(|| {
+                let known: Vec<&str> =
+                    nights.iter().take(5).map(|night| night.name.as_str()).collect();
+                let known = known.join(", ");
+                Failure::data(format!("no night {name:?} here; the last ones: {known}"))
+            })?,
+        };
+        let report = report::whole(&store, night.id, &project.root, cli.env.wall()?)?;
+        if self.form.open {
+            let page = report::html(&report);
+            let folder = store.report_folder(night.id)?.unwrap_or_else(|| night.name.clone());
+            let published = project.root.join(report::FOLDER).join(folder).join(report::PAGE);
+            let own = format!("{}-{}.html", project.id, night.name);
+            let is_same = read_text_in(&project.root, &published, DOCUMENT)
+                .is_ok_and(|content| content == page);
+            // Viewing must not overwrite a published report, which is the record of the night.
+            let path = match is_same {
+                true => published,
+                false => write_page(cli.env, &own, &page)?,
+            };
+            return open(&path, cli.ui);
+        }
+        cli.ui.show(&ReportView { report, form: self.form });
+        Ok(Exit::Done)
+    }
 }
 
 /// Opens a page with the host's program for web pages.
-fn open(
-    home: &Env,
-    project: &LoadedProject,
-    store: &Store,
-    night: &Night,
-    page: &str,
-    ui: Ui,
-) -> Result<Exit, Failure> {
-    let path = at_hand(home, project, store, night, page)?;
+fn open(path: &Path, ui: Ui) -> Result<Exit, Failure> {
     let by_hand = format!("open it manually: {}", path.display());
     show::out(&format!("{}\n", path.display()));
     let Some(opener) = env::host_program(OPENER) else {
@@ -74,7 +119,7 @@ fn open(
         .hint("apt-get install xdg-utils   (or your system's way)"));
     };
     ui.info(&format!("{} opens it", opener.display()));
-    let ended = Command::new(&opener).arg(&path).status();
+    let ended = Command::new(&opener).arg(path).status();
     match ended {
         Ok(status) if status.success() => Ok(Exit::Done),
         Ok(status) => Err(Failure::unavailable(format!(
@@ -87,27 +132,10 @@ fn open(
     }
 }
 
-/// Returns a file with the page: the night's published report if its content is the same, otherwise
-/// a file in runner's own folder. Viewing must not overwrite a published report, which is the
-/// record of the night.
-fn at_hand(
-    home: &Env,
-    project: &LoadedProject,
-    store: &Store,
-    night: &Night,
-    page: &str,
-) -> Result<PathBuf, Failure> {
-    let folder = store.report_folder(night.id)?;
-    let published = project
-        .root
-        .join(report::FOLDER)
-        .join(folder.as_ref().unwrap_or(&night.name))
-        .join(report::PAGE);
-    if read_text_in(&project.root, &published, DOCUMENT).is_ok_and(|there| there == page) {
-        return Ok(published);
-    }
+/// Writes the page to a file in runner's own folder.
+fn write_page(home: &Env, name: &str, page: &str) -> Result<PathBuf, Failure> {
     let folder = home.state.join("pages");
-    let path = folder.join(format!("{}-{}.html", project.id, night.name));
+    let path = folder.join(name);
     std::fs::create_dir_all(&folder)
         .map_err(|error| error.to_string())
         .and_then(|()| {

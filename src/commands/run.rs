@@ -3,7 +3,6 @@
 
 use std::io;
 use std::os::fd::AsFd as _;
-use std::path::Path;
 use std::thread;
 
 use runner_engine::ids::{OccurrenceId, RunId};
@@ -11,35 +10,97 @@ use runner_engine::outcome::{Exit, Outcome};
 use runner_engine::process_id::ProcessIdentity;
 use runner_engine::store::{NewOccurrence, Recorded, RunRow, Store};
 use runner_jobs::overnight::OvernightSpec;
+use serde::Serialize;
 
+use super::Cli;
+use super::dry_run::{self, DryRunRequest};
 use super::overnight::own_output;
-use super::runs;
+use super::runs::RunRecord;
 use crate::daemon::client;
 use crate::env::Env;
 use crate::follow;
 use crate::project::LoadedProject;
 use crate::spawn::{self, SpawnMode};
-use crate::ui::Failure;
-use crate::ui::{Ui, show};
+use crate::ui::{Failure, Listing, Ui, View, show};
 
-/// Runs one job by name.
-pub(super) fn run(
-    home: &Env,
-    here: &Path,
-    job: &str,
-    key: Option<&str>,
-    how: RunArgs,
-) -> Result<Exit, Failure> {
-    let project = LoadedProject::load(home, here)?;
-    if let Some(own) = project.config.job(job)?.spec.kind.of::<OvernightSpec>() {
-        own_output(&project.root, own)?;
+/// Run one job now
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example: runner run dream")]
+pub struct RunArgs {
+    /// The job's name in runner.toml
+    job: String,
+    /// Run the job only once for this key, however often it is requested
+    #[arg(long)]
+    key: Option<String>,
+    /// Print the run's log and its program's output on standard output while it runs
+    #[arg(long, conflicts_with = "json")]
+    follow: bool,
+    /// Show what would be asked, which backend would be asked, the maximum cost, and whether it
+    /// would start now; ask nothing and write nothing
+    #[arg(long, conflicts_with = "follow")]
+    pub(super) dry_run: bool,
+    #[command(flatten)]
+    awake: AwakeFlags,
+    #[command(flatten)]
+    listing: Listing,
+}
+
+/// The flags that override `keep_awake` for one command. Without a flag, `keep_awake` of the job
+/// decides.
+#[derive(Clone, Copy, Debug, Default, clap::Args)]
+pub struct AwakeFlags {
+    /// Keep the machine awake while it runs, regardless of keep_awake
+    #[arg(long, conflicts_with = "no_keep_awake")]
+    pub keep_awake: bool,
+    /// Let the machine fall asleep while it runs, regardless of keep_awake
+    #[arg(long)]
+    pub no_keep_awake: bool,
+}
+
+impl AwakeFlags {
+    /// Returns the flags as settings of one run.
+    pub fn settings(self) -> Vec<(String, String)> {
+        let said = match (self.keep_awake, self.no_keep_awake) {
+            (true, _) => "true",
+            (_, true) => "false",
+            _ => return Vec::new(),
+        };
+        vec![("keep_awake".to_owned(), said.to_owned())]
     }
-    once(home, &project, job, key, how)
+}
+
+impl RunArgs {
+    /// Runs the job, or shows what a run would do.
+    pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
+        let key = self.key.as_deref();
+        if self.dry_run {
+            let project = LoadedProject::load_for_dry_run(cli.env, cli.here)?;
+            project.config.job(&self.job)?;
+            let request = DryRunRequest {
+                job: &self.job,
+                key,
+                settings: Vec::new(),
+                deferral_is_normal: false,
+            };
+            return dry_run::run(cli, &project, request);
+        }
+        let project = LoadedProject::load(cli.env, cli.here)?;
+        if let Some(own) = project.config.job(&self.job)?.spec.kind.of::<OvernightSpec>() {
+            own_output(&project.root, own)?;
+        }
+        let how = ManualRun {
+            manner: cli.spawn_mode(),
+            follow: self.follow,
+            deferral_is_normal: false,
+            settings: self.awake.settings(),
+        };
+        once(cli.env, &project, &self.job, key, how)
+    }
 }
 
 /// Options of a manual run.
 #[derive(Clone, Debug)]
-pub(super) struct RunArgs {
+pub(super) struct ManualRun {
     /// How the run's process is started.
     pub manner: SpawnMode,
     /// Whether the run's log is printed while it runs.
@@ -50,13 +111,22 @@ pub(super) struct RunArgs {
     pub settings: Vec<(String, String)>,
 }
 
+/// The run of an earlier request with the same key. People read of it in a notice.
+#[derive(Debug, Serialize)]
+#[serde(transparent)]
+struct KnownRun(RunRecord);
+
+impl View for KnownRun {
+    fn print(&self, _ui: Ui) {}
+}
+
 /// Runs one job of a project once and prints its outcome.
 pub(super) fn once(
     home: &Env,
     project: &LoadedProject,
     job: &str,
     key: Option<&str>,
-    how: RunArgs,
+    how: ManualRun,
 ) -> Result<Exit, Failure> {
     settled(home, project, job, key, how).map(|(exit, _)| exit)
 }
@@ -68,9 +138,9 @@ pub(super) fn settled(
     project: &LoadedProject,
     job: &str,
     key: Option<&str>,
-    how: RunArgs,
+    how: ManualRun,
 ) -> Result<(Exit, Option<Outcome>), Failure> {
-    let RunArgs { manner, deferral_is_normal, follow, settings } = how;
+    let ManualRun { manner, deferral_is_normal, follow, settings } = how;
     let now = home.wall()?;
     let mut store = home.store()?;
     project.register(&mut store, now)?;
@@ -88,10 +158,8 @@ pub(super) fn settled(
             let stands =
                 outcome.as_ref().map_or_else(|| "not settled yet".to_owned(), Outcome::to_string);
             manner.ui.info(&format!("{job} was already requested with this key: {stands}"));
-            if manner.ui.json
-                && let Some(row) = store.last_run_of(&occurrence)?
-            {
-                show::json(&runs::RunJson::of(&row));
+            if let Some(row) = store.last_run_of(&occurrence)? {
+                manner.ui.show(&KnownRun(RunRecord::of(&row)));
             }
             let exit =
                 outcome.as_ref().map_or(Exit::TryLater, |outcome| outcome.exit(deferral_is_normal));
@@ -100,7 +168,7 @@ pub(super) fn settled(
     };
     // The jobs that follow this run wait in the queue.
     client::wake(home);
-    print_outcome(&row, manner.ui);
+    manner.ui.show(&EndedRun::of(&row));
     let exit = row.outcome().map_or(Exit::Internal, |outcome| outcome.exit(deferral_is_normal));
     Ok((exit, row.outcome().cloned()))
 }
@@ -141,44 +209,58 @@ fn followed(
     })
 }
 
-/// Prints the outcome of a run: results on standard output, errors on standard error.
-pub fn print_outcome(row: &RunRow, ui: Ui) {
-    match ui.json {
-        true => show::json(&runs::RunJson::of(row)),
-        false => print_lines(row, ui),
+/// A run that is over.
+#[derive(Debug, Serialize)]
+pub(super) struct EndedRun<'a> {
+    #[serde(flatten)]
+    run: RunRecord,
+    #[serde(skip)]
+    row: &'a RunRow,
+}
+
+impl<'a> EndedRun<'a> {
+    pub(super) fn of(row: &'a RunRow) -> Self {
+        Self { run: RunRecord::of(row), row }
     }
 }
 
-/// Prints the outcome of a run as lines for people.
-pub fn print_lines(row: &RunRow, ui: Ui) {
-    let Some(outcome) = row.outcome() else { return };
-    let mut line = format!("{}: {}", row.job_name, outcome.as_str());
-    let why = outcome.why().unwrap_or(&row.summary.headline);
-    if let Some(class) = outcome.class() {
-        line.push_str(&format!(" ({class})"));
-    }
-    if !why.is_empty() {
-        line.push_str(&format!(": {why}"));
-    }
-    if outcome.published() || matches!(outcome, Outcome::Skipped { .. } | Outcome::Deferred { .. })
-    {
-        if !ui.quiet {
-            line.push('\n');
-            if outcome.published() && outcome.why().is_some() && !row.summary.headline.is_empty() {
-                line.push_str(&format!("  {}\n", row.summary.headline));
-            }
-            for text in &row.summary.lines {
-                line.push_str(&format!("  {text}\n"));
-            }
-            for path in &row.summary.artifacts {
-                line.push_str(&format!("  -> {path}\n"));
-            }
-            show::out(&line);
+impl View for EndedRun<'_> {
+    /// Prints the outcome: results on standard output, errors on standard error.
+    fn print(&self, ui: Ui) {
+        let row = self.row;
+        let Some(outcome) = row.outcome() else { return };
+        let mut line = format!("{}: {}", row.job_name, outcome.as_str());
+        let why = outcome.why().unwrap_or(&row.summary.headline);
+        if let Some(class) = outcome.class() {
+            line.push_str(&format!(" ({class})"));
         }
-    } else {
-        show::complain(&format!("{line}\n  to see more: runner runs show {}", row.id));
-        if outcome.class().is_some() {
-            show::notice(&format!("  {}", runner_jobs::failmark::hint(outcome)));
+        if !why.is_empty() {
+            line.push_str(&format!(": {why}"));
+        }
+        if outcome.published()
+            || matches!(outcome, Outcome::Skipped { .. } | Outcome::Deferred { .. })
+        {
+            if !ui.quiet {
+                line.push('\n');
+                if outcome.published()
+                    && outcome.why().is_some()
+                    && !row.summary.headline.is_empty()
+                {
+                    line.push_str(&format!("  {}\n", row.summary.headline));
+                }
+                for text in &row.summary.lines {
+                    line.push_str(&format!("  {text}\n"));
+                }
+                for path in &row.summary.artifacts {
+                    line.push_str(&format!("  -> {path}\n"));
+                }
+                show::out(&line);
+            }
+        } else {
+            show::complain(&format!("{line}\n  to see more: runner runs show {}", row.id));
+            if outcome.class().is_some() {
+                show::notice(&format!("  {}", runner_jobs::failmark::hint(outcome)));
+            }
         }
     }
 }

@@ -2,91 +2,109 @@
 //! started runs live.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use runner_engine::outcome::Exit;
 use runner_engine::process_id::ProcessIdentity;
 use serde::Serialize;
 
-use crate::env::Env;
+use super::Cli;
 use crate::maintenance;
 use crate::spawn::{self, NextAction, SpawnMode};
 use crate::tick::{self, Reread, TickResult};
-use crate::ui::Failure;
-use crate::ui::show;
+use crate::ui::{Failure, Listing, Ui, View, show};
 
+/// Do the work that is due in all projects; a host timer calls this command
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example (crontab): */15 * * * * runner tick --quiet")]
+pub struct TickArgs {
+    /// Work in the environment that `runner setup` has saved in this file; a host scheduler
+    /// passes this flag
+    #[arg(long, value_name = "FILE")]
+    pub(super) environment: Option<PathBuf>,
+    #[command(flatten)]
+    listing: Listing,
+}
+
+/// The work of a tick.
 #[derive(Debug, Default, Serialize)]
-struct TickJson {
-    started: Vec<StartedJson>,
+struct TickReport {
+    started: Vec<StartedRun>,
     settled_for_the_dead: BTreeMap<String, String>,
     unreadable_projects: BTreeMap<String, String>,
     troubles: Vec<String>,
 }
 
 #[derive(Debug, Serialize)]
-struct StartedJson {
+struct StartedRun {
     run: String,
     job: String,
     outcome: String,
 }
 
-/// Ticks until none of the runs that it started is live.
-pub fn run(home: &Env, manner: SpawnMode) -> Result<Exit, Failure> {
-    let me = ProcessIdentity::me();
-    let mut store = home.store()?;
-    let mut reported = TickJson::default();
-    let manner = SpawnMode { watched: false, ..manner };
-    let started = spawn::run_all(home, &mut store, &me, manner, |store| {
-        let TickResult { start, settled, troubles, unreadable, ending } =
-            tick::once(home, store, &me, Reread::WhatChanged)?;
-        reported.unreadable_projects.extend(unreadable);
-        for trouble in troubles {
-            if !reported.troubles.contains(&trouble) {
-                reported.troubles.push(trouble);
+impl View for TickReport {
+    fn print(&self, ui: Ui) {
+        for (run, word) in &self.settled_for_the_dead {
+            ui.info(&format!("run {run} was settled for its dead owner: {word}"));
+        }
+    }
+}
+
+impl TickArgs {
+    /// Ticks until none of the runs that it started is live.
+    pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
+        let home = cli.env;
+        let me = ProcessIdentity::me();
+        let mut store = home.store()?;
+        let mut reported = TickReport::default();
+        let mode = SpawnMode { watched: false, ..cli.spawn_mode() };
+        let started = spawn::run_all(home, &mut store, &me, mode, |store| {
+            let TickResult { start, settled, troubles, unreadable, ending } =
+                tick::once(home, store, &me, Reread::WhatChanged)?;
+            reported.unreadable_projects.extend(unreadable);
+            for trouble in troubles {
+                if !reported.troubles.contains(&trouble) {
+                    reported.troubles.push(trouble);
+                }
             }
+            reported
+                .settled_for_the_dead
+                .extend(settled.into_iter().map(|(run, word)| (run.to_string(), word)));
+            let now = home.wall()?;
+            let due = store.next_moment(now)?;
+            Ok(NextAction {
+                start,
+                due: due.map(|at| at.duration_since(now).try_into().unwrap_or_default()),
+                soon: match ending {
+                    true => Some(spawn::LOOK),
+                    false => spawn::soon(store, home.wall()?)?,
+                },
+            })
+        })?;
+        reported.troubles.extend(maintenance::daily(home, &mut store)?);
+        let mut worst = Exit::Done;
+        for run in started {
+            let row = store.run(&run)?;
+            let outcome = row.outcome().map_or_else(|| "running".to_owned(), ToString::to_string);
+            worst = worst.max(row.outcome().map_or(Exit::Internal, |outcome| outcome.exit(true)));
+            let line = format!("{}: {outcome}", row.job_name);
+            let well = row.outcome().is_some_and(|it| it.exit(true) == Exit::Done);
+            if !well {
+                show::complain(&line);
+            } else {
+                cli.ui.info(&line);
+            }
+            reported.started.push(StartedRun { run: run.to_string(), job: row.job_name, outcome });
         }
-        reported
-            .settled_for_the_dead
-            .extend(settled.into_iter().map(|(run, word)| (run.to_string(), word)));
-        let now = home.wall()?;
-        let due = store.next_moment(now)?;
-        Ok(NextAction {
-            start,
-            due: due.map(|at| at.duration_since(now).try_into().unwrap_or_default()),
-            soon: match ending {
-                true => Some(spawn::LOOK),
-                false => spawn::soon(store, home.wall()?)?,
-            },
-        })
-    })?;
-    reported.troubles.extend(maintenance::daily(home, &mut store)?);
-    let mut worst = Exit::Done;
-    for run in started {
-        let row = store.run(&run)?;
-        let outcome = row.outcome().map_or_else(|| "running".to_owned(), ToString::to_string);
-        worst = worst.max(row.outcome().map_or(Exit::Internal, |outcome| outcome.exit(true)));
-        let line = format!("{}: {outcome}", row.job_name);
-        let well = row.outcome().is_some_and(|it| it.exit(true) == Exit::Done);
-        if !well {
-            show::complain(&line);
-        } else if !manner.ui.json {
-            manner.ui.info(&line);
+        for (path, why) in &reported.unreadable_projects {
+            show::complain(&format!("{path}: {why}"));
+            worst = worst.max(Exit::Configuration);
         }
-        reported.started.push(StartedJson { run: run.to_string(), job: row.job_name, outcome });
-    }
-    for (path, why) in &reported.unreadable_projects {
-        show::complain(&format!("{path}: {why}"));
-        worst = worst.max(Exit::Configuration);
-    }
-    for trouble in &reported.troubles {
-        show::complain(trouble);
-        worst = worst.max(Exit::Failed);
-    }
-    if manner.ui.json {
-        show::json(&reported);
-    } else {
-        for (run, word) in &reported.settled_for_the_dead {
-            manner.ui.info(&format!("run {run} was settled for its dead owner: {word}"));
+        for trouble in &reported.troubles {
+            show::complain(trouble);
+            worst = worst.max(Exit::Failed);
         }
+        cli.ui.show(&reported);
+        Ok(worst)
     }
-    Ok(worst)
 }

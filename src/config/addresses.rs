@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_that_may_be_sent_to() {
+    fn unsafe_urls_are_refused() {
         for good in [
             "https://example.org/hook?x=1",
             "http://127.0.0.1:8080/",
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_hides_in_a_mail_address() {
+    fn malformed_mail_addresses_are_refused() {
         assert!(address("me+x@example.org").is_ok());
         for bad in [
             "me",

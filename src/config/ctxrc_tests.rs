@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use runner_jobs::dream::DreamSpec;
 
-use super::{Config, Overrides, Stack, TriggerSpec, View, load, mistakes};
+use super::{Config, Overrides, ResolvedSettings, Stack, TriggerSpec, load, mistakes};
 use crate::ui::Failure;
 
 /// Passes the configuration of a project with these files to `read`.
@@ -26,7 +26,7 @@ fn of(ctxrc: &str, project: &str) -> Result<Config, Failure> {
 }
 
 #[test]
-fn an_empty_folder_in_its_place_says_nothing() {
+fn empty_folder_as_ctxrc_is_ignored() {
     with("", "", |stack| {
         let place = stack.project.unwrap().with_file_name(".ctxrc");
         fs::remove_file(&place).unwrap();
@@ -39,7 +39,7 @@ fn an_empty_folder_in_its_place_says_nothing() {
 }
 
 #[test]
-fn its_keys_become_ours_between_user_and_project() {
+fn ctxrc_keys_map_to_settings() {
     let ctxrc = "# somebody else's\ncontext_dir: .context\nnotify: {events: [a, b]}\ndream:\n  enabled: false\n  \
         mode: discipline\n  max: 7\n  cadence: \"30 2 * * *\"\n  quiet_minutes: 60\n  model: fast\n  budget:\n    \
         calls: 3\n    money: 0.5\n  executor: [my-model, --json]\nother: |\n  dream: no\n";
@@ -49,7 +49,7 @@ fn its_keys_become_ours_between_user_and_project() {
     assert_eq!((dream.max_ideas, dream.quiet_minutes, job.enabled), (7, 60, false));
     assert_eq!(job.when.to_string(), "cron 30 2 * * *");
     assert_eq!((job.spec.budget.calls, job.spec.budget.micros), (Some(3), Some(500_000)));
-    assert_eq!(job.spec.total, Duration::from_secs(1800), "what it does not say stays");
+    assert_eq!(job.spec.total, Duration::from_secs(1800), "a missing key changed a setting");
     let backend = &config.backends[&job.spec.backend];
     assert_eq!(
         (backend.kind.as_str(), backend.program.as_deref(), backend.model.as_deref()),
@@ -82,9 +82,9 @@ fn its_keys_become_ours_between_user_and_project() {
 }
 
 #[test]
-fn each_value_knows_that_it_is_from_there() {
+fn ctxrc_values_record_their_origin() {
     let origins = with("x: 1\ndream:\n  max: 7\n  executor: m\n", "", |stack| {
-        let view = View::of(stack).unwrap();
+        let view = ResolvedSettings::of(stack).unwrap();
         let reported = view.entries.iter().filter(|entry| entry.origin.layer == "ctxrc");
         reported.map(|entry| (entry.name(), entry.origin.line.unwrap())).collect::<Vec<_>>()
     });
@@ -99,7 +99,7 @@ fn each_value_knows_that_it_is_from_there() {
 }
 
 #[test]
-fn its_mistakes_name_the_place() {
+fn ctxrc_mistakes_name_their_place() {
     for (ctxrc, place, why) in [
         (
             "dream:\n  quiet_minute: 3\n",
@@ -150,7 +150,7 @@ fn its_mistakes_name_the_place() {
 }
 
 #[test]
-fn depth_and_length_cost_no_stack_and_little_time() {
+fn deep_files_do_not_overflow_the_stack() {
     let deep = 200_000;
     for ctxrc in [
         "[".repeat(deep),

@@ -14,7 +14,7 @@ fn set(text: &str, key: &str, value: &str) -> Result<String, Failure> {
     let wanted = Edit { key, value, file: &file, user: false };
     let (old, new, _) = edit(&folder.path().join("none"), &wanted)?;
     assert_eq!(old, text.trim_start_matches('\u{feff}'));
-    assert_eq!(fs::read_to_string(&file).unwrap(), text, "it writes nothing");
+    assert_eq!(fs::read_to_string(&file).unwrap(), text, "the file was written");
     Ok(new)
 }
 
@@ -49,7 +49,7 @@ lines\"\"\"]\n\
 # the end, without a line's end";
 
 #[test]
-fn only_the_value_is_changed() {
+fn set_changes_only_the_value() {
     let cases = [
         ("night.at", "23:15", "'02:30'", "\"23:15\""),
         ("night.length", "6h", "\"8h\"#", "\"6h\"#"),
@@ -102,7 +102,7 @@ fn only_the_value_is_changed() {
 }
 
 #[test]
-fn a_bad_value_changes_nothing_and_says_why() {
+fn invalid_settings_are_refused() {
     for (key, value, why) in [
         ("night.at", "25:00", "not a time of day"),
         ("night.att", "23:00", "runner config set night.at 23:00"),
@@ -125,7 +125,7 @@ fn a_bad_value_changes_nothing_and_says_why() {
 }
 
 #[test]
-fn a_file_with_a_mistake_can_be_mended() {
+fn set_can_fix_an_invalid_file() {
     let text = "[night]\nat = \"25:00\"\n\n[jobs.dream]\nmax_idea = 3\n";
     let half = set(text, "night.at", "01:00").unwrap();
     assert_eq!(half, text.replace("25:00", "01:00"));

@@ -143,12 +143,12 @@ fn number(name: &str) -> Option<f64> {
     clippy::cast_precision_loss,
     reason = "a count of cases"
 )]
-fn whatever_stands_there_is_read_or_refused_with_its_place() {
+fn random_settings_are_read_or_located() {
     let began = Instant::now();
     let seed = number("RUNNER_TEST_SEED")
         .map_or_else(|| u64::from(std::process::id()), |seed| seed as u64);
     let cases = (20_000.0 * number("RUNNER_TEST_SCALE").unwrap_or(1.0)).ceil() as usize;
-    eprintln!("settings by chance: RUNNER_TEST_SEED={seed}");
+    eprintln!("random settings: RUNNER_TEST_SEED={seed}");
     let half = |from: usize| {
         let mut dice = Random(seed.wrapping_add(from as u64));
         let mut good = 0;
@@ -173,15 +173,18 @@ fn whatever_stands_there_is_read_or_refused_with_its_place() {
         let other = scope.spawn(|| half(1));
         half(0) + other.join().unwrap()
     });
-    assert!(good > cases / 50 && good < cases, "{good} of {cases} are good: this proves little");
+    assert!(
+        good > cases / 50 && good < cases,
+        "{good} of {cases} cases are valid, so the test proves little"
+    );
     eprintln!(
-        "settings by chance: {cases} cases, {good} good, {:.1} s",
+        "random settings: {cases} cases, {good} good, {:.1} s",
         began.elapsed().as_secs_f64()
     );
 }
 
 #[test]
-fn a_long_file_is_read_in_good_time() {
+fn long_files_are_read_or_refused() {
     let long = "x".repeat(10 << 20);
     for text in [
         format!("a = \"{long}\"\n"),
@@ -191,10 +194,13 @@ fn a_long_file_is_read_in_good_time() {
         "[jobs.a]\n".repeat(100_000),
     ] {
         toml(text.as_bytes());
-        assert!(!ctxrc(text.as_bytes()), "a megabyte is more than anybody writes");
+        assert!(!ctxrc(text.as_bytes()), "an oversized file was accepted");
     }
     for read in [toml, ctxrc] {
-        assert!(TOML.iter().chain(&CTXRC).any(|text| read(text.as_bytes())), "a good one is good");
+        assert!(
+            TOML.iter().chain(&CTXRC).any(|text| read(text.as_bytes())),
+            "no sample was accepted"
+        );
         read(&[0xff; 100]);
     }
 }

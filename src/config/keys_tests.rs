@@ -360,7 +360,7 @@ fn listed(text: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn the_reader_takes_just_the_keys_of_the_table() {
+fn reader_accepts_exactly_the_listed_keys() {
     let keys = all();
     let of = |table: &str, kind: &str| -> BTreeSet<String> {
         keys.iter()
@@ -429,10 +429,10 @@ fn uncommented() -> String {
 }
 
 #[test]
-fn the_default_documents_every_key_and_no_other() {
+fn default_file_documents_exactly_all_keys() {
     let text = uncommented();
     let config = resolved(text.as_bytes()).unwrap();
-    assert_eq!(config.jobs.len(), 11, "one of each kind");
+    assert_eq!(config.jobs.len(), 11, "there is not one job of each kind");
     let table: Table = toml::from_str(&text).unwrap();
     let mut found = BTreeSet::new();
     leaves(&table, &mut Vec::new(), &mut found);
@@ -467,7 +467,7 @@ fn leaves(table: &Table, path: &mut Vec<String>, found: &mut BTreeSet<String>) {
 }
 
 #[test]
-fn a_run_is_never_given_what_the_database_keeps() {
+fn run_overrides_cannot_change_stored_settings() {
     let plain = resolved(b"[groups.few]\nslots = 2\n").unwrap().job_rows().unwrap();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("runner.toml");

@@ -10,7 +10,7 @@ fn print_line(line: &str) {
 }
 
 #[test]
-fn every_mistyped_key_is_named_with_its_place() {
+fn mistyped_keys_are_located() {
     let keys = all();
     let names: BTreeSet<&str> = keys.iter().map(last).collect();
     let (mut count, mut hinted) = (0, 0);
@@ -46,7 +46,7 @@ fn every_mistyped_key_is_named_with_its_place() {
 }
 
 #[test]
-fn every_bad_value_is_named_with_its_place() {
+fn invalid_values_are_located() {
     let mut count = 0;
     for key in all() {
         let (good, bad) = values(key);
@@ -78,7 +78,7 @@ fn every_bad_value_is_named_with_its_place() {
 }
 
 #[test]
-fn broken_texts_are_named_with_their_place() {
+fn broken_texts_are_located() {
     let whole = uncommented();
     let (mut refused, mut fine) = (0, 0);
     let mut each = |bytes: &[u8]| match resolved(bytes) {
@@ -129,13 +129,13 @@ fn broken_texts_are_named_with_their_place() {
 }
 
 #[test]
-fn ten_megabytes_change_nothing() {
+fn mistakes_in_huge_files_are_located() {
     let filler = "# nothing\n".repeat(1_000_000);
     let lines = 1_000_000;
     let text = format!("{filler}[night]\nlenght = \"8h\"\n");
     let error = resolved(text.as_bytes()).unwrap_err();
     assert_eq!(line_named(&error, "comments"), lines + 2);
-    assert!(error.message().len() < 1_000, "the drawing is small");
+    assert!(error.message().len() < 1_000, "the drawing is too large");
     assert!(resolved(filler.as_bytes()).is_ok());
     let long = format!("[night]\nat = \"{}\"\n", "x".repeat(10_000_000));
     let error = resolved(long.as_bytes()).unwrap_err();
@@ -143,11 +143,11 @@ fn ten_megabytes_change_nothing() {
     let many: String = (0..400_000).map(|n| format!("key{n} = \"some text\"\n")).collect();
     let error = resolved(many.as_bytes()).unwrap_err();
     assert_eq!(line_named(&error, "many keys"), 1);
-    assert!(error.message().len() < 2_000, "the drawing is small");
+    assert!(error.message().len() < 2_000, "the drawing is too large");
 }
 
 #[test]
-fn a_number_of_any_size_is_told_in_our_words() {
+fn huge_numbers_have_plain_messages() {
     for digits in 20..60 {
         for sign in ["", "-"] {
             let number = format!("{sign}{}", "9".repeat(digits));

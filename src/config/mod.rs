@@ -54,8 +54,7 @@ use crate::ui::Failure;
 use reader::Reader;
 use settings::{DaemonTable, DayTable, NightTable, ProjectTable, RetentionTable};
 use sources::{
-    ConfigFinding, ConfigMistake, Layer, Sources, merge, parse, read, read_user, syntax_mistakes,
-    wrong,
+    ConfigMistake, Layer, Sources, merge, parse, read, read_user, syntax_mistakes, wrong,
 };
 
 pub use ctxrc::FILE as FOREIGN_FILE;
@@ -67,8 +66,9 @@ pub use overrides::{OverrideScope, Overrides};
 pub use policy::SandboxSettings;
 pub use pools::Pool;
 pub use reference::schema;
+pub use sources::ConfigFinding;
 pub use trigger::TriggerSpec;
-pub use view::{View, ViewEntry};
+pub use view::{ResolvedSetting, ResolvedSettings, SettingOrigin};
 
 const DEFAULT: &str = include_str!("../../config/default.toml");
 

@@ -318,7 +318,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_toml_or_else_text() {
+    fn values_are_toml_or_plain_text() {
         let text = |text: &str| Value::String(text.to_owned());
         assert_eq!(value("3"), Value::Integer(3));
         assert_eq!(value("true"), Value::Boolean(true));
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn a_variables_name_finds_what_is_there() {
+    fn variable_names_map_to_existing_keys() {
         for (name, text, key) in [
             ("RUNNER_CONFIG__NIGHT__BUDGET__CALLS", "3", "night.budget.calls"),
             ("RUNNER_CONFIG__JOBS__MY_JOB__TIMEOUT", "5m", "jobs.My-Job.timeout"),

@@ -98,7 +98,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn an_entry_is_a_price_with_two_rates_and_nothing_else() {
+    fn prices_need_two_valid_rates() {
         let good = json!({"input_cost_per_token": 1.25e-06, "output_cost_per_token": 1e-05,
             "cache_read_input_token_cost": 1.25e-07, "litellm_provider": "openai", "mode": "chat"});
         let wanted = Price { input: 1_250_000, output: 10_000_000, cached: Some(125_000) };

@@ -33,7 +33,7 @@ fn table() -> String {
 }
 
 #[test]
-fn the_guide_lists_every_setting() {
+fn guide_lists_every_setting() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/guide/configuration.md");
     let guide = fs::read_to_string(&path).unwrap();
     let (before, rest) = guide.split_once(BEGIN).unwrap();
@@ -44,6 +44,6 @@ fn the_guide_lists_every_setting() {
     }
     assert!(
         found == table(),
-        "the reference is not that of the types; INSTA_UPDATE=always writes it"
+        "the reference differs from the types; INSTA_UPDATE=always updates it"
     );
 }

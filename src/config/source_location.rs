@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_mark_stands_under_the_place() {
+    fn caret_points_at_the_location() {
         let text = "a = 1\r\n日本 = \"x\"\r\n\tb = 3\n";
         let at = |what: &str| {
             let start = text.find(what).unwrap();
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_line_is_shown_around_the_place() {
+    fn long_line_is_shortened_around_the_location() {
         let text = format!("a = \"{}\" b{}", "ü".repeat(5_000), " ".repeat(5_000));
         let start = text.find(" b").unwrap() + 1;
         let spot = SourceLocation::of(&text, start..start + 1);

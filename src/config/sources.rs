@@ -516,7 +516,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_is_found_in_its_own_table() {
+    fn key_is_found_in_its_table() {
         let text = "[jobs.a]\nquiet = \"x\" # [jobs.b]\n\n[ jobs . \"b\" ]\nkind = \"command\"\nquiet = \"y\"\nbudget = { calls = 3 }\nartifacts.from = 3\n\"jobs.c\" = '''\nzone = 3'''\n";
         let table = DeTable::parse(text).unwrap();
         let line =

@@ -21,7 +21,7 @@ fn with(text: &str) -> Result<Config, Failure> {
 }
 
 #[test]
-fn the_embedded_default_is_whole_and_good() {
+fn embedded_default_is_valid() {
     let config = with("").unwrap();
     assert_eq!(config.jobs.keys().collect::<Vec<_>>(), ["dream"]);
     assert_eq!(config.night.budget.calls, Some(50));
@@ -30,7 +30,7 @@ fn the_embedded_default_is_whole_and_good() {
 }
 
 #[test]
-fn a_project_overrides_key_by_key() {
+fn project_overrides_single_keys() {
     let config = with("[night]\nat = \"23:15\"\n[jobs.dream]\nmax_ideas = 7\n").unwrap();
     assert_eq!(config.night.at.to_string(), "23:15:00");
     let Some(dream) = config.jobs["dream"].spec.kind.of::<DreamSpec>() else {
@@ -41,7 +41,7 @@ fn a_project_overrides_key_by_key() {
 }
 
 #[test]
-fn mistakes_name_the_file_the_line_and_the_nearest_key() {
+fn mistakes_name_file_line_and_hint() {
     let cases = [
         ("[night]\nlenght = \"8h\"\n", ":2", "did you mean \"length\""),
         ("[jobs.dream]\nbackend = \"bultin\"\n", ":2", "did you mean \"builtin\""),
@@ -107,7 +107,7 @@ fn mistakes_name_the_file_the_line_and_the_nearest_key() {
 const COMMANDS: &str = "[jobs.a]\nkind = \"command\"\nprogram = \"x\"\n[jobs.b]\nkind = \"command\"\nprogram = \"x\"\n";
 
 #[test]
-fn jobs_that_follow_each_other_in_a_circle_are_named() {
+fn trigger_cycles_are_reported() {
     let dream = |trigger: &str| format!("[jobs.dream]\ntrigger = \"{trigger}\"\n");
     let text = COMMANDS.replace("[jobs.b]", "trigger = \"after b\"\n[jobs.b]");
     let circle = format!("{text}trigger = \"after dream ends\"\n{}", dream("after a"));
@@ -123,7 +123,7 @@ fn jobs_that_follow_each_other_in_a_circle_are_named() {
 }
 
 #[test]
-fn without_a_word_every_job_has_the_default_policy() {
+fn jobs_have_the_default_policy() {
     let config = with(COMMANDS).unwrap();
     for job in config.jobs.values() {
         assert_eq!(job.policy, Policy::default());
@@ -132,7 +132,7 @@ fn without_a_word_every_job_has_the_default_policy() {
 }
 
 #[test]
-fn a_jobs_own_key_wins_over_the_defaults() {
+fn job_keys_override_the_defaults() {
     let text = format!(
         "{COMMANDS}trigger = \"daily 07:00\"\nquiet = \"none\"\nstart_within = \"3h\"\nmax_load = 0\npriority = 4\n\
          backoff = [\"0s\", \"1h\"]\nzone = \"Asia/Tokyo\"\n\
@@ -181,7 +181,7 @@ fn with_set(text: &str, job: &str, settings: &[(&str, &str)]) -> Result<Config, 
 }
 
 #[test]
-fn a_command_line_overrides_one_job() {
+fn command_line_settings_override_one_job() {
     let settings =
         [("budget.calls", "3"), ("timeout", "90s"), ("max_ideas", "2"), ("quiet", "09:00-10:00")];
     let config = with_set("[jobs.dream]\nmax_ideas = 9\n", "dream", &settings).unwrap();
@@ -199,7 +199,7 @@ fn a_command_line_overrides_one_job() {
 }
 
 #[test]
-fn what_is_wrong_with_a_setting_names_it() {
+fn invalid_settings_name_their_key() {
     for (key, value, why) in [
         ("max_idea", "3", "did you mean \"max_ideas\""),
         ("budget.cals", "3", "did you mean \"calls\""),

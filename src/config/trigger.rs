@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn triggers_are_read_as_they_are_shown() {
+    fn triggers_round_trip() {
         for text in [
             "night",
             "lifecycle",
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_trigger_says_why() {
+    fn invalid_triggers_are_explained() {
         for (text, why) in [
             ("nightly", "is no trigger"),
             ("nigth", "did you mean \"night\""),

@@ -205,7 +205,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn good_values_are_read_and_bad_ones_refused() {
+    fn invalid_values_are_refused() {
         assert_eq!(time("02:30").unwrap().to_string(), "02:30:00");
         assert_eq!(rows_age("90d"), Ok(SignedDuration::from_hours(90 * 24)));
         assert_eq!(rows_age("2 weeks"), Ok(SignedDuration::from_hours(14 * 24)));

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
+use serde::Serialize;
 use toml::{Table, Value};
 
 use super::inline::joined;
@@ -13,7 +14,7 @@ use super::sources::lines;
 use super::{Failure, Stack, dream, first, layers, reference, resolve};
 
 /// The origin of a value.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SettingOrigin {
     /// `default`, `user`, `project`, `environment` or `flag`.
     pub layer: &'static str,
@@ -22,6 +23,7 @@ pub struct SettingOrigin {
     /// The line number in the file, counted from 1.
     pub line: Option<usize>,
     /// The variable or flag.
+    #[serde(rename = "given")]
     pub said: Option<String>,
 }
 
@@ -37,7 +39,7 @@ impl fmt::Display for SettingOrigin {
 
 /// One setting.
 #[derive(Clone, Debug)]
-pub struct ViewEntry {
+pub struct ResolvedSetting {
     /// The parts of the setting's name.
     pub path: Vec<String>,
     pub value: Value,
@@ -47,14 +49,14 @@ pub struct ViewEntry {
 
 /// All settings of a valid configuration.
 #[derive(Debug)]
-pub struct View {
+pub struct ResolvedSettings {
     /// The settings as one table.
     pub table: Table,
     /// The single settings in the order of their names.
-    pub entries: Vec<ViewEntry>,
+    pub entries: Vec<ResolvedSetting>,
 }
 
-impl View {
+impl ResolvedSettings {
     /// Reads all layers.
     ///
     /// # Errors
@@ -95,7 +97,7 @@ impl View {
                 }),
             };
             let origin = origin.expect("every value was read in one of the layers");
-            entries.push(ViewEntry { path: path.to_owned(), value: value.clone(), origin });
+            entries.push(ResolvedSetting { path: path.to_owned(), value: value.clone(), origin });
         });
         Ok(Self { table, entries })
     }
@@ -163,7 +165,7 @@ fn flatten(table: &Table, path: &mut Vec<String>, each: &mut impl FnMut(&[String
     }
 }
 
-impl ViewEntry {
+impl ResolvedSetting {
     /// Returns the full name in TOML syntax.
     pub fn name(&self) -> String {
         joined(&self.path)

@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_long_log_starts_anew_once() {
+    fn long_log_is_rotated_once() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("daemon.log");
         let line = vec![b'x'; 1024];

@@ -48,7 +48,7 @@ fn with_run(id: &RunId) -> Daemon {
 }
 
 #[test]
-fn it_ticks_when_something_is_due_and_every_fifteen_seconds() {
+fn ticks_follow_due_times_and_heartbeat() {
     let mut daemon = serving(3);
     assert_eq!(daemon.handle(DaemonEvent::Pace, at(1)), []);
     assert_eq!(daemon.handle(DaemonEvent::Pace, at(2)), []);
@@ -61,7 +61,7 @@ fn it_ticks_when_something_is_due_and_every_fifteen_seconds() {
 }
 
 #[test]
-fn what_stays_due_is_not_tried_at_every_turn() {
+fn overdue_work_does_not_tick_continuously() {
     let mut daemon = serving(3);
     assert_eq!(daemon.handle(DaemonEvent::Pace, at(3)), [TICK]);
     let _ = daemon.handle(ticked(next(3)), at(3));
@@ -70,7 +70,7 @@ fn what_stays_due_is_not_tried_at_every_turn() {
 }
 
 #[test]
-fn what_a_tick_gives_is_started_and_told() {
+fn tick_results_are_started_and_reported() {
     let mut daemon = serving(1_000);
     let asked = DaemonEvent::Asked { by: 5, what: DaemonRequest::Tick };
     assert_eq!(daemon.handle(asked, at(1)), [TICK]);
@@ -99,7 +99,7 @@ fn what_a_tick_gives_is_started_and_told() {
 }
 
 #[test]
-fn a_run_that_ends_makes_a_tick_and_its_next_attempt_a_start() {
+fn ended_run_ticks_and_starts_retry() {
     let id = run(1);
     let mut daemon = with_run(&id);
     let again = run(2);
@@ -109,7 +109,7 @@ fn a_run_that_ends_makes_a_tick_and_its_next_attempt_a_start() {
 }
 
 #[test]
-fn sleep_and_a_clock_that_was_set_are_noted_and_ticked_for() {
+fn clock_changes_are_noted_and_tick() {
     let mut daemon = serving(1_000_000);
     let effects = daemon.handle(DaemonEvent::Pace, at(7_200));
     let gap = Duration::from_secs(7_200);
@@ -124,7 +124,7 @@ fn sleep_and_a_clock_that_was_set_are_noted_and_ticked_for() {
 }
 
 #[test]
-fn a_reload_reads_everything_and_says_when_it_is_done() {
+fn reload_rereads_all_and_notifies_ready() {
     let mut daemon = serving(1_000);
     let effects = daemon.handle(DaemonEvent::Signal(Signal::Reload), at(1));
     assert_eq!(
@@ -137,7 +137,7 @@ fn a_reload_reads_everything_and_says_when_it_is_done() {
 }
 
 #[test]
-fn without_a_live_run_a_stop_is_at_once() {
+fn stop_without_live_runs_is_immediate() {
     let mut daemon = serving(1_000);
     let effects = daemon.handle(DaemonEvent::Signal(Signal::Stop), at(1));
     assert_eq!(
@@ -147,7 +147,7 @@ fn without_a_live_run_a_stop_is_at_once() {
 }
 
 #[test]
-fn a_stop_waits_then_asks_then_kills() {
+fn stop_waits_then_terminates_then_kills() {
     let id = run(1);
     let mut daemon = with_run(&id);
     let effects = daemon.handle(DaemonEvent::Signal(Signal::Stop), at(1));
@@ -165,13 +165,13 @@ fn a_stop_waits_then_asks_then_kills() {
     assert_eq!(daemon.handle(DaemonEvent::Pace, at(limit - 1)), []);
     let effects = daemon.handle(DaemonEvent::Pace, at(limit));
     assert_eq!(effects.last(), Some(&DaemonEffect::Kill(id.clone())));
-    // Nothing new, not even a further attempt.
+    // Nothing new is started, not even the next attempt.
     let effects = daemon.handle(DaemonEvent::Ended { run: id, again: Some(run(2)) }, at(limit));
     assert_eq!(effects[0], DaemonEffect::Exit(Exit::Done));
 }
 
 #[test]
-fn each_further_stop_goes_on_to_the_next_stage() {
+fn repeated_stop_advances_to_next_stage() {
     let id = run(1);
     let mut daemon = with_run(&id);
     let mut stop = |second| daemon.handle(DaemonEvent::Signal(Signal::Stop), at(second));
@@ -182,7 +182,7 @@ fn each_further_stop_goes_on_to_the_next_stage() {
 }
 
 #[test]
-fn what_will_not_die_is_left() {
+fn unkillable_runs_are_abandoned() {
     let mut daemon = with_run(&run(1));
     for _ in 0..3 {
         let _ = daemon.handle(DaemonEvent::Signal(Signal::Stop), at(1));
@@ -193,7 +193,7 @@ fn what_will_not_die_is_left() {
 }
 
 #[test]
-fn signs_of_life_come_at_half_the_limit_and_only_from_a_loop_that_ticks() {
+fn watchdog_notices_require_completed_ticks() {
     let mut daemon = serving(1_000_000);
     daemon.settings.watchdog = Some(Duration::from_secs(8));
     let alive = DaemonEffect::Notify(ServiceNotice::Watchdog);
@@ -203,7 +203,7 @@ fn signs_of_life_come_at_half_the_limit_and_only_from_a_loop_that_ticks() {
         [DaemonEffect::Notify(ServiceNotice::Watchdog)]
     );
     assert_eq!(daemon.handle(DaemonEvent::Pace, at(5)), []);
-    // From here on no tick comes to its end.
+    // From here on, no tick completes.
     let mut given = Vec::new();
     for second in 6..120 {
         if daemon.handle(DaemonEvent::Pace, at(second)).contains(&alive) {
@@ -215,7 +215,7 @@ fn signs_of_life_come_at_half_the_limit_and_only_from_a_loop_that_ticks() {
 }
 
 #[test]
-fn status_tells_what_is_live() {
+fn status_lists_live_runs() {
     let id = run(1);
     let mut daemon = with_run(&id);
     let asked = DaemonEvent::Asked { by: 1, what: DaemonRequest::Status };

@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn requests_are_read_strictly() {
+    fn requests_are_parsed_strictly() {
         let read = |text: &str| serde_json::from_str::<Request>(text);
         assert_eq!(read(r#"{"ask":"status"}"#).unwrap(), Request::Status {});
         let run = "01KA5V7Q4B0000000000000000";
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn replies_come_back_as_they_were_sent() {
+    fn replies_round_trip() {
         let all = [
             Reply::error("no"),
             Reply::Ticked { started: vec!["a".into()], troubles: Vec::new() },

@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_users_file_overrides_the_default() {
+    fn user_file_overrides_the_default() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("config.toml");
         assert_eq!(drain(&path).unwrap(), Duration::from_secs(30));

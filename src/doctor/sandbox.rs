@@ -180,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_lies_there_and_does_not_work_is_not_promised() {
+    fn unusable_bubblewrap_is_reported() {
         let forbidden = Available {
             level: Some(SandboxLevel::FilesOnly),
             parts: vec!["landlock".to_owned()],

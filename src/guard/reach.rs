@@ -171,7 +171,7 @@ mod tests {
     use crate::config::{Overrides, Stack, load};
 
     #[test]
-    fn what_decides_on_jobs_is_kept() {
+    fn files_that_define_jobs_are_protected() {
         let folder = tempfile::tempdir().unwrap();
         let root = fs::canonicalize(folder.path()).unwrap();
         let toml = root.join("runner.toml");
@@ -203,7 +203,7 @@ mod tests {
             ["cycles/own.md", "prompts/wake.md", "prompts/state.md"]
                 .map(|name| keep.iter().any(|it| it == name))
         };
-        assert_eq!(kept(), [true, true, false], "a cycle that is not there");
+        assert_eq!(kept(), [true, true, false], "the cycle file does not exist");
         fs::write(root.join("cycles/own.md"), cycle).unwrap();
         assert_eq!(kept(), [true; 3]);
     }

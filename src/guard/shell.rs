@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_seen_and_what_is_not_known_is_said() {
+    fn shell_writes_are_found_or_refused() {
         let write = |text: &str| ShellPlace::Plain(ShellAction::Write, text.to_owned());
         let sweep = |text: &str| ShellPlace::Plain(ShellAction::Sweep, text.to_owned());
         for (line, wanted) in [
@@ -206,11 +206,11 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_any_length_and_depth_are_answered_soon() {
+    fn deeply_nested_lines_do_not_overflow() {
         for part in
             ["env ", "rm ", "cd a;", "(", "$(", "\"$(", "`", ">", "{", "xargs ", "find -exec "]
         {
-            // An answer of either kind will do; it must come, and not by way of the stack's end.
+            // Any result is correct; the call only has to return without a stack overflow.
             let _ = written(&part.repeat(LONGEST / part.len()));
         }
     }

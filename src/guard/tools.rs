@@ -184,7 +184,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn paths_are_found_under_any_key_and_what_names_none_is_refused() {
+    fn input_without_a_path_is_refused() {
         let wanted: [(&str, Value, &[&str]); 5] = [
             ("Write", json!({"file_path": "a", "content": "/* x */"}), &["a"]),
             ("mcp__f__w", json!({"path": "a", "content": "/* x */"}), &["a"]),

@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_work_tree_finds_its_own_git_folder() {
+    fn worktree_finds_its_git_folder() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path();
         assert_eq!(git_dir(root), None);
@@ -126,7 +126,7 @@ mod tests {
         assert_eq!(
             git_dir(root),
             Some(root.join("../main/.git/worktrees/w")),
-            "relative to the work tree"
+            "the path is not relative to the worktree"
         );
         let said = why(root);
         assert!(said.contains("../main any more"), "{said}");

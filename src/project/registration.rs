@@ -311,21 +311,21 @@ mod tests {
 
     /// Checks every state of the known path against every folder that can be found elsewhere.
     #[test]
-    fn every_combination_has_its_own_judgement() {
+    fn every_combination_has_the_expected_judgement() {
         let old = PathBuf::from("/old");
         let is = |node, same_id| PathOccupant::Project { node, same_id, own: true };
         let no = || PathOccupant::Unreadable("no".to_owned());
         let (moved, copied, cloned) = ("moved", "copied", "cloned");
-        // Each row has the state of the known path, the judgement of the row alone, and those for a
-        // folder elsewhere: of the known inode and of another one, each with an id of its own and
-        // without.
+        // Each row has the state of the known path, the judgement if no other folder is found, and
+        // the judgements for a folder elsewhere: with the known inode and with a different inode,
+        // in both cases with and without its own id file.
         let table = [
             (PathOccupant::Nothing, "vanished", [moved, moved, moved, moved]),
             (PathOccupant::NoProject, "emptied", [moved, moved, moved, moved]),
             (no(), "unreadable", [moved, moved, "unsure", "unsure"]),
             (is(ONE, true), "known", ["known", "known", copied, cloned]),
             (is(ONE, false), "overtaken", ["known", "known", moved, moved]),
-            // The folder elsewhere of inode TWO is this very one by another name.
+            // The folder elsewhere with inode TWO is the same folder under another name.
             (is(TWO, true), "replaced", [moved, moved, "known", "known"]),
             (is(TWO, false), "overtaken", [moved, moved, "known", "known"]),
             (is(Node::new(2, 10), true), "replaced", [moved, moved, copied, cloned]),
@@ -343,7 +343,7 @@ mod tests {
                 }
                 sure
             };
-            // A clone with the seed alone is not what was known by an id of its own.
+            // A clone that has only the seed is not the project that was known by its own id.
             assert_eq!(judge(Some(&sure(true)), None).as_str(), alone, "{seen:?}");
             let by_seed = if alone == "replaced" { "recloned" } else { alone };
             assert_eq!(judge(Some(&sure(false)), None).as_str(), by_seed, "{seen:?}");
@@ -354,18 +354,17 @@ mod tests {
                 assert_eq!(standing.as_str(), expected, "{seen:?}, {node:?}, own {own}");
                 let standing = judge(Some(&sure(true)), Some(&found));
                 assert_eq!(standing.as_str(), expected, "{seen:?}, {node:?}, own {own}");
-                // The folder that has the id as its own is the project, not the clone at its old
-                // path.
+                // The folder whose own id matches is the project, not the clone at the old path.
                 let by_seed = if expected == copied { moved } else { expected };
                 let standing = judge(Some(&sure(false)), Some(&found));
                 assert_eq!(standing.as_str(), by_seed, "{seen:?}, {node:?}, own {own}");
-                // A clone that came in the place of another project goes on as that one.
+                // A clone in the place of another project continues as that project.
                 found.other_here = Some(id());
                 let standing = judge(Some(&known), Some(&found)).as_str();
                 let expected = if expected == cloned { "recloned" } else { expected };
                 assert_eq!(standing, expected, "{seen:?}, {node:?}, own {own}");
-                // A folder found at the known path is judged as being there, regardless of what was
-                // seen before.
+                // A folder found at the known path is judged as present, regardless of the earlier
+                // inspection.
                 found.path.clone_from(&old);
                 let expected = if node.is(&ONE) { "known" } else { "replaced" };
                 assert_eq!(judge(Some(&known), Some(&found)).as_str(), expected);
@@ -390,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn every_trouble_names_the_command_that_mends_it() {
+    fn every_trouble_names_a_fix() {
         let of = || PathBuf::from("/old");
         let why = || "no".to_owned();
         let all = [
@@ -408,7 +407,7 @@ mod tests {
         for (standing, command) in all {
             let (what, hint) = standing.trouble(Path::new("/p"), &id()).unwrap();
             assert!(hint.starts_with(command), "{hint}");
-            assert!(words.insert(what), "its own words");
+            assert!(words.insert(what), "two registrations have the same message");
         }
         for fine in [
             Registration::New,
@@ -421,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_at_a_path_is_told_apart() {
+    fn path_occupants_are_distinguished() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path();
         let seen = |path: &Path, found: Option<(ProjectId, bool)>| {
@@ -438,17 +437,17 @@ mod tests {
         assert_eq!(seen(root, Some((id(), false))), is(true, false));
         let other: ProjectId = "01KA5V7Q4B0000000000000001".parse().unwrap();
         assert_eq!(seen(root, Some((other.clone(), true))), is(false, true));
-        // The folder that the database has is the project, whatever it carries.
+        // The folder that the database recorded is the project, regardless of its id file.
         let bound = |born| {
             let bound = Node { born, ..node };
             inspect_path(root, &id(), Some(&bound), |_| Some((other.clone(), false)))
         };
         assert_eq!(bound(node.born), is(true, true));
-        // The inode was given to a folder that was made later.
+        // A folder that was created later has reused the inode.
         if node.born.is_some() {
             assert_eq!(bound(Some(1)), is(false, false));
         }
-        // A file in the place of the folder.
+        // There is a file in place of the folder.
         assert_eq!(seen(&root.join("runner.toml"), None), PathOccupant::Nothing);
     }
 }

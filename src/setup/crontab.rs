@@ -200,7 +200,7 @@ mod tests {
     const BODY: &str = "0 * * * * x\n";
 
     #[test]
-    fn a_block_comes_and_goes_without_a_trace() {
+    fn removed_block_leaves_no_trace() {
         for text in [
             "",
             "\n",
@@ -211,14 +211,18 @@ mod tests {
         ] {
             let with = with_block(text.as_bytes(), "/s", BODY).unwrap();
             assert_eq!(body(&with, "/s").as_deref(), Some(BODY));
-            assert_eq!(with_block(&with, "/s", BODY).unwrap(), with, "twice is once");
+            assert_eq!(
+                with_block(&with, "/s", BODY).unwrap(),
+                with,
+                "adding the block again changed the text"
+            );
             let without = without_block(&with, "/s").unwrap();
             assert_eq!(String::from_utf8(without).unwrap(), text);
         }
     }
 
     #[test]
-    fn what_others_add_below_stays() {
+    fn lines_below_the_block_are_kept() {
         let mut with = with_block(b"a", "/s", BODY).unwrap();
         with.extend(b"theirs\n");
         let again = with_block(&with, "/s", "1 * * * * y\n").unwrap();
@@ -227,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn half_a_block_is_nobodys_to_mend() {
+    fn damaged_block_is_refused() {
         let whole = String::from_utf8(with_block(b"", "/s", BODY).unwrap()).unwrap();
         let (head, _) = whole.rsplit_once("# <<<").unwrap();
         for text in [head.to_owned(), whole.repeat(2), whole.replace("# >>>", "# >>")] {
@@ -236,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_of_ones_own_is_seen() {
+    fn other_tick_lines_are_detected() {
         let with = with_block(b"", "/s", "0 * * * * runner tick\n").unwrap();
         assert!(!ticks_otherwise(&with, "/s"));
         assert!(ticks_otherwise(b"*/15 * * * * /bin/runner tick --quiet\n", "/s"));

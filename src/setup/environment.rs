@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_frozen_is_read_again() {
+    fn saved_environment_round_trips() {
         let variables: BTreeMap<String, String> =
             [("PATH", "/a b:/c=d:/é%$\"'"), ("EMPTY", ""), ("HOME", "/h #1 ")]
                 .map(|(name, value)| (name.to_owned(), value.to_owned()))
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_others_may_read_are_refused() {
+    fn group_readable_credentials_are_refused() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join(CREDENTIALS);
         assert_eq!(credentials(&path).unwrap(), BTreeMap::new());
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_into_a_project_is_refused() {
+    fn path_inside_a_project_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let project = folder.path().join("project");
         fs::create_dir_all(project.join("bin")).unwrap();

@@ -165,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_language_has_its_own_traps() {
+    fn text_is_escaped_for_each_format() {
         let text = "/a b/100%'\"$x&<é";
         for (format, expected) in [
             (Format::Systemd, "\"/a b/100%%'\\\"$x&<é\""),
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_takes_an_argument_apart_again() {
+    fn windows_arguments_are_quoted() {
         for (text, expected) in [
             ("plain", "plain"),
             ("", "\"\""),

@@ -61,7 +61,7 @@ mod tests {
     use std::process::Command;
 
     #[test]
-    fn it_is_a_little_before_also_over_midnight() {
+    fn wake_time_precedes_the_night() {
         let at = |hour, minute| {
             advice(SchedulerKind::Launchd, Time::constant(hour, minute, 0, 0), "UTC")
         };
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn each_is_a_command_and_names_its_own_timer() {
+    fn advice_consists_of_valid_commands() {
         let night = Time::constant(2, 30, 0, 0);
         for kind in [SchedulerKind::Systemd, SchedulerKind::Cron, SchedulerKind::Launchd] {
             for line in advice(kind, night, "Europe/Berlin") {
@@ -81,7 +81,7 @@ mod tests {
         }
         let systemd = advice(SchedulerKind::Systemd, night, "Europe/Berlin").join("\n");
         assert!(systemd.contains("OnCalendar=*-*-* 02:25:00 Europe/Berlin"));
-        assert!(!systemd.contains("runner-tick"), "that one ticks each quarter of an hour");
+        assert!(!systemd.contains("runner-tick"), "the advice names the tick timer");
         assert!(advice(SchedulerKind::TaskScheduler, night, "UTC")[0].contains("-WakeToRun"));
     }
 }

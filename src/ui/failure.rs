@@ -211,7 +211,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_numbers_of_the_system_are_left_out() {
+    fn os_error_numbers_are_omitted() {
         let failure = Failure::data("a: No such file (os error 2)");
         assert_eq!(failure.to_string(), "a: No such file");
     }

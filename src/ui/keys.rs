@@ -138,12 +138,12 @@ mod tests {
     }
 
     #[test]
-    fn bytes_are_keys() {
+    fn bytes_are_decoded_to_keys() {
         assert_eq!(Keys::default().take(ALL), expected());
     }
 
     #[test]
-    fn a_cut_is_noticed_only_after_an_escape() {
+    fn split_input_yields_the_same_keys() {
         for cut in 1..ALL.len() {
             let (one, two) = ALL.split_at(cut);
             let mut keys = Keys::default();
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_key_is_passed_over() {
+    fn invalid_input_is_skipped() {
         let mut keys = Keys::default();
         assert_eq!(keys.take(b"\xff\xc3(\x80"), [Key::Does(Input::Char('('))]);
         assert_eq!(keys.take(b"\x1b["), []);

@@ -9,9 +9,9 @@ pub mod progress;
 pub mod safe;
 pub mod screen;
 pub mod show;
-mod ui;
+mod view;
 pub mod when;
 
 pub use failure::{Failure, aside};
 pub use listing::Listing;
-pub use ui::{Ui, View};
+pub use view::{Ui, View};

@@ -6,8 +6,8 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use runner_jobs::Progress;
 
+use super::Ui;
 use super::show::complain_raw;
-use super::ui::Ui;
 
 /// The progress of a run: a bar on a terminal, a line for each new step elsewhere if the command is
 /// verbose, and nothing if it is quiet.

@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_obeyed_and_nothing_is_hidden() {
+    fn control_characters_are_escaped() {
         assert_eq!(line("plain – ü 漢 🌙"), "plain – ü 漢 🌙");
         assert_eq!(line("\u{1b}[2J\u{7}"), "\\u{1b}[2J\\u{7}");
         assert_eq!(line("a\u{202e}dm.exe\u{2066}"), "a\\u{202e}dm.exe\\u{2066}");

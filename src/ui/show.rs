@@ -45,16 +45,14 @@ fn write_out(text: &str) {
 
 /// Prints a result as JSON on standard output.
 pub fn json(value: &impl Serialize) {
-    write_out(&json_line(value, false));
+    let text = Redacted::pretty_json(value).expect("results have string keys only");
+    write_out(&(text.into_string() + "\n"));
 }
 
-/// Returns a result as JSON text: on one line for a stream, otherwise over several lines.
-pub fn json_line(value: &impl Serialize, stream: bool) -> String {
-    let text = match stream {
-        true => Redacted::json(value),
-        false => Redacted::pretty_json(value),
-    };
-    text.expect("results have string keys only").into_string() + "\n"
+/// Returns a result as JSON text on one line.
+pub fn json_line(value: &impl Serialize) -> String {
+    let text = Redacted::json(value).expect("results have string keys only");
+    text.into_string() + "\n"
 }
 
 /// Reports whether standard output is a terminal whose cursor can move back.
@@ -186,24 +184,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_terminal_is_told_nothing_to_obey() {
+    fn control_characters_are_replaced() {
         assert_eq!(printable("a\u{1b}[2Jb\u{7}\tc\n"), "a\u{fffd}[2Jb\u{fffd}\tc\n");
     }
 
     #[test]
-    fn a_picture_fits_its_terminal() {
+    fn output_is_fitted_to_the_terminal() {
         let clear = "\u{1b}[K\r\n";
         assert_eq!(fitted("a\nb\n", 4, 20), format!("a{clear}b{clear}"));
         assert_eq!(
             fitted("a\nb\nc\nd\n", 4, 20),
             format!("a{clear}b{clear}… 2 lines more{clear}"),
-            "one row stays free"
+            "the last row is not free"
         );
         assert_eq!(fitted("夜夜夜\u{1b}[2J", 4, 5), format!("夜夜{clear}"));
     }
 
     #[test]
-    fn columns_line_up() {
+    fn table_columns_are_aligned() {
         let rows = vec![
             vec!["a".into(), "long".into(), "x".into()],
             vec!["bbb".into(), "s".into(), "y".into()],

@@ -153,7 +153,7 @@ fn deliver(fixture: &Fixture) {
 }
 
 #[test]
-fn a_failure_is_told_once_signed_and_its_recovery_once() {
+fn failure_and_recovery_are_each_delivered_once() {
     let server = Server::saying(GOOD);
     let fixture = fixture(&hook(server.port, "secret = \"RUNNER_HOOK_KEY\"\n"));
     fail(&fixture);
@@ -206,7 +206,7 @@ fn a_failure_is_told_once_signed_and_its_recovery_once() {
 }
 
 #[test]
-fn receivers_that_hang_or_drip_are_waited_for_by_nobody() {
+fn hanging_receivers_block_no_command() {
     let (hang, held) = channel();
     let hanging = Server::start(move |stream| hang.send(stream).unwrap());
     let (stop, stopped) = channel::<()>();
@@ -244,7 +244,7 @@ fn receivers_that_hang_or_drip_are_waited_for_by_nobody() {
 }
 
 #[test]
-fn bad_answers_are_failures_with_their_reason_and_are_tried_again() {
+fn failed_deliveries_are_reported_and_retried() {
     let elsewhere = Server::saying(GOOD);
     let to = format!(
         "HTTP/1.1 307 Temporary Redirect\r\nlocation: http://127.0.0.1:{}/\r\ncontent-length: 0\r\n\r\n",
@@ -289,14 +289,14 @@ fn bad_answers_are_failures_with_their_reason_and_are_tried_again() {
         }
         again(&fixture);
         deliver(&fixture);
-        assert_eq!(server.next_request().json()["id"], id, "the same message");
+        assert_eq!(server.next_request().json()["id"], id, "the retry has a different id");
     }
     assert_eq!(messages(&fixture)[0].1, "delivered");
     elsewhere.heard_nothing();
 }
 
 #[test]
-fn a_death_at_any_step_loses_no_message() {
+fn killed_delivery_loses_no_message() {
     let server = Server::saying(GOOD);
     let fixture = fixture(&hook(server.port, ""));
     fail(&fixture);
@@ -331,7 +331,7 @@ fn a_death_at_any_step_loses_no_message() {
 }
 
 #[test]
-fn silence_and_acknowledgement() {
+fn acknowledged_alert_is_not_repeated() {
     let server = Server::saying(GOOD);
     let fixture = fixture(&hook(server.port, "[notify]\nrepeat = \"1s\"\n"));
     fail(&fixture);
@@ -368,7 +368,7 @@ fn fake(fixture: &Fixture, name: &str) -> String {
 }
 
 #[test]
-fn programs_get_the_message_as_data() {
+fn program_channels_receive_messages_as_data() {
     let fixture = fixture(
         "[channels.screen]\ntype = \"desktop\"\n[channels.pager]\ntype = \"command\"\nprogram = \"pager\"\nargs = [\"--now\"]\nenv = [\"PAGER_KEY\"]\nsandbox = \"off\"\n[channels.mail]\ntype = \"email\"\nrecipient = \"me@example.org\"\nprogram = \"sendmail\"\nsandbox = \"off\"\n[notify]\nsubject = \"-x {{ project }}\\r\\nBcc: evil@example.org\"\nbody = \"<b>$(touch owned) `id` {{ nobody }}\"\n",
     );
@@ -418,7 +418,7 @@ fn programs_get_the_message_as_data() {
 }
 
 #[test]
-fn the_bell_rings_after_good_ticks_once_a_minute() {
+fn heartbeat_follows_successful_ticks_once_a_minute() {
     let server = Server::saying(GOOD);
     let fixture = fixture("");
     let config = fixture.root().join("config/runner/config.toml");
@@ -434,7 +434,7 @@ fn the_bell_rings_after_good_ticks_once_a_minute() {
     run(&fixture, &["tick"]).ends(0);
     server.next_request();
     server.heard_nothing();
-    // A tick is not good if it cannot read a project's settings.
+    // A tick that cannot read a project's settings sends no heartbeat.
     fs::write(fixture.state().join("heartbeat.stamp"), "2020-01-01T00:00:00Z\n").unwrap();
     fixture.configure("[nonsense]\n");
     run(&fixture, &["tick"]).ends(78);

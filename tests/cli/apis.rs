@@ -59,7 +59,7 @@ fn keeps_its_key(fixture: &Fixture) {
 }
 
 #[test]
-fn each_api_answers_a_job_and_is_paid_by_its_tokens() {
+fn each_api_answers_and_reports_usage() {
     for (kind, more, dialect) in [
         ("anthropic", "", Dialect::Messages),
         ("openai", "", Dialect::Chat),
@@ -83,7 +83,7 @@ fn each_api_answers_a_job_and_is_paid_by_its_tokens() {
 }
 
 #[test]
-fn who_cannot_answer_is_followed_by_who_can() {
+fn failed_backends_fall_back_in_order() {
     let (gone, good) = (server(Dialect::Messages, B::NoKey), server(Dialect::Ollama, B::Good));
     let fixture = fixture(
         "anthropic",
@@ -109,7 +109,7 @@ fn who_cannot_answer_is_followed_by_who_can() {
 }
 
 #[test]
-fn an_api_that_blinks_is_asked_again_and_one_that_answered_in_part_is_not() {
+fn only_unbilled_requests_are_retried() {
     let count = AtomicUsize::new(0);
     let blinks = Server::start(move |talk, seen| {
         let behaviour = match count.fetch_add(1, Ordering::SeqCst) {
@@ -162,7 +162,7 @@ fn an_api_that_blinks_is_asked_again_and_one_that_answered_in_part_is_not() {
 }
 
 #[test]
-fn a_limit_with_its_end_defers_and_nothing_shows_the_key() {
+fn api_failures_never_reveal_the_key() {
     for (behaviour, code, word) in [
         (B::LimitSeconds, 75, "deferred"),
         (B::NoKey, 77, "failed"),
@@ -180,7 +180,7 @@ fn a_limit_with_its_end_defers_and_nothing_shows_the_key() {
 }
 
 #[test]
-fn a_check_says_who_answers_and_which_command_gets_the_model() {
+fn backend_check_reports_api_and_missing_model() {
     let ollama = server(Dialect::Ollama, B::Good);
     let fixture = fixture("ollama", &ollama.url(), "");
     fixture
@@ -221,7 +221,7 @@ fn a_check_says_who_answers_and_which_command_gets_the_model() {
 }
 
 #[test]
-fn prices_come_from_three_places_and_an_unknown_model_is_said() {
+fn prices_are_merged_from_three_sources() {
     let server = server(Dialect::Chat, B::Good);
     let fixture = fixture(
         "openai",

@@ -40,7 +40,7 @@ fn woken(fixture: &Fixture, later: i64) -> Timestamp {
 }
 
 #[test]
-fn each_job_is_caught_up_with_once_and_apart_from_the_others() {
+fn each_job_catches_up_once_after_sleep() {
     let names = ["mail", "notes", "index", "sums", "links"];
     let fixture = weekend(&names.map(|name| (name, "stagger = \"60s\"")));
     let mut daemon = Daemon::start(&fixture, &[]);
@@ -100,7 +100,7 @@ fn each_job_is_caught_up_with_once_and_apart_from_the_others() {
 }
 
 #[test]
-fn a_tick_stays_until_the_last_has_had_its_place() {
+fn tick_waits_for_staggered_runs() {
     let fixture = weekend(&[
         (
             "now",
@@ -123,7 +123,7 @@ fn a_tick_stays_until_the_last_has_had_its_place() {
 }
 
 #[test]
-fn catch_up_keeps_order_and_cap() {
+fn catch_up_respects_order_and_cap() {
     let fixture = weekend(&[
         ("all", "catch_up = \"all\"\ncatch_up_cap = 5"),
         ("day", "catch_up = \"all\"\ncatch_up_window = \"3h\""),

@@ -33,7 +33,7 @@ fn asked(fixture: &Fixture) -> String {
 }
 
 #[test]
-fn a_night_keeps_the_machine_awake_and_its_report_says_so() {
+fn night_inhibits_sleep_and_reports_inhibition() {
     let fixture = fixture(TELL, "");
     let night = run(&fixture, &["night", "--json"]).ends(0);
     let asked = asked(&fixture);

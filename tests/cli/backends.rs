@@ -43,7 +43,7 @@ fn keeps_its_key(fixture: &Fixture) {
 }
 
 #[test]
-fn an_agent_answers_and_what_it_told_is_kept_without_its_key() {
+fn agent_usage_is_recorded_without_the_key() {
     let fixture = fixture("Good", "");
     fixture.run(&["run", "ask"]).ends(0);
     assert!(fixture.read("notes/a.md").contains("The question was: Say."));
@@ -95,7 +95,7 @@ fn fallbacks_answer_and_are_reported() {
 }
 
 #[test]
-fn a_failure_keeps_the_key_to_itself() {
+fn backend_failures_never_reveal_the_key() {
     for (situation, code) in [("LeaksOnCrash", 1), ("NoAuth", 77), ("RateLimited", 75)] {
         let fixture = fixture(situation, "");
         let said = fixture.run(&["run", "ask", "-v"]).ends(code);
@@ -105,7 +105,7 @@ fn a_failure_keeps_the_key_to_itself() {
 }
 
 #[test]
-fn a_check_says_what_is_there_and_ends_with_what_is_missing() {
+fn backend_check_reports_missing_prerequisites() {
     let fixture = fixture("Good", "");
     let list = fixture.run(&["backends", "list", "--json"]).ends(0).json();
     assert_eq!(list[1]["name"], "mine", "{list}");
@@ -138,7 +138,7 @@ fn a_check_says_what_is_there_and_ends_with_what_is_missing() {
 }
 
 #[test]
-fn fallbacks_that_lead_nowhere_are_refused_with_their_place() {
+fn invalid_fallbacks_are_refused() {
     for (fallback, why) in [
         ("[\"mine\"]", "cannot fall back to itself"),
         ("[\"bultin\"]", "did you mean \"builtin\"?"),
@@ -150,7 +150,7 @@ fn fallbacks_that_lead_nowhere_are_refused_with_their_place() {
 }
 
 #[test]
-fn a_fallback_whose_pool_has_no_room_is_not_asked() {
+fn fallback_with_exhausted_pool_is_skipped() {
     let fixture = fixture("NoAuth", "pool = \"local\"\nfallback = [\"other\"]");
     let keys = fixture.root().join("other-keys");
     fs::write(&keys, "CODEX_API_KEY=k\nSITUATION=Good\n").unwrap();

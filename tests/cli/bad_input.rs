@@ -59,7 +59,7 @@ pub fn as_nobody(fixture: &mut Fixture) {
 }
 
 #[test]
-fn outside_of_git_and_outside_of_a_project() {
+fn commands_outside_a_project_suggest_fixes() {
     let fixture = Fixture::new();
     let bare = fixture.root().join("bare");
     fs::create_dir(&bare).unwrap();
@@ -75,7 +75,7 @@ fn outside_of_git_and_outside_of_a_project() {
 }
 
 #[test]
-fn no_ideas_folder_is_a_skip_with_its_reason() {
+fn missing_ideas_folder_skips_the_pass() {
     let fixture = Fixture::new();
     fixture.run(&["init"]).ends(0);
     fs::remove_dir(fixture.path("ideas")).unwrap();
@@ -83,7 +83,7 @@ fn no_ideas_folder_is_a_skip_with_its_reason() {
 }
 
 #[test]
-fn one_bad_idea_never_costs_the_others() {
+fn unreadable_ideas_do_not_block_others() {
     let mut fixture = dreaming();
     fixture.write("ideas/bytes.md", b"# caf\xe9\n\xff\xfe\n");
     let huge = fs::File::create(fixture.path("ideas/huge.md")).unwrap();
@@ -109,7 +109,7 @@ fn one_bad_idea_never_costs_the_others() {
 }
 
 #[test]
-fn a_foreign_state_file_is_named_and_left_alone() {
+fn invalid_state_file_is_reported_and_kept() {
     for (content, word) in [("{\"version\": 3}", "state.json"), ("[{\"path\":", "state.json")] {
         let fixture = dreaming();
         fixture.write("dreams/state.json", content);
@@ -120,7 +120,7 @@ fn a_foreign_state_file_is_named_and_left_alone() {
 }
 
 #[test]
-fn a_folder_that_cannot_be_written_is_an_environment_failure() {
+fn unwritable_folder_is_an_environment_failure() {
     let mut fixture = dreaming();
     as_nobody(&mut fixture);
     let before = fixture.tree("ideas");
@@ -151,7 +151,7 @@ impl Drop for Mounted {
 }
 
 #[test]
-fn a_full_disk_loses_nothing() {
+fn jobs_recover_after_a_full_disk() {
     let folder = tempfile::tempdir().unwrap();
     let Some(_disk) = Mounted::at(&folder.path().join("project"), "24m") else {
         print_line("skipped 1: no small file system can be mounted here");
@@ -186,7 +186,7 @@ fn a_full_disk_loses_nothing() {
 }
 
 #[test]
-fn a_damaged_database_stops_every_command() {
+fn damaged_database_stops_commands() {
     let fixture = dreaming();
     fixture.run(&["dream", "run"]).ends(0);
     let path = fixture.state().join("database.sqlite");
@@ -217,7 +217,7 @@ fn a_damaged_database_stops_every_command() {
 }
 
 #[test]
-fn a_log_of_a_moved_database_is_not_replayed_onto_a_new_one() {
+fn stale_wal_is_not_replayed() {
     let fixture = dreaming();
     fixture.run(&["dream", "run"]).ends(0);
     let path = fixture.state().join("database.sqlite");
@@ -244,7 +244,7 @@ fn a_log_of_a_moved_database_is_not_replayed_onto_a_new_one() {
 }
 
 #[test]
-fn a_project_made_again_in_the_same_place_is_a_new_one() {
+fn project_can_be_recreated_in_place() {
     let fixture = dreaming();
     fixture.run(&["night"]).ends(0);
     fs::remove_file(fixture.path("runner.toml")).unwrap();
@@ -261,7 +261,7 @@ fn a_project_made_again_in_the_same_place_is_a_new_one() {
 }
 
 #[test]
-fn init_keeps_every_byte_of_the_exclude_file() {
+fn init_preserves_existing_exclude_bytes() {
     let fixture = Fixture::new();
     fs::write(fixture.path(".git/info/exclude"), b"caf\xe9/\n*.bak").unwrap();
     fs::create_dir_all(fixture.path("a/b")).unwrap();
@@ -272,7 +272,7 @@ fn init_keeps_every_byte_of_the_exclude_file() {
 }
 
 #[test]
-fn the_state_folder_is_private() {
+fn state_folder_is_private() {
     let fixture = dreaming();
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(&fixture.state()), 0o700);
@@ -282,7 +282,7 @@ fn the_state_folder_is_private() {
 }
 
 #[test]
-fn a_lock_or_failmark_is_never_written_through_a_link() {
+fn dream_pass_refuses_a_symlinked_folder() {
     let fixture = dreaming();
     let outside = fixture.root().join("outside");
     fs::create_dir(&outside).unwrap();
@@ -293,7 +293,7 @@ fn a_lock_or_failmark_is_never_written_through_a_link() {
 }
 
 #[test]
-fn a_copied_project_is_told_apart() {
+fn copied_project_is_refused() {
     let fixture = dreaming();
     let copy = fixture.root().join("copy");
     let done = Command::new("cp").arg("-r").arg(fixture.project()).arg(&copy).status().unwrap();
@@ -306,7 +306,7 @@ fn a_copied_project_is_told_apart() {
 }
 
 #[test]
-fn mistakes_in_the_configuration_are_named_with_their_place() {
+fn configuration_mistakes_name_file_and_key() {
     let fixture = dreaming();
     fixture.configure("[jobs.dream]\nmax_idea = 3\n");
     fixture.run(&["night"]).ends(78).expect_text("runner.toml:").expect_text("max_idea");
@@ -314,7 +314,7 @@ fn mistakes_in_the_configuration_are_named_with_their_place() {
 }
 
 #[test]
-fn mistakes_in_triggers_and_policies_are_named_with_their_place() {
+fn trigger_and_policy_mistakes_name_the_file() {
     for (toml, words) in [
         (
             "trigger = \"after draem\"",
@@ -335,7 +335,7 @@ fn mistakes_in_triggers_and_policies_are_named_with_their_place() {
 }
 
 #[test]
-fn wrong_usage_is_2() {
+fn usage_errors_exit_with_2() {
     let fixture = Fixture::new();
     fixture.run(&["nigth"]).ends(2).expect_text("night");
     fixture.run(&["execute", "not-an-id"]).ends(2).expect_text("is not an id");
@@ -343,7 +343,7 @@ fn wrong_usage_is_2() {
 }
 
 #[test]
-fn unknown_names_list_the_known_ones() {
+fn unknown_job_lists_known_jobs() {
     let fixture = Fixture::with("[jobs.tidy]\nkind = \"command\"\nprogram = \"true\"\n");
     for command in [&["run"][..], &["enqueue"], &["pause"], &["jobs", "reset"]] {
         fixture

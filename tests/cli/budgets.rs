@@ -55,7 +55,7 @@ fn lines(path: &Path) -> i64 {
 }
 
 #[test]
-fn fifty_runs_of_two_projects_do_not_overspend_their_pools_day_though_some_are_killed() {
+fn concurrent_killed_runs_respect_pool_limits() {
     const CAP: i64 = 12;
     let mut dice = Random::new("budgets");
     let (rounds, began) = (scaled(1), Instant::now());
@@ -138,7 +138,7 @@ fn at(fixture: &Fixture, clock: &str, args: &[&str]) -> CommandOutput {
 }
 
 #[test]
-fn an_extra_is_counted_on_told_and_over_with_its_day() {
+fn budget_grant_ends_with_its_day() {
     let fixture = Fixture::new();
     at(&fixture, "2026-11-21T20:00:00Z", &["init"]).ends(0);
     user(&fixture, "[pools.max.day]\ncalls = 1\nmoney = 5\n");
@@ -198,7 +198,7 @@ fn an_extra_is_counted_on_told_and_over_with_its_day() {
 }
 
 #[test]
-fn a_pools_limit_defers_the_jobs_of_every_project_without_a_call_and_passes() {
+fn pool_limit_defers_jobs_of_all_projects() {
     let fixture = Fixture::new();
     at(&fixture, "2026-11-21T20:00:00Z", &["init"]).ends(0);
     user(&fixture, "[pools.max]\nunlimited = true\n");
@@ -253,7 +253,7 @@ fn a_pools_limit_defers_the_jobs_of_every_project_without_a_call_and_passes() {
 }
 
 #[test]
-fn a_broken_job_is_stopped_and_starts_again_once_somebody_acknowledges_it() {
+fn failing_job_stops_until_acknowledged() {
     let fixture = Fixture::new();
     at(&fixture, "2026-11-21T20:00:00Z", &["init"]).ends(0);
     fixture.configure(
@@ -300,7 +300,7 @@ fn a_broken_job_is_stopped_and_starts_again_once_somebody_acknowledges_it() {
 }
 
 #[test]
-fn a_refused_job_is_reported_once() {
+fn refused_job_is_reported_once() {
     let fixture = Fixture::new();
     at(&fixture, "2026-11-21T20:00:00Z", &["init"]).ends(0);
     fixture.configure(
@@ -317,7 +317,7 @@ fn a_refused_job_is_reported_once() {
         .ends(0)
         .expect_text("still not-installed, as reported before");
     let failed = "SELECT count(*) FROM runs WHERE outcome ->> 'outcome' = 'failed'";
-    assert_eq!(fixture.count(failed), 1, "one alert");
+    assert_eq!(fixture.count(failed), 1, "there is not exactly one failed run");
     let program = fixture.root().join("my-model");
     fs::write(&program, "#!/bin/sh\necho an answer\n").unwrap();
     assert!(
@@ -331,7 +331,7 @@ fn a_refused_job_is_reported_once() {
 }
 
 #[test]
-fn pools_and_prices_are_the_users_own() {
+fn pools_and_prices_require_user_config() {
     let fixture = Fixture::with("");
     for toml in ["[pools.max]\nunlimited = true\n", "[prices.x]\ninput_cost_per_token = 0\n"] {
         let before = fixture.read("runner.toml");

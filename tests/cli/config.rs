@@ -35,7 +35,7 @@ fn each_value_names_its_layer() {
 }
 
 #[test]
-fn what_is_shown_can_be_read_again() {
+fn shown_configuration_round_trips() {
     let fixture = Fixture::with(SAYS);
     let shown = fixture.run(&["config", "show"]).ends(0).out;
     let full = fixture.run(&["config", "show", "--json"]).ends(0).json();
@@ -62,7 +62,7 @@ fn what_is_shown_can_be_read_again() {
 }
 
 #[test]
-fn one_value_is_got_by_its_name() {
+fn get_prints_one_value() {
     let fixture = Fixture::with(SAYS);
     let get = |key: &str| fixture.run(&["config", "get", key]);
     assert_eq!(get("jobs.say.program").ends(0).out, "sh\n");
@@ -77,7 +77,7 @@ fn one_value_is_got_by_its_name() {
 }
 
 #[test]
-fn set_changes_one_line_and_nothing_when_it_is_wrong() {
+fn set_changes_one_line_or_nothing() {
     let fixture = Fixture::with(SAYS);
     let before = fixture.read("runner.toml");
     fixture
@@ -128,7 +128,7 @@ fn set_changes_one_line_and_nothing_when_it_is_wrong() {
 }
 
 #[test]
-fn check_tells_every_mistake_with_its_place() {
+fn check_locates_every_mistake() {
     let fixture = Fixture::with(SAYS);
     assert_eq!(fixture.run(&["config", "check"]).ends(0).out, "ok\n");
     fixture.configure("[night]\nlenght = \"8h\"\nat = \"25:00\"\n[defaults]\nretries = -1\n[jobs.b]\nkind = \"comand\"\n");
@@ -158,7 +158,7 @@ fn check_tells_every_mistake_with_its_place() {
 }
 
 #[test]
-fn a_command_and_its_runs_take_what_is_in_no_file() {
+fn flags_and_environment_apply_to_runs() {
     let fixture = Fixture::with(SAYS);
     let said = |fixture: &Fixture| fixture.read("said");
     fixture.run(&["run", "say"]).ends(0);
@@ -172,7 +172,7 @@ fn a_command_and_its_runs_take_what_is_in_no_file() {
 }
 
 #[test]
-fn what_cannot_be_honoured_is_refused() {
+fn ineffective_overrides_are_refused() {
     let fixture = Fixture::with(SAYS);
     let schedule = |command: &[&str], code| {
         let args = [command, &["--config", "night.at=23:00"]].concat();
@@ -203,7 +203,7 @@ fn what_cannot_be_honoured_is_refused() {
 }
 
 #[test]
-fn the_published_schema_is_the_one_that_is_printed() {
+fn published_schema_matches_printed_schema() {
     let fixture = Fixture::new();
     let schema = fixture.run(&["config", "schema"]).ends(0);
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/schemas/runner.schema.json");
@@ -213,13 +213,13 @@ fn the_published_schema_is_the_one_that_is_printed() {
     let kept = fs::read_to_string(&path).unwrap();
     assert!(
         kept == schema.out,
-        "{} differs; INSTA_UPDATE=always takes the new text",
+        "{} differs; INSTA_UPDATE=always accepts the new text",
         path.display()
     );
 }
 
 #[test]
-fn a_mistake_is_an_object_for_scripts() {
+fn check_json_describes_each_mistake() {
     let fixture = Fixture::with("[night]\nlenght = \"8h\"\n[jobs.dream]\nmax_ideas = \"x\"\n");
     let reported = fixture.run(&["config", "check", "--json"]).ends(78).json();
     let first = &reported["mistakes"][0];
@@ -251,7 +251,7 @@ fn setting_a_key_reports_remaining_mistakes() {
 }
 
 #[test]
-fn a_broken_file_keeps_init_from_writing_anything() {
+fn init_with_invalid_settings_writes_nothing() {
     let fixture = Fixture::new();
     fixture.write("runner.toml", "[night]\nlenght = \"8h\"\n");
     let before = fixture.tree(".");
@@ -275,7 +275,7 @@ fn a_broken_file_keeps_init_from_writing_anything() {
 }
 
 #[test]
-fn a_schedule_that_is_set_counts_from_then_on() {
+fn changed_schedule_counts_from_the_change() {
     let fixture = Fixture::with(
         "[jobs.dream]\nenabled = false\n[jobs.tidy]\nkind = \"command\"\nprogram = \"true\"\ntrigger = \"every 1h\"\n",
     );
@@ -295,5 +295,5 @@ fn a_schedule_that_is_set_counts_from_then_on() {
     at("2030-01-10T10:12:00Z", &["config", "set", "--user", "defaults.catch_up", "none"]);
     let kept = "SELECT count(*) FROM jobs WHERE name = 'tidy' AND policy LIKE '%none%'";
     assert_eq!(fixture.count(kept), 1);
-    assert_eq!(next(), hourly - 30, "the schedule is the same");
+    assert_eq!(next(), hourly - 30, "the schedule changed");
 }

@@ -79,7 +79,7 @@ fn valid(fixture: &Fixture) {
 }
 
 #[test]
-fn the_rest_is_put_together_without_those_who_fail() {
+fn synthesis_omits_failed_councillors() {
     let hostile = "</script><script>alert(1)</script>\u{202e} `rm -rf ~` [x](javascript:alert(1))";
     let fixture = fixture(
         "runners = [\"builtin\", \"yes\", \"no\", \"liar\", \"slow\", \"gone\", \"prose\"]\ncouncil_timeout = \"4s\"\ncreative_lane = true\n",
@@ -175,7 +175,7 @@ fn the_rest_is_put_together_without_those_who_fail() {
 }
 
 #[test]
-fn they_are_asked_at_the_same_time() {
+fn councillors_run_concurrently() {
     let fixture = Fixture::new();
     let pipe = fixture.root().join("pipe");
     mknodat(CWD, &pipe, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
@@ -198,7 +198,7 @@ fn they_are_asked_at_the_same_time() {
 }
 
 #[test]
-fn without_money_the_night_goes_on_without_those_who_cost() {
+fn unaffordable_councillors_are_skipped() {
     let fixture = fixture(
         "runners = [\"builtin\", \"dear\"]\n[day.budget]\ncalls = 5\ntokens = 0\n",
         &[voice("dear", &answer("implement", "Mend the retry", "high", ONE))],
@@ -217,7 +217,7 @@ fn without_money_the_night_goes_on_without_those_who_cost() {
 }
 
 #[test]
-fn what_was_paid_for_is_not_asked_again_when_a_night_goes_on() {
+fn resumed_run_reuses_recorded_answers() {
     let fixture = fixture(
         "runners = [\"one\"]\n",
         &[voice("one", &answer("implement", "Mend the retry", "high", ONE))],
@@ -251,7 +251,7 @@ fn what_was_paid_for_is_not_asked_again_when_a_night_goes_on() {
 }
 
 #[test]
-fn a_councillor_that_is_not_configured_is_named_before_anything_begins() {
+fn unknown_councillor_is_rejected() {
     let fixture = fixture("", &[]);
     run_ok(&fixture, &["overnight", "start", "--runner", "bulitin"])
         .ends(2)
@@ -294,7 +294,7 @@ fn foreign_summaries_are_shown_in_every_form() {
                 assert!(text.contains(words), "{words} in {text}");
             }
             let same: Value = serde_json::from_str(&report(&["--json"]).ends(0).out).unwrap();
-            assert_eq!(same, summary, "unknown fields are kept");
+            assert_eq!(same, summary, "unknown fields were lost");
             report(&["--validate"]).ends(65);
         }
     }

@@ -1,5 +1,5 @@
-//! Tests the curator from outside: reports about an engine, the handling of job files, and the
-//! budget of an event.
+//! Tests the curator from outside: the reported state of an endpoint, the handling of job files,
+//! and the budget of an event.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{SocketAddrV4, TcpListener, TcpStream};
@@ -80,7 +80,7 @@ fn ollama(models: &'static [&'static str]) -> u16 {
 }
 
 #[test]
-fn each_truth_about_an_engine_is_told_within_two_seconds() {
+fn endpoint_states_are_reported_within_two_seconds() {
     let fixture = Fixture::with(JOB);
     let dead = {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -122,7 +122,7 @@ fn each_truth_about_an_engine_is_told_within_two_seconds() {
 }
 
 #[test]
-fn a_job_file_becomes_findings_and_a_row_in_runs() {
+fn job_file_produces_findings_and_a_run() {
     let fixture = Fixture::with(JOB);
     fixture.write("docs/index.md", "# Index\n\n[a](a.md) [gone](gone.md)\n");
     fixture.write("docs/a.md", "# A\n");
@@ -155,7 +155,7 @@ fn a_job_file_becomes_findings_and_a_row_in_runs() {
 }
 
 #[test]
-fn a_session_is_read_chunk_by_chunk_and_ideas_are_seeded_once() {
+fn sessions_are_chunked_and_ideas_seeded_once() {
     let fixture = Fixture::with(JOB);
     let mut lines = String::new();
     for at in 0..5_200 {
@@ -190,7 +190,7 @@ fn a_session_is_read_chunk_by_chunk_and_ideas_are_seeded_once() {
         );
     }
     let done = fixture.tree(".runner/curator/done").len();
-    assert_eq!(done, 2, "there is not one per chunk");
+    assert_eq!(done, 2, "there is not one finished job per chunk");
 
     fixture.write("docs/plan.md", "# Plan\n\n- [ ] Retry the upload after a connection reset\n");
     for _ in 0..2 {
@@ -219,7 +219,7 @@ fn a_session_is_read_chunk_by_chunk_and_ideas_are_seeded_once() {
 }
 
 #[test]
-fn a_worker_that_is_killed_in_the_midst_loses_and_doubles_nothing() {
+fn killed_worker_loses_and_duplicates_nothing() {
     let fixture = Fixture::with("");
     // The script kills the process of its run once; the claim's owner file names that process.
     let script = "cat > /dev/null; cd \"$0\"; if [ ! -e killed ]; then touch killed; \
@@ -257,7 +257,7 @@ fn a_worker_that_is_killed_in_the_midst_loses_and_doubles_nothing() {
 }
 
 #[test]
-fn an_event_runs_as_a_job_until_its_budget_is_gone_and_the_row_says_so() {
+fn event_budget_limits_nested_escalations() {
     let answer = "{\"note\":\"look at it\",\"raise\":[{\"severity\":\"high\",\"desired_action\":\"more\",\"budget\":1},{\"severity\":\"high\",\"desired_action\":\"and more\",\"budget\":1}]}";
     let fixture = Fixture::with(&format!(
         "{JOB}[backends.evil]\ntype = \"command\"\nprogram = \"sh\"\nargs = [\"-c\", {:?}]\n",
@@ -323,7 +323,7 @@ fn an_event_runs_as_a_job_until_its_budget_is_gone_and_the_row_says_so() {
 }
 
 #[test]
-fn diagnose_walks_from_nothing_to_a_curator_that_works() {
+fn diagnose_hints_lead_to_a_working_curator() {
     let fixture = Fixture::new();
     fixture.run(&["init"]).ends(0);
     let port = ollama(&["gemma4:e4b"]);
@@ -356,7 +356,7 @@ fn diagnose_walks_from_nothing_to_a_curator_that_works() {
 }
 
 #[test]
-fn a_compaction_says_the_same_dry_and_done() {
+fn compaction_dry_run_matches_real_output() {
     let fixture = Fixture::with(JOB);
     fixture.write(".runner/curator/logs/pending-log-entries/1.txt", "- one\n");
     fixture.write(".runner/curator/logs/pending-log-entries/2.txt", "- two");
@@ -370,7 +370,7 @@ fn a_compaction_says_the_same_dry_and_done() {
 }
 
 #[test]
-fn the_other_name_of_the_table_is_read_and_ours_wins() {
+fn own_table_overrides_alternate_names() {
     let fixture = Fixture::with(
         "[dream.local_curator]\nhourly_cap = 3\nmodel = \"other\"\n[curator]\nmodel = \"ours\"\n",
     );

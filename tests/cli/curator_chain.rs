@@ -50,7 +50,7 @@ fn session() -> String {
 }
 
 #[test]
-fn one_report_tells_what_became_of_notes_and_a_session() {
+fn report_covers_notes_and_session_results() {
     let fixture = Fixture::new();
     at(&fixture, DAY, &["init"]).ends(0);
     // The script kills the process of its run once, during the session's first chunk.
@@ -77,7 +77,7 @@ fn one_report_tells_what_became_of_notes_and_a_session() {
     let killed = at(&fixture, DAY, &["curator", "work", "--once"]);
     assert_ne!(killed.code, 0, "{killed:?}");
     assert!(fixture.path("killed").exists());
-    assert!(!fixture.path(".agents/learnings").exists(), "all or nothing");
+    assert!(!fixture.path(".agents/learnings").exists(), "the killed run published learnings");
     for kind in ["lint-wiki", "dream-seed"] {
         at(&fixture, EVENING, &["curator", "enqueue", "--kind", kind]).ends(0);
     }
@@ -85,7 +85,7 @@ fn one_report_tells_what_became_of_notes_and_a_session() {
     assert_eq!(
         fixture.tree(".runner/curator/done").len(),
         4,
-        "two chunks, and one of each other kind"
+        "expected two chunks and one job of each other kind"
     );
     let learnings = fixture.tree(".agents/learnings");
     assert_eq!(learnings.len(), 2, "{learnings:?}");

@@ -118,7 +118,7 @@ fn fixture(toml: &str) -> Fixture {
 const CROWD: usize = 10;
 
 #[test]
-fn ten_workers_of_whom_some_are_killed_do_each_job_once_or_fail_it_with_a_reason() {
+fn concurrent_workers_settle_each_job_once() {
     let count = scaled(300);
     let mut dice = Random::new("crowd");
     let jobs: String = (0..CROWD)
@@ -148,7 +148,7 @@ fn ten_workers_of_whom_some_are_killed_do_each_job_once_or_fail_it_with_a_reason
         while !ids(&fixture, "queue").is_empty() {
             assert!(
                 started.fetch_add(1, Ordering::SeqCst) < 1_000 + 10 * count,
-                "it goes on for ever: {:.4000}",
+                "the queue is never empty: {:.4000}",
                 fixture.run(&["runs"]).out
             );
             let mut child = fixture
@@ -239,7 +239,7 @@ fn ten_workers_of_whom_some_are_killed_do_each_job_once_or_fail_it_with_a_reason
 }
 
 #[test]
-fn the_hourly_cap_survives_restarts() {
+fn hourly_cap_survives_restarts() {
     const CAP: usize = 7;
     let fixture = fixture(&format!(
         "[curator]\nhourly_cap = {CAP}\n[jobs.curator]\nkind = \"curator\"\ntrigger = \"manual\"\nbatch = 3\n"
@@ -333,7 +333,7 @@ fn switches(pid: u32) -> u64 {
 }
 
 #[test]
-fn a_watch_takes_what_is_dropped_sleeps_between_and_ends_when_asked() {
+fn watch_runs_dropped_jobs_until_stopped() {
     let fixture = fixture("[jobs.curator]\nkind = \"curator\"\ntrigger = \"manual\"\n");
     let reported = FolderCounts::of(&fixture.path(WORKER).join("done"));
     let mut watch = watcher(&fixture);
@@ -370,7 +370,7 @@ fn a_watch_takes_what_is_dropped_sleeps_between_and_ends_when_asked() {
 }
 
 #[test]
-fn a_watch_that_is_ended_in_a_run_gives_its_file_back() {
+fn stopped_watch_requeues_its_current_job() {
     let fixture = Fixture::with("");
     let script = "cat > /dev/null; cd \"$0\"; echo up > up.fifo; read word < go.fifo";
     let root = fixture.project().display().to_string();
@@ -401,7 +401,7 @@ fn a_watch_that_is_ended_in_a_run_gives_its_file_back() {
 }
 
 #[test]
-fn a_worker_whose_job_another_has_says_so_once_and_ends() {
+fn worker_skips_a_locked_job() {
     let fixture = Fixture::with("");
     let script = "cat > /dev/null; cd \"$0\"; echo up > up.fifo; read word < go.fifo; echo '{\"suggestions\":[]}'";
     let root = fixture.project().display().to_string();

@@ -14,7 +14,7 @@ use crate::fixture::{CommandOutput, ended_within};
 use crate::served::{Daemon, LIMIT, WAIT, at, busy, fixture, outcome, owner, run};
 
 #[test]
-fn a_job_is_run_when_its_time_has_come() {
+fn daemon_starts_due_jobs() {
     let fixture = fixture(
         "[jobs.count]\nkind = \"command\"\ntrigger = \"every 1m\"\nprogram = \"sh\"\nargs = [\"-c\", \"echo x >> times\"]\n",
     );
@@ -40,7 +40,7 @@ fn a_job_is_run_when_its_time_has_come() {
 }
 
 #[test]
-fn a_second_daemon_names_the_first() {
+fn second_daemon_names_the_first() {
     let fixture = fixture("");
     let daemon = Daemon::start(&fixture, &[]);
     run(&fixture, &["daemon"]).ends(75).expect_text(&format!("PID {}", daemon.child.id()));
@@ -50,7 +50,7 @@ fn a_second_daemon_names_the_first() {
 }
 
 #[test]
-fn a_broken_configuration_keeps_the_old_jobs_and_is_said() {
+fn invalid_configuration_defers_runs_until_fixed() {
     let fixture = fixture(WAIT);
     let mut daemon = Daemon::start(&fixture, &[]);
     let good = fixture.read("runner.toml");
@@ -73,7 +73,7 @@ fn a_broken_configuration_keeps_the_old_jobs_and_is_said() {
 }
 
 #[test]
-fn a_stop_waits_for_a_run_that_ends_in_time() {
+fn stop_waits_for_live_runs() {
     let fixture = fixture(WAIT);
     let (mut daemon, id) = busy(&fixture, &["--drain", "1h"]);
     daemon.signal(Signal::TERM);
@@ -87,7 +87,7 @@ fn a_stop_waits_for_a_run_that_ends_in_time() {
 }
 
 #[test]
-fn a_second_stop_asks_the_run_to_end() {
+fn second_stop_cancels_live_runs() {
     let fixture = fixture(WAIT);
     let (mut daemon, id) = busy(&fixture, &["--drain", "1h"]);
     daemon.signal(Signal::INT);
@@ -99,7 +99,7 @@ fn a_second_stop_asks_the_run_to_end() {
 }
 
 #[test]
-fn a_run_that_ignores_a_stop_is_killed_with_its_tree() {
+fn stop_kills_processes_that_ignore_sigterm() {
     let fixture = fixture(
         "[jobs.deaf]\nkind = \"command\"\ntrigger = \"every 1m\"\nprogram = \"sh\"\n\
          args = [\"-c\", \"trap '' TERM; setsid sh -c 'trap \\\"\\\" TERM; echo up > up.fifo; while :; do sleep 1000; done'\"]\n",
@@ -111,12 +111,12 @@ fn a_run_that_ignores_a_stop_is_killed_with_its_tree() {
     assert!(began.elapsed() < Duration::from_secs(30), "{began:?}");
     assert_eq!(fixture.survivors(), Vec::<String>::new());
     let reported = outcome(&fixture, &id);
-    assert!(reported.contains("cancelled"), "by itself: {reported}");
+    assert!(reported.contains("cancelled"), "the run did not settle itself: {reported}");
     assert!(reported.contains("the daemon was asked to stop"), "{reported}");
 }
 
 #[test]
-fn a_run_that_hangs_is_killed_with_its_tree_and_settled() {
+fn third_stop_kills_a_hung_run() {
     let fixture = fixture(WAIT);
     let (mut daemon, id) = busy(&fixture, &["--drain", "1h"]);
     let pid = owner(&fixture);
@@ -134,7 +134,7 @@ fn a_run_that_hangs_is_killed_with_its_tree_and_settled() {
 }
 
 #[test]
-fn the_socket_is_private_and_nonsense_is_answered() {
+fn private_socket_rejects_invalid_requests() {
     let fixture = fixture("");
     let daemon = Daemon::start(&fixture, &[]);
     let path = fixture.state().join("control.sock");
@@ -179,7 +179,7 @@ fn the_socket_is_private_and_nonsense_is_answered() {
 }
 
 #[test]
-fn a_log_is_followed_to_its_end() {
+fn followed_log_ends_with_the_run() {
     let fixture = fixture(WAIT);
     let (mut daemon, id) = busy(&fixture, &[]);
     let follow = || {
@@ -212,7 +212,7 @@ fn a_log_is_followed_to_its_end() {
 }
 
 #[test]
-fn a_follower_outlives_the_daemon_that_served_it() {
+fn follower_survives_a_killed_daemon() {
     let fixture = fixture(WAIT);
     let (mut daemon, id) = busy(&fixture, &[]);
     let mut follower =
@@ -232,7 +232,7 @@ fn a_follower_outlives_the_daemon_that_served_it() {
 }
 
 #[test]
-fn a_follower_whose_reader_goes_away_ends() {
+fn follower_exits_when_its_output_closes() {
     let fixture = fixture(WAIT);
     let (daemon, id) = busy(&fixture, &[]);
     for _ in 0..2 {
@@ -252,7 +252,7 @@ fn a_follower_whose_reader_goes_away_ends() {
 }
 
 #[test]
-fn a_run_by_hand_shows_its_log_while_it_runs() {
+fn run_follow_streams_the_log() {
     let fixture = fixture(WAIT);
     let mut child =
         fixture.runner(&["run", "wait", "--follow"]).stdout(Stdio::piped()).spawn().unwrap();
@@ -277,7 +277,7 @@ fn a_run_by_hand_shows_its_log_while_it_runs() {
 }
 
 #[test]
-fn a_run_is_cancelled_through_the_daemon() {
+fn daemon_cancels_a_run_on_request() {
     let fixture = fixture(WAIT);
     let (mut daemon, id) = busy(&fixture, &[]);
     let request = format!(r#"{{"ask":"cancel","run":"{id}"}}"#);
@@ -288,7 +288,7 @@ fn a_run_is_cancelled_through_the_daemon() {
 }
 
 #[test]
-fn a_killed_daemon_harms_no_run_and_hinders_no_daemon() {
+fn run_survives_a_killed_daemon() {
     let fixture = fixture(WAIT);
     let (mut daemon, id) = busy(&fixture, &[]);
     let pid = owner(&fixture);
@@ -307,7 +307,7 @@ fn a_killed_daemon_harms_no_run_and_hinders_no_daemon() {
 }
 
 #[test]
-fn a_daemon_and_its_run_killed_at_once_are_settled_by_the_next() {
+fn next_daemon_settles_killed_runs() {
     let fixture = fixture(WAIT);
     let (mut daemon, id) = busy(&fixture, &[]);
     let pid = owner(&fixture);
@@ -316,13 +316,13 @@ fn a_daemon_and_its_run_killed_at_once_are_settled_by_the_next() {
     kill_process(pid, Signal::KILL).unwrap();
     assert!(ended_within(pid.as_raw_nonzero().get().cast_unsigned(), LIMIT));
     let second = Daemon::start(&fixture, &[]);
-    assert!(outcome(&fixture, &id).contains("lost"), "by its first tick");
+    assert!(outcome(&fixture, &id).contains("lost"), "the first tick did not settle the run");
     assert_eq!(fixture.survivors(), Vec::<String>::new());
     drop(second);
 }
 
 #[test]
-fn the_service_manager_is_told() {
+fn service_manager_receives_notifications() {
     let fixture = fixture(
         "[jobs.env]\nkind = \"command\"\ntrigger = \"every 1m\"\nprogram = \"sh\"\nsandbox = \"off\"\nargs = [\"-c\", \"read _ _ _ run _ < /proc/$PPID/stat; tr '\\\\0' '\\\\n' < /proc/$run/environ > seen\"]\n",
     );
@@ -355,7 +355,10 @@ fn the_service_manager_is_told() {
     daemon.tick();
     daemon.wait_for_text("env: succeeded");
     let seen = fixture.read("seen");
-    assert!(seen.contains("XDG_STATE_HOME"), "the run's own process: {seen}");
+    assert!(
+        seen.contains("XDG_STATE_HOME"),
+        "this is not the environment of the run's process: {seen}"
+    );
     assert!(!seen.contains("NOTIFY_SOCKET") && !seen.contains("WATCHDOG"), "{seen}");
     daemon.signal(Signal::TERM);
     hears("STOPPING=1");

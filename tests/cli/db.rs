@@ -96,7 +96,7 @@ fn content(path: &Path) -> Vec<String> {
 }
 
 #[test]
-fn a_database_is_checked_copied_and_told_of() {
+fn healthy_database_passes_check_and_backup() {
     let aged = Aged::new();
     aged.run(&["db", "path"]).ends(0).expect_text("state/runner/database.sqlite");
     aged.run(&["run", "note"]).ends(0);
@@ -121,7 +121,7 @@ fn a_database_is_checked_copied_and_told_of() {
 }
 
 #[test]
-fn rows_that_contradict_each_other_are_found_and_named() {
+fn check_reports_inconsistent_rows() {
     let aged = Aged::new();
     aged.run(&["run", "note"]).ends(0);
     let sound = fs::read(aged.store()).unwrap();
@@ -149,7 +149,7 @@ fn rows_that_contradict_each_other_are_found_and_named() {
 }
 
 #[test]
-fn once_a_day_a_tick_makes_a_backup_and_seven_are_kept() {
+fn ticks_keep_seven_daily_backups() {
     let aged = Aged::new();
     for day in 10..=20 {
         for hour in ["13:10", "17:10"] {
@@ -163,7 +163,7 @@ fn once_a_day_a_tick_makes_a_backup_and_seven_are_kept() {
 }
 
 #[test]
-fn a_restore_reports_lost_runs() {
+fn restore_reports_lost_runs() {
     let aged = Aged::new();
     aged.at("2026-01-10T13:00:30Z");
     aged.run(&["tick"]).ends(0).expect_text("note");
@@ -174,7 +174,7 @@ fn a_restore_reports_lost_runs() {
         aged.run(&["tick"]).ends(0);
     }
     let runs = "SELECT count(*) FROM runs WHERE started IS NOT NULL";
-    assert_eq!(aged.fixture.count(runs), 6, "five hours and one manually");
+    assert_eq!(aged.fixture.count(runs), 6, "expected five hourly runs and one queued run");
     // Showing the plan changes nothing.
     let before = content(&aged.store());
     aged.run(&["db", "restore"]).ends(0).expect_text("run again with --yes to restore");
@@ -204,7 +204,7 @@ fn a_restore_reports_lost_runs() {
 }
 
 #[test]
-fn a_restore_waits_for_nobody_who_has_the_database_open() {
+fn restore_refuses_an_open_database() {
     let aged = Aged::new();
     aged.run(&["db", "backup"]).ends(0);
     let lock = fs::File::open(aged.fixture.state().join("database.lock")).unwrap();
@@ -329,7 +329,7 @@ fn integral(bytes: &[u8], folder: &Path) -> bool {
 }
 
 #[test]
-fn a_kill_at_any_step_of_a_restore_leaves_the_old_or_the_new() {
+fn killed_restore_leaves_old_or_new_database() {
     let mut steps = 0;
     for step in 0..40 {
         let aged = Aged::new();
@@ -377,7 +377,7 @@ fn content_or_none(path: &Path) -> Option<usize> {
 }
 
 #[test]
-fn a_kill_at_any_step_of_a_backup_leaves_none_or_a_whole_one() {
+fn killed_backup_publishes_no_partial_file() {
     let mut steps = 0;
     for step in 0..20 {
         let aged = Aged::new();
@@ -420,7 +420,7 @@ fn old_house() -> Aged {
 }
 
 #[test]
-fn pruning_shows_its_plan_and_carries_out_the_same() {
+fn pruning_dry_run_matches_real_run() {
     let aged = old_house();
     let jobs = "SELECT count(DISTINCT job) FROM runs";
     let ran = aged.fixture.count(jobs);
@@ -450,7 +450,7 @@ fn pruning_shows_its_plan_and_carries_out_the_same() {
 }
 
 #[test]
-fn a_kill_at_any_step_of_a_pruning_is_made_good_by_the_next() {
+fn next_pruning_completes_a_killed_one() {
     let mut steps = 0;
     for step in 0..60 {
         let aged = old_house();
@@ -473,7 +473,7 @@ fn a_kill_at_any_step_of_a_pruning_is_made_good_by_the_next() {
 }
 
 #[test]
-fn each_way_of_being_unusable_has_its_message_and_its_code() {
+fn unsupported_database_formats_are_reported() {
     let aged = Aged::new();
     let path = aged.store();
     let sound = fs::read(&path).unwrap();
@@ -500,7 +500,7 @@ fn each_way_of_being_unusable_has_its_message_and_its_code() {
 }
 
 #[test]
-fn a_database_that_may_not_be_written_says_so() {
+fn read_only_database_is_reported() {
     let mut aged = Aged::new();
     let root = aged.fixture.root().to_owned();
     let given = std::process::Command::new("chown")
@@ -530,7 +530,7 @@ fn a_database_that_may_not_be_written_says_so() {
 }
 
 #[test]
-fn a_database_that_cannot_be_written_says_so() {
+fn full_disk_prevents_database_creation() {
     let Some(full) = Tmpfs::mount("4m") else {
         print_line("skipped 1: a small file system cannot be mounted here");
         return;
@@ -611,7 +611,7 @@ fn one_unremovable_file_does_not_stop_pruning() {
 }
 
 #[test]
-fn a_dry_pruning_leaves_no_trace() {
+fn pruning_dry_run_creates_no_state() {
     let fixture = Fixture::new();
     let plan = CommandOutput::of(fixture.runner(&["db", "prune", "--dry-run"]).output().unwrap());
     plan.ends(0).expect_text("nothing to remove");
@@ -619,7 +619,7 @@ fn a_dry_pruning_leaves_no_trace() {
 }
 
 #[test]
-fn a_database_that_is_gone_is_never_made_anew_in_silence() {
+fn missing_database_is_not_silently_recreated() {
     let aged = Aged::new();
     aged.run(&["run", "late"]).ends(0);
     aged.run(&["db", "backup"]).ends(0);
@@ -660,7 +660,7 @@ fn a_database_that_is_gone_is_never_made_anew_in_silence() {
 }
 
 #[test]
-fn a_night_after_a_restore_does_not_write_over_the_report_of_one_that_was_lost() {
+fn night_after_restore_keeps_earlier_report() {
     let fixture = Fixture::with(
         "[jobs.dream]\nenabled = false\n[jobs.tidy]\nkind = \"command\"\nprogram = \"true\"\n",
     );
@@ -685,7 +685,7 @@ fn a_night_after_a_restore_does_not_write_over_the_report_of_one_that_was_lost()
 }
 
 #[test]
-fn a_look_at_the_database_tells_scripts_what_is_wrong_and_changes_nothing() {
+fn damage_reports_leave_the_database_unchanged() {
     let aged = Aged::new();
     aged.run(&["db", "backup"]).ends(0);
     aged.run(&["db", "restore"])
@@ -712,7 +712,7 @@ fn a_look_at_the_database_tells_scripts_what_is_wrong_and_changes_nothing() {
 }
 
 #[test]
-fn what_a_decision_replaced_goes_with_the_rows() {
+fn pruning_removes_old_undo_folders() {
     let aged = Aged::new();
     let backup = |at: &str| {
         let at: jiff::Timestamp = at.parse().unwrap();
@@ -729,5 +729,5 @@ fn what_a_decision_replaced_goes_with_the_rows() {
     assert!(!old.exists() && young.exists());
     aged.at("2026-06-20T12:00:00Z");
     aged.run(&["db", "prune"]).ends(0);
-    assert!(!aged.fixture.path("dreams/.undo/p-1").exists(), "nor its folder");
+    assert!(!aged.fixture.path("dreams/.undo/p-1").exists(), "the empty folder is still there");
 }

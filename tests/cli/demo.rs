@@ -7,7 +7,7 @@ use std::path::Path;
 use crate::fixture::{Fixture, skip};
 
 #[test]
-fn the_demo_ends_in_a_morning_report_and_the_hostile_idea_changed_nothing() {
+fn demo_reports_despite_a_hostile_idea() {
     let fixture = Fixture::new();
     let said = fixture.run(&["demo", "../demo"]).ends(0);
     assert!(said.out.contains("report.md"), "{said:?}");
@@ -61,7 +61,7 @@ fn the_demo_ends_in_a_morning_report_and_the_hostile_idea_changed_nothing() {
         "# tides\nA small service that tells when the water is high.\n"
     );
     assert_eq!(fs::read_dir(demo.join("ideas")).unwrap().count(), 6);
-    the_cycle_was_real(&fixture, &demo);
+    assert_cycle_ran(&fixture, &demo);
 
     let state: serde_json::Value =
         serde_json::from_slice(&fs::read(demo.join("dreams/state.json")).unwrap()).unwrap();
@@ -71,7 +71,7 @@ fn the_demo_ends_in_a_morning_report_and_the_hostile_idea_changed_nothing() {
 
 /// Checks that the cycle of three adds, an audit, a dream and a plan really happened: commits,
 /// telemetry, one entry, and a changed board.
-fn the_cycle_was_real(fixture: &Fixture, demo: &std::path::Path) {
+fn assert_cycle_ran(fixture: &Fixture, demo: &std::path::Path) {
     let git = |args: &[&str]| {
         let mut all = vec!["-C", demo.to_str().unwrap()];
         all.extend(args);
@@ -83,7 +83,11 @@ fn the_cycle_was_real(fixture: &Fixture, demo: &std::path::Path) {
         fixture.run(&all).ends(0)
     };
     let read = |path: &str| fs::read_to_string(demo.join(path)).unwrap();
-    assert_eq!(fs::read_dir(demo.join("rem")).unwrap().count(), 2, "an entry and its list");
+    assert_eq!(
+        fs::read_dir(demo.join("rem")).unwrap().count(),
+        2,
+        "expected one entry and the manifest"
+    );
     let shown = runner(&["lifecycle", "show", "--json"]).json();
     assert_eq!(shown["position"]["state"], "wake_add");
     if !Path::new("/usr/bin/bwrap").is_file() {
@@ -117,7 +121,7 @@ fn the_cycle_was_real(fixture: &Fixture, demo: &std::path::Path) {
         "wake_add (3 of 3)",
         "TODO → CANCELLED: short notes for the launch",
         "oriented by the carry of rem/",
-        "sandbox full",
+        "sandbox: full",
     ] {
         assert!(report.contains(reported), "{reported}: {report}");
     }
@@ -128,7 +132,7 @@ fn the_cycle_was_real(fixture: &Fixture, demo: &std::path::Path) {
 }
 
 #[test]
-fn the_demo_needs_no_agent() {
+fn demo_runs_without_an_agent() {
     let fixture = Fixture::new();
     fixture.run(&["demo", "../demo", "--agent", "builtin"]).ends(0).expect_text("7 ");
     let demo = fixture.root().join("demo");
@@ -138,7 +142,7 @@ fn the_demo_needs_no_agent() {
 }
 
 #[test]
-fn a_night_in_a_repository_of_ones_own() {
+fn night_works_in_a_new_project() {
     let fixture = Fixture::new();
     fixture.run(&["init"]).ends(0).expect_text("runner.toml").expect_text(".git/info/exclude");
     fixture.run(&["init"]).ends(0).expect_text("nothing was written");

@@ -24,7 +24,7 @@ fn marked(text: &str) -> Vec<String> {
 }
 
 #[test]
-fn the_blocks_that_are_marked_for_it_run() {
+fn marked_documentation_blocks_run() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut documents = vec![root.join("README.md")];
     let guide = fs::read_dir(root.join("docs/guide")).unwrap();
@@ -61,7 +61,7 @@ fn the_blocks_that_are_marked_for_it_run() {
 const SETTINGS: &str = "<!-- settings -->\n```toml\n";
 
 #[test]
-fn the_readme_shows_every_backend_and_its_chain_ends_with_the_rule() {
+fn readme_configures_every_backend_kind() {
     let readme = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md"));
     let readme = readme.unwrap();
     let (_, block) = readme.split_once(SETTINGS).unwrap();
@@ -109,7 +109,7 @@ fn there(program: &str) -> bool {
 }
 
 #[test]
-fn each_shell_reads_its_completions() {
+fn each_shell_parses_its_completions() {
     let fixture = Fixture::new();
     for (shell, how) in [
         ("bash", Some(["bash", "-n"])),
@@ -148,7 +148,7 @@ fn each_shell_reads_its_completions() {
 }
 
 #[test]
-fn the_manual_replaces_its_own_pages_and_no_other() {
+fn man_replaces_only_its_own_pages() {
     let fixture = Fixture::new();
     let folder = fixture.root().join("man/man1");
     let into = folder.display().to_string();
@@ -162,13 +162,13 @@ fn the_manual_replaces_its_own_pages_and_no_other() {
     let first = good.split(|byte| *byte == b'\n').next().unwrap();
     fs::write(&page, [first, b"\nan older one"].concat()).unwrap();
     let said = fixture.run(&["man", &into]).ends(0);
-    assert_eq!(said.out, format!("{}\n", page.display()), "only what changed");
+    assert_eq!(said.out, format!("{}\n", page.display()), "an unchanged page was written");
     assert_eq!(fs::read(&page).unwrap(), good);
     fs::remove_file(folder.join("runner-man.1")).unwrap();
     fs::write(&page, "mine").unwrap();
     fixture.run(&["man", &into]).ends(73).expect_text("runner-config-show.1");
     assert_eq!(fs::read(&page).unwrap(), b"mine");
-    assert!(!folder.join("runner-man.1").exists(), "all or nothing");
+    assert!(!folder.join("runner-man.1").exists(), "a refused run wrote a page");
     fs::remove_file(&page).unwrap();
     std::os::unix::fs::symlink("/dev/null", &page).unwrap();
     fixture.run(&["man", &into]).ends(73);

@@ -44,7 +44,7 @@ fn places(said: &CommandOutput) -> Vec<String> {
 }
 
 #[test]
-fn a_path_that_only_the_login_shell_has_is_found() {
+fn doctor_reports_programs_missing_at_night() {
     let fixture = fixture(
         "[jobs.tidy]\nkind = \"command\"\nprogram = \"tidy-up\"\nartifacts = [{ from = \"a\", to = \"a\" }]\ntrigger = \"night\"\n",
     );
@@ -62,7 +62,7 @@ fn a_path_that_only_the_login_shell_has_is_found() {
 }
 
 #[test]
-fn a_key_reaches_the_tick_by_its_own_file_alone() {
+fn keys_reach_ticks_only_through_credentials_file() {
     let fixture = fixture(
         "[backends.mine]\ntype = \"command\"\nprogram = \"sh\"\nenv = [\"MY_KEY\"]\n[jobs.dream]\nbackend = \"mine\"\n",
     );
@@ -84,7 +84,7 @@ fn a_key_reaches_the_tick_by_its_own_file_alone() {
 /// Checks that a tick started by the host sees the saved variables, the keys, and the variables
 /// that the host sets.
 #[test]
-fn a_host_tick_uses_the_saved_environment() {
+fn host_tick_uses_the_saved_environment() {
     let fixture = fixture(
         "[jobs.tell]\nkind = \"command\"\nprogram = \"tell\"\nenv = [\"MY_KEY\", \"FROM_HOST\"]\nartifacts = [{ from = \"env\", to = \"env\" }]\ntrigger = \"manual\"\n",
     );
@@ -120,7 +120,7 @@ fn a_host_tick_uses_the_saved_environment() {
 }
 
 #[test]
-fn each_thing_that_is_wrong_has_its_finding() {
+fn each_setup_defect_has_a_finding() {
     let fixture = fixture("");
     let wrong = |words: &str, hint: &str| {
         let said = run(&fixture, &["doctor"]).ends(1);
@@ -164,7 +164,7 @@ fn each_thing_that_is_wrong_has_its_finding() {
 }
 
 #[test]
-fn an_agent_that_is_not_there_or_not_logged_in_is_found() {
+fn missing_or_unauthenticated_agent_is_reported() {
     let fixture =
         fixture("[backends.claude]\ntype = \"claude\"\n[jobs.dream]\nbackend = \"claude\"\n");
     let hints = |said: &CommandOutput| -> Vec<String> {
@@ -188,7 +188,7 @@ fn an_agent_that_is_not_there_or_not_logged_in_is_found() {
 
 /// Checks that each finding above the level of a note has a fix that a shell can parse.
 #[test]
-fn every_fix_is_a_command() {
+fn every_fix_is_a_valid_command() {
     let fixture = fixture(
         "[jobs.tidy]\nkind = \"command\"\nprogram = \"tidy-up\"\nartifacts = [{ from = \"a\", to = \"a\" }]\n",
     );

@@ -30,7 +30,7 @@ fn fixture() -> (Fixture, String) {
 }
 
 #[test]
-fn labels_become_figures() {
+fn bench_computes_rates_from_labels() {
     let (fixture, hash) = fixture();
     let labels = format!(
         r#"[{{"idea": "ideas/retry.md", "commits": ["{hash}"]}}, {{"idea": "ideas/zebra.md", "open": true}}]"#
@@ -55,7 +55,7 @@ fn labels_become_figures() {
 }
 
 #[test]
-fn labels_that_are_none_say_why() {
+fn invalid_labels_are_explained() {
     let (fixture, _) = fixture();
     fixture.write("labels.json", r#"[{"idea": "ideas/retry.md", "commits": ["main"]}]"#);
     let labels = fixture.path("labels.json");

@@ -68,7 +68,7 @@ fn ideas(fixture: &Fixture, count: usize) {
 }
 
 #[test]
-fn a_dry_run_leaves_no_trace_whatever_it_meets() {
+fn dry_run_changes_nothing() {
     let fixture = Fixture::with(JOBS);
     ideas(&fixture, 3);
     for args in [
@@ -118,7 +118,7 @@ fn a_dry_run_leaves_no_trace_whatever_it_meets() {
 }
 
 #[test]
-fn a_project_that_nobody_registered_is_gone_through() {
+fn dry_run_works_in_unregistered_project() {
     let fixture = Fixture::new();
     fixture.write("runner.toml", format!("[project]\nid = \"01K000000000000000000000ZZ\"\n{JOBS}"));
     fs::write(fixture.path(".git/info/exclude"), "/dreams/\n/.runner/\n").unwrap();
@@ -132,7 +132,7 @@ fn a_project_that_nobody_registered_is_gone_through() {
 }
 
 #[test]
-fn a_live_run_is_not_disturbed_and_a_dead_one_is_told() {
+fn dry_run_leaves_existing_runs_unchanged() {
     let fixture = Fixture::with(
         "[jobs.wait]\nkind = \"command\"\nprogram = \"sh\"\nargs = [\"-c\", \"echo up > up.fifo; read word < go.fifo\"]\n\
          # What a dead run's launcher still clears away is no trace of ours.\nsandbox = \"off\"\n",
@@ -207,7 +207,7 @@ fn five(amounts: &Value) -> Vec<i64> {
 }
 
 #[test]
-fn its_numbers_bound_what_the_real_run_reserves() {
+fn dry_run_limits_bound_real_reservations() {
     let mut dice = Random::new("dry limits");
     let turns = scaled(6);
     for _ in 0..turns {
@@ -253,7 +253,7 @@ fn its_numbers_bound_what_the_real_run_reserves() {
 }
 
 #[test]
-fn it_declines_as_the_real_one_does() {
+fn dry_run_and_real_run_decline_alike() {
     let fixture = Fixture::with(&format!(
         "{JOBS}[jobs.away]\nkind = \"prompt\"\nprompt = \"x\"\nto = \"notes/x.md\"\nbackend = \"none\"\n[backends.none]\ntype = \"command\"\nprogram = \"no-such-model\"\nenv = [\"NO_KEY\"]\n\
          [day.budget]\nideas = 10\n"
@@ -293,11 +293,11 @@ fn it_declines_as_the_real_one_does() {
             None => assert_eq!((reported.code, real.code), (0, 0), "{args:?}: {real:?}"),
         }
     }
-    assert!(seen >= 4, "{seen} of them were declined");
+    assert!(seen >= 4, "only {seen} runs were declined");
 }
 
 #[test]
-fn a_program_is_shown_with_what_it_sees_and_no_secret() {
+fn dry_run_shows_environment_without_secrets() {
     let fixture = Fixture::with(&format!(
         "{JOBS}[jobs.leaky]\nkind = \"command\"\nprogram = \"echo\"\nargs = [\"hunter2hunter2\"]\nenv = [\"MINE\"]\n"
     ));
@@ -365,7 +365,7 @@ fn writable_paths_are_listed() {
 /// Checks that a dry run of a night lists the same jobs as a real night. A job that a cycle starts
 /// is not part of a manual night.
 #[test]
-fn a_night_has_the_jobs_of_a_real_one() {
+fn night_dry_run_lists_real_jobs() {
     let fixture = Fixture::with(
         "[jobs.cycle]\nkind = \"lifecycle\"\n[jobs.wake]\nkind = \"wake\"\nagent = \"other\"\ntrigger = \"lifecycle\"\n[jobs.dream]\nenabled = false\n",
     );
@@ -387,7 +387,7 @@ fn a_night_has_the_jobs_of_a_real_one() {
 }
 
 #[test]
-fn a_night_lists_jobs_that_exceed_budgets() {
+fn night_dry_run_lists_over_budget_jobs() {
     let fixture = Fixture::with(&format!(
         "{JOBS}[jobs.last]\nkind = \"command\"\nprogram = \"true\"\ntrigger = \"after list\"\n\
          [jobs.off]\nkind = \"command\"\nprogram = \"true\"\nenabled = false\n"

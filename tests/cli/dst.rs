@@ -44,7 +44,7 @@ fn minutes(middle: Date) -> Vec<Timestamp> {
 }
 
 #[test]
-fn half_past_two_comes_once_on_each_day_around_both_transitions() {
+fn job_runs_once_daily_across_clock_changes() {
     let faked = Command::new("faketime").args(["2026-03-29", "true"]).output();
     if !faked.is_ok_and(|tried| tried.status.success()) {
         skip("faketime", "there is no faketime");

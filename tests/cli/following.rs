@@ -14,7 +14,7 @@ const TALKS: &str = "[jobs.wait]\nkind = \"command\"\ntrigger = \"every 1m\"\npr
     args = [\"-c\", \"echo first $TOKEN; printf '\\\\033[2Jbad\\\\n' >&2; echo up > up.fifo; read word < go.fifo; echo last; printf unended\"]\n";
 
 #[test]
-fn a_run_that_is_followed_shows_what_its_program_says() {
+fn followed_run_streams_program_output() {
     let fixture = Fixture::with(TALKS);
     fixture.command("mkfifo", &["up.fifo", "go.fifo"]).status().unwrap();
     let mut follower = fixture
@@ -49,7 +49,7 @@ fn a_run_that_is_followed_shows_what_its_program_says() {
 }
 
 #[test]
-fn so_does_a_log_through_the_daemon() {
+fn daemon_log_streams_program_output() {
     let fixture = fixture(TALKS);
     let (daemon, id) = busy(&fixture, &[]);
     let mut follower =

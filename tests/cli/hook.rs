@@ -171,7 +171,7 @@ const BAD_LINES: [&str; 78] = [
 ];
 
 #[test]
-fn every_payload_gets_the_right_decision_and_a_well_formed_answer() {
+fn every_payload_gets_the_expected_decision() {
     let fixture = fixture();
     let cwd = fixture.project();
     let job = ["--job", "tidy"];

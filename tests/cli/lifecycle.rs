@@ -58,7 +58,7 @@ fn stands(fixture: &Fixture) -> (String, u64) {
 }
 
 #[test]
-fn verdicts_are_applied_once_and_what_is_unclear_is_reported() {
+fn verdicts_apply_once_and_unresolved_are_reported() {
     let fixture = fixture("");
     fixture.run(&["board", "apply"]).ends(0).expect_text("no dream yet");
     dreamt(
@@ -110,7 +110,7 @@ fn verdicts_are_applied_once_and_what_is_unclear_is_reported() {
 }
 
 #[test]
-fn a_board_that_is_tracked_and_edited_keeps_the_edits() {
+fn board_apply_preserves_manual_edits() {
     let fixture = fixture("");
     fixture.git(&["add", "plan.org"]);
     fixture.git(&["commit", "--quiet", "-m", "board"]);
@@ -122,7 +122,7 @@ fn a_board_that_is_tracked_and_edited_keeps_the_edits() {
 }
 
 #[test]
-fn a_cycle_goes_round_and_says_what_is_wrong_with_it() {
+fn cycle_advances_and_check_reports_mistakes() {
     let fixture = fixture("");
     fixture.run(&["lifecycle", "check"]).ends(0).expect_text("ok");
     let mut way = Vec::new();
@@ -132,7 +132,7 @@ fn a_cycle_goes_round_and_says_what_is_wrong_with_it() {
         fixture.run(&["lifecycle", "tick"]).ends(0);
     }
     assert_eq!(way, ["add 0", "add 1", "rem 0", "plan 0", "add 0"]);
-    assert_eq!(fixture.tree("rem").len(), 2, "one entry and its list");
+    assert_eq!(fixture.tree("rem").len(), 2, "expected one entry and the manifest");
     fixture.run(&["lifecycle", "goto", "rem"]).ends(0);
     assert_eq!(stands(&fixture), ("rem".to_owned(), 0));
     fixture.run(&["lifecycle", "goto", "sleep"]).ends(2).expect_text("add, rem, plan");
@@ -152,7 +152,7 @@ fn a_cycle_goes_round_and_says_what_is_wrong_with_it() {
 }
 
 #[test]
-fn a_gate_holds_the_place_and_counts_from_what_succeeded() {
+fn gate_holds_until_minimum_interval_passes() {
     let fixture = fixture("");
     fixture.write("cycle.md", CYCLE.replace("- KIND: rem", "- KIND: rem\n- MIN-INTERVAL: 50m"));
     let tick = |clock: &str| at(&fixture, clock, &["lifecycle", "tick"]).ends(0);
@@ -169,7 +169,7 @@ fn a_gate_holds_the_place_and_counts_from_what_succeeded() {
 }
 
 #[test]
-fn a_dream_that_fails_holds_its_place_and_backs_off() {
+fn failed_dream_holds_position_and_backs_off() {
     let fixture = fixture("backend = \"dreamer\"\n");
     let answer = fixture.root().join("answer");
     fixture.configure(&format!(
@@ -207,7 +207,7 @@ fn a_dream_that_fails_holds_its_place_and_backs_off() {
 }
 
 #[test]
-fn settings_of_another_program_are_read() {
+fn compatible_environment_variables_are_read() {
     let fixture = fixture("");
     fixture.write("other.org", runner_cycle());
     let said = fixture
@@ -232,7 +232,7 @@ fn runner_cycle() -> &'static str {
 }
 
 #[test]
-fn a_wake_without_a_cycle_is_followed_by_a_dream_that_cannot_fail_it() {
+fn failed_dream_does_not_fail_its_wake() {
     let fixture = Fixture::with(
         "[jobs.dream]\nenabled = false\n[jobs.up]\nkind = \"wake\"\ntrigger = \"every 1h\"\nbackend = \"builtin\"\n",
     );
@@ -253,7 +253,7 @@ fn a_wake_without_a_cycle_is_followed_by_a_dream_that_cannot_fail_it() {
 }
 
 #[test]
-fn deaths_at_random_moments_lose_no_place_and_apply_nothing_twice() {
+fn random_kills_preserve_position_and_verdicts() {
     let fixture = fixture("");
     let mut dice = Random::new("cycles");
     let (kills, began) = (scaled(40), Instant::now());
@@ -339,7 +339,7 @@ fn look(fixture: &Fixture) {
 }
 
 #[test]
-fn a_place_that_a_person_sets_while_an_agent_works_stays() {
+fn manual_goto_survives_a_running_agent() {
     let fixture = fixture("backend = \"slow\"\n");
     fixture.configure(
         "[backends.slow]\ntype = \"command\"\nprogram = \"sh\"\nargs = [\"-c\", \"cat pipe; echo done\"]\n",

@@ -30,7 +30,7 @@ fn kill(pid: u32) {
 }
 
 #[test]
-fn further_runs_say_who_holds_the_lock() {
+fn further_runs_name_the_lock_holder() {
     let fixture = waiting();
     let mut first = fixture.runner(&["run", "wait"]).stdout(Stdio::null()).spawn().unwrap();
     assert_eq!(std::fs::read_to_string(fixture.path("up.fifo")).unwrap(), "up\n");
@@ -66,7 +66,7 @@ fn further_runs_say_who_holds_the_lock() {
 }
 
 #[test]
-fn a_killed_holder_neither_blocks_nor_doubles_the_next() {
+fn killed_holder_does_not_block_next_run() {
     let fixture = waiting();
     let mut first = fixture
         .runner(&["run", "wait"])
@@ -94,7 +94,7 @@ fn a_killed_holder_neither_blocks_nor_doubles_the_next() {
 }
 
 #[test]
-fn a_run_that_another_process_began_is_left_to_it() {
+fn execute_leaves_a_started_run_alone() {
     let fixture = waiting();
     let mut first = fixture.runner(&["run", "wait"]).stdout(Stdio::null()).spawn().unwrap();
     assert_eq!(std::fs::read_to_string(fixture.path("up.fifo")).unwrap(), "up\n");
@@ -111,7 +111,7 @@ fn a_run_that_another_process_began_is_left_to_it() {
 }
 
 #[test]
-fn the_starter_settles_a_run_whose_process_is_killed() {
+fn starter_settles_its_killed_run() {
     let fixture = waiting();
     let first = fixture
         .runner(&["run", "wait"])

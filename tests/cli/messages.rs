@@ -13,7 +13,7 @@ fn plain(said: CommandOutput) -> CommandOutput {
 }
 
 #[test]
-fn what_is_not_there_is_said_so() {
+fn missing_paths_are_reported_plainly() {
     let fixture = Fixture::with(
         "[backends.far]\ntype = \"ollama\"\nmodel = \"m\"\nbase_url = \"http://127.0.0.1:1\"\n",
     );
@@ -47,7 +47,7 @@ fn what_is_not_there_is_said_so() {
 }
 
 #[test]
-fn a_night_in_which_nothing_is_due_is_none() {
+fn night_without_due_jobs_is_not_opened() {
     let fixture = Fixture::with("[jobs.dream]\nenabled = false\n");
     for _ in 0..2 {
         let said = fixture.run(&["night"]).ends(0).expect_text("nothing is due");
@@ -68,7 +68,7 @@ fn a_night_in_which_nothing_is_due_is_none() {
 /// Checks that an unusable keyring reference is reported, both without the feature and with it on a
 /// host without a desktop.
 #[test]
-fn a_key_in_a_keyring_that_cannot_be_had_says_why() {
+fn unusable_keyring_reference_is_reported() {
     let fixture = Fixture::with(
         "[backends.kept]\ntype = \"openai\"\nmodel = \"m\"\nbase_url = \"http://127.0.0.1:1/v1\"\nkey = \"keyring:work\"\n\
          [backends.bare]\ntype = \"openai\"\nmodel = \"m\"\nkey = \"keyring:\"\n",

@@ -24,7 +24,7 @@ fn old(toml: &str) -> Fixture {
 }
 
 #[test]
-fn jobs_of_one_night_do_not_starve_each_other() {
+fn night_jobs_do_not_starve_each_other() {
     let fixture = old(TWO);
     let reported = at(&fixture, "2026-11-22T02:30:00Z", &["tick", "--json"]).ends(0).json();
     let mut ends: Vec<String> = reported["started"]
@@ -39,7 +39,7 @@ fn jobs_of_one_night_do_not_starve_each_other() {
 }
 
 #[test]
-fn a_night_that_is_caught_up_is_reported_after_its_jobs() {
+fn caught_up_night_reports_after_its_jobs() {
     let fixture = old(TWO);
     at(&fixture, "2026-11-23T12:00:00Z", &["tick"]).ends(0);
     let report = fixture.read(".runner/reports/2026-11-23/report.md");
@@ -49,7 +49,7 @@ fn a_night_that_is_caught_up_is_reported_after_its_jobs() {
 }
 
 #[test]
-fn a_model_that_states_no_usage_is_charged_what_was_reserved_for_one_call() {
+fn unreported_usage_is_charged_as_reserved() {
     let fixture = old(
         "[backends.mine]\ntype = \"command\"\nprogram = \"echo\"\nargs = [\"\\\"yes\\\"\"]\n\
          [jobs.ask]\nkind = \"prompt\"\nprompt = \"?\"\nto = \"notes/{date}.md\"\nbackend = \"mine\"\n",
@@ -71,7 +71,7 @@ fn a_model_that_states_no_usage_is_charged_what_was_reserved_for_one_call() {
 }
 
 #[test]
-fn a_report_is_made_however_often_it_failed_before() {
+fn report_succeeds_after_repeated_failures() {
     let fixture = old("");
     fixture.write(".runner/reports", "in the way");
     for _ in 0..4 {
@@ -85,7 +85,7 @@ fn a_report_is_made_however_often_it_failed_before() {
 }
 
 #[test]
-fn a_cancelled_night_is_over_and_reported() {
+fn cancelled_night_is_closed_and_reported() {
     let fixture = Fixture::with(
         "[jobs.dream]\nenabled = false\n[jobs.a]\nkind = \"command\"\nprogram = \"sh\"\n\
          args = [\"-c\", \"echo up > up.fifo; exec sleep 1000\"]\n[jobs.b]\nkind = \"command\"\nprogram = \"touch\"\nargs = [\"b-ran\"]\n",
@@ -105,7 +105,7 @@ fn a_cancelled_night_is_over_and_reported() {
 }
 
 #[test]
-fn a_clock_that_was_set_back_does_not_silence_a_job() {
+fn clock_set_back_does_not_block_jobs() {
     let fixture = old("");
     at(&fixture, "2036-01-01T00:00:00Z", &["tick", "--quiet"]);
     at(&fixture, "2026-11-22T00:00:00Z", &["tick"]).ends(1).expect_text("set back");
@@ -114,7 +114,7 @@ fn a_clock_that_was_set_back_does_not_silence_a_job() {
 }
 
 #[test]
-fn a_fresh_idea_defers_scheduled_passes() {
+fn fresh_idea_defers_scheduled_passes() {
     let fixture = old("");
     fixture.command("touch", &["-d", "2026-11-22T02:28:00Z", "ideas/note.md"]).status().unwrap();
     let reported = at(&fixture, "2026-11-22T02:30:00Z", &["tick", "--json"]).ends(0).json();
@@ -133,7 +133,7 @@ fn a_fresh_idea_defers_scheduled_passes() {
 }
 
 #[test]
-fn a_request_that_the_budget_cannot_cover_is_never_made() {
+fn unaffordable_request_is_not_made() {
     for budget in ["tokens = 10", "calls = 0", "money = 0.0"] {
         let fixture = old(&format!(
             "[backends.mine]\ntype = \"command\"\nprogram = \"sh\"\nargs = [\"-c\", \"touch asked; echo '\\\"yes\\\"'\"]\n\

@@ -37,7 +37,7 @@ fn newest(fixture: &Fixture) -> Option<String> {
 }
 
 #[test]
-fn an_hour_of_minutes_has_sixty_runs_however_many_tick() {
+fn concurrent_schedulers_run_each_minute_once() {
     let began = Instant::now();
     let fixture = fixture(MINUTE);
     let mut daemon = Daemon::start(&fixture, &[]);
@@ -105,7 +105,7 @@ fn waiting(overlap: &str) -> Fixture {
 }
 
 #[test]
-fn one_that_is_due_while_an_earlier_one_runs_is_skipped() {
+fn overlapping_occurrence_is_skipped() {
     let fixture = waiting("skip");
     let (mut daemon, first) = busy(&fixture, &[]);
     at(&fixture, "2026-11-21T20:02:00Z");
@@ -125,7 +125,7 @@ fn one_that_is_due_while_an_earlier_one_runs_is_skipped() {
 }
 
 #[test]
-fn one_that_is_due_while_an_earlier_one_runs_waits_its_turn() {
+fn overlapping_occurrences_are_queued() {
     let fixture = waiting("queue");
     let (mut daemon, _) = busy(&fixture, &[]);
     for minute in ["02", "03"] {
@@ -149,7 +149,7 @@ fn one_that_is_due_while_an_earlier_one_runs_waits_its_turn() {
 }
 
 #[test]
-fn one_that_is_due_replaces_an_earlier_one_that_runs() {
+fn overlapping_occurrence_replaces_the_live_run() {
     let fixture = waiting("replace");
     let (mut daemon, first) = busy(&fixture, &[]);
     at(&fixture, "2026-11-21T20:02:00Z");
@@ -171,7 +171,7 @@ fn one_that_is_due_replaces_an_earlier_one_that_runs() {
 }
 
 #[test]
-fn jobs_follow_another_by_how_it_ends() {
+fn dependent_jobs_start_by_predecessor_outcome() {
     let fixture = fixture(
         "[jobs.first]\nkind = \"command\"\ntrigger = \"every 1m\"\nretries = 0\nprogram = \"sh\"\n\
          args = [\"-c\", \"[ ! -e broken ]\"]\n\

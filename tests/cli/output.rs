@@ -21,7 +21,7 @@ fn words<'p>(page: &'p str, pages: &[String]) -> Vec<&'p str> {
 }
 
 #[test]
-fn the_help_is_the_reference() {
+fn help_matches_the_snapshot() {
     let fixture = Fixture::new();
     // The manual has a page for each command.
     let manual = fixture.root().join("man");
@@ -42,7 +42,7 @@ fn the_help_is_the_reference() {
 }
 
 #[test]
-fn status_says_what_there_is() {
+fn status_reports_nights_and_trouble() {
     let fixture = Fixture::new();
     fixture.run(&["status"]).ends(0).expect_text("no project yet");
     assert!(!fixture.state().exists(), "a read-only command created files");
@@ -69,7 +69,7 @@ fn tick_at(fixture: &Fixture, at: &str) -> crate::fixture::CommandOutput {
 }
 
 #[test]
-fn a_tick_runs_the_night_once_and_reports_it() {
+fn tick_runs_and_reports_night_once() {
     let fixture = Fixture::new();
     let clock = fixture.root().join("clock");
     fs::write(&clock, "2026-11-21T20:00:00Z").unwrap();
@@ -109,7 +109,7 @@ fn a_tick_runs_the_night_once_and_reports_it() {
 }
 
 #[test]
-fn two_ticks_at_once_start_nothing_twice() {
+fn concurrent_ticks_start_due_job_once() {
     let fixture = Fixture::with(
         "[jobs.count]\nkind = \"command\"\ntrigger = \"every 1m\"\nprogram = \"sh\"\nargs = [\"-c\", \"echo x >> times\"]\n[jobs.dream]\nenabled = false\n",
     );

@@ -91,7 +91,7 @@ fn gits() -> Vec<PathBuf> {
 }
 
 #[test]
-fn no_command_starts_a_planted_program() {
+fn no_command_starts_an_injected_program() {
     let mut chains = 0;
     for git in gits() {
         let fixture = Fixture::with(
@@ -112,7 +112,7 @@ fn no_command_starts_a_planted_program() {
         let toml = fixture.read("runner.toml").replace("CANARY", canary);
         fixture.write("runner.toml", toml);
         fixture.run(&["run", "plant"]);
-        assert!(fixture.path("docs/lib/.git").exists(), "the agent worked");
+        assert!(fixture.path("docs/lib/.git").exists(), "the agent did nothing");
         let config = fixture.path(".git/config");
         let text = fs::read_to_string(&config).unwrap() + &CONFIG.replace("{}", canary);
         fs::write(&config, text).unwrap();

@@ -42,7 +42,7 @@ fn newest(fixture: &Fixture, why: &str) {
 }
 
 #[test]
-fn quiet_hours_make_a_clock_wait_and_not_a_person() {
+fn quiet_hours_defer_only_scheduled_runs() {
     let fixture = tidy(
         "trigger = \"cron 0 13 * * *\"\nquiet = \"09:00-18:00\"\nzone = \"Europe/Berlin\"\nstagger = \"0s\"",
     );
@@ -59,7 +59,7 @@ fn quiet_hours_make_a_clock_wait_and_not_a_person() {
 }
 
 #[test]
-fn what_ran_a_short_while_ago_is_skipped_by_clocks() {
+fn minimum_interval_skips_scheduled_runs() {
     let fixture = tidy("trigger = \"every 15m\"\nmin_interval = \"1h\"");
     assert_eq!(started(&fixture, "2026-11-21T12:15:00Z"), ["succeeded"]);
     for minute in [30, 45] {
@@ -77,7 +77,7 @@ fn what_ran_a_short_while_ago_is_skipped_by_clocks() {
 }
 
 #[test]
-fn the_interval_looks_past_many_that_were_skipped() {
+fn skipped_runs_do_not_restart_the_interval() {
     let fixture = tidy("trigger = \"every 1m\"\nmin_interval = \"30m\"\nstagger = \"0s\"");
     assert_eq!(started(&fixture, "2026-11-21T12:01:00Z"), ["succeeded"]);
     for minute in 2..31 {
@@ -88,7 +88,7 @@ fn the_interval_looks_past_many_that_were_skipped() {
 }
 
 #[test]
-fn a_start_deadline_that_passed_is_a_skip() {
+fn passed_start_deadline_skips_the_run() {
     let fixture =
         tidy("trigger = \"daily 02:30\"\nzone = \"UTC\"\nstart_within = \"2h\"\nstagger = \"0s\"");
     assert_eq!(started(&fixture, "2026-11-22T04:00:00Z"), ["succeeded"]);

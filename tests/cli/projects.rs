@@ -67,7 +67,7 @@ fn then(fixture: &Fixture, args: &[&str]) -> CommandOutput {
 }
 
 #[test]
-fn init_tells_what_it_writes_and_writes_it_once() {
+fn init_lists_files_and_writes_once() {
     let fixture = Fixture::new();
     fixture
         .run(&["init"])
@@ -91,7 +91,7 @@ fn init_tells_what_it_writes_and_writes_it_once() {
 }
 
 #[test]
-fn init_writes_nothing_before_all_is_checked() {
+fn failed_init_writes_nothing() {
     let fixture = Fixture::new();
     let untouched = |fixture: &Fixture, code: i32, words: &str| {
         let before = fixture.tree(".");
@@ -120,7 +120,7 @@ fn init_writes_nothing_before_all_is_checked() {
 }
 
 #[test]
-fn a_file_of_init_can_be_changed_by_hand_and_by_command() {
+fn config_set_does_not_duplicate_tables() {
     let fixture = Fixture::new();
     fixture.run(&["init"]).ends(0);
     fixture.run(&["config", "set", "jobs.dream.max_ideas", "7"]).ends(0);
@@ -131,7 +131,7 @@ fn a_file_of_init_can_be_changed_by_hand_and_by_command() {
 }
 
 #[test]
-fn a_copy_is_asked_about_and_becomes_a_project_of_its_own() {
+fn copied_project_needs_a_new_id() {
     let fixture = committed();
     let copy = copy(&fixture, "copy");
     at(&fixture, &copy, &["night"])
@@ -150,7 +150,7 @@ fn a_copy_is_asked_about_and_becomes_a_project_of_its_own() {
 }
 
 #[test]
-fn a_clone_and_a_worktree_work_after_a_plain_init() {
+fn clones_and_worktrees_need_plain_init() {
     let fixture = committed();
     let clone = fixture.root().join("clone");
     fixture.git(&["clone", "--quiet", ".", clone.to_str().unwrap()]);
@@ -196,7 +196,7 @@ fn a_clone_and_a_worktree_work_after_a_plain_init() {
 }
 
 #[test]
-fn a_moved_project_keeps_its_history() {
+fn moved_project_keeps_its_history() {
     let fixture = committed();
     fixture.run(&["night"]).ends(0);
     let new = fixture.root().join("elsewhere");
@@ -218,7 +218,7 @@ fn a_moved_project_keeps_its_history() {
 }
 
 #[test]
-fn a_move_that_is_none_is_refused() {
+fn invalid_project_move_is_refused() {
     let fixture = committed();
     let copy = copy(&fixture, "copy");
     let (old, to) = (fixture.project(), copy.display().to_string());
@@ -235,7 +235,7 @@ fn a_move_that_is_none_is_refused() {
 }
 
 #[test]
-fn a_folder_that_was_replaced_goes_on_as_the_same_project() {
+fn replaced_folder_remains_the_same_project() {
     let fixture = committed();
     fixture.run(&["tick"]).ends(0);
     let copy = copy(&fixture, "restored");
@@ -250,7 +250,7 @@ fn a_folder_that_was_replaced_goes_on_as_the_same_project() {
 }
 
 #[test]
-fn a_clone_at_the_place_of_a_project_that_moved_is_not_taken_for_it() {
+fn clone_at_old_path_is_separate() {
     let fixture = committed();
     fixture.run(&["tick"]).ends(0);
     let (project, moved) = (fixture.project(), fixture.root().join("moved"));
@@ -274,7 +274,7 @@ fn a_clone_at_the_place_of_a_project_that_moved_is_not_taken_for_it() {
 }
 
 #[test]
-fn a_worktree_whose_repository_moved_is_told_to_be_repaired() {
+fn worktree_of_moved_repository_needs_repair() {
     let fixture = committed();
     let tree = fixture.root().join("tree");
     fixture.git(&["worktree", "add", "--quiet", tree.to_str().unwrap()]);
@@ -290,7 +290,7 @@ fn a_worktree_whose_repository_moved_is_told_to_be_repaired() {
     };
     let said = outside(&["tick"]).ends(78).expect_text(&repair);
     let forgets = said.err.matches("projects forget").count();
-    assert_eq!(forgets, 1, "only what is gone itself: {said:?}");
+    assert_eq!(forgets, 1, "`forget` is not suggested exactly once: {said:?}");
     for looking in ["status", "projects", "doctor"] {
         let said = outside(&[looking]);
         assert!(format!("{}{}", said.out, said.err).contains(&repair), "{looking}: {said:?}");
@@ -302,7 +302,7 @@ fn a_worktree_whose_repository_moved_is_told_to_be_repaired() {
 }
 
 #[test]
-fn a_project_without_its_git_folder_is_in_trouble() {
+fn missing_git_folder_is_reported_as_trouble() {
     let fixture = committed();
     fixture.run(&["tick"]).ends(0);
     let (git, aside) = (fixture.path(".git"), fixture.root().join("aside"));
@@ -341,7 +341,7 @@ fn kept_back(fixture: &Fixture) -> (String, Vec<serde_json::Value>) {
 const OTHER: &str = "01KA5V7Q4B0000000000000000";
 
 #[test]
-fn no_child_makes_a_project_another_one() {
+fn jobs_cannot_change_the_project_id() {
     let swap = "git clone --quiet . .swap && rm -rf .git && mv .swap/.git .git && rm -rf .swap";
     let toml = format!("sed -i 's/^id = .*/id = \\\"{OTHER}\\\"/' runner.toml");
     for (name, script, said) in [
@@ -393,7 +393,7 @@ fn no_child_makes_a_project_another_one() {
 }
 
 #[test]
-fn another_mount_of_a_project_is_the_same_project() {
+fn bind_mount_is_the_same_project() {
     let fixture = committed();
     fixture.run(&["night"]).ends(0);
     fixture.write(".git/runner-id", format!("{OTHER}\n"));
@@ -413,7 +413,7 @@ fn another_mount_of_a_project_is_the_same_project() {
 }
 
 #[test]
-fn a_new_id_counts_although_the_database_knew_the_folder() {
+fn new_id_creates_a_separate_project() {
     let fixture = committed();
     fixture.run(&["night"]).ends(0);
     let old = fixture.read(".git/runner-id");
@@ -432,7 +432,7 @@ fn a_new_id_counts_although_the_database_knew_the_folder() {
 }
 
 #[test]
-fn two_databases_keep_their_own_ids_of_a_folder() {
+fn databases_keep_separate_project_ids() {
     let fixture = committed();
     fixture.run(&["tick"]).ends(0);
     let (first, _) = kept_back(&fixture);
@@ -459,7 +459,7 @@ fn two_databases_keep_their_own_ids_of_a_folder() {
 }
 
 #[test]
-fn the_inode_of_a_removed_project_is_not_that_project() {
+fn reused_inode_is_not_the_old_project() {
     let fixture = committed();
     fixture.run(&["night"]).ends(0);
     let bare = fixture.root().join("bare");
@@ -480,7 +480,7 @@ fn the_inode_of_a_removed_project_is_not_that_project() {
 }
 
 #[test]
-fn a_vanished_project_is_said_once_and_what_it_missed_is_kept() {
+fn vanished_project_is_reported_once() {
     let fixture = Fixture::new();
     tick(&fixture, "2026-11-21T20:00:00Z");
     then(&fixture, &["init"]).ends(0);
@@ -534,7 +534,7 @@ fn a_vanished_project_is_said_once_and_what_it_missed_is_kept() {
 }
 
 #[test]
-fn a_folder_that_cannot_be_looked_at_is_told_from_one_that_is_gone() {
+fn unreadable_project_is_not_reported_as_vanished() {
     if !rustix::process::geteuid().is_root() {
         crate::fixture::print_line("skipped 1: only root can become somebody else");
         return;
@@ -571,7 +571,7 @@ fn a_folder_that_cannot_be_looked_at_is_told_from_one_that_is_gone() {
 }
 
 #[test]
-fn another_name_of_the_same_folder_is_the_same_project() {
+fn symlink_leads_to_the_same_project() {
     let fixture = committed();
     let link = fixture.root().join("link");
     symlink(fixture.project(), &link).unwrap();
@@ -581,7 +581,7 @@ fn another_name_of_the_same_folder_is_the_same_project() {
 }
 
 #[test]
-fn forgetting_shows_a_plan_and_does_just_that() {
+fn forget_removes_only_the_named_project() {
     let fixture = committed();
     fixture.run(&["night"]).ends(0);
     let other = copy(&fixture, "other");
@@ -598,7 +598,7 @@ fn forgetting_shows_a_plan_and_does_just_that() {
     let other_path = other.display().to_string();
     assert_eq!(standings(&fixture), pairs(&[("other", "known")]));
     for (left, all) in counts(&fixture, "AND 1").into_iter().zip(kept) {
-        assert!(left > 0 && left * 2 == all, "half of all was the other's: {left} of {all}");
+        assert!(left > 0 && left * 2 == all, "half of the rows should be left: {left} of {all}");
     }
     let runs = fs::read_dir(fixture.state().join("runs")).unwrap().count() as i64;
     assert_eq!(runs, fixture.count("SELECT count(*) FROM runs"));
@@ -616,7 +616,7 @@ fn counts(fixture: &Fixture, also: &str) -> Vec<i64> {
 }
 
 #[test]
-fn a_project_whose_run_lives_is_not_forgotten() {
+fn project_with_live_run_is_not_forgotten() {
     let fixture = Fixture::with(
         "[jobs.dream]\nenabled = false\n[jobs.wait]\nkind = \"command\"\nprogram = \"sh\"\nargs = [\"-c\", \"echo > began; cat fifo\"]\n",
     );

@@ -40,7 +40,7 @@ fn pid(raw: u32) -> Pid {
 }
 
 #[test]
-fn kills_at_random_moments_leave_no_unsettled_row() {
+fn random_kills_leave_no_unsettled_run() {
     let fixture = Fixture::with(
         "[jobs.make]\nkind = \"command\"\nprogram = \"sh\"\nargs = [\"-c\", \"n=$(cat counter); echo $n > $RUNNER_OUT/a.txt; echo $n > $RUNNER_OUT/b.txt\"]\n\
          artifacts = [{ from = \"a.txt\", to = \"out/a.txt\" }, { from = \"b.txt\", to = \"out/b.txt\" }]\n",

@@ -77,7 +77,7 @@ fn each_by_its_rule(fixture: &Fixture) {
 }
 
 #[test]
-fn killed_runs_are_settled_by_their_daemon() {
+fn daemon_settles_its_killed_runs() {
     let fixture = three();
     let mut daemon = under_way(&fixture);
     for owner in owners(&fixture) {
@@ -99,7 +99,7 @@ fn killed_runs_are_settled_by_their_daemon() {
 }
 
 #[test]
-fn a_killed_daemon_and_its_killed_runs_are_settled_by_the_next_tick() {
+fn next_tick_settles_killed_runs() {
     let fixture = three();
     let mut daemon = under_way(&fixture);
     daemon.child.kill().unwrap();
@@ -120,7 +120,7 @@ fn a_killed_daemon_and_its_killed_runs_are_settled_by_the_next_tick() {
 }
 
 #[test]
-fn runs_outlive_a_killed_daemon_and_are_not_begun_twice() {
+fn surviving_runs_are_not_started_twice() {
     let fixture = three();
     let mut daemon = under_way(&fixture);
     daemon.child.kill().unwrap();
@@ -178,7 +178,7 @@ fn passes() -> (Fixture, String) {
 }
 
 #[test]
-fn a_lost_pass_is_tried_again_once_by_the_next_tick() {
+fn lost_pass_is_retried_once() {
     let (fixture, path) = passes();
     let hold = fixture.root().join("hold");
     // Starts a tick whose pass hangs, and kills the pass; if `both` is set, the tick is killed
@@ -270,7 +270,7 @@ fn tried_again_once(fixture: &Fixture) {
 }
 
 #[test]
-fn a_run_that_hangs_past_its_deadline_is_killed_by_the_next_tick() {
+fn next_tick_kills_an_overdue_run() {
     let fixture = hanging();
     run(&fixture, &["tick"]).ends(0);
     at(&fixture, "2026-11-21T21:00:00Z");
@@ -291,7 +291,7 @@ fn a_run_that_hangs_past_its_deadline_is_killed_by_the_next_tick() {
 }
 
 #[test]
-fn a_daemon_kills_its_run_that_hangs_past_its_deadline() {
+fn daemon_kills_its_overdue_run() {
     let fixture = hanging();
     let mut daemon = Daemon::start(&fixture, &[]);
     at(&fixture, "2026-11-21T21:00:00Z");

@@ -1,6 +1,6 @@
 //! Tests the rem jobs between the wakes through the program: entries by rules and by scripted
-//! models, checks that reject an answer, daydreams, the record of tools, and the journal that shows
-//! all of it.
+//! models, checks that reject an answer, daydreams, the record of tool calls, and the journal that
+//! shows all of these.
 
 use std::fs;
 use std::process::Stdio;
@@ -69,7 +69,7 @@ fn at(fixture: &Fixture, clock: &str, args: &[&str]) -> CommandOutput {
 }
 
 #[test]
-fn a_night_without_a_model_still_leaves_a_carry() {
+fn rem_without_model_writes_a_carry() {
     let fixture =
         fixture("[jobs.plain]\nkind = \"rem\"\ntrigger = \"manual\"\nagent = \"night\"\n");
     fixture.write(
@@ -111,7 +111,7 @@ fn a_night_without_a_model_still_leaves_a_carry() {
 }
 
 #[test]
-fn a_dream_is_due_after_an_audit_and_not_twice_within_its_interval() {
+fn rem_requires_an_audit_and_interval() {
     let fixture = Fixture::new();
     at(&fixture, "2026-10-31T23:00:00Z", &["init"]).ends(0);
     fixture.configure("[jobs.dream]\nenabled = false\n[jobs.rem]\nkind = \"rem\"\ntrigger = \"every 10m\"\nstagger = \"0s\"\n");
@@ -131,7 +131,7 @@ fn a_dream_is_due_after_an_audit_and_not_twice_within_its_interval() {
 }
 
 #[test]
-fn a_models_dream_is_published_and_committed() {
+fn model_dream_is_published_and_committed() {
     let fixture = fixture("[lifecycle]\ncommit = true\n");
     fs::write(fixture.root().join(".gitconfig"), "[user]\nname = a\nemail = a@b\n").unwrap();
     fixture.write("mine.txt", "staged by somebody");
@@ -291,7 +291,7 @@ fn invalid_answers_publish_nothing_and_are_explained() {
 }
 
 #[test]
-fn a_parrot_is_asked_once_more_without_the_previous_dream_and_then_fails() {
+fn repeated_dream_is_retried_without_previous_entry() {
     let fixture = fixture("");
     let first = data(TALE, "pick-up", "write the post").to_string();
     answer(&fixture, "", &first);
@@ -318,7 +318,7 @@ fn a_parrot_is_asked_once_more_without_the_previous_dream_and_then_fails() {
 }
 
 #[test]
-fn a_daydream_passes_and_never_fails() {
+fn failed_daydream_does_not_fail_the_run() {
     let fixture = fixture(
         "[jobs.muse]\nkind = \"daydream\"\nbackend = \"dreamer\"\ntrigger = \"manual\"\n\
          [jobs.plain]\nkind = \"daydream\"\ntrigger = \"manual\"\n",
@@ -345,7 +345,7 @@ fn a_daydream_passes_and_never_fails() {
 }
 
 #[test]
-fn a_sessions_tools_are_recorded_and_nothing_disturbs_it() {
+fn tool_hook_records_only_valid_calls() {
     let fixture = fixture("");
     let hook = |payload: &[u8], set: &[(&str, &str)], args: &[&str]| {
         let mut command = fixture.runner(&[&["hook", "post-tool-use"], args].concat());
@@ -390,7 +390,7 @@ fn a_sessions_tools_are_recorded_and_nothing_disturbs_it() {
 }
 
 #[test]
-fn the_page_shows_what_came_of_each_verdict_and_keeps_private_what_is() {
+fn page_shows_verdict_results_without_private_data() {
     let fixture = fixture("");
     fixture.git(&["remote", "add", "origin", "git@example.org:a/b.git"]);
     fixture
@@ -445,7 +445,7 @@ fn the_page_shows_what_came_of_each_verdict_and_keeps_private_what_is() {
 }
 
 #[test]
-fn a_damaged_list_stops_the_dream_and_says_how_to_go_on() {
+fn damaged_manifest_stops_the_dream() {
     let fixture = fixture("");
     fixture.write("rem/manifest.json", "{\"entries\": [\"../../etc/passwd\"]}");
     answer(&fixture, "", &data(TALE, "keep-course", "").to_string());
@@ -460,7 +460,7 @@ fn a_damaged_list_stops_the_dream_and_says_how_to_go_on() {
 }
 
 #[test]
-fn a_cycle_holds_its_place_until_a_dream_stands_its_checks() {
+fn cycle_waits_for_a_valid_dream() {
     let fixture = fixture(
         "[jobs.cycle]\nkind = \"lifecycle\"\nbackend = \"dreamer\"\ntrigger = \"manual\"\nretries = 0\n",
     );

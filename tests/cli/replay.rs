@@ -50,7 +50,7 @@ fn edited(fixture: &Fixture, run: &str, change: impl Fn(&mut Value)) -> String {
 }
 
 #[test]
-fn the_night_of_the_demo_is_byte_equal_without_its_project_and_drift_is_named() {
+fn demo_replay_is_identical_and_detects_drift() {
     let fixture = Fixture::new();
     fixture.run(&["demo", "../demo"]).ends(0);
     let demo = fixture.root().join("demo");
@@ -184,7 +184,7 @@ fn drifts_at(said: &Value, artifact: &str) {
 }
 
 #[test]
-fn a_recording_is_exported_once_and_readable_by_its_owner_alone() {
+fn export_is_private_and_not_overwritten() {
     let fixture = Fixture::new();
     fixture.run(&["demo", "../demo"]).ends(0);
     let dream = the(&fixture, "dream");
@@ -198,7 +198,7 @@ fn a_recording_is_exported_once_and_readable_by_its_owner_alone() {
 }
 
 #[test]
-fn sleep_and_daydreams_are_replayed_without_a_commit_and_kinds_that_cannot_be_say_so() {
+fn rem_and_daydream_replays_commit_nothing() {
     let musing = "the harbour is quiet and the pages dry";
     let fixture = Fixture::with(&format!(
         "[lifecycle]\ncommit = true\n[backends.muse]\ntype = \"command\"\nprogram = \"/bin/sh\"\n\
@@ -238,7 +238,7 @@ fn sleep_and_daydreams_are_replayed_without_a_commit_and_kinds_that_cannot_be_sa
 }
 
 #[test]
-fn an_incomplete_recording_is_reported() {
+fn incomplete_recording_is_reported() {
     let fixture = Fixture::new();
     fixture.run(&["demo", "../demo"]).ends(0);
     let dream = the(&fixture, "dream");
@@ -288,7 +288,7 @@ fn an_incomplete_recording_is_reported() {
 }
 
 #[test]
-fn commands_and_prompts_are_replayed_without_their_programs_and_secrets_are_not_kept() {
+fn command_replay_needs_no_programs_or_secrets() {
     let fixture = Fixture::with(
         "[backends.model]\ntype = \"command\"\nprogram = \"/bin/sh\"\n\
          args = [\"-c\", \"cat > /dev/null; echo An answer.\"]\n\
@@ -343,7 +343,7 @@ fn commands_and_prompts_are_replayed_without_their_programs_and_secrets_are_not_
 }
 
 #[test]
-fn a_recording_answers_in_the_place_of_a_model() {
+fn recording_serves_as_a_backend() {
     let toml = |kind: &str| {
         format!(
             "[backends.model]\n{kind}\n[jobs.ask]\nkind = \"prompt\"\nbackend = \"model\"\nretries = 0\n\
@@ -376,7 +376,7 @@ fn a_recording_answers_in_the_place_of_a_model() {
 }
 
 #[test]
-fn recordings_are_kept_as_long_as_the_settings_say() {
+fn retention_setting_limits_recordings() {
     let fixture = Fixture::new();
     fixture.run(&["demo", "../demo"]).ends(0);
     let dream = the(&fixture, "dream");

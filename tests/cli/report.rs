@@ -42,7 +42,7 @@ fn open(fixture: &Fixture, path: &str) -> CommandOutput {
 }
 
 #[test]
-fn one_night_has_one_story_in_all_forms() {
+fn all_report_formats_agree() {
     let (fixture, name) = after_a_night();
     let published = |file: &str| fixture.read(&format!(".runner/reports/{name}/{file}"));
     let page = fixture.run(&["report", "--html"]).ends(0).out;
@@ -67,7 +67,7 @@ fn one_night_has_one_story_in_all_forms() {
 }
 
 #[test]
-fn later_decisions_are_shown() {
+fn report_shows_later_decisions() {
     let fixture = Fixture::with("");
     fixture.write("ideas/note.md", "Maybe use a shorter name?\n");
     fixture.run(&["night"]).ends(0);
@@ -81,7 +81,7 @@ fn later_decisions_are_shown() {
 }
 
 #[test]
-fn the_page_is_handed_to_the_host_s_opener_as_one_word() {
+fn opener_gets_page_path_as_one_argument() {
     let (fixture, name) = after_a_night();
     // The opener records its single argument.
     let seen = fixture.root().join("seen");
@@ -101,7 +101,7 @@ fn the_page_is_handed_to_the_host_s_opener_as_one_word() {
 }
 
 #[test]
-fn without_an_opener_it_says_where_the_page_is() {
+fn page_path_is_printed_without_an_opener() {
     let (fixture, name) = after_a_night();
     let path = path_with(&fixture, None);
     let said = open(&fixture, &path).ends(69).expect_text("fix: ");
@@ -111,7 +111,7 @@ fn without_an_opener_it_says_where_the_page_is() {
 }
 
 #[test]
-fn a_night_in_which_nothing_was_due_has_its_page_too() {
+fn empty_night_has_a_page() {
     let fixture = Fixture::with("[jobs.dream]\nenabled = false\n");
     // In an earlier build, a night with nothing due had no report. The page can still be shown.
     fixture.run(&["tick"]);

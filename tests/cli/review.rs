@@ -42,7 +42,7 @@ fn ids(fixture: &Fixture) -> BTreeMap<String, String> {
 }
 
 #[test]
-fn decisions_are_made_and_undone_by_command() {
+fn decisions_can_be_made_and_undone() {
     let fixture = proposed();
     let ids = ids(&fixture);
     let before = fixture.tree("ideas");
@@ -95,7 +95,7 @@ fn decisions_are_made_and_undone_by_command() {
 }
 
 #[test]
-fn without_a_terminal_a_review_names_the_way_for_scripts() {
+fn review_without_terminal_suggests_list_json() {
     let fixture = proposed();
     fixture.run(&["dream", "review"]).ends(2).expect_text("runner dream list --json");
 }
@@ -119,7 +119,7 @@ fn terminal() -> (File, File) {
 }
 
 #[test]
-fn a_review_ends_with_its_terminal_and_with_a_signal() {
+fn review_ends_on_key_hangup_or_signal() {
     let fixture = proposed();
     // Each case has typed input or a signal, and the expected exit code.
     let cases: [(&[u8], Option<Signal>, i32); 6] = [
@@ -173,7 +173,7 @@ fn a_review_ends_with_its_terminal_and_with_a_signal() {
 }
 
 #[test]
-fn a_pass_over_a_few_is_a_pass_over_a_few() {
+fn max_option_limits_the_pass() {
     let fixture = Fixture::new();
     fixture.run(&["init"]).ends(0);
     for name in ["a", "b", "c"] {
@@ -188,7 +188,7 @@ fn a_pass_over_a_few_is_a_pass_over_a_few() {
 }
 
 #[test]
-fn several_dream_jobs_are_told_apart() {
+fn several_dream_jobs_require_job_option() {
     let fixture = Fixture::with(
         "[jobs.other]\nkind = \"dream\"\nideas = \"notes\"\ndreams = \"dreams/other\"\n",
     );
@@ -198,7 +198,7 @@ fn several_dream_jobs_are_told_apart() {
 }
 
 #[test]
-fn three_deferrals_in_a_row_raise_a_failmark_and_a_pass_removes_it() {
+fn three_deferrals_create_a_failmark() {
     let fixture = Fixture::new();
     fixture.run(&["init"]).ends(0);
     fixture.write("ideas/a.md", "tracked\n");
@@ -234,7 +234,7 @@ fn answered_by(program: &str) -> Fixture {
 }
 
 #[test]
-fn exit_0_without_proposals_is_told_and_asked_again() {
+fn exit_0_without_proposals_is_a_failure() {
     let fixture = answered_by("#!/bin/sh\ncat > /dev/null\nexit 0\n");
     for time in 1..=3 {
         let said = fixture.run(&["dream", "run"]);
@@ -248,11 +248,11 @@ fn exit_0_without_proposals_is_told_and_asked_again() {
 }
 
 #[test]
-fn the_executor_of_the_guide_works_as_it_stands_there() {
+fn guide_example_executor_works() {
     let page = include_str!("../../docs/guide/executors.md");
     let (_, rest) = page.split_once("```python\n").unwrap();
     let (program, _) = rest.split_once("```").unwrap();
-    assert!(program.lines().count() <= 25, "it is short");
+    assert!(program.lines().count() <= 25, "the program is too long");
     let fixture = Fixture::new();
     if fixture.command("python3", &["-c", ""]).output().is_err() {
         skip("python3", "there is no python3");
@@ -270,7 +270,7 @@ fn the_executor_of_the_guide_works_as_it_stands_there() {
 }
 
 #[test]
-fn killed_acts_leave_all_or_nothing() {
+fn killed_decisions_are_all_or_nothing() {
     let fixture = proposed();
     let mut dice = Random::new("killed acts");
     let (rounds, began) = (scaled(40), Instant::now());

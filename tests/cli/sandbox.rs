@@ -104,7 +104,7 @@ fn has_group(live: &Live) -> bool {
 }
 
 #[test]
-fn when_runner_is_killed_its_launcher_clears_up() {
+fn launcher_cleans_up_after_killed_runner() {
     for sandbox in ["on", "off"] {
         let live = Live::new(sandbox);
         kill(live.command.id(), Signal::KILL);
@@ -114,7 +114,7 @@ fn when_runner_is_killed_its_launcher_clears_up() {
 }
 
 #[test]
-fn when_the_launcher_is_killed_runner_clears_up() {
+fn runner_cleans_up_after_killed_launcher() {
     for sandbox in ["on", "off"] {
         let mut live = Live::new(sandbox);
         kill(live.launcher, Signal::KILL);
@@ -125,7 +125,7 @@ fn when_the_launcher_is_killed_runner_clears_up() {
 }
 
 #[test]
-fn when_both_are_killed_recovery_clears_up() {
+fn recovery_cleans_up_after_both_are_killed() {
     for sandbox in ["on", "off"] {
         let live = Live::new(sandbox);
         let held = sandbox == "on" || has_group(&live);
@@ -141,7 +141,7 @@ fn when_both_are_killed_recovery_clears_up() {
             live.is_gone();
         } else {
             print_line(
-                "skipped 1: without a control group what cleared its environment is not found",
+                "skipped 1: without a control group, a process that cleared its environment is not found",
             );
         }
         // The mount placeholders are gone.
@@ -162,19 +162,19 @@ fn when_both_are_killed_recovery_clears_up() {
 }
 
 #[test]
-fn a_job_without_a_sandbox_says_so_everywhere() {
+fn disabled_sandbox_is_reported() {
     let fixture =
         Fixture::with("[jobs.tidy]\nkind = \"command\"\nsandbox = \"off\"\nprogram = \"true\"\n");
     fixture.run(&["run", "tidy"]).ends(0);
     let id = fixture.run(&["runs", "--json"]).json()[0]["id"].as_str().unwrap().to_owned();
     fixture
         .run(&["runs", "show", &id])
-        .expect_text("sandbox off")
+        .expect_text("off, network ")
         .expect_text("not held by its sandbox");
 }
 
 #[test]
-fn a_command_writes_its_tree_and_not_what_rules_it() {
+fn command_cannot_write_protected_paths() {
     let script = "echo x > made; mkdir -p .claude; echo evil > .claude/settings.json; echo evil >> runner.toml; echo evil >> .git/config; echo evil > .git/hooks/post-commit; echo evil > dreams/x; echo evil > \"$HOME/evil\"; git add made && git -c user.name=a -c user.email=b commit --quiet -m Made; true";
     let fixture = Fixture::with(&format!(
         "[jobs.tidy]\nkind = \"command\"\nprogram = \"sh\"\nargs = [\"-c\", {script:?}]\n"
@@ -191,12 +191,12 @@ fn a_command_writes_its_tree_and_not_what_rules_it() {
         assert_eq!(fixture.read("made"), "x\n");
         assert_eq!(fixture.git(&["log", "-1", "--format=%s"]).trim(), "Made");
     } else {
-        skip("bwrap", "without bubblewrap nothing new is made beside what is kept");
+        skip("bwrap", "without bubblewrap, nothing can be created beside a protected path");
     }
 }
 
 #[test]
-fn works_with_a_group_outside_the_namespace() {
+fn runner_works_in_a_pid_namespace() {
     let fixture = Fixture::with(
         "[jobs.tidy]\nkind = \"command\"\ntrigger = \"manual\"\nprogram = \"true\"\n",
     );
@@ -217,7 +217,7 @@ fn works_with_a_group_outside_the_namespace() {
 }
 
 #[test]
-fn the_hook_refuses_by_its_only_blocking_code() {
+fn hook_refuses_with_exit_code_2() {
     let fixture = Fixture::with(
         "[jobs.tidy]\nkind = \"command\"\nprogram = \"true\"\n\
          [jobs.cycle]\nkind = \"lifecycle\"\ntrigger = \"manual\"\ncycle = \"cycle.md\"\n\
@@ -265,16 +265,16 @@ fn the_hook_refuses_by_its_only_blocking_code() {
     for payload in [&b""[..], b"{", b"\xff\xfe", &vec![b' '; 9 << 20]] {
         assert_eq!(ask(&job, payload, &project), Some(2));
     }
-    assert_eq!(ask(&[], &write("a"), &project), Some(2), "no limits");
+    assert_eq!(ask(&[], &write("a"), &project), Some(2), "without a job");
     assert_eq!(ask(&["--job", "nobody"], &write("a"), &project), Some(2));
     assert_eq!(ask(&["--no-such-flag"], &write("a"), &project), Some(2));
-    assert_eq!(ask(&job, &write("a"), fixture.root()), Some(2), "in no project");
+    assert_eq!(ask(&job, &write("a"), fixture.root()), Some(2), "outside a project");
     fixture.write("runner.toml", "broken = ");
     assert_eq!(ask(&job, &write("a"), &project), Some(2), "a broken configuration");
 }
 
 #[test]
-fn scopes_and_leaks_are_answered() {
+fn guard_commands_report_scopes_and_leaks() {
     let fixture = Fixture::with("");
     fixture
         .run(&["guard", "write-scope", "--job", "dream", "dreams/state.json"])

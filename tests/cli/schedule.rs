@@ -3,7 +3,7 @@
 use crate::fixture::Fixture;
 
 #[test]
-fn the_next_moments_are_told_in_the_zone_and_in_utc() {
+fn next_prints_local_and_utc_times() {
     let fixture = Fixture::new();
     let said = fixture
         .run(&[
@@ -50,7 +50,7 @@ fn the_next_moments_are_told_in_the_zone_and_in_utc() {
 }
 
 #[test]
-fn a_jobs_own_schedule_is_taken_from_the_project() {
+fn named_job_uses_its_project_schedule() {
     let fixture = Fixture::with(
         "[jobs.count]\nkind = \"command\"\ntrigger = \"every 1h\"\nprogram = \"true\"\n\
          [jobs.hand]\nkind = \"command\"\ntrigger = \"manual\"\nprogram = \"true\"\n",
@@ -81,7 +81,7 @@ fn a_jobs_own_schedule_is_taken_from_the_project() {
 }
 
 #[test]
-fn explaining_names_the_rules() {
+fn explain_states_the_schedule_rules() {
     let fixture = Fixture::new();
     let explain = |cron: &str| {
         let args = ["schedule", "explain", "--cron", cron, "--zone", "America/New_York"];
@@ -94,7 +94,7 @@ fn explaining_names_the_rules() {
 }
 
 #[test]
-fn mistakes_on_the_command_line_are_usage() {
+fn command_line_mistakes_are_usage_errors() {
     let fixture = Fixture::new();
     let cases: [(&[&str], &str); 9] = [
         (&["next"], "--cron"),
@@ -118,7 +118,7 @@ fn mistakes_on_the_command_line_are_usage() {
 }
 
 #[test]
-fn a_weekend_asleep_is_simulated() {
+fn simulate_covers_a_weekend_asleep() {
     let fixture = Fixture::with(
         "[jobs.count]\nkind = \"command\"\ntrigger = \"every 6h\"\nprogram = \"true\"\n\
          [jobs.off]\nkind = \"command\"\ntrigger = \"every 1h\"\nprogram = \"true\"\nenabled = false\n",

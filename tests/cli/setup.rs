@@ -136,7 +136,7 @@ fn below(folder: &Path, found: &mut BTreeMap<PathBuf, Vec<u8>>) {
 }
 
 #[test]
-fn a_look_touches_nothing_and_auto_takes_what_is_there() {
+fn preview_changes_nothing_and_detects_scheduler() {
     let host = FakeHost::new(true);
     let before = host.all();
     host.run(&["setup"]).ends(0).expect_text("systemd: ").expect_text("OnCalendar=*:0,15,30,45");
@@ -195,7 +195,7 @@ fn one_timer_serves_all_projects() {
 }
 
 #[test]
-fn the_backend_of_jobs_is_set_and_set_back() {
+fn removal_restores_changed_settings() {
     let host = FakeHost::new(false);
     host.fixture.configure("[backends.other]\ntype = \"builtin\"\n");
     let before = host.all();
@@ -222,7 +222,7 @@ fn the_backend_of_jobs_is_set_and_set_back() {
 }
 
 #[test]
-fn one_host_scheduler_takes_the_others_place() {
+fn new_host_scheduler_replaces_the_old() {
     let mut host = FakeHost::new(false);
     let before = host.all();
     host.run(&["setup", "--apply"]).ends(0);
@@ -237,7 +237,7 @@ fn one_host_scheduler_takes_the_others_place() {
 }
 
 #[test]
-fn what_is_not_ours_is_left_alone() {
+fn foreign_host_entries_are_left_unchanged() {
     let host = FakeHost::new(true);
     let units = host.fixture.root().join("config/systemd/user");
     fs::create_dir_all(&units).unwrap();
@@ -259,7 +259,7 @@ fn what_is_not_ours_is_left_alone() {
 }
 
 #[test]
-fn a_crontab_that_somebody_else_writes_at_the_same_time_is_told() {
+fn concurrent_crontab_write_is_detected() {
     let host = FakeHost::new(false);
     host.set_tab(Some(b"x\n"));
     // The rival writes between setup's own write and its check.
@@ -273,7 +273,7 @@ fn a_crontab_that_somebody_else_writes_at_the_same_time_is_told() {
 }
 
 #[test]
-fn a_crontab_program_that_wants_a_last_line_break_gets_one() {
+fn missing_crontab_newline_is_added() {
     let host = FakeHost::new(false);
     fs::write(host.fake().join("strict"), "").unwrap();
     host.set_tab(Some(b"x"));
@@ -284,7 +284,7 @@ fn a_crontab_program_that_wants_a_last_line_break_gets_one() {
 
 /// Kills setup before each step in turn, and checks that the next attempt gives the right result.
 #[test]
-fn it_may_die_between_any_two_steps() {
+fn setup_recovers_from_kills_between_steps() {
     let mut deaths = 0;
     for systemd in [false, true] {
         let host = FakeHost::new(systemd);

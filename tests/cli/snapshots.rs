@@ -86,7 +86,7 @@ const JOBS: &str = "[night]\nzone = \"UTC\"\n\
     [jobs.ask]\nkind = \"prompt\"\ntrigger = \"manual\"\nprompt = \"Which files are old?\"\nto = \"notes/old.md\"\n";
 
 #[test]
-fn jobs_are_listed_shown_and_reset() {
+fn job_commands_match_snapshot() {
     let mut scene = Scene::new(JOBS);
     scene.run(&["jobs"]).run(&["jobs", "show", "tidy"]).run(&["run", "tidy"]);
     scene.run(&["jobs", "list"]).run(&["jobs", "reset", "tidy"]).run(&["jobs", "reset"]);
@@ -100,7 +100,7 @@ fn jobs_are_listed_shown_and_reset() {
 }
 
 #[test]
-fn a_night_from_status_to_report() {
+fn night_commands_match_snapshot() {
     let mut scene = Scene::new(JOBS);
     scene.run(&["status"]).run(&["schedule", "next"]).run(&["budget"]).run(&["runs"]);
     scene.clock("2026-11-22T02:30:00Z");
@@ -108,7 +108,7 @@ fn a_night_from_status_to_report() {
 }
 
 #[test]
-fn what_is_wrong_is_named_with_its_fix() {
+fn mistakes_match_snapshot() {
     let mut scene =
         Scene::new("[jobs.tidy]\nkind = \"comand\"\ntimeout = \"long\"\n[nigth]\nat = \"25:00\"\n");
     scene.run(&["config", "check"]).run(&["status"]).run(&["run", "tidy"]);
@@ -116,7 +116,7 @@ fn what_is_wrong_is_named_with_its_fix() {
 }
 
 #[test]
-fn the_queue_and_the_pause() {
+fn queue_commands_match_snapshot() {
     let mut scene = Scene::new(JOBS);
     scene.run(&["enqueue", "ask", "--key", "k"]).run(&["enqueue", "ask", "--key", "k"]);
     scene.run(&["pause", "ask"]).run(&["status"]).run(&["resume", "ask"]).run(&["enqueue", "as"]);
@@ -124,7 +124,7 @@ fn the_queue_and_the_pause() {
 }
 
 #[test]
-fn the_settings_and_their_origins() {
+fn settings_commands_match_snapshot() {
     let mut scene = Scene::new(JOBS);
     scene.run(&["config", "get", "jobs.tidy.trigger"]).run(&["config", "get", "night.budjet"]);
     scene.run(&["config", "set", "jobs.ask.timeout", "5m"]).run(&["config", "check"]);
@@ -133,7 +133,7 @@ fn the_settings_and_their_origins() {
 }
 
 #[test]
-fn a_dry_run_and_the_database() {
+fn database_commands_match_snapshot() {
     let mut scene = Scene::new(JOBS);
     scene.run(&["run", "ask", "--dry-run"]).run(&["db", "check"]).run(&["db", "path"]);
     scene

@@ -22,7 +22,7 @@ fn clocked(fixture: &Fixture, now: &str, args: &[&str]) -> CommandOutput {
 }
 
 #[test]
-fn broken_files_hide_nothing_that_is_known() {
+fn status_survives_broken_configuration() {
     let fixture = Fixture::with(
         "[jobs.dream]\nenabled = false\n[jobs.tidy]\nkind = \"command\"\nprogram = \"false\"\ntrigger = \"every 15m\"\n[day.budget]\ncalls = 9\n[defaults]\nretries = 0\n",
     );
@@ -49,7 +49,7 @@ fn broken_files_hide_nothing_that_is_known() {
 }
 
 #[test]
-fn a_project_that_never_ran_is_told_of_its_mistakes() {
+fn status_reports_unregistered_project_mistakes() {
     let fixture = Fixture::new();
     fixture.write("runner.toml", "[nigth]\n");
     fixture.run(&["status"]).ends(0).expect_text("TROUBLE").expect_text("nigth");
@@ -101,7 +101,10 @@ fn times_are_shown_in_the_jobs_zone() {
         json!({"job": "tidy", "at": "2026-11-22T06:00:00Z", "zone": "Europe/Berlin"})
     );
     assert_eq!(project["zone"], "Asia/Tokyo");
-    assert_eq!(project["budget"]["day"]["name"], "2026-11-22", "the day of Tokyo");
+    assert_eq!(
+        project["budget"]["day"]["name"], "2026-11-22",
+        "the day does not follow Tokyo's zone"
+    );
     // The zone also applies to an expression that is previewed in this project.
     let cron = ["schedule", "next", "--cron", "0 7 * * *", "-n", "1", "--json"];
     let next = clocked(&fixture, "2026-11-21T20:00:00Z", &cron).ends(0).json();
@@ -109,7 +112,7 @@ fn times_are_shown_in_the_jobs_zone() {
 }
 
 #[test]
-fn what_is_left_of_a_budget_is_told() {
+fn remaining_budget_is_reported() {
     let fixture = Fixture::with("[day.budget]\nideas = 1000\n");
     fixture.write("ideas/a.md", "Maybe use a shorter name?\n");
     fixture.run(&["night"]).ends(0);
@@ -128,7 +131,7 @@ fn what_is_left_of_a_budget_is_told() {
 }
 
 #[test]
-fn a_job_that_is_replaced_again_and_again_is_said_to_starve() {
+fn repeatedly_replaced_job_is_reported_starved() {
     let fixture = Fixture::new();
     clocked(&fixture, "2026-11-21T20:00:00Z", &["init"]).ends(0);
     // The group has no free slot for the job, so each occurrence waits and is replaced by the next.
@@ -164,7 +167,7 @@ fn a_job_that_is_replaced_again_and_again_is_said_to_starve() {
 }
 
 #[test]
-fn the_schema_is_the_one_that_is_kept() {
+fn status_schema_matches_the_file() {
     let fixture = Fixture::new();
     let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/schemas/status.schema.json");
     assert_eq!(fixture.run(&["status", "--schema"]).ends(0).out, fs::read_to_string(kept).unwrap());
@@ -172,7 +175,7 @@ fn the_schema_is_the_one_that_is_kept() {
 }
 
 #[test]
-fn a_watch_prints_again_what_changed_and_ends_with_its_reader() {
+fn watch_prints_changes_until_reader_closes() {
     let fixture = Fixture::with(TIDY);
     fixture.run(&["tick"]).ends(0);
     let mut child =
@@ -199,7 +202,7 @@ fn terminal() -> (fs::File, OwnedFd) {
 }
 
 #[test]
-fn a_watch_draws_over_a_terminal_and_leaves_it_as_it_was() {
+fn watch_leaves_terminal_modes_unchanged() {
     let fixture = Fixture::with(TIDY);
     fixture.run(&["tick"]).ends(0);
     let (mut ours, theirs) = terminal();
@@ -250,7 +253,7 @@ fn a_watch_draws_over_a_terminal_and_leaves_it_as_it_was() {
 }
 
 #[test]
-fn a_failure_whose_failmark_is_not_there_is_told_all_the_same() {
+fn failure_without_failmark_is_still_reported() {
     let fixture = Fixture::with(
         "[jobs.dream]\nenabled = false\n[jobs.bad]\nkind = \"command\"\nprogram = \"false\"\ntrigger = \"every 1h\"\n",
     );

@@ -9,7 +9,7 @@ const COUNT: &str =
     "[jobs.count]\nkind = \"command\"\ntrigger = \"every 1m\"\nprogram = \"true\"\n";
 
 #[test]
-fn a_daemon_outlives_its_folder_and_the_file_of_its_program() {
+fn daemon_survives_removed_folder_and_executable() {
     let fixture = fixture(COUNT);
     let gone = fixture.root().join("gone");
     fs::create_dir(&gone).unwrap();
@@ -33,7 +33,7 @@ fn a_daemon_outlives_its_folder_and_the_file_of_its_program() {
 }
 
 #[test]
-fn a_configuration_in_the_midst_of_a_change_is_waited_for() {
+fn invalid_configuration_defers_the_run() {
     let fixture = fixture(COUNT);
     run(&fixture, &["tick"]).ends(0);
     let path = fixture.path("runner.toml");
@@ -50,7 +50,7 @@ fn a_configuration_in_the_midst_of_a_change_is_waited_for() {
 }
 
 #[test]
-fn what_was_due_before_a_pause_is_not_swallowed_by_it() {
+fn pause_keeps_runs_already_due() {
     let fixture = fixture(COUNT);
     run(&fixture, &["tick"]).ends(0);
     at(&fixture, "2026-11-21T20:01:30Z");
@@ -69,7 +69,7 @@ fn what_was_due_before_a_pause_is_not_swallowed_by_it() {
 }
 
 #[test]
-fn a_night_with_something_put_off_says_when_its_report_follows() {
+fn deferred_night_announces_a_later_report() {
     let fixture = Fixture::new();
     fixture.run(&["init"]).ends(0);
     // A merge is in progress.
@@ -82,7 +82,7 @@ fn a_night_with_something_put_off_says_when_its_report_follows() {
 
 /// Checks that runner works in a container when the leader of its process group is outside.
 #[test]
-fn a_process_group_outside_a_container() {
+fn init_works_inside_a_container() {
     let fixture = crate::fixture::Fixture::new();
     let inside = ["--mount", "--pid", "--fork", "--mount-proc"];
     let unshare = |what: &[&str]| fixture.command("unshare", &[&inside[..], what].concat());

@@ -68,7 +68,7 @@ fn healthy_runs(fixture: &Fixture, healthy: &Path) -> i64 {
 }
 
 #[test]
-fn a_fifo_as_the_projects_id_stops_nobody() {
+fn fifo_as_id_file_blocks_nothing() {
     let (fixture, healthy) = two("");
     let id = fixture.path(".git/runner-id");
     if id.exists() {
@@ -84,7 +84,7 @@ fn a_fifo_as_the_projects_id_stops_nobody() {
 }
 
 #[test]
-fn a_fifo_as_the_cycle_fails_only_that_job() {
+fn fifo_as_cycle_fails_only_that_job() {
     let (fixture, healthy) = two(
         "[jobs.lifecycle]\nkind = \"lifecycle\"\ntrigger = \"every 1h\"\ncycle = \"lifecycle.org\"\n",
     );
@@ -99,7 +99,7 @@ fn a_fifo_as_the_cycle_fails_only_that_job() {
 }
 
 #[test]
-fn a_link_to_a_device_as_settings_stops_only_that_project() {
+fn device_link_settings_stop_only_that_project() {
     for name in [".ctxrc", "runner.toml"] {
         let (fixture, healthy) = two("");
         let path = fixture.path(name);

@@ -21,7 +21,7 @@ const BUDGETS: [&str; 3] = [
 ];
 
 #[test]
-fn the_table_has_every_behaviour_of_the_agent() {
+fn table_lists_every_agent_behaviour() {
     let listed = Command::new(agent()).arg("--list").output().unwrap();
     let listed = String::from_utf8(listed.stdout).unwrap();
     let listed: BTreeSet<&str> =
@@ -41,7 +41,7 @@ struct CaseResult {
 }
 
 #[test]
-fn each_behaviour_ends_in_its_one_right_outcome() {
+fn each_behaviour_has_the_expected_outcome() {
     let began = Instant::now();
     // A short test does not try all budgets, but always tries every behaviour in every dialect.
     let budgets = scaled(1).min(BUDGETS.len());

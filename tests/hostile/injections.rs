@@ -12,7 +12,7 @@ use crate::testbed::{differs, link, picture};
 const TOGETHER: usize = 12;
 
 #[test]
-fn no_order_in_a_source_has_an_effect() {
+fn injected_orders_have_no_effect() {
     let began = Instant::now();
     let take = scaled(ORDERS.len()).min(ORDERS.len());
     let (mut tried, mut left_out) = (0, 0);

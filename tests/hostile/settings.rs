@@ -86,7 +86,7 @@ fn jobs(sandbox: &str) -> [String; 2] {
 }
 
 #[test]
-fn no_child_changes_what_decides_on_later_runs() {
+fn sandboxed_jobs_cannot_change_later_runs() {
     for job in jobs("on") {
         for absent in [false, true] {
             let fixture = fixture(&job, absent);
@@ -107,7 +107,7 @@ fn no_child_changes_what_decides_on_later_runs() {
 }
 
 #[test]
-fn without_a_sandbox_the_same_orders_change_it() {
+fn unsandboxed_orders_change_every_file() {
     for job in jobs("off") {
         let fixture = fixture(&job, true);
         let before = look(&fixture);
@@ -120,7 +120,7 @@ fn without_a_sandbox_the_same_orders_change_it() {
 }
 
 #[test]
-fn no_artifact_takes_the_place_of_a_prompt() {
+fn artifacts_cannot_replace_prompts() {
     let fixture = fixture(
         "[jobs.evil]\nkind = \"command\"\ntrigger = \"manual\"\nprogram = \"sh\"\nargs = [\"-c\", \"echo evil > $RUNNER_OUT/x\"]\n\
          artifacts = [{ from = \"x\", to = \"prompts/plan.md\" }]\n\

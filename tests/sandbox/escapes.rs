@@ -269,9 +269,9 @@ fn covers(means: SandboxMechanism, about: About) -> bool {
 }
 
 #[test]
-fn none_gets_through() {
+fn no_attempt_escapes() {
     if std::env::consts::ARCH != "x86_64" {
-        println!("skipped all attempts: the numbers of their calls are those of x86_64");
+        println!("skipped all attempts: their system call numbers are for x86_64");
         return;
     }
     let user = rustix::process::getuid().as_raw();
@@ -307,7 +307,7 @@ fn none_gets_through() {
 
 /// Runs the same attempts as an unprivileged user, if the test can switch to one.
 #[test]
-fn none_gets_through_as_nobody() {
+fn no_attempt_escapes_as_nobody() {
     if !rustix::process::getuid().is_root() {
         println!("skipped 1: only root can become nobody");
         return;
@@ -315,7 +315,7 @@ fn none_gets_through_as_nobody() {
     let output = Command::new("setpriv")
         .args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"])
         .arg(std::env::current_exe().unwrap())
-        .args(["--exact", "escapes::none_gets_through", "--nocapture"])
+        .args(["--exact", "escapes::no_attempt_escapes", "--nocapture"])
         .env_clear()
         .env("PATH", "/usr/bin:/bin")
         .current_dir("/")
@@ -347,9 +347,9 @@ fn none_gets_through_as_nobody() {
 /// Checks that the harmless attempts succeed without a sandbox, which shows that the other tests
 /// prove something.
 #[test]
-fn without_a_sandbox_they_get_through() {
+fn attempts_succeed_without_a_sandbox() {
     if std::env::consts::ARCH != "x86_64" {
-        println!("skipped 1: the numbers of the calls are those of x86_64");
+        println!("skipped 1: the system call numbers are for x86_64");
         return;
     }
     let attempts = all();

@@ -22,7 +22,7 @@ fn text(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn streams_statuses_and_the_environment_pass_exactly() {
+fn launcher_passes_streams_status_and_environment() {
     let folder = tempfile::tempdir().unwrap();
     let mut off = sandbox(SandboxMechanism::All);
     off.off = true;
@@ -41,7 +41,7 @@ fn streams_statuses_and_the_environment_pass_exactly() {
             .collect();
         names.sort();
         assert_eq!(names, ["PATH", "RUNNER_RUN"], "{sandbox:?}");
-        let containment = ended.containment.expect("the launcher says what it got");
+        let containment = ended.containment.expect("the launcher reports no sandbox");
         println!("{containment}");
         assert_eq!(containment.sandbox == SandboxLevel::Off, sandbox.off);
         for (script, status) in [
@@ -57,7 +57,7 @@ fn streams_statuses_and_the_environment_pass_exactly() {
 }
 
 #[test]
-fn only_what_is_named_is_written() {
+fn only_listed_paths_are_writable() {
     let folder = tempfile::tempdir().unwrap();
     let root = fs::canonicalize(folder.path()).unwrap();
     for means in means() {

@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_is_one_and_the_rest_are_more() {
+    fn nouns_are_pluralized_by_count() {
         assert_eq!(counted(1_u64, "more idea"), "1 more idea");
         assert_eq!(counted(0_usize, "idea"), "0 ideas");
         for (one, many) in [

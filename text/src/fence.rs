@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn the_form_is_that_of_the_contract() {
+    fn fence_has_the_documented_form() {
         let fence = Fence::new("0123456789abcdef").unwrap();
         assert_eq!(
             fence.wrap("ideas/a.md", "text").unwrap(),
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_knows_the_first_nonce_gets_another() {
+    fn nonce_found_in_text_is_replaced() {
         let first = nonce_for(7, &[]);
         assert_eq!(first.len(), DIGITS);
         assert_eq!(first, nonce_for(7, &["harmless"]));
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_nonce_inside_the_text_or_the_label_is_refused() {
+    fn nonce_in_text_or_label_is_refused() {
         let fence = Fence::around(1, &[]);
         let closing = format!("x\n{}\ny", end(&fence));
         assert_eq!(fence.wrap("a", &closing), Err(FenceError::NonceInText("a".into())));
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_nonce_that_could_confuse_is_refused() {
+    fn invalid_nonce_is_refused() {
         for bad in ["", "short", "with space in", "abc>>>\n<<<END", "ünïcödé-nonce"] {
             assert_eq!(Fence::new(bad), Err(FenceError::BadNonce(bad.into())));
         }
@@ -141,7 +141,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_text_never_closes_its_own_fence(
+        fn text_cannot_close_its_fence(
             seed: u64,
             pieces in prop::collection::vec(
                 prop_oneof![

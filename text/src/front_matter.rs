@@ -160,7 +160,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn splits_without_loss() {
+    fn split_loses_nothing() {
         let text = "---\ntitle: A note\nstatus: draft\n---\n\n# Heading\n";
         let doc = split(text);
         assert_eq!(doc.front(), Some("title: A note\nstatus: draft\n"));
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_lines_marks_and_ends_are_tolerated() {
+    fn crlf_bom_and_end_variants_are_tolerated() {
         let doc = split("\u{feff}---\r\ntitle: A\r\ngenerated_by: runner\r\n---\r\nbody\r\n");
         assert_eq!(doc.get("title"), Some("A"));
         assert_eq!(doc.get("generated_by"), Some("runner"));
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_front_matter_is_body() {
+    fn invalid_front_matter_is_body() {
         for text in [
             "",
             "---",
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn only_scalars_on_one_line_are_values() {
+    fn only_single_line_scalars_are_values() {
         let doc = split(
             "---\n\
              plain: some words # a comment\n\
@@ -258,7 +258,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_splits_without_loss_or_panic(
+        fn arbitrary_text_splits_without_loss(
             pieces in prop::collection::vec(
                 prop_oneof![
                     Just("---"), Just("\n"), Just("\r\n"), Just("..."), Just("a: "), Just("'"),

@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn good_lines_survive_bad_ones() {
+    fn valid_lines_survive_invalid_ones() {
         let file =
             b"\xef\xbb\xbf{\"a\":1}\r\n\n  \nnot json\n{\"a\":\n[2]\n\"\xff\"\n3\n{\"torn\":";
         let (seen, counts) = read(file, 100, 1000);
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn holes_of_nuls_are_stepped_over() {
+    fn nul_bytes_are_skipped_and_counted() {
         let hole = "\0".repeat(5000);
         let file =
             format!("{{\"a\":1}}\n{hole}{{\"b\":2}}\n{{\"c\":{hole}{{\"d\":4}}\n{hole}\n5\n");
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn long_lines_are_passed_over_and_counted() {
+    fn long_lines_are_skipped_and_counted() {
         let long = format!("\"{}\"", "x".repeat(9));
         let file = format!("{long}\n\"x{}\n{long}\r\n{}\n7", &long[1..], " ".repeat(40));
         let (seen, counts) = read(file.as_bytes(), 11, 3);
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn records_of_a_type_say_where_they_are() {
+    fn typed_records_report_line_and_offset() {
         #[derive(Debug, PartialEq, serde::Deserialize)]
         struct Row {
             n: u8,
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failing_reader_ends_the_reading() {
+    fn read_error_ends_iteration() {
         struct Broken;
         impl io::Read for Broken {
             fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
@@ -319,7 +319,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn chunks_do_not_matter_and_nothing_panics(
+        fn chunk_size_does_not_change_the_result(
             bytes in prop::collection::vec(
                 prop_oneof![Just(b'\n'), Just(0), Just(b'1'), Just(b'"'), Just(b'{'), Just(b'}'),
                     Just(b' '), Just(b'\r'), any::<u8>()],
@@ -331,7 +331,7 @@ mod tests {
         }
 
         #[test]
-        fn whole_files_come_back(values in prop::collection::vec(any::<(i32, String)>(), 0..8)) {
+        fn written_files_round_trip(values in prop::collection::vec(any::<(i32, String)>(), 0..8)) {
             let values: Vec<Value> = values.into_iter().map(|(n, s)| json!({"n": n, "s": s})).collect();
             let file: String = values.iter().map(|value| format!("{value}\n")).collect();
             let back: Vec<Value> = Jsonl::<_, Value>::new(file.as_bytes(), 10_000)

@@ -168,7 +168,7 @@ curl --retry 3
 ";
 
     #[test]
-    fn titles_come_from_the_best_place() {
+    fn title_sources_have_precedence() {
         assert_eq!(title(NOTE, "x"), "Retry politely on 429");
         assert_eq!(title("---\ntitle: 'Declared'\n---\n# Other", "x"), "Declared");
         assert_eq!(title("---\ntitle:\n---\n# Other #", "x"), "Other");
@@ -183,7 +183,7 @@ curl --retry 3
     }
 
     #[test]
-    fn a_summary_is_the_first_prose() {
+    fn summary_is_the_first_prose() {
         assert_eq!(
             summary(NOTE, 200),
             "The client should wait as long as the server says, and not a second longer."
@@ -196,7 +196,7 @@ curl --retry 3
     }
 
     #[test]
-    fn summaries_keep_to_their_length() {
+    fn summary_respects_its_maximum_length() {
         assert_eq!(summary("one two", 7), "one two");
         assert_eq!(summary("one two", 6), "one…");
         assert_eq!(summary("one two three", 8), "one two…");
@@ -207,7 +207,7 @@ curl --retry 3
     }
 
     #[test]
-    fn plain_text_has_the_words_and_no_marks() {
+    fn plain_text_omits_markup() {
         assert_eq!(
             plain(NOTE),
             "Retry politely on 429\nStatus: draft\nOwner: nobody\ndiagram\n\
@@ -228,7 +228,7 @@ curl --retry 3
 
     proptest! {
         #[test]
-        fn any_text_is_read(text in "([a-z#*_`~<>!|=\\-\\[\\]() \\n\\r\\t]|é){0,80}", max in 0_usize..40) {
+        fn arbitrary_text_is_accepted(text in "([a-z#*_`~<>!|=\\-\\[\\]() \\n\\r\\t]|é){0,80}", max in 0_usize..40) {
             prop_assert!(summary(&text, max).chars().count() <= max);
             let _ = (title(&text, &text), plain(&text), word_count(&text));
         }

@@ -76,7 +76,7 @@ mod tests {
         ["max_ideas", "turns", "wall", "backend", "trigger", "sandbox", "writes", "cadence"];
 
     #[test]
-    fn slips_find_their_word() {
+    fn typos_find_the_intended_word() {
         for (slip, meant) in [
             ("max-ideas", "max_ideas"),
             ("maxideas", "max_ideas"),
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn far_words_find_nothing() {
+    fn distant_words_have_no_match() {
         for word in ["", "x", "model", "temperature", "ab", "zzzz", &"max_ideas".repeat(10)] {
             assert_eq!(nearest(word, KEYS), None, "{word}");
         }
@@ -103,13 +103,13 @@ mod tests {
     }
 
     #[test]
-    fn the_first_of_equals_and_the_nearest_of_all() {
+    fn ties_return_the_first_candidate() {
         assert_eq!(nearest("cat", ["car", "bat"]), Some("car"));
         assert_eq!(nearest("cat", ["car", "cat", "bat"]), Some("cat"));
     }
 
     #[test]
-    fn distances_are_those_of_the_books() {
+    fn distance_matches_known_values() {
         let edits = |a: &str, b: &str| distance(&folded(a), &folded(b));
         assert_eq!(edits("kitten", "sitting"), 3);
         assert_eq!(edits("", "abc"), 3);
@@ -130,7 +130,7 @@ mod tests {
         }
 
         #[test]
-        fn a_candidate_is_its_own_nearest(word in "[a-z]{1,12}", others in prop::collection::vec("[a-z]{1,12}", 0..5)) {
+        fn exact_candidate_is_the_nearest(word in "[a-z]{1,12}", others in prop::collection::vec("[a-z]{1,12}", 0..5)) {
             let all: Vec<&str> = others.iter().map(String::as_str).chain([word.as_str()]).collect();
             prop_assert_eq!(nearest(&word, all), Some(word.as_str()));
         }

@@ -132,7 +132,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn names_are_taken_apart() {
+    fn compound_names_are_split() {
         for name in
             ["maxWaitTime", "max_wait_time", "max-wait-time", "max/wait.time", "MaxWaitTime"]
         {
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn small_words_go() {
+    fn stop_words_are_omitted() {
         assert_eq!(
             terms("The client's retry and it isn't a 5 or x"),
             ["client", "retry"].map(stem::stem)
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn forms_of_a_word_meet() {
+    fn inflected_forms_share_a_stem() {
         for forms in [
             vec!["retry", "retries", "retried", "retrying"],
             vec!["cache", "caches", "cached", "caching"],
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn hostile_words_take_linear_time_and_no_stack() {
+    fn hostile_words_take_linear_time() {
         for piece in ["a'", "aB", "'", "a_", "A"] {
             assert!(terms(&piece.repeat(100_000)).len() <= 100_000);
         }

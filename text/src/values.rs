@@ -243,7 +243,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn good_values_are_read_and_bad_ones_refused() {
+    fn invalid_durations_and_sizes_are_refused() {
         assert_eq!(duration("1h 30m").unwrap(), SignedDuration::from_mins(90));
         assert_eq!(size("512 KB"), Ok(512_000));
         assert_eq!(size("2MiB"), Ok(2 << 20));
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slash_at_the_end_means_nothing() {
+    fn trailing_slash_is_ignored() {
         assert_eq!(["a/", "a", "/", "a/b/"].map(folder), ["a", "a", "/", "a/b"]);
     }
 }

@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn however_a_stream_is_cut_its_lines_are_the_same() {
+    fn line_splitting_is_independent_of_chunks() {
         let stream = "one\n\n{\"ä\":\"€\"}\r\n\0\0\nvery long indeed\nlast".as_bytes();
         let whole = lines(13, &[stream]);
         assert_eq!(whole.0.len(), 5);
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_without_end_takes_no_more_memory_than_the_longest() {
+    fn endless_line_uses_bounded_memory() {
         let mut lines = Lines::new(1_000);
         let piece = [b'x'; 64 * 1024];
         for _ in 0..16 * 1024 {

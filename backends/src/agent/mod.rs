@@ -21,7 +21,6 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use jiff::tz::TimeZone;
 use runner_engine::process::{
@@ -33,7 +32,7 @@ use runner_text::counted;
 use serde_json::Value;
 use tokio::sync::mpsc;
 
-use crate::child::Patience;
+use crate::child::{LastSandbox, Patience};
 use crate::error::BackendError;
 use crate::redact::Secrets;
 use crate::request::{Reply, Request};
@@ -72,8 +71,7 @@ pub(crate) struct AgentPlan {
     pub sandbox_start: Option<SandboxedStart>,
     pub output_cap: usize,
     pub clock: Clock,
-    /// The description of the last child's sandbox, once a child has run.
-    pub held: Arc<Mutex<Option<String>>>,
+    pub held: LastSandbox,
 }
 
 impl AgentPlan {
@@ -129,14 +127,6 @@ impl AgentPlan {
         self.sandbox_start.as_ref().is_some_and(|it| !it.sandbox.off)
     }
 
-    /// Records the sandbox that was applied to a child.
-    pub fn was_held(&self, ended: &Ended) {
-        if let Some(containment) = &ended.containment {
-            let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-            *held = Some(containment.to_string());
-        }
-    }
-
     /// Returns a child's complete environment, in which the variable `state` names the agent's
     /// state folder.
     pub fn environment(&self, state: &str) -> BTreeMap<String, String> {
@@ -150,14 +140,7 @@ impl AgentPlan {
     /// Describes the restrictions on the program: the kernel sandbox that was applied to the last
     /// child, and the program's `own` restrictions.
     pub fn containment(&self, own: &str) -> String {
-        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        let sandbox = match (&*held, &self.sandbox_start) {
-            (Some(held), _) => held.as_str(),
-            (None, Some(sandbox_start)) if sandbox_start.sandbox.off => "sandbox off",
-            (None, Some(_)) => "inside the sandbox, once it is started",
-            (None, None) => "unconfined",
-        };
-        format!("{sandbox}; {own}")
+        format!("{}; {own}", self.held.describe(self.sandbox_start.as_ref()))
     }
 
     /// Creates the agent's state folder, because the sandbox can open only an existing folder.

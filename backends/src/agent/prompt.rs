@@ -100,7 +100,7 @@ mod tests {
     use crate::{RequestLimits, Source};
 
     #[test]
-    fn a_question_holds_all_and_its_own_words_come_first() {
+    fn prompt_starts_with_the_instructions() {
         let request = Request {
             id: "r/1".into(),
             purpose: "dream".into(),
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrapped_answer_is_unwrapped() {
+    fn wrapped_answer_is_unwrapped() {
         let list = json!({"type": "array"});
         assert_eq!(rooted(&list)["properties"]["answer"], list);
         assert_eq!(unrooted(&list, json!({"answer": [1]})), json!([1]));

@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn every_refusal_has_its_next_step() {
+    fn refusals_map_to_classes() {
         use Class::{Auth, Environment, OverBudget, RateLimited};
         for (status, code, text, expected) in [
             (Some(401), "", "Invalid API key · Fix external API key", Some(Auth)),
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reported_limit_end_takes_precedence() {
+    fn reported_limit_end_takes_precedence() {
         let here = LocalClock { now: "2026-11-22T05:00:00Z".parse().unwrap(), zone: TimeZone::UTC };
         let reported =
             Limit { until: "2026-11-22T09:00:00Z".parse().ok(), reached: true, overage: false };

@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_programs_say_is_read() {
+    fn reset_times_are_parsed() {
         let now: Timestamp = "2026-11-22T05:00:14Z".parse().unwrap();
         let host = TimeZone::get("America/New_York").unwrap();
         for (text, expected) in [
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_that_spring_swallows_is_right_after_the_gap() {
+    fn nonexistent_time_moves_past_the_gap() {
         let now: Timestamp = "2026-03-28T23:00:00Z".parse().unwrap();
         let found = reset("resets 2:30am (Europe/Berlin)", now, &TimeZone::UTC).unwrap();
         assert_eq!(found.to_string(), "2026-03-29T01:30:00Z");

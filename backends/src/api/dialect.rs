@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_is_found_in_whatever_shape_it_has() {
+    fn known_error_shapes_are_recognized() {
         let of = |value: Value| match provider_error(&value) {
             Some(Fault::Said { status, code, text }) => Some((status, code, text)),
             _ => None,
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_strict_format_has_no_lengths_and_an_open_one_is_not_strict() {
+    fn closed_schema_is_strict_without_lengths() {
         let closed = json!({"type": "array", "items": {"type": "object", "properties": {
             "a": {"type": "string", "minLength": 1, "pattern": "^x$"}, "minLength": {"type": "string"}},
             "required": ["a", "minLength"], "additionalProperties": false}});

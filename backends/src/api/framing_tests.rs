@@ -72,7 +72,7 @@ fn sse(events: &Events, end: &str, random: &mut TestRandom) -> Vec<u8> {
 }
 
 #[test]
-fn ten_thousand_cuts_lose_no_byte() {
+fn random_chunks_lose_no_byte() {
     let seed = 0x5eed_c0de_u64;
     let mut random = TestRandom(seed);
     let words = ["a", "{\"ä\":\"€\"}", " 😀 ", "", "data: x", "\u{fffd}", ":", "z\nz"];
@@ -123,7 +123,7 @@ impl ReplaceFeeds for Vec<u8> {
 }
 
 #[test]
-fn the_last_event_waits_for_nothing_and_an_open_one_is_none() {
+fn unterminated_event_is_not_delivered() {
     for end in ["\n", "\r\n", "\r"] {
         let mut sse = Framing::Sse(Sse::new(LONGEST));
         let mut count = 0;
@@ -142,7 +142,7 @@ fn the_last_event_waits_for_nothing_and_an_open_one_is_none() {
 }
 
 #[test]
-fn an_event_without_end_takes_no_more_than_the_largest() {
+fn endless_event_is_too_large() {
     let mut endless = Framing::Sse(Sse::new(1_000));
     let mut none = |_: &[u8], _: &[u8]| -> ControlFlow<()> { panic!("no event was expected") };
     assert_eq!(endless.feed(b"data: ", &mut none), Ok(()));
@@ -160,7 +160,7 @@ fn an_event_without_end_takes_no_more_than_the_largest() {
 }
 
 #[test]
-fn what_is_after_a_stop_is_not_handed_on() {
+fn events_after_a_break_are_dropped() {
     let mut sse = Framing::Sse(Sse::new(LONGEST));
     let mut seen = 0;
     sse.feed(b"data: 1\n\ndata: 2\n\n", &mut |_, _| {

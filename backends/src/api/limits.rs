@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn every_way_to_say_when_is_read() {
+    fn known_limit_headers_are_parsed() {
         let at = |text: &str| Some(format!("2026-11-22T{text}Z"));
         assert_eq!(of(&[("retry-after", "120")]), at("05:02:00"));
         assert_eq!(of(&[("retry-after", "1.5")]), at("05:00:02"));

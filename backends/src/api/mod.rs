@@ -64,6 +64,7 @@ impl Backend for Api {
             kind: self.plan.kind.to_owned(),
             model: Some(self.plan.model.clone()),
             containment: "in-process, no tools".to_owned(),
+            sandbox: None,
         }
     }
 

@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_usual_key_goes_to_its_own_provider_only() {
+    fn default_key_goes_only_to_its_provider() {
         for kind in ["anthropic", "openai"] {
             let own = plan(kind, |_| {}).unwrap();
             assert!(own.secret().unwrap().is_some() && own.is_first_hand, "{kind}");
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_read_and_doubtful_ones_refused() {
+    fn invalid_base_urls_are_refused() {
         let base = |kind: &str, text: &str| {
             plan(kind, |it| it.base_url = Some(text.into()))
                 .map(|plan| plan.url(plan.dialect.path()).to_string())

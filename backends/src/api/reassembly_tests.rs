@@ -79,7 +79,7 @@ fn read(plan: &EndpointPlan, kind: &str, pieces: &[&[u8]]) -> (Gathered, String)
 }
 
 #[test]
-fn ten_thousand_cuts_of_replies_lose_no_byte_of_text() {
+fn random_chunks_lose_no_reply_text() {
     let seed = 0x0dd5_eed5_u64;
     let mut random = TestRandom(seed);
     let words =

@@ -64,6 +64,7 @@ impl Backend for Claude {
             kind: "claude".to_owned(),
             model: self.plan.model.clone(),
             containment: self.plan.containment(&own),
+            sandbox: self.plan.held.level(),
         }
     }
 
@@ -84,7 +85,7 @@ impl Backend for Claude {
         let spec = spec(&self.plan, request);
         let agent::Watched { spec, ended, reader: transcript, overlong, heard } =
             agent::watch(spec, reader, sink, cancel).await?;
-        self.plan.was_held(&ended);
+        self.plan.held.set(ended.containment.as_ref());
         let remarks = agent::leftovers(transcript.unreadable, overlong, &ended);
         let judge = Judge { plan: &self.plan, spec: &spec, request, secrets: &secrets };
         let reply = judge.reply(&transcript, ended, cancel)?;

@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_that_is_cut_anywhere_is_half_a_stream_and_nothing_worse() {
+    fn truncated_stream_loses_only_its_end() {
         let mut cases = 0;
         for (name, stream) in RECORDED {
             let (whole, all) = fold(&[stream]);
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_may_come_in_any_order_and_events_may_be_unknown() {
+    fn key_order_and_unknown_events_are_tolerated() {
         let stream = br#"
 {"message":{"content":[{"text":"a","type":"text"}],"usage":{"output_tokens":2,"input_tokens":1},"id":"m"},"type":"assistant"}
 {"message":{"content":[{"text":"b","type":"text"}],"usage":{"output_tokens":2,"input_tokens":1},"id":"m"},"type":"assistant"}
@@ -355,7 +355,7 @@ null
     }
 
     #[test]
-    fn a_sum_has_all_unless_something_was_broken_off() {
+    fn aborted_results_have_incomplete_usage() {
         let cases = [
             (r#"{"subtype":"success","is_error":false}"#, true),
             (r#"{"subtype":"error_max_turns","is_error":true}"#, true),

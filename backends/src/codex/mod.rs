@@ -76,6 +76,7 @@ impl Backend for Codex {
             kind: "codex".to_owned(),
             model: self.plan.model.clone(),
             containment: self.plan.containment(&own),
+            sandbox: self.plan.held.level(),
         }
     }
 
@@ -100,7 +101,7 @@ impl Backend for Codex {
             let _in_our_own_folder = folder.remove(SCHEMA_FILE);
         }
         let agent::Watched { spec, ended, reader: transcript, overlong, heard } = watched?;
-        self.plan.was_held(&ended);
+        self.plan.held.set(ended.containment.as_ref());
         let remarks = agent::leftovers(transcript.unreadable, overlong, &ended);
         let ended = child::by_itself(&spec, ended, cancel, &secrets)?;
         let reply = reply(&self.plan, &spec, request, &secrets, transcript, &ended)?;

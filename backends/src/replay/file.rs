@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn contents_come_back_byte_for_byte_but_for_secrets() {
+    fn contents_round_trip_except_for_secrets() {
         let bytes = sample();
         let text = String::from_utf8(bytes.clone()).unwrap();
         assert!(!text.contains("canary-123456"), "{text}");
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn a_truncated_recording_is_never_accepted() {
+    fn truncated_recording_is_refused() {
         let bytes = sample();
         for length in 0..bytes.len() - 1 {
             let error = parse(&bytes[..length], Path::new("x")).unwrap_err().to_string();
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn garbage_is_reported_with_its_line() {
+    fn garbage_is_reported_with_line_number() {
         let why = |bytes: &[u8]| parse(bytes, Path::new("x")).unwrap_err().to_string();
         assert_eq!(why(b""), "x is no recording: it is empty");
         assert!(why(b"\0\xff\x01").contains("line 1"), "{}", why(b"\0\xff\x01"));

@@ -62,6 +62,7 @@ impl Replay {
                 kind: "replay".to_owned(),
                 model: None,
                 containment: "in-process, sends no requests".to_owned(),
+                sandbox: None,
             },
             exchanges,
             by_order: false,
@@ -213,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn each_question_gets_its_answer_and_another_none() {
+    fn requests_get_their_recorded_answers() {
         let (one, mut two) = (question::tests::request(1), question::tests::request(1));
         two.offer = json!({ "ids": ["y"] });
         let exchanges = vec![exchange(&two, "[2]"), exchange(&one, "[1]"), exchange(&one, "[3]")];

@@ -213,7 +213,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn another_run_s_same_question_is_the_same() {
+    fn run_specific_parts_do_not_matter() {
         let (one, mut two) = (request(1), request(2));
         assert_ne!(one.instructions, two.instructions);
         two.limits.total = std::time::Duration::from_secs(1);
@@ -223,7 +223,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn each_part_that_differs_is_named() {
+    fn differing_parts_are_named() {
         let old = request(1);
         type Change = fn(&mut Request);
         let changes: [(Change, &str); 10] = [
@@ -271,7 +271,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn secrets_are_not_kept_and_digests_are() {
+    fn questions_keep_digests_but_no_secrets() {
         let sum = Digest::of(b"x").to_string();
         let mut request = request(1);
         request.offer = json!({ "canary-123456": "canary-123456", "sum": sum });

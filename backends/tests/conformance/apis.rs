@@ -119,7 +119,7 @@ fn ask(backend: &dyn Backend, request: &Request) -> Result<Reply, E> {
 }
 
 #[test]
-fn ollamas_silent_cut_is_found_before_and_after() {
+fn ollama_prompt_truncation_is_detected() {
     let words =
         |count: usize| Request { instructions: "word ".repeat(count).into(), ..question(None) };
     // The server reports as many input tokens as the requested window has.
@@ -166,7 +166,7 @@ fn ollamas_silent_cut_is_found_before_and_after() {
 }
 
 #[test]
-fn each_provider_is_held_to_a_schema_in_its_own_way() {
+fn each_provider_gets_its_schema_form() {
     let closed = json!({"type": "array", "items": {"type": "object", "properties": {"a": {"type": "string"}},
         "required": ["a"], "additionalProperties": false}});
     let request = Request { schema: Some(closed.clone()), ..question(None) };

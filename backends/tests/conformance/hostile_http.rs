@@ -190,7 +190,7 @@ fn forget_peak() {
 }
 
 #[test]
-fn whatever_a_provider_does_has_one_right_outcome() {
+fn each_behaviour_has_the_expected_outcome() {
     let elsewhere = Server::start(|talk, _| talk.reply(200, &[], "the key, please"));
     let mut rows = vec![format!(
         "{:<20} {:<18} {:<18} {:<18} {:<18}",
@@ -242,7 +242,7 @@ fn whatever_a_provider_does_has_one_right_outcome() {
             }
             let all = format!("{result:?} {sink:?}");
             assert!(!all.contains(CANARY), "{name} shows the key: {all}");
-            assert_eq!(server.calls(), 1, "{name}: one run is one request");
+            assert_eq!(server.calls(), 1, "{name} did not send exactly one request");
             cells += 1;
             row.push_str(&format!(" {:<18}", word(wanted)));
         }
@@ -259,7 +259,7 @@ fn whatever_a_provider_does_has_one_right_outcome() {
 }
 
 #[test]
-fn a_connection_that_went_wrong_is_never_used_again() {
+fn failed_connection_is_not_reused() {
     // The error is followed by bytes that look like the answer to the next question.
     let server = Server::start(|talk, _| {
         let bad = "HTTP/1.1 500 x\r\ncontent-length: 0\r\n\r\nHTTP/1.1 200 OK\r\n\
@@ -275,7 +275,7 @@ fn a_connection_that_went_wrong_is_never_used_again() {
 }
 
 #[test]
-fn a_cancelled_request_ends_at_once_and_hangs_up() {
+fn cancelled_request_closes_its_connection() {
     for dialect in dialect::ALL {
         let (gone, hung_up) = std::sync::mpsc::channel();
         let gone = std::sync::Mutex::new(gone);

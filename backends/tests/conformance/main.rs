@@ -4,7 +4,7 @@
 //! cannot; the latter cases are counted and printed. A new backend joins by adding a row. Programs
 //! are shell scripts in a temporary folder; no test sleeps.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods)] // a test's own set-up may fail loudly
-#![allow(clippy::print_stdout)] // the count of what was not applicable has to be seen
+#![allow(clippy::print_stdout)] // the number of inapplicable cases must be visible
 
 mod agents;
 mod apis;
@@ -370,7 +370,7 @@ fn ask(
 }
 
 #[test]
-fn every_situation_ends_as_the_contract_says() {
+fn each_situation_has_the_required_outcome() {
     let mut applicable = 0;
     each_case(|name, situation, case, run_dir| {
         applicable += 1;
@@ -425,7 +425,7 @@ fn every_situation_ends_as_the_contract_says() {
 }
 
 #[test]
-fn preflight_makes_no_call_and_finds_what_is_missing() {
+fn preflight_finds_missing_parts_without_calls() {
     each_case(|name, situation, case, _| {
         let preflight = case.backend.preflight();
         let missing = matches!(situation, S::MissingProgram | S::MissingVariable);
@@ -441,7 +441,7 @@ fn preflight_makes_no_call_and_finds_what_is_missing() {
 }
 
 #[test]
-fn one_run_is_one_attempt() {
+fn one_run_makes_one_call() {
     each_case(|name, situation, case, run_dir| {
         let request = request(situation, run_dir, 1);
         let _ = ask(situation, &case, &request, &mut VecSink::default());
@@ -452,7 +452,7 @@ fn one_run_is_one_attempt() {
 }
 
 #[test]
-fn two_runs_side_by_side_do_not_mix() {
+fn concurrent_runs_do_not_mix() {
     for (name, factory) in IMPLEMENTATIONS {
         let ((place, one_dir), (_other, two_dir)) = (self::place(), self::place());
         let case = factory(S::Good, place.path()).unwrap();
@@ -471,7 +471,7 @@ fn two_runs_side_by_side_do_not_mix() {
 }
 
 #[test]
-fn a_description_says_what_confines() {
+fn descriptions_state_the_containment() {
     let mut described = BTreeSet::new();
     each_case(|name, _, case, _| {
         let description = case.backend.describe();

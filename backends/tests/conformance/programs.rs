@@ -12,7 +12,7 @@ use serde_json::json;
 use super::{Situation as S, around, ask, block_on, command, place, request};
 
 #[test]
-fn a_programs_folder_holds_the_request_and_no_older_answer() {
+fn run_folder_has_no_stale_answer() {
     let (place, run_dir) = place();
     fs::write(run_dir.join("proposals.json"), "[\"of an earlier attempt\"]").unwrap();
     std::os::unix::fs::symlink("/etc/passwd", run_dir.join("request.json")).unwrap();
@@ -25,7 +25,7 @@ fn a_programs_folder_holds_the_request_and_no_older_answer() {
 }
 
 #[test]
-fn a_programs_file_wins_over_what_it_says() {
+fn answer_file_takes_precedence_over_stdout() {
     let (place, run_dir) = place();
     let case = command(S::GoodInAFile, place.path()).unwrap();
     let request = request(S::GoodInAFile, &run_dir, 1);
@@ -35,7 +35,7 @@ fn a_programs_file_wins_over_what_it_says() {
 }
 
 #[test]
-fn without_a_schema_text_may_be_text() {
+fn prose_is_accepted_without_a_schema() {
     let (place, run_dir) = place();
     let case = command(S::Prose, place.path()).unwrap();
     let request = Request { schema: None, ..request(S::Prose, &run_dir, 1) };
@@ -62,7 +62,7 @@ fn program(place: &Path, script: &str, change: impl FnOnce(&mut BackendSpec)) ->
 }
 
 #[test]
-fn a_quiet_program_has_only_its_total_deadline() {
+fn quiet_program_has_only_its_total_deadline() {
     let (place, run_dir) = place();
     let backend = program(place.path(), "sleep 0.3; echo '[1]'", |spec| spec.quiet = true);
     let mut request = request(S::Good, &run_dir, 1);
@@ -73,7 +73,7 @@ fn a_quiet_program_has_only_its_total_deadline() {
 }
 
 #[test]
-fn a_program_sees_the_ordinary_variables_and_those_that_its_backend_names() {
+fn program_sees_only_default_and_named_variables() {
     let (place, run_dir) = place();
     let script = "printf '[\"%s\", \"%s\", \"%s\"]' \"$RUNNER_RUN\" \"$NAMED\" \"${OTHER-absent}\"";
     let backend = program(place.path(), script, |spec| spec.env.push("NAMED".into()));
@@ -84,7 +84,7 @@ fn a_program_sees_the_ordinary_variables_and_those_that_its_backend_names() {
 }
 
 #[test]
-fn a_program_needs_no_run_folder() {
+fn program_needs_no_run_folder() {
     let (place, _) = place();
     let backend = program(place.path(), "pwd >&2; cat", |_| {});
     let request = Request { run_dir: None, work: None, ..request(S::Good, place.path(), 1) };

@@ -109,7 +109,7 @@ fn ask(
 }
 
 #[test]
-fn only_the_right_certificate_opens_a_connection() {
+fn untrusted_certificate_is_rejected() {
     let place = tempfile::tempdir().unwrap();
     let (server, file) = secure("localhost", place.path());
     let good = format!("https://localhost:{}/v1", server.port());
@@ -141,7 +141,7 @@ fn only_the_right_certificate_opens_a_connection() {
 }
 
 #[test]
-fn a_server_that_is_not_there_is_known_within_its_deadline() {
+fn unreachable_server_is_detected_in_time() {
     let short = Some(Duration::from_millis(150));
     // The server accepts the connection but never starts TLS.
     let silent = Server::start(|talk, _| talk.wait());
@@ -171,7 +171,7 @@ fn a_server_that_is_not_there_is_known_within_its_deadline() {
 }
 
 #[test]
-fn an_address_of_the_sixth_version_is_reached() {
+fn ipv6_addresses_are_reachable() {
     let plain = |stream| -> Option<Box<dyn Wire>> { Some(Box::new(stream)) };
     let server = Server::with("[::1]:0", plain, |talk, seen| {
         B::Good.answer(Dialect::Chat, talk, seen, "");
@@ -191,7 +191,7 @@ fn an_address_of_the_sixth_version_is_reached() {
 }
 
 #[test]
-fn proxies_are_used_for_others_and_never_for_this_host() {
+fn proxies_are_bypassed_for_loopback() {
     let proxy = Server::start(|talk, seen| match seen.line.starts_with("CONNECT") {
         true => talk.reply(403, &[], ""),
         false => B::Good.answer(Dialect::Chat, talk, seen, ""),
@@ -207,7 +207,7 @@ fn proxies_are_used_for_others_and_never_for_this_host() {
     assert_eq!(tunnel.line, "CONNECT model.invalid:443 HTTP/1.1");
     assert!(!format!("{tunnel:?}").contains(CANARY), "the proxy sees the key");
     ask(&format!("{}/v1", server.url()), &env, None, None).unwrap();
-    assert_eq!(proxy.seen().len(), 2, "this host needs no proxy");
+    assert_eq!(proxy.seen().len(), 2, "a loopback request used the proxy");
     let without = [env[0], env[1], ("no_proxy", "model.invalid")];
     let error = ask("http://model.invalid/v1", &without, None, None);
     assert!(matches!(error, Err(E::Unavailable { .. })), "{error:?}");

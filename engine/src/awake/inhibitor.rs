@@ -243,7 +243,7 @@ mod tests {
         "while [ \"${1#--}\" != \"$1\" ]; do shift; done; \"$@\"; echo over > over";
 
     #[test]
-    fn it_is_held_until_it_is_dropped() {
+    fn inhibitor_is_held_until_dropped() {
         let folder = tempfile::tempdir().unwrap();
         let over = folder.path().join("over");
         let script = format!("cd '{}'; {INHIBITS}", folder.path().display());
@@ -251,11 +251,11 @@ mod tests {
         assert_eq!(keeper.standing().to_string(), "kept awake by logind");
         assert!(!over.exists());
         drop(keeper);
-        assert!(over.exists(), "it ends by itself, before the drop is over");
+        assert!(over.exists(), "the program exits before drop returns");
     }
 
     #[test]
-    fn a_denied_request_falls_back() {
+    fn denied_request_falls_back_to_idle() {
         let folder = tempfile::tempdir().unwrap();
         let script = format!(
             "cd '{}'; case \"$1\" in *sleep*) echo 'Failed to inhibit: Access denied' >&2; exit 1;; esac; {INHIBITS}",
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn caffeinate_holds_while_it_runs() {
+    fn caffeinate_inhibits_while_running() {
         let folder = tempfile::tempdir().unwrap();
         // Like caffeinate, the program ignores its input.
         let script = "[ \"$1 $2 $3\" = '-i -s -w' ] && exec tail -f /dev/null --pid=\"$4\"";

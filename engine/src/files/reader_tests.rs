@@ -45,7 +45,7 @@ fn refused(error: &io::Error) -> Refused {
 }
 
 #[test]
-fn a_project_gives_regular_files_only() {
+fn only_regular_project_files_are_read() {
     let (folder, planted) = planted();
     for (name, why) in planted {
         let error = read_in(folder.path(), name, SMALL).unwrap_err();
@@ -65,7 +65,7 @@ fn a_project_gives_regular_files_only() {
 }
 
 #[test]
-fn devices_are_never_opened() {
+fn devices_are_refused() {
     for read in [
         read_in(Path::new("/dev"), "zero", SMALL),
         read_host("/dev/zero", SMALL),
@@ -78,7 +78,7 @@ fn devices_are_never_opened() {
 }
 
 #[test]
-fn links_of_the_user_are_followed_to_regular_files() {
+fn user_links_lead_only_to_regular_files() {
     let (folder, _) = planted();
     let at = |name: &str| folder.path().join(name);
     assert_eq!(read_text_host(at("link"), SMALL).unwrap(), "plain");
@@ -96,7 +96,7 @@ fn links_of_the_user_are_followed_to_regular_files() {
 }
 
 #[test]
-fn a_long_file_is_refused_unread() {
+fn oversized_file_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("huge");
     File::create(&path).unwrap().set_len(1 << 42).unwrap();
@@ -115,7 +115,7 @@ fn a_long_file_is_refused_unread() {
 }
 
 #[test]
-fn text_is_utf_8() {
+fn non_utf8_text_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("bytes");
     fs::write(&path, b"\xff").unwrap();

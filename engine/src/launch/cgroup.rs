@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_tree_is_found_in_both_layouts() {
+    fn cgroup2_mount_line_is_parsed() {
         let line = "41 31 0:38 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw";
         assert_eq!(cgroup2(line), Some(("/".to_owned(), "/sys/fs/cgroup/unified".into())));
         assert_eq!(cgroup2("32 31 0:29 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu"), None);

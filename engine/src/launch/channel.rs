@@ -138,7 +138,7 @@ mod tests {
     use std::io::{Read, Seek, Write};
 
     #[test]
-    fn messages_of_any_size_and_descriptors_arrive() {
+    fn large_messages_and_descriptors_arrive() {
         let (ours, theirs) = Channel::pair().unwrap();
         let theirs = Channel::new(theirs);
         let mut file = tempfile::tempfile().unwrap();

@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn quiet_hours_end_at_their_end() {
+    fn quiet_hours_exclude_their_end_time() {
         let office = |now| until((9, 0), (18, 0), now);
         assert_eq!(office("2026-11-20T07:59:59.999Z"), None);
         let end = Some("2026-11-20T17:00:00Z".to_owned());
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn midnight_is_spanned() {
+    fn quiet_hours_span_midnight() {
         let night = |now| until((22, 0), (6, 0), now);
         let end = Some("2026-11-21T05:00:00Z".to_owned());
         assert_eq!(night("2026-11-20T21:00:00Z"), end);
@@ -108,7 +108,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_end_is_the_first_unquiet_time(
+        fn quiet_hours_end_matches_minute_walk(
             zone in prop::sample::select(vec![
                 "Europe/Berlin", "America/Havana", "Australia/Lord_Howe", "Africa/Casablanca",
                 "Asia/Beirut", "America/Santiago", "UTC",

@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn waiting_jobs_return_at_different_times() {
+    fn deferred_runs_resume_at_spread_times() {
         let mut back: Vec<i128> = (0..10)
             .map(|n| {
                 let until = spread(now(), &format!("run {n}"));
@@ -119,7 +119,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_wait_is_ahead_and_bounded(said in proptest::option::of(any::<i64>()), streak: u32) {
+        fn wake_time_is_future_and_bounded(said in proptest::option::of(any::<i64>()), streak: u32) {
             let said = said.and_then(|said| Timestamp::from_second(said % 250_000_000_000).ok());
             let wake = wake(said, streak, now());
             prop_assert!(wake.until > now());

@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn attempts_run_out() {
+    fn retries_stop_at_the_attempt_limit() {
         assert!(three().wait(5, 7).is_some());
         assert_eq!(three().wait(6, 7), None);
         assert_eq!(Retry::NONE.wait(1, 7), None);
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn waits_are_spread_over_the_whole_of_each_step() {
+    fn backoff_is_uniform_within_each_step() {
         for (failures, longest) in [(1, 60_000), (2, 300_000), (3, 900_000), (5, 900_000)] {
             let mut tenths = [0_u32; 10];
             for seed in 0..10_000 {
@@ -131,7 +131,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn waits_stay_in_range_and_repeat(failures in 1_u32..9, seed: u64, millis in 0_i64..i64::MAX) {
+        fn backoff_is_bounded_and_deterministic(failures in 1_u32..9, seed: u64, millis in 0_i64..i64::MAX) {
             let retry = Retry { count: 8, backoff: vec![SignedDuration::from_millis(millis)] };
             let wait = retry.wait(failures, seed).unwrap();
             prop_assert!(wait >= SignedDuration::ZERO && wait <= retry.backoff[0]);

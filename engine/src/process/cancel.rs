@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_reason_stays_and_clones_see_it() {
+    fn first_reason_is_kept_and_shared_with_clones() {
         let token = Cancel::new().unwrap();
         let other = token.clone();
         assert!(!other.wait(Some(Duration::ZERO)));
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_future_is_woken_once() {
+    fn cancelled_future_is_woken_once() {
         let token = Cancel::new().unwrap();
         let count = Arc::new(Count::default());
         let waker = Waker::from(count.clone());

@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_count_and_links_do_not() {
+    fn quota_counts_files_but_not_link_targets() {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join("a")).unwrap();
         fs::write(folder.path().join("a/b"), vec![1; 100_000]).unwrap();

@@ -269,7 +269,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     #[test]
-    fn programs_are_found_in_the_childs_own_path_only() {
+    fn programs_are_found_only_in_child_path() {
         let folder = tempfile::tempdir().unwrap();
         let (a, b) = (folder.path().join("a"), folder.path().join("b"));
         for (place, mode) in [(&a, 0o644), (&b, 0o755)] {

@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn a_silent_start_ends_by_term_then_kill_then_is_given_up() {
+    fn silent_child_is_terminated_killed_then_abandoned() {
         let mut child = supervisor();
         assert_eq!(child.next_deadline(), Some(at(20)));
         assert_eq!(child.handle(SupervisorEvent::Tick, at(19)), []);
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn output_moves_the_idle_deadline_but_never_the_total() {
+    fn output_extends_only_the_idle_deadline() {
         let mut child = supervisor();
         for second in [10, 39, 68, 97] {
             assert_eq!(child.handle(output(1), at(second)), []);
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_result_only_the_grace_counts() {
+    fn only_exit_grace_applies_after_result() {
         let mut child = supervisor();
         assert_eq!(child.handle(output(5), at(1)), []);
         assert_eq!(child.handle(SupervisorEvent::Result, at(1)), []);
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cap_is_the_last_byte_allowed() {
+    fn output_beyond_the_cap_terminates() {
         let mut child = supervisor();
         assert_eq!(child.handle(output(10), at(1)), []);
         assert_eq!((child.room(OUT), child.truncated(OUT)), (0, false));
@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn a_held_pipe_delays_the_end_by_the_drain_and_no_more() {
+    fn held_pipe_delays_finish_only_by_drain() {
         let mut child = supervisor();
         assert_eq!(child.handle(SupervisorEvent::Exited(ExitStatus::Exit(0)), at(1)), []);
         let end = at(1) + Limits::default().drain;
@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn no_order_of_events_loses_the_first_reason_or_the_end() {
+    fn event_order_preserves_reason_and_single_finish() {
         // For every sequence of five events, the supervisor finishes at most once, and only after
         // an exit or the end of the kill wait. Once the reason is not `Exited`, it never changes.
         let events = [

@@ -256,10 +256,10 @@ mod tests {
         assert!(!here.adopted_since(&stat(30, 10, 30), 5), "another run is still there");
         let alone = ProcessScope { others: BTreeMap::new(), ..here };
         assert!(alone.adopted_since(&stat(30, 10, 30), 5));
-        assert!(!alone.adopted_since(&stat(30, 10, 30), 6), "older than the child");
+        assert!(!alone.adopted_since(&stat(30, 10, 30), 6), "the process is older than the child");
     }
     #[test]
-    fn a_marker_belongs_to_the_closest_child() {
+    fn marker_belongs_to_the_most_specific_child() {
         let others = [(20, "run/2".to_owned()), (21, "run".to_owned())].into();
         let here = ProcessScope { me: 10, group: 10, others };
         let whose = |found: &str, ours| here.whose(Some(found.as_bytes().to_vec()), ours);
@@ -267,7 +267,11 @@ mod tests {
         assert_eq!(whose("run/1/x", "run/1"), ProcessOwnership::Ours);
         assert_eq!(whose("run/2", "run/1"), ProcessOwnership::Anothers);
         assert_eq!(whose("run", "run/1"), ProcessOwnership::Anothers);
-        assert_eq!(whose("run", "run"), ProcessOwnership::Anothers, "shared");
+        assert_eq!(
+            whose("run", "run"),
+            ProcessOwnership::Anothers,
+            "two children share the marker"
+        );
         assert_eq!(whose("nested", "run/1"), ProcessOwnership::Unknown);
         assert_eq!(here.whose(None, "run/1"), ProcessOwnership::Unknown);
     }

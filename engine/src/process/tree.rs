@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_may_hold_anything() {
+    fn stat_parses_any_process_name() {
         let expected = Stat { pid: 42, state: b'S', parent: 7, group: 8, start: 123_456 };
         for comm in ["sh", "a) R 1 1 1 (b", ")))", "", "x\n1 (y"] {
             assert_eq!(parse(line(comm).as_bytes()), Some(expected), "{comm:?}");
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn this_process_is_alive() {
+    fn current_process_is_alive() {
         let me = std::process::id();
         let start = start_time(me).unwrap();
         assert!(is_alive(me, start));
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_environment_is_recognised() {
+    fn environment_end_reports_missing_environment() {
         let me = fs::read("/proc/self/stat").unwrap();
         assert!(environment_end(&me).unwrap() > 0);
         let me = std::process::id();
@@ -373,7 +373,7 @@ mod tests {
 
     /// Reads the marker of each process as soon as its program runs.
     #[test]
-    fn a_new_process_has_its_marker() {
+    fn new_process_exposes_its_marker() {
         for number in 0..300 {
             let marker = format!("test-first-moment-{}-{number}", std::process::id());
             let mut child = std::process::Command::new("/bin/sh");
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn descendants_are_found_in_any_order_and_loops_end() {
+    fn descendants_are_found_despite_order_and_loops() {
         // These numbers exceed the largest process id on Linux, so that none of them identifies
         // this process.
         const A: u32 = 5_000_000;

@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn contradictions_are_refused() {
+    fn invalid_manifests_are_refused() {
         let (a, b) = (Digest::of(b"a"), Digest::of(b"b"));
         let put = |target, index| {
             ManifestEntry::put(path(target), path(&format!("d/.staging/r/{index}")), None, a)

@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_one_spelling_is_taken() {
+    fn only_canonical_paths_are_accepted() {
         for bad in [
             "",
             "/",
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn prefixes_go_by_components() {
+    fn prefixes_match_whole_components() {
         let path = |text| RelPath::new(text).unwrap();
         assert!(path("dreams/a").is_within(&path("dreams")));
         assert!(path("dreams").is_within(&path("dreams")));

@@ -94,7 +94,7 @@ fn puts_and_removals_are_published() {
 }
 
 #[test]
-fn a_run_without_a_manifest_leaves_nothing() {
+fn recovery_without_manifest_discards_staged_files() {
     let mut disk = Disk::new(&[("d/old", "1")]);
     disk.draft(&[("d/old", Some("2")), ("d/new", Some("n"))]);
     assert!(disk.at(STAGING).exists());
@@ -106,7 +106,7 @@ fn a_run_without_a_manifest_leaves_nothing() {
 }
 
 #[test]
-fn recovery_rolls_forward_with_the_new_fence_only() {
+fn recovery_requires_the_current_fence() {
     let mut disk = Disk::new(&[("d/old", "1"), ("d/gone", "g")]);
     let manifest = disk.draft(&[("d/old", Some("2")), ("d/gone", None), ("d/new", Some("n"))]);
     disk.log.commit_manifest(&run(), Fence(1), &manifest).unwrap();
@@ -122,7 +122,7 @@ fn recovery_rolls_forward_with_the_new_fence_only() {
 }
 
 #[test]
-fn a_stale_run_publishes_nothing() {
+fn stale_fence_publishes_nothing() {
     let mut disk = Disk::new(&[("d/old", "1")]);
     let manifest = disk.draft(&[("d/old", Some("2"))]);
     disk.log.fence = Fence(2);
@@ -133,7 +133,7 @@ fn a_stale_run_publishes_nothing() {
 }
 
 #[test]
-fn a_conflict_lasts_until_it_is_fixed() {
+fn conflict_persists_until_target_is_restored() {
     let mut disk = Disk::new(&[("d/a", "1"), ("d/b", "1")]);
     let manifest = disk.draft(&[("d/a", Some("2")), ("d/b", Some("2"))]);
     disk.log.commit_manifest(&run(), Fence(1), &manifest).unwrap();
@@ -176,7 +176,7 @@ fn displaced_content_is_restored() {
 }
 
 #[test]
-fn a_target_that_became_something_else_is_a_conflict() {
+fn replaced_target_type_is_a_conflict() {
     type Make = fn(&Path);
     let replace: [(&str, Make); 3] = [
         ("a folder", |path| fs::create_dir(path).unwrap()),
@@ -203,7 +203,7 @@ fn a_target_that_became_something_else_is_a_conflict() {
 }
 
 #[test]
-fn a_removal_ends_although_its_folder_is_gone() {
+fn removal_succeeds_when_folder_is_gone() {
     let mut disk = Disk::new(&[("d/a", "1"), ("e/f/gone", "g")]);
     let manifest = disk.draft(&[("e/f/gone", None)]);
     disk.log.commit_manifest(&run(), Fence(1), &manifest).unwrap();
@@ -240,7 +240,7 @@ fn damaged_staging_is_never_published() {
 }
 
 #[test]
-fn the_real_disk_fulfils_the_trait() {
+fn real_disk_satisfies_the_fs_contract() {
     let disk = Disk::new(&[("d/a", "1"), ("d/b", "2")]);
     let fs = &disk.fs;
     let is = |done: Result<(), FsError>, wanted: fn(&FsFailure) -> bool| {

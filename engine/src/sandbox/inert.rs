@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn an_inert_program_can_only_read() {
+    fn inert_program_writes_only_allowed_folders() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("file");
         fs::write(&file, "content").unwrap();
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn loaders_are_found() {
+    fn program_loader_is_found() {
         let found = loader(&fs::canonicalize("/bin/cat").unwrap()).unwrap();
         assert!(found.is_some_and(|path| path.is_absolute()));
         assert!(loader(Path::new("/etc/passwd")).is_err());

@@ -216,7 +216,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn neighbours_get_separate_rules() {
+    fn siblings_of_kept_paths_get_own_rules() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path();
         for path in ["a/b/keep", "a/b/free", "a/c", "d"] {

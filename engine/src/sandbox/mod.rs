@@ -138,8 +138,8 @@ pub enum TreeControl {
     Subreaper,
 }
 
-/// The extent of the sandbox's protection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// The extent of the sandbox's protection, the strongest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SandboxLevel {
     /// Files, their attributes, sockets and processes are protected.
@@ -252,7 +252,7 @@ impl fmt::Display for TreeControl {
 
 impl fmt::Display for AppliedSandbox {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "sandbox {}", self.sandbox)?;
+        write!(f, "{}", self.sandbox)?;
         if !self.made_of.is_empty() {
             write!(f, " ({})", self.made_of.join(", "))?;
         }
@@ -289,7 +289,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_level_depends_on_working_mechanisms() {
+    fn sandbox_level_depends_on_working_mechanisms() {
         // `/bin/true` stands for a working bubblewrap, `/bin/false` for one that fails.
         let (works, fails) = (Path::new("/bin/true"), Path::new("/bin/false"));
         let full = |parts: &[&str]| Available {

@@ -185,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_holder_or_recovery_removes() {
+    fn placeholders_are_removed_after_last_use() {
         let folder = tempfile::tempdir().unwrap();
         let root = fs::canonicalize(folder.path()).unwrap();
         fs::create_dir(root.join("work")).unwrap();

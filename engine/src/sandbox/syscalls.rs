@@ -218,7 +218,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_filter_compiles() {
+    fn every_syscall_filter_compiles() {
         for bits in 0..8 {
             let wanted = SyscallRules {
                 network: bits & 1 != 0,

@@ -221,7 +221,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn descriptions_match_the_evaluation() {
+    fn cron_expressions_are_described_in_words() {
         let cases = [
             ("* * * * *", "every minute"),
             ("*/15 * * * *", "every 15 minutes"),

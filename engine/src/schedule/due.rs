@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gap_ends_early_and_a_fold_counts_once() {
+    fn gap_moves_due_time_and_fold_fires_once() {
         let next = |after| daily(2, 30).next_after(at(after), at(after)).unwrap().unwrap();
         // On 29 March 2026, 02:00 becomes 03:00: the skipped 02:30 is due at 03:00 summer time.
         assert_eq!(next("2026-03-28T12:00:00Z"), at("2026-03-29T01:00:00Z"));
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn a_weekend_asleep_is_one_run_and_one_stretch() {
+    fn long_sleep_gives_one_run_and_one_stretch() {
         let catch_up = CatchUp::default();
         let due = daily(2, 30)
             .due(at("2026-11-06T12:00:00Z"), at("2026-11-09T08:00:00Z"), &catch_up)
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_in_the_window_is_all_missed() {
+    fn times_outside_the_window_are_missed() {
         let catch_up = CatchUp { window: SignedDuration::from_hours(1), ..CatchUp::default() };
         let due = daily(2, 30)
             .due(at("2026-11-06T12:00:00Z"), at("2026-11-07T08:00:00Z"), &catch_up)
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn intervals_keep_their_phase_and_long_gaps_stay_cheap() {
+    fn intervals_keep_their_phase_over_long_gaps() {
         let every = Schedule {
             trigger: Trigger::Every(SignedDuration::from_secs(60)),
             ..Schedule::manual()

@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_weekend_asleep_is_caught_up() {
+    fn simulation_follows_each_catch_up_scope() {
         let nightly = || Trigger::Cron("40 2 * * *".parse().unwrap());
         let jobs = [
             job("all", nightly(), CatchUpScope::All),
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn too_much_is_refused() {
+    fn simulation_with_too_many_events_is_refused() {
         let every = Trigger::Every(SignedDuration::from_secs(1));
         let mut stretch = weekend();
         stretch.tick = SignedDuration::from_secs(1);

@@ -41,7 +41,33 @@ pub struct AlertRow {
     /// When the alert was silenced, and by whom, if it was.
     pub silenced: Option<(Timestamp, String)>,
     /// When and how the alert ended, if it has.
-    pub ended: Option<(Timestamp, String)>,
+    pub ended: Option<(Timestamp, AlertEnd)>,
+}
+
+/// How an alert ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AlertEnd {
+    /// The problem is over.
+    Recovered,
+    /// A person acknowledged the alert.
+    Acknowledged { by: String },
+}
+
+/// The text that the database stores for [`AlertEnd::Recovered`].
+const RECOVERED: &str = "recovered";
+
+impl AlertEnd {
+    /// Returns `recovered`, or the name of the person who ended the alert.
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::Recovered => RECOVERED,
+            Self::Acknowledged { by } => by,
+        }
+    }
+
+    fn of(stored: String) -> Self {
+        if stored == RECOVERED { Self::Recovered } else { Self::Acknowledged { by: stored } }
+    }
 }
 
 /// A job with a schedule that has not succeeded for too long.
@@ -205,7 +231,7 @@ impl Store {
                 if kind == AlertKind::Stale {
                     ended += u32::from(silence(tx, &alert, who, now)?);
                 } else {
-                    end(tx, &alert, who, now)?;
+                    end(tx, &alert, &AlertEnd::Acknowledged { by: who.to_owned() }, now)?;
                     messages::withdraw(tx, &alert, Withdraw::All, now)?;
                     ended += 1;
                 }
@@ -331,7 +357,7 @@ fn carry_out(
         AlertAction::End { kind, tell } => {
             for (alert, open) in open_ids(tx, job)? {
                 if open == kind {
-                    end(tx, &alert, "recovered", now)?;
+                    end(tx, &alert, &AlertEnd::Recovered, now)?;
                     let which = if tell { Withdraw::AllButRecovery } else { Withdraw::All };
                     messages::withdraw(tx, &alert, which, now)?;
                     return Ok(tell.then_some(alert));
@@ -342,9 +368,9 @@ fn carry_out(
     Ok(None)
 }
 
-fn end(tx: &Transaction<'_>, alert: &AlertId, how: &str, now: Timestamp) -> Result<(), Fault> {
+fn end(tx: &Transaction<'_>, alert: &AlertId, how: &AlertEnd, now: Timestamp) -> Result<(), Fault> {
     let sql = "UPDATE alerts SET ended = ?2, ending = ?3 WHERE id = ?1";
-    tx.change(sql, params![alert, millis(now), how])?;
+    tx.change(sql, params![alert, millis(now), how.as_str()])?;
     Ok(())
 }
 
@@ -395,6 +421,6 @@ fn alert(row: &Row<'_>) -> rusqlite::Result<AlertRow> {
         run: row.get(8)?,
         why: row.get(9)?,
         silenced: time_opt(row, 10)?.zip(row.get(11)?),
-        ended: time_opt(row, 12)?.zip(row.get(13)?),
+        ended: time_opt(row, 12)?.zip(row.get::<_, Option<String>>(13)?.map(AlertEnd::of)),
     })
 }

@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_is_complete_without_a_trace() {
+    fn dry_run_copy_leaves_the_original_unchanged() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("odd ?#%40 name/database.sqlite");
         let now = Timestamp::UNIX_EPOCH;
@@ -215,7 +215,7 @@ mod tests {
     /// A crash of the machine, or copying only the database and its log, leaves a log without an
     /// index. Such a log must be read and left unchanged.
     #[test]
-    fn a_journal_without_its_index_is_read_and_left_as_it_is() {
+    fn log_without_index_is_read_unchanged() {
         let folder = tempfile::tempdir().unwrap();
         let live = folder.path().join("live/database.sqlite");
         let now = Timestamp::UNIX_EPOCH;
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn other_files_are_refused() {
+    fn non_databases_are_refused() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("database.sqlite");
         for bad in ["", "not a database, but long enough to be looked at as one"] {

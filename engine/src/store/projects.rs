@@ -197,7 +197,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reused_inode_is_another_folder() {
+    fn reused_inode_is_a_different_folder() {
         let born = |born| Node { born, ..Node::new(1, 2) };
         assert!(born(Some(5)).is(&born(Some(5))));
         assert!(!born(Some(5)).is(&born(Some(6))));

@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_the_same_run_again() {
+    fn replay_recreates_the_admitted_run() {
         let started: Timestamp = "2026-11-21T22:00:00Z".parse().unwrap();
         let (run, project) = (RunId::new(started), ProjectId::new(started));
         let reserved = Amounts { calls: 1, tokens: 1000, seconds: 60, ..Amounts::default() };

@@ -22,6 +22,7 @@ use crate::awake::SleepInhibition;
 use crate::ids::{Fence, OccurrenceId, ProjectId, RunId};
 use crate::outcome::Outcome;
 use crate::process_id::ProcessIdentity;
+use crate::sandbox::SandboxLevel;
 
 /// The results of a run for people.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -39,6 +40,17 @@ pub struct RunSummary {
     pub backend: String,
     /// A description of the sandbox of the run's children.
     pub containment: String,
+    /// The weakest sandbox of the run's children, if it started any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sandbox: Option<SandboxLevel>,
+    /// The parts that the sandbox of the run's own program did not cover.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub gaps: Vec<String>,
+    /// The elements of replies that a check refused, each with the reason.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub refused: Vec<String>,
+    /// Number of tool uses that failed, including those that the sandbox refused.
+    pub failed_tools: u64,
     /// The result of keeping the machine awake, if this was requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub awake: Option<SleepInhibition>,

@@ -196,7 +196,10 @@ fn crash_everywhere(modern: bool, scale: f64, counts: &mut Counts) {
         assert_eq!(reader(&end), Ok(wanted), "depth {depth}");
         assert!(end.disk.read(MARKER).is_none() && end.disk.list(PREV).is_none());
         let changes = world.changes();
-        assert!(next(&world).unwrap().is_empty() && world.changes() == changes, "a repeat is idle");
+        assert!(
+            next(&world).unwrap().is_empty() && world.changes() == changes,
+            "a second settlement changes nothing"
+        );
         crash(world.take(), depth, &mut waiting, counts);
     }
 }
@@ -248,7 +251,7 @@ fn taken_over() {
 
 /// Checks that a marker in an untrusted tree cannot make runner write elsewhere.
 #[test]
-fn a_marker_that_names_other_files_is_left_alone() {
+fn foreign_marker_is_left_alone() {
     let world = World::new(start(true));
     commit(&world).unwrap();
     let operations = world.operations();

@@ -41,7 +41,7 @@ fn is_all(prepared: &Prepared, root: &Path, after: bool) -> bool {
 }
 
 #[test]
-fn every_scenario_ends_the_same_on_a_real_disk() {
+fn every_scenario_completes_on_a_real_disk() {
     for scenario in ALL {
         let prepared = Prepared::new(scenario);
         let folder = tempfile::tempdir().unwrap();
@@ -64,7 +64,7 @@ fn every_scenario_ends_the_same_on_a_real_disk() {
 }
 
 #[test]
-fn every_scenario_stops_at_an_edit_on_a_real_disk() {
+fn every_scenario_reports_conflicts_on_real_disk() {
     for scenario in ALL.iter().filter(|scenario| scenario.already.is_empty()) {
         let prepared = Prepared::new(scenario);
         for edited in &prepared.targets {
@@ -142,7 +142,7 @@ fn fill_names(folder: &Path, room: usize) {
 }
 
 #[test]
-fn a_full_disk_leaves_the_old_tree_or_the_new_one() {
+fn full_disk_leaves_old_or_new_tree() {
     let (mut refused, mut published, mut skipped) = (0, 0, 0);
     for scenario in ALL.iter().filter(|scenario| scenario.already.is_empty()) {
         let prepared = Prepared::new(scenario);

@@ -6,7 +6,7 @@ use jiff::tz::TimeZone;
 use runner_engine::schedule::Cron;
 
 #[test]
-fn every_row_of_cronsim_is_met() {
+fn every_cronsim_row_is_matched() {
     let rows = include_str!("../data/cronsim.tsv").lines().skip(1);
     let (mut met, mut wrong) = (0, Vec::new());
     for row in rows {
@@ -82,7 +82,7 @@ fn expressions_keep_their_text() {
 }
 
 #[test]
-fn days_are_read_as_in_debian() {
+fn day_fields_follow_debian_rules() {
     let first = |text: &str, from: &str| {
         let cron: Cron = text.parse().unwrap();
         let from = from.parse().unwrap();
@@ -119,7 +119,7 @@ fn days_are_read_as_in_debian() {
 }
 
 #[test]
-fn odd_transitions_are_met_as_documented() {
+fn unusual_transitions_follow_the_documentation() {
     let cases = [
         // The clock goes forward half an hour, from 02:00 to 02:30, and back at 02:00.
         ("Australia/Lord_Howe", "15 2 * * *", "2026-10-03T12:00:00Z", "2026-10-04T02:30:00+11:00"),

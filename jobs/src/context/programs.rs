@@ -10,7 +10,7 @@ use runner_engine::sandbox::{AppliedSandbox, SandboxedStart};
 pub struct Programs<'a> {
     env: &'a BTreeMap<String, String>,
     sandbox: Option<&'a SandboxedStart>,
-    applied: Option<(String, Vec<&'static str>)>,
+    applied: Option<AppliedSandbox>,
 }
 
 impl<'a> Programs<'a> {
@@ -38,11 +38,11 @@ impl<'a> Programs<'a> {
 
     /// Remembers the sandbox that was applied to the last program.
     pub(crate) fn note_sandbox(&mut self, applied: Option<&AppliedSandbox>) {
-        self.applied = applied.map(|it| (it.to_string(), it.gaps()));
+        self.applied = applied.cloned();
     }
 
-    /// Returns the sandbox of the last program as text, and the parts that it did not cover.
-    pub(crate) fn applied(&self) -> Option<&(String, Vec<&'static str>)> {
+    /// Returns the sandbox of the last program.
+    pub(crate) fn applied(&self) -> Option<&AppliedSandbox> {
         self.applied.as_ref()
     }
 }

@@ -498,7 +498,7 @@ mod tests {
     }
 
     #[test]
-    fn the_next_chunk_has_one_id_however_often_the_last_is_done() {
+    fn follow_up_job_id_is_deterministic() {
         let source = Source { path: "/s.jsonl".into(), chunk_start: None, chunk_end: None };
         let now = "2026-11-22T10:00:00Z".parse().unwrap();
         let job = JobFile::new(

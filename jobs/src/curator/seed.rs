@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn open_points_are_found_with_lines() {
+    fn open_points_are_found_with_line_numbers() {
         let text = "---\ntags: x\n---\n# Plan\n\n- [ ] Retry the upload after a reset\n- [x] Done is done already\n\
                     TODO(ann): measure the cache under load\n```\nTODO: in code is no idea\n```\n- [ ] too short\n\
                     > Open question: who may read the archive?\nWe should TODO: this later maybe\n";
@@ -315,7 +315,7 @@ mod tests {
         assert_eq!(found, expected);
         let own =
             format!("---\n{MARK}: runner curator\n---\n- [ ] Retry the upload after a reset\n");
-        assert!(seeds(&note(&own)).is_empty(), "never of what runner wrote");
+        assert!(seeds(&note(&own)).is_empty(), "notes that runner wrote give no seeds");
     }
 
     #[test]
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_plain_whatever_the_title() {
+    fn generated_names_and_titles_are_sanitised() {
         assert_eq!(slug("../../Etc Passwd! éè"), "etc-passwd");
         assert_eq!(slug("…"), "note");
         assert_eq!(yaml("a: b\n"), "\"a: b\\n\"");

@@ -108,7 +108,7 @@ fn kill(worker: &Worker, id: &str) {
 }
 
 #[test]
-fn ten_consumers_do_each_job_once_whoever_of_them_dies() {
+fn concurrent_consumers_never_finish_a_job_twice() {
     let (_folder, worker) = place();
     let count = scaled(300);
     for at in 0..count {
@@ -153,7 +153,7 @@ fn ten_consumers_do_each_job_once_whoever_of_them_dies() {
     work(99);
     let (done, failed) = (names(&worker, "done").len(), names(&worker, "failed").len());
     assert_eq!(done + failed / 2, count);
-    assert_eq!(failed % 2, 0, "each failed job has its reason");
+    assert_eq!(failed % 2, 0, "each failed job has a reason file");
     assert!(names(&worker, "queue").is_empty());
     assert!(names(&worker, "processing").iter().all(|name| name.ends_with(".owner")));
     for (id, claims) in claims.into_inner().unwrap() {
@@ -164,7 +164,7 @@ fn ten_consumers_do_each_job_once_whoever_of_them_dies() {
 }
 
 #[test]
-fn no_hour_begins_more_than_the_cap_over_restarts_and_a_clock_that_is_set_back() {
+fn hourly_cap_survives_restarts_and_clock_changes() {
     let (_folder, worker) = place();
     for _ in 0..60 {
         worker.enqueue(CuratorJobKind::LintWiki, None, 0, now()).unwrap();
@@ -215,7 +215,7 @@ fn no_hour_begins_more_than_the_cap_over_restarts_and_a_clock_that_is_set_back()
 }
 
 #[test]
-fn higher_goes_first_then_older() {
+fn claims_follow_priority_then_age() {
     let (_folder, worker) = place();
     let mut wanted = Vec::new();
     for (priority, minute) in [(0, 5), (5, 9), (0, 1), (-1, 0), (5, 2)] {
@@ -251,7 +251,7 @@ fn rejected(worker: &Worker, spec: &CuratorSpec) -> BTreeMap<String, String> {
 }
 
 #[test]
-fn each_bad_file_goes_to_the_failed_with_its_reason_and_the_rest_is_worked_on() {
+fn invalid_job_files_move_to_failed() {
     let good = "20260102T030405Z-lint-wiki-0123abcd";
     let text = |id: &str, kind: &str, more: &str| {
         format!(
@@ -305,7 +305,7 @@ fn each_bad_file_goes_to_the_failed_with_its_reason_and_the_rest_is_worked_on() 
 }
 
 #[test]
-fn a_file_that_is_still_written_is_left_alone_and_then_judged() {
+fn unfinished_job_file_fails_after_grace_period() {
     let (_folder, worker) = place();
     let path = worker.path("queue/20260102T030405Z-lint-wiki-0123abcd.json");
     fs::write(&path, "{\"id\":\"2026").unwrap();
@@ -321,13 +321,13 @@ fn a_file_that_is_still_written_is_left_alone_and_then_judged() {
 }
 
 #[test]
-fn a_job_of_a_dead_owner_comes_back_once_and_one_that_was_done_is_not_done_again() {
+fn orphaned_job_is_requeued_once_unless_done() {
     let (_folder, worker) = place();
     let job = worker.enqueue(CuratorJobKind::DreamSeed, None, 0, now()).unwrap();
     let spec = spec(99);
     let take = || Consumer::new(&worker, &spec).claim(now(), Some(OVER)).unwrap();
     assert!(claimed(take()).is_some());
-    assert!(claimed(take()).is_none(), "its owner is alive");
+    assert!(claimed(take()).is_none(), "the owner is alive");
     kill(&worker, &job.id);
     let again = take();
     assert_eq!(again.moved[0].to, "queue");
@@ -352,7 +352,7 @@ fn a_job_of_a_dead_owner_comes_back_once_and_one_that_was_done_is_not_done_again
 }
 
 #[test]
-fn files_wait_until_their_run_ends() {
+fn claimed_files_wait_until_their_run_ends() {
     let (_folder, worker) = place();
     let job = worker.enqueue(CuratorJobKind::DreamSeed, None, 0, now()).unwrap();
     let spec = spec(99);
@@ -394,7 +394,7 @@ fn wish(budget: u32) -> NewEvent {
 }
 
 #[test]
-fn a_model_that_answers_every_event_with_two_more_ends_at_the_first_budget() {
+fn event_loop_ends_when_budget_is_spent() {
     for budget in [0, 1, 2, 7, 40] {
         let (_folder, worker) = place();
         let first = events::raise(&worker, wish(budget), None, now()).unwrap();
@@ -421,14 +421,14 @@ fn a_model_that_answers_every_event_with_two_more_ends_at_the_first_budget() {
         assert_eq!(calls, budget);
         let (all, bad) = events::all(&worker).unwrap();
         assert_eq!(bad, 0);
-        assert!(all.iter().all(|it| it.left == 0), "loops end at zero");
+        assert!(all.iter().all(|it| it.left == 0), "the budget of every event is spent");
         let last = all[0].last.clone().unwrap();
-        assert_eq!(last.0, "refused", "and say so: {last:?}");
+        assert_eq!(last.0, "refused", "the last recorded action is the refusal: {last:?}");
     }
 }
 
 #[test]
-fn a_damaged_row_restores_no_budget() {
+fn damaged_event_row_restores_no_budget() {
     let (_folder, worker) = place();
     let event = events::raise(&worker, wish(3), None, now()).unwrap();
     assert_eq!(events::spend(&worker, &event.id, now()).unwrap(), 2);
@@ -501,7 +501,7 @@ fn as_shown(
 }
 
 #[test]
-fn compaction_survives_deaths_without_loss() {
+fn compaction_survives_crashes_without_loss() {
     let mut dice = Random::new("compaction");
     let (cases, begun) = (scaled(1_000), runner_engine::time::boot_time());
     let mut deaths = 0;
@@ -569,7 +569,7 @@ fn compaction_survives_deaths_without_loss() {
 }
 
 #[test]
-fn old_files_expire_waiting_files_stay() {
+fn old_results_expire_but_queued_jobs_stay() {
     let (_folder, worker) = place();
     for part in ["done", "failed", "findings", "queue"] {
         fs::write(worker.path(part).join("a.json"), "{}").unwrap();

@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_merge_goes_one_way() {
+    fn each_pair_merges_in_one_direction() {
         let pair = [("a", "b")];
         let way = |from: &str, to: &str| vec![(from.to_owned(), to.to_owned())];
         assert_eq!(
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn no_merge_into_a_merged_idea() {
+    fn merged_idea_is_no_merge_target() {
         let found =
             decided(&[("a", 100, 1), ("b", 200, 1), ("c", 400, 1)], &[("a", "b"), ("b", "c")]);
         assert_eq!(found, [("b".to_owned(), "c".to_owned())]);

@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_undone_is_open_again_and_every_line_is_kept() {
+    fn undone_decision_reopens_proposal_and_keeps_lines() {
         let at = Timestamp::UNIX_EPOCH;
         let mut accepted = Decision::new("a1", "accepted", Action::Archive, at);
         accepted.targets_hash = Some("h".into());

@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn changed_ones_the_least_recently_shown_first() {
+    fn changed_ideas_are_ordered_by_last_surfaced() {
         let ideas = ["a", "b", "c", "d", "e"].map(|name| idea(&format!("{name}.md"), name));
         let file = [
             entry("a.md", "a", "2026-01-01T00:00:00Z"),
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn going_back_to_old_content_is_a_change_too() {
+    fn reverted_content_counts_as_a_change() {
         let file = format!("[{}]", entry("a.md", "new", "2026-01-01T00:00:00Z"));
         let state = DreamState::parse(file.as_bytes()).unwrap();
         assert_eq!(select(&[idea("a.md", "old")], &state, &Quarantine::default(), 9).selected, [0]);

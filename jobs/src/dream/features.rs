@@ -264,7 +264,7 @@ Calls fail. Retry them.
 ";
 
     #[test]
-    fn the_form_of_a_spec_is_seen() {
+    fn spec_features_are_detected() {
         let found = Features::of(SPEC, "x");
         assert_eq!((found.asking, found.items, found.boxes), (2, 3, (1, 2)));
         assert_eq!(found.declared, Some(Declared::Open));
@@ -273,7 +273,7 @@ Calls fail. Retry them.
     }
 
     #[test]
-    fn a_text_says_what_it_is_at_its_top() {
+    fn status_and_parent_are_read_from_header() {
         let of = |text: &str| Features::of(text, "x");
         assert_eq!(of("---\nstatus: done\n---\n# T").declared, Some(Declared::Done));
         assert_eq!(
@@ -297,7 +297,7 @@ Calls fail. Retry them.
     }
 
     #[test]
-    fn posts_and_forms_are_told_apart() {
+    fn posts_templates_and_phases_are_detected() {
         let post = "# Blog post: what we learned\n\n## Hook\n\nI was sure that we had it. We had not.\n\n## Takeaways\n";
         let found = Features::of(post, "x");
         assert!(found.post && found.publishing == 2 && found.telling > 0.1, "{found:?}");

@@ -77,8 +77,9 @@ pub fn take_inventory(
                 survey.read += 1;
                 match reader.read(&path) {
                     Ok((bytes, stat)) => (stat, what_is(&bytes)),
-                    Err(why) => {
-                        survey.troubles.push(WalkProblem { path: path.into(), why });
+                    Err(problem) => {
+                        let (path, why) = (path.into(), problem.to_string());
+                        survey.troubles.push(WalkProblem { path, why });
                         continue;
                     }
                 }
@@ -136,6 +137,23 @@ pub fn is_own(text: &str) -> bool {
     doc.get("body_sha256").is_some_and(|sum| sum == Digest::of(doc.body().as_bytes()).to_string())
 }
 
+/// The reason why a file could not be read. Its text continues a sentence that begins with the path.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReadProblem {
+    #[error("is gone")]
+    Gone,
+    #[error("{0}")]
+    Unreadable(String),
+}
+
+impl ReadProblem {
+    /// Parses the problem from the text in a recording.
+    fn of(recorded: &str) -> Self {
+        let gone = Self::Gone;
+        if recorded == gone.to_string() { gone } else { Self::Unreadable(recorded.to_owned()) }
+    }
+}
+
 /// Reads ideas below an open folder. It follows no links, enters no mounts, opens no devices and
 /// never reads more of a file than its limit.
 #[derive(Debug)]
@@ -165,14 +183,14 @@ impl Reader {
     ///
     /// # Errors
     /// Returns the reason why the idea could not be read, in the form that a [`WalkProblem`] uses.
-    pub fn read(&self, path: &str) -> Result<(Vec<u8>, Stat), String> {
+    pub fn read(&self, path: &str) -> Result<(Vec<u8>, Stat), ReadProblem> {
         let (bytes, stat, _) = self.inspect(path)?;
         Ok((bytes, stat))
     }
 
     /// Reads an idea like [`Reader::read`]. If the content is replayed, also returns the recorded
     /// digest.
-    fn inspect(&self, path: &str) -> Result<(Vec<u8>, Stat, Option<Digest>), String> {
+    fn inspect(&self, path: &str) -> Result<(Vec<u8>, Stat, Option<Digest>), ReadProblem> {
         if self.recording.replays() {
             return self.recalled(path);
         }
@@ -180,39 +198,40 @@ impl Reader {
         if self.recording.records() {
             let (facts, bytes) = match &done {
                 Ok((bytes, stat)) => (json!({ "stat": stat }), Some(bytes.as_slice())),
-                Err(why) => (json!({ "why": why }), None),
+                Err(problem) => (json!({ "why": problem.to_string() }), None),
             };
             self.recording.note(INPUT, path, facts, bytes);
         }
         done.map(|(bytes, stat)| (bytes, stat, None))
     }
 
-    fn recalled(&self, path: &str) -> Result<(Vec<u8>, Stat, Option<Digest>), String> {
+    fn recalled(&self, path: &str) -> Result<(Vec<u8>, Stat, Option<Digest>), ReadProblem> {
         let answer = self.recording.recall(INPUT, path);
-        let mut answer = answer.map_err(|error| error.to_string())?;
+        let mut answer = answer.map_err(|error| ReadProblem::Unreadable(error.to_string()))?;
         let stat = serde_json::from_value(answer.facts["stat"].take());
         match (answer.content, stat) {
             (Some((digest, bytes)), Ok(stat)) => Ok((bytes, stat, Some(digest))),
             _ => {
                 let why = answer.facts["why"].as_str();
-                Err(why.unwrap_or("the recording does not say why").to_owned())
+                Err(ReadProblem::of(why.unwrap_or("the recording does not say why")))
             }
         }
     }
 
-    fn read_now(&self, path: &str) -> Result<(Vec<u8>, Stat), String> {
-        let cannot = |why: &dyn std::fmt::Display| format!("cannot be read: {why}");
+    fn read_now(&self, path: &str) -> Result<(Vec<u8>, Stat), ReadProblem> {
+        let cannot =
+            |why: &dyn std::fmt::Display| ReadProblem::Unreadable(format!("cannot be read: {why}"));
         let rel = RelPath::new(path).map_err(|bad| cannot(&bad.why))?;
         let regular = self.fs.regular(&rel).map_err(|error| cannot(&error.trouble))?;
         let Some(mut regular) = regular else {
-            return Err("is gone".to_owned());
+            return Err(ReadProblem::Gone);
         };
         let stat = Stat::of(&regular.file.metadata().map_err(|error| cannot(&error))?);
         let mut bytes = Vec::with_capacity(usize::try_from(stat.size.min(self.most)).unwrap_or(0));
         let read = (&mut regular.file).take(self.most + 1).read_to_end(&mut bytes);
         read.map_err(|error| cannot(&error))?;
         if bytes.len() as u64 > self.most {
-            return Err(too_long(stat.size, self.most));
+            return Err(ReadProblem::Unreadable(too_long(stat.size, self.most)));
         }
         Ok((bytes, stat))
     }
@@ -221,7 +240,7 @@ impl Reader {
     ///
     /// # Errors
     /// Returns the same errors as [`Reader::read`].
-    pub fn digest(&self, path: &str) -> Result<Digest, String> {
+    pub fn digest(&self, path: &str) -> Result<Digest, ReadProblem> {
         let (bytes, _, digest) = self.inspect(path)?;
         Ok(digest.unwrap_or_else(|| Digest::of(&bytes)))
     }
@@ -231,7 +250,7 @@ impl Reader {
     /// # Errors
     /// Returns the same errors as [`Reader::read`], and an error if the content is not UTF-8.
     pub fn text(&self, path: &str) -> Result<(String, Stat, Digest), String> {
-        let (bytes, stat, digest) = self.inspect(path)?;
+        let (bytes, stat, digest) = self.inspect(path).map_err(|problem| problem.to_string())?;
         let digest = digest.unwrap_or_else(|| Digest::of(&bytes));
         let text = String::from_utf8(bytes).map_err(|_| "is not UTF-8".to_owned())?;
         Ok((text, stat, digest))
@@ -290,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn unchanged_ideas_are_not_opened_again() {
+    fn unchanged_ideas_are_not_read_again() {
         let place = Place::new();
         place.write("a.md", b"one");
         place.write("b.md", b"\xff\xfe");
@@ -312,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn a_same_sized_change_with_an_old_date_is_seen_by_its_ctime() {
+    fn change_with_same_size_and_mtime_is_detected() {
         let place = Place::new();
         place.write("a.md", b"one");
         place.pass_now();
@@ -321,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn own_work_counts_as_own_until_a_person_touches_it() {
+    fn only_unmodified_generated_files_are_own() {
         let says = |line: &str| {
             let sum = Digest::of(b"x");
             is_own(&format!("---\n{line}\nbody_sha256: {sum}\n---\nx"))
@@ -342,15 +361,17 @@ mod tests {
     }
 
     #[test]
-    fn reading_is_bounded_and_follows_nothing() {
+    fn reader_enforces_size_limit_and_refuses_links() {
         let place = Place::new();
         let root = place.folder.path();
         place.write("a.md", b"12345");
         std::os::unix::fs::symlink("a.md", root.join("ideas/l.md")).unwrap();
         let reader = Reader::open(root, 4).unwrap();
-        assert_eq!(reader.read("ideas/a.md").unwrap_err(), "is 5 bytes long; the limit is 4");
-        assert!(reader.read("ideas/l.md").unwrap_err().contains("symbolic link"));
-        assert_eq!(reader.read("ideas/none.md").unwrap_err(), "is gone");
+        let problem = |path: &str| reader.read(path).unwrap_err().to_string();
+        assert_eq!(problem("ideas/a.md"), "is 5 bytes long; the limit is 4");
+        assert!(problem("ideas/l.md").contains("symbolic link"));
+        assert_eq!(problem("ideas/none.md"), "is gone");
+        assert_eq!(reader.read("ideas/none.md").unwrap_err(), ReadProblem::of("is gone"));
         assert!(reader.read("../etc/passwd").is_err());
         assert_eq!(Reader::open(root, 5).unwrap().digest("ideas/a.md"), Ok(Digest::of(b"12345")));
     }

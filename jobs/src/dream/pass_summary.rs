@@ -104,16 +104,13 @@ impl PassSummary {
                 .push_str(&format!("; {} left for next time", counted(self.waiting, "more idea")));
         }
         let mut lines: Vec<String> = proposals.iter().map(Proposal::line).collect();
-        lines.extend(
-            self.refused
-                .iter()
-                .take(REFUSALS)
-                .map(|it| format!("refused: proposal {}: {}", it.index, it.why)),
-        );
+        let refused = self.refused.iter().take(REFUSALS);
+        let mut refused: Vec<String> =
+            refused.map(|it| format!("proposal {}: {}", it.index, it.why)).collect();
         if self.refused.len() > REFUSALS {
-            let more = self.refused.len() - REFUSALS;
-            lines.push(format!("refused: {}", counted(more, "more proposal")));
+            refused.push(counted(self.refused.len() - REFUSALS, "more proposal"));
         }
+        lines.extend(refused.iter().map(|what| format!("refused: {what}")));
         lines.extend(
             self.changed
                 .iter()
@@ -146,7 +143,7 @@ impl PassSummary {
         );
         lines.extend(self.notes.iter().map(|note| proposal::clean(note, 300)));
         lines.push(format!("in {folder}"));
-        Finished { degraded: self.degraded(), headline, lines, facts }
+        Finished { degraded: self.degraded(), headline, lines, refused, facts }
     }
 
     fn degraded(&self) -> Option<String> {

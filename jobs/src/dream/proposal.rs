@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn one_good_element_survives_three_bad_ones() {
+    fn valid_element_survives_among_invalid_ones() {
         let mut stripped = keep("ideas/a.md");
         stripped["evidence"] = json!(" \n ");
         let mut unknown = keep("ideas/a.md");
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_offered_is_refused() {
+    fn proposals_beyond_the_offer_are_refused() {
         let merge = |targets: Value| {
             json!({"targets": targets, "status": "duplicate", "action": "merge", "evidence": "e",
                    "confidence": "high"})
@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn commits_named_apart_become_evidence() {
+    fn separately_named_commits_become_evidence() {
         let with = |commits: Value, evidence: &str| {
             let mut value = keep("ideas/a.md");
             value["commits"] = commits;
@@ -433,11 +433,11 @@ mod tests {
         ] {
             assert_eq!(with(bad.clone(), "x").refused.len(), 1, "{bad}");
         }
-        assert_eq!(with(json!([]), "").refused.len(), 1, "nothing at all");
+        assert_eq!(with(json!([]), "").refused.len(), 1, "neither commits nor evidence");
     }
 
     #[test]
-    fn each_status_has_its_own_actions() {
+    fn each_status_allows_one_action_besides_keep() {
         let mut allowed = Vec::new();
         for status in IdeaStatus::ALL {
             for action in Action::ALL.into_iter().filter(|it| *it != Action::Keep) {
@@ -464,7 +464,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_good_one_about_an_idea_counts() {
+    fn first_valid_proposal_per_idea_wins() {
         let mut other = keep("ideas/a.md");
         other["status"] = json!("meritorious");
         let mut bad = keep("ideas/a.md");
@@ -478,7 +478,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_follow_targets_status_and_action_alone() {
+    fn ids_depend_on_targets_status_and_action() {
         let targets =
             |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
         let of = |names: &[&str]| id(&targets(names), IdeaStatus::Duplicate, Action::Merge);
@@ -498,7 +498,7 @@ mod tests {
     const FROZEN: &str = "8d2000cb19b6e0e6";
 
     #[test]
-    fn what_is_shown_cannot_play_with_a_terminal() {
+    fn displayed_text_is_sanitised_and_truncated() {
         let mut value = keep("ideas/a.md");
         value["evidence"] = json!("\u{1b}[2Jgone\r\n\u{202e}txt.exe");
         value["rationale"] = json!("x".repeat(9000));

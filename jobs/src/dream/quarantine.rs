@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_third_answer_in_vain_parks_and_a_change_brings_back() {
+    fn repeated_failures_park_idea_until_it_changes() {
         let folder = tempfile::tempdir().unwrap();
         let (one, two) = (Digest::of(b"1"), Digest::of(b"2"));
         let mut parked = Quarantine::load(folder.path());

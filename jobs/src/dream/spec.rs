@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_defaults_are_the_contracts() {
+    fn defaults_match_the_contract() {
         let spec: DreamSpec = serde_json::from_str("{}").unwrap();
         assert_eq!(spec, DreamSpec::default());
         assert!(spec.check().is_ok());
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_canonical_covers_what_lies_beneath() {
+    fn canonical_folder_covers_its_contents() {
         let spec = DreamSpec {
             canonical: vec!["dreams/state.json".into(), "docs".into()],
             ..DreamSpec::default()
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_that_lead_out_or_over_each_other_are_refused() {
+    fn invalid_paths_and_limits_are_refused() {
         for spec in [
             DreamSpec { ideas: "../ideas".into(), ..DreamSpec::default() },
             DreamSpec { dreams: "/tmp/dreams".into(), ..DreamSpec::default() },

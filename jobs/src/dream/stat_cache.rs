@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_known_again() {
+    fn written_entries_are_read_back() {
         let cache = StatCache::parse(sample(), 100).unwrap();
         assert_eq!(cache.len(), 3);
         assert_eq!(
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn any_difference_is_a_change() {
+    fn any_stat_difference_is_a_cache_miss() {
         let cache = StatCache::parse(sample(), 100).unwrap();
         let same = stat(10);
         for changed in [
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_racy_entry_is_not_believed() {
+    fn racy_entry_is_not_trusted() {
         let cache = StatCache::parse(sample(), 20).unwrap();
         assert!(cache.get("a.md", &stat(10), &mut 0).is_some());
         assert_eq!(
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_anywhere_is_an_empty_cache() {
+    fn damaged_or_missing_cache_is_not_used() {
         let good = sample();
         for at in 0..good.len() {
             let mut bad = good.clone();

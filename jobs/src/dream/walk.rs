@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn notes_are_found_and_everything_else_is_not() {
+    fn walk_returns_only_candidate_ideas() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path();
         for file in [
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn a_linked_or_missing_folder_of_ideas_is_not_entered() {
+    fn linked_or_missing_ideas_folder_is_not_entered() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path();
         assert_eq!(walk(root, &DreamSpec::default()), Walked::default());

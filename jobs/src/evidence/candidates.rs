@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn building_beats_planning() {
+    fn implementing_commit_ranks_above_planning_commit() {
         let found = found("ideas/retry-policy.md", NOTE);
         assert_eq!(found[0].at, 1);
         assert!(!found[0].planning && found[1].planning && found[1].at == 2, "{found:?}");
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn plans_are_told_from_work_on_plans() {
+    fn planning_commits_are_distinguished_from_work() {
         for plan in [
             "spec: x y z",
             "docs(plan): x",
@@ -359,13 +359,13 @@ mod tests {
     }
 
     #[test]
-    fn a_message_that_names_the_file_is_enough() {
+    fn citing_the_idea_file_gives_minimum_strength() {
         let found = found("ideas/dawn.md", "# Something in quite other words\n");
         assert!(found[0].cited && found[0].at == 4 && found[0].strength >= NAMED, "{found:?}");
     }
 
     #[test]
-    fn nothing_in_common_is_no_candidate() {
+    fn unrelated_idea_has_no_candidates() {
         assert_eq!(found("ideas/x.md", "# Zebra crossing\n"), []);
         assert_eq!(found("ideas/x.md", ""), []);
     }

@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn commits_with_and_without_paths_follow_each_other() {
+    fn commits_with_and_without_paths_are_parsed() {
         let log = entry("one", "body\n\nSpec: ideas/a.md\n", &["a.rs", "ö b.rs"])
             + &entry("merge", "", &[])
             + &entry("", "", &["c"]);
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn reverted_commits_are_not_in_effect() {
+    fn reverted_commits_are_excluded_until_reapplied() {
         let commit = |hash: char, subject: &str, reverts: Option<char>| Commit {
             hash: hash.to_string().repeat(40),
             at: 0,
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn bounds_hold() {
+    fn history_limits_are_enforced() {
         let log = entry("one", &"é".repeat(10), &["a", "b", "c"]).repeat(5);
         let bounds = HistoryLimits { commits: 3, paths: 2, body: 3, total: 1000 };
         let (commits, more) = parse(log.as_bytes(), &bounds);
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn a_date_that_is_none_does_not_end_the_history() {
+    fn invalid_commit_date_does_not_end_history() {
         let log = entry("one", "", &["a"])
             + &entry("two", "", &["b"]).replace("1700000000", "99999999999999999999")
             + &entry("three", "", &["c"]).replace("1700000000", "");
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_that_lists_a_revert_takes_nothing_back() {
+    fn listed_or_quoted_revert_lines_are_ignored() {
         let commit = |hash: char, subject: &str, body: &str| Commit {
             hash: hash.to_string().repeat(40),
             at: 0,

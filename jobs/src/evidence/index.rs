@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn names_in_every_style_meet() {
+    fn search_matches_all_naming_styles() {
         let commits = [
             commit("docs: tidy the readme", &["README.md"]),
             commit("feat: add RetryPolicy", &["src/net.rs"]),
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn operators_and_nothing_are_plain_words() {
+    fn search_operators_are_treated_as_words() {
         let index = Index::build(&[commit("near or not", &[])]).unwrap();
         for words in [&["near"][..], &["or"], &["*", "\"", "near"], &["nowhere"], &[]] {
             let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();

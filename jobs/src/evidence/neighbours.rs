@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_sides_of_a_pair_know_each_other() {
+    fn neighbours_are_symmetric() {
         let text = "Every night the report should list which jobs ran, how long each of them took, \
                     what it cost in tokens and in money, and which of them need a person.";
         let longer = format!("{text} It should be one page.");

@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn the_latest_trace_counts() {
+    fn latest_date_trace_wins() {
         // 2024-10-04 is day 20,000.
         assert_eq!(found("---\ndate: 2024-10-04\n---\nAs of 2024-10-05, x"), Some(20_001));
         assert_eq!(found("see src/old.rs:12 and src/new.rs"), Some(20_000));
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tracked_note_was_written_when_it_was_committed() {
+    fn tracked_note_has_its_commit_date() {
         let history = [commit(7 * DAY, "ideas/own.md")];
         let touched = TouchedPaths::build(&history);
         assert_eq!(earliest(&history, &touched, "ideas/own.md", ""), Some(7 * DAY));
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn the_day_itself_is_soon() {
+    fn commit_timing_includes_both_boundaries() {
         let written = Some(100 * DAY);
         assert_eq!(when(written, 99 * DAY), CommitTiming::Soon);
         assert_eq!(when(written, 99 * DAY - 1), CommitTiming::Before);

@@ -280,18 +280,18 @@ mod tests {
     }
 
     #[test]
-    fn files_and_folders_are_found_as_people_write_them() {
+    fn paths_are_found_in_common_spellings() {
         assert_eq!(touching("see `src/net/retry.rs`."), [0, 2]);
         assert_eq!(touching("retry.rs:12 and ./src/term.rs"), [0, 2, 3]);
         assert_eq!(touching("everything in src/net/"), [0, 2], "no net-x, no net.rs");
         assert_eq!(touching("README.md"), [1, 3], "one of two");
         assert_eq!(touching("docs/README.md"), [3]);
-        assert_eq!(touching("mod.rs"), [0, 3], "three of that name are distinguished");
+        assert_eq!(touching("mod.rs"), [0, 3], "three files of that name are all matched");
         assert_eq!(touching("net, term and nothing.rs; and/or"), [0; 0]);
     }
 
     #[test]
-    fn a_name_that_means_too_many_means_none() {
+    fn ambiguous_file_name_matches_nothing() {
         let paths = ["a/x.rs", "b/x.rs", "c/x.rs", "d/x.rs"];
         let history = [commit(&paths)];
         let touched = TouchedPaths::build(&history);
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn more_of_the_named_and_less_of_the_rest_weighs_more() {
+    fn weight_grows_with_coverage_and_focus() {
         let history = history();
         let touched = TouchedPaths::build(&history);
         let named = touched.named_in("src/net/retry.rs, src/net/mod.rs, src/term.rs");
@@ -314,9 +314,13 @@ mod tests {
     }
 
     #[test]
-    fn what_brought_a_file_is_known() {
+    fn creating_commit_of_a_file_is_found() {
         let touched = TouchedPaths::build(&history());
-        assert_eq!(touched.born("net/retry.rs"), Some(0), "the newest that created it");
+        assert_eq!(
+            touched.born("net/retry.rs"),
+            Some(0),
+            "the newest commit that created the file"
+        );
         assert_eq!(touched.born_exactly("src/term.rs"), Some(3));
         assert_eq!(touched.born_exactly("term.rs"), None);
         assert_eq!(touched.born("mod.rs"), None, "several");
@@ -326,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn hostile_texts_and_paths_cost_little() {
+    fn large_texts_and_deep_paths_are_handled() {
         let deep = "a/".repeat(2000) + "é.rs";
         let history = [commit(&[&deep, "a", "a/b", "aé/b", "é"])];
         let touched = TouchedPaths::build(&history);

@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_told_from_parts_of_names() {
+    fn paths_match_at_component_boundaries() {
         assert!(names("see `src/net/retry.rs`.", "src/net/retry.rs"));
         assert!(names("in net/retry.rs, too", "src/net/retry.rs"));
         assert!(!names("in xnet/retry.rs", "src/net/retry.rs"));
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn tracked_files_are_found_by_what_a_text_says() {
+    fn tracked_files_are_found_from_mentions() {
         let paths = [
             "README.md",
             "docs/README.md",

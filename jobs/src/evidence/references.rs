@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn words_that_look_like_hashes_void_nothing() {
+    fn hash_like_words_do_not_void_evidence() {
         let subjects = [
             "perf: 1000000 rows",
             "feat: backport abc1234, manually",
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_exists_carries_a_claim() {
+    fn only_existing_references_resolve() {
         let room = room();
         let resolves = |text: &str| check(&room, text, |path| path == "ideas/a.md").resolves();
         assert!(resolves("commit 0123456789ab did it"));

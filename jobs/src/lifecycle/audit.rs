@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_lies_beside_its_entry_and_a_foreign_one_does_not_count() {
+    fn audit_record_round_trips_and_foreign_is_ignored() {
         let folder = tempfile::tempdir().unwrap();
         let mut scope = Scope::open(folder.path(), &["rem"], ".runner/staging/x").unwrap();
         let entry = Entry { id: "2026-06-10-1430".into(), ..Entry::default() };

@@ -211,7 +211,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_musing_is_one_short_line_in_lowercase() {
+    fn musing_is_one_short_lowercase_line() {
         assert_eq!(musing("  \"I Watch\n the\u{7} Pages.\" "), "i watch the pages.");
         assert_eq!(musing(&"Word ".repeat(99)).split(' ').count(), WORDS);
         assert_eq!(musing("\"\"\n"), "");
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_holds_nothing() {
+    fn damaged_daydreams_file_reads_as_empty() {
         let folder = tempfile::tempdir().unwrap();
         let scope = Scope::open(folder.path(), &["daydreams.json"], ".runner/staging/x").unwrap();
         assert_eq!(read(&scope, "daydreams.json"), (Daydreams::default(), Expect::Absent));

@@ -210,7 +210,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_list_is_read_in_both_forms_and_names_nothing_outside_of_its_folder() {
+    fn manifest_reads_both_forms_and_refuses_paths() {
         let text = br#"{"entries": ["2026-06-10-1430.org",
             {"file": "2026-06-09-143005.org", "ts": "2026-06-09T14:30:05Z", "more": 1}]}"#;
         let manifest = parse(text).unwrap();
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_comes_first_fifty_stay_and_a_taken_minute_adds_seconds() {
+    fn manifest_keeps_newest_entries_with_unique_ids() {
         let now: Timestamp = "2026-06-10T14:30:07Z".parse().unwrap();
         let listed = |id: String| Listed {
             file: format!("{id}.org"),

@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn an_orientation_is_short_and_reads_little() {
+    fn orientation_is_short_and_reads_few_files() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path();
         let empty = orient(root, "plan.org", "");

@@ -186,7 +186,7 @@ mod tests {
     use runner_text::org::BoardForm;
 
     #[test]
-    fn a_cycle_repeats_its_states_and_comes_round() {
+    fn cycle_repeats_states_and_returns_to_start() {
         let spec = parse(DEFAULT, BoardForm::Org).unwrap();
         let mut at = Position::at("wake_add");
         let mut way = Vec::new();

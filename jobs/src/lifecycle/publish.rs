@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_named_paths_are_committed_no_hook_runs_and_a_failure_is_told() {
+    fn publish_commits_only_entries_and_skips_hooks() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path();
         run(root, &["init", "-q", "-b", "main"]);

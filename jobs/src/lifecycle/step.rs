@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gate_counts_from_the_last_run_that_achieved_something() {
+    fn min_interval_counts_from_the_last_run() {
         let ran = TickFacts { ran: Some(at(0)), ..TickFacts::default() };
         assert!(goes(TickFacts::default(), 0));
         assert!(!goes(ran, 0) && !goes(ran, 49));

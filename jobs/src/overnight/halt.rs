@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn small_falls_add_up() {
+    fn small_regressions_accumulate() {
         let rules =
             HaltRules { epsilon: 0.01, window: 2, max_drop: 0.05, warn_only: false, idle: false };
         let (first, before, after) = (fitness(0.8), fitness(0.76), fitness(0.72));
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn each_end_has_its_words() {
+    fn each_verdict_states_its_reason() {
         let strict =
             HaltRules { epsilon: 0.01, window: 2, max_drop: 0.05, warn_only: false, idle: false };
         let warn = HaltRules { warn_only: true, ..strict };

@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn few_or_unsure_packets_are_thin() {
+    fn few_or_low_confidence_packets_are_thin() {
         let of = |all: &[&str]| {
             let packets: Vec<Packet> = all.iter().map(|it| packet("t", it)).collect();
             thin(&packets)

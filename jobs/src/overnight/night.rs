@@ -389,7 +389,8 @@ impl Night<'_, '_> {
         let mut lines: Vec<String> =
             ended.map(|why| format!("the loop ended: {why}")).into_iter().collect();
         lines.extend(summary.degraded.iter().cloned());
-        lines.extend(council::refused(summary.council.as_ref()));
+        let refused = council::refused(summary.council.as_ref());
+        lines.extend(refused.iter().map(|what| format!("refused: {what}")));
         Ok(Finished {
             degraded: summary.degraded.first().cloned(),
             headline: format!(
@@ -399,6 +400,7 @@ impl Night<'_, '_> {
                 counted(packets, "morning packet"),
             ),
             lines,
+            refused,
             facts: [
                 ("run_id".to_owned(), json!(summary.run_id)),
                 ("output_dir".to_owned(), json!(summary.output_dir)),

@@ -231,7 +231,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_alone_refuses() {
+    fn invalid_output_paths_are_refused() {
         for bad in [
             "",
             ".",
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_night_s_folder_is_taken() {
+    fn only_overnight_output_folders_are_reused() {
         let project = tempfile::tempdir().unwrap();
         let root = project.path();
         let put = |path: &str, text: &str| {
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn another_folder_is_put_back() {
+    fn replaced_folder_is_put_back() {
         let project = tempfile::tempdir().unwrap();
         let root = project.path();
         fs::create_dir_all(root.join("out")).unwrap();

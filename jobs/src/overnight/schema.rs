@@ -299,7 +299,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn each_rule_is_told_with_its_place() {
+    fn each_violation_is_reported_with_its_location() {
         let whole = serde_json::to_value(Summary::planned("R")).unwrap();
         assert_eq!(check(&whole, "summary"), [], "every written artifact is valid");
         for (path, bad, place) in [
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn every_schema_has_only_rules_that_are_known() {
+    fn schemas_use_only_known_rules() {
         for (name, text) in SCHEMAS {
             let schema: Value = serde_json::from_str(text).unwrap();
             assert_eq!(schema["$id"], json!(format!("{name}.schema.json")));

@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn the_words_are_the_contracts() {
+    fn serialised_names_match_the_contract() {
         let word = |status| serde_json::to_value(status).unwrap();
         assert_eq!(
             word(IterationStatus::HaltedOnRegressionPreCommit),

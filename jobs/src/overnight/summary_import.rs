@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn our_own_is_read_as_it_is() {
+    fn own_summary_is_imported_unchanged() {
         let own = Summary::planned("R");
         let (summary, missing) = read(&serde_json::to_value(&own).unwrap()).unwrap();
         assert_eq!(missing, [""; 0]);
@@ -410,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unclear_status_means_failed() {
+    fn unknown_status_is_imported_as_failed() {
         for status in [json!(null), json!(""), json!("transcended"), json!(7)] {
             let mut changed = first_version();
             changed["status"] = status.clone();
@@ -458,7 +458,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(512))]
 
         #[test]
-        fn nothing_that_is_json_makes_it_panic(
+        fn arbitrary_json_never_panics(
             name in proptest::sample::select([&NEEDED[..], &OPTIONAL[..]].concat()),
             value in any_json(),
             other in any_json(),

@@ -36,7 +36,7 @@ fn learning(front: &str, body: &str) -> String {
 }
 
 #[test]
-fn the_guide_has_the_metrics_as_they_are() {
+fn guide_lists_the_current_metrics() {
     let guide = include_str!("../../../docs/guide/corpus.md");
     for (name, weight, floor, definition) in METRICS {
         let row = format!("| `{name}` | {weight} | {floor} | {definition} |");
@@ -47,7 +47,7 @@ fn the_guide_has_the_metrics_as_they_are() {
 }
 
 #[test]
-fn the_first_gate_can_be_passed_by_what_nobody_cites() {
+fn only_first_promotion_needs_no_citation() {
     let good = learning("date: 2026-11-22\nmaturity: provisional\nutility: 0.7\n", TEXT);
     let short = learning("date: 2026-11-22\nmaturity: provisional\nutility: 0.9\n", "Too short.");
     let harmful =
@@ -100,7 +100,7 @@ fn oscillating_files_are_left_alone() {
 }
 
 #[test]
-fn a_bounded_step_leaves_the_rest_to_the_next_iteration() {
+fn bounded_defrag_leaves_rest_for_next_iteration() {
     let texts: Vec<(String, String)> = (0..20)
         .map(|n| {
             (
@@ -125,7 +125,7 @@ fn a_bounded_step_leaves_the_rest_to_the_next_iteration() {
 }
 
 #[test]
-fn the_harvest_takes_words_of_others_once() {
+fn harvest_takes_foreign_learnings_once() {
     let work = b"{\"source_epic\":\"e\",\"items\":[{\"title\":\"Done\",\"type\":\"t\",\"consumed_note\":\"it turned out that the cache was keyed by the wrong thing\"}],\"consumed\":true}\n";
     let mut corpus = Corpus { work: WorkFile::parse(work), ..Corpus::default() };
     let note = |path: &str, front: &str| NoteSource {
@@ -177,7 +177,7 @@ fn the_harvest_takes_words_of_others_once() {
 }
 
 #[test]
-fn a_pattern_is_compiled_once_and_never_from_patterns_or_over_a_persons() {
+fn compile_skips_known_sources_and_user_patterns() {
     let one = |n: u32| {
         learning(
             &format!("date: 2026-10-0{n}\ntags: [Retry Policy]\nmaturity: candidate\n"),
@@ -196,7 +196,7 @@ fn a_pattern_is_compiled_once_and_never_from_patterns_or_over_a_persons() {
     corpus.apply(&changes);
     let node = corpus.at(&compiled[0].path).unwrap();
     assert!(node.generated && node.text.contains("[[a-one]]"), "{}", node.text);
-    assert!(compile(&corpus, date(2026, 12, 1)).1.is_empty(), "its sources are the same");
+    assert!(compile(&corpus, date(2026, 12, 1)).1.is_empty(), "the sources are unchanged");
     let mut owned = self::corpus(&files);
     owned.nodes.push(Node::parse(
         "patterns/compiled-retry-policy.md",
@@ -204,11 +204,11 @@ fn a_pattern_is_compiled_once_and_never_from_patterns_or_over_a_persons() {
         "# Mine\n".to_owned(),
     ));
     owned.nodes.sort_by(|a, b| a.path.cmp(&b.path));
-    assert!(compile(&owned, TODAY).1.is_empty(), "a person took it over");
+    assert!(compile(&owned, TODAY).1.is_empty(), "the user replaced the pattern");
 }
 
 #[test]
-fn an_empty_corpus_has_no_figures_and_the_same_one_has_the_same() {
+fn measurements_are_deterministic_and_absent_when_empty() {
     let empty = measure(&Corpus::default(), TODAY).unwrap();
     assert_eq!(empty.fitness.composite, 0.0);
     assert!(empty.fitness.metrics.is_empty());
@@ -229,7 +229,7 @@ fn an_empty_corpus_has_no_figures_and_the_same_one_has_the_same() {
 }
 
 #[test]
-fn rescues_are_kept_and_damage_leaves_none() {
+fn warn_budget_persists_and_damage_exhausts_it() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path();
     fs::create_dir_all(root.join(super::lock::FOLDER)).unwrap();
@@ -243,7 +243,7 @@ fn rescues_are_kept_and_damage_leaves_none() {
 }
 
 #[test]
-fn iterations_are_believed_up_to_a_gap_or_a_lie() {
+fn iterations_after_gap_or_mismatch_are_rejected() {
     let folder = tempfile::tempdir().unwrap();
     let out = Output::new(folder.path(), "out");
     let put = |index: u64, id: &str| {

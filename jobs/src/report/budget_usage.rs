@@ -32,6 +32,13 @@ pub struct UnitUsage {
     pub left: Option<u64>,
 }
 
+impl UnitUsage {
+    /// Returns the most that the night may spend, with the granted amount.
+    pub fn limit(&self) -> Option<u64> {
+        self.cap.map(|cap| cap.saturating_add(self.granted))
+    }
+}
+
 /// Returns the units of a night that are limited or were used.
 pub(super) fn of_night(
     store: &Store,

@@ -15,11 +15,12 @@
 
 use std::path::Path;
 
+use runner_engine::outcome::Class;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::run_line::RunLine;
-use crate::dream::inventory::Reader;
+use crate::dream::inventory::{ReadProblem, Reader};
 use crate::dream::proposal::clean;
 
 /// The kind of run that leaves a summary.
@@ -67,6 +68,13 @@ pub struct Dreamscape {
     pub packets: Vec<Packet>,
 }
 
+impl Dreamscape {
+    /// Returns whether the run ended as failed.
+    pub fn has_failed(&self) -> bool {
+        self.status == "failed"
+    }
+}
+
 /// The answers of a run's councillors.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Council {
@@ -89,6 +97,14 @@ pub struct CouncillorView {
     /// The recommended first step.
     pub action: String,
     pub confidence: String,
+    /// The name of its backend, if it did not answer.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub backend: String,
+    /// The class of the reason why it did not answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub class: Option<Class>,
+    #[serde(default)]
+    pub was_asked: bool,
 }
 
 /// One iteration, as a point of the picture.
@@ -169,8 +185,8 @@ fn of_run(root: &Path, run: &RunLine) -> Dreamscape {
                 Ok(_) => {}
                 Err(error) => why = format!("{path} cannot be read: {error}"),
             },
-            Err(trouble) if trouble == "is gone" => {}
-            Err(trouble) => why = format!("{path} {trouble}"),
+            Err(ReadProblem::Gone) => {}
+            Err(problem) => why = format!("{path} {problem}"),
         }
     }
     scape.missing = Some(why);
@@ -247,12 +263,17 @@ fn council(council: &Value, words: &Value) -> Option<Council> {
                 kind: own(&position["recommended_kind"]),
                 action: own(&voice["recommended_first_action"]),
                 confidence: own(&voice["confidence"]),
+                was_asked: true,
+                ..CouncillorView::default()
             });
         }
     }
     let said = |value: &Value, key: &str| CouncillorView {
         runner: own(&value["runner"]),
         action: own(&value[key]),
+        backend: own(&value["backend"]),
+        class: Class::deserialize(&value["class"]).ok(),
+        was_asked: value["was_asked"].as_bool().unwrap_or(true),
         ..CouncillorView::default()
     };
     let unheard = all(&council["unheard"]);

@@ -6,7 +6,8 @@ use jiff::Timestamp;
 use runner_engine::ids::ProjectId;
 use runner_engine::outcome::Outcome;
 use runner_engine::store::{
-    Amounts, DAY, MessageState, NIGHT, NightId, RunFilter, RunRow, RunState, Store, StoreError,
+    AlertEnd, Amounts, DAY, MessageState, NIGHT, NightId, RunFilter, RunRow, RunState, Store,
+    StoreError,
 };
 use runner_engine::tick::REPORT_JOB;
 
@@ -86,6 +87,7 @@ pub fn gather(
     let by_day = by_day::runs_by_day(store, &row, until)?;
     let budgets = budget_usage::of_night(store, &row, held, spent, until)?;
     let refused = refusals::refusals_of_night(&runs);
+    let (alerts, undelivered) = alerts(store, &row.project, row.opens, now)?;
     let mut report = NightReport {
         schema_version: SCHEMA,
         night: row.name,
@@ -101,7 +103,8 @@ pub fn gather(
         missed,
         by_day,
         grants,
-        alerts: alerts(store, &row.project, row.opens, now)?,
+        alerts,
+        undelivered,
         budgets,
         refused,
         proposals: Vec::new(),
@@ -118,34 +121,39 @@ pub fn gather(
     Ok(report)
 }
 
-/// Returns a line for each alert between `from` and `to`.
+/// Returns a line for each alert between `from` and `to`, and the number of messages about them that
+/// were not delivered.
 fn alerts(
     store: &Store,
     project: &ProjectId,
     from: Timestamp,
     to: Timestamp,
-) -> Result<Vec<String>, StoreError> {
+) -> Result<(Vec<String>, usize), StoreError> {
     let mut lines = Vec::new();
+    let mut undelivered = 0;
     for alert in store.alerts_between(project, from, to)? {
         let mut line = format!("{}: {}", alert.job_name, alert.kind.as_str());
         if alert.count > 1 {
             line.push_str(&format!(", {} times", alert.count));
         }
         match (&alert.ended, &alert.silenced) {
-            (Some((_, how)), _) if how == "recovered" => line.push_str(", over"),
-            (Some((_, who)), _) => line.push_str(&format!(", acknowledged by {who}")),
+            (Some((_, AlertEnd::Recovered)), _) => line.push_str(", over"),
+            (Some((_, AlertEnd::Acknowledged { by })), _) => {
+                line.push_str(&format!(", acknowledged by {by}"));
+            }
             (None, Some((_, who))) => line.push_str(&format!(", silenced by {who}")),
             (None, None) => {}
         }
         for message in store.messages_of(&alert.id)? {
             let lost = matches!(message.state, MessageState::Waiting | MessageState::GivenUp);
             if lost && !message.said.is_empty() {
+                undelivered += 1;
                 line.push_str(&format!("; NOT DELIVERED to {}: {}", message.channel, message.said));
             }
         }
         lines.push(line);
     }
-    Ok(lines)
+    Ok((lines, undelivered))
 }
 
 fn run_line(store: &Store, run: RunRow) -> Result<RunLine, StoreError> {
@@ -171,6 +179,10 @@ fn run_line(store: &Store, run: RunRow) -> Result<RunLine, StoreError> {
         artifacts: run.summary.artifacts,
         backend: run.summary.backend,
         containment: run.summary.containment,
+        sandbox: run.summary.sandbox,
+        gaps: run.summary.gaps,
+        refused: run.summary.refused,
+        failed_tools: run.summary.failed_tools,
         awake: run.summary.awake,
     })
 }

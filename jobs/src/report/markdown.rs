@@ -5,9 +5,9 @@ use std::fmt::Write as _;
 
 use runner_engine::store::Amounts;
 
-use super::budget_usage::format_amount;
+use super::budget_usage::{UnitUsage, format_amount};
 use super::dreamscape::Dreamscape;
-use super::model::NightReport;
+use super::model::{NextStep, NightReport};
 use super::run_line::RunLine;
 use crate::failmark;
 
@@ -22,6 +22,35 @@ pub fn render(report: &NightReport) -> String {
 }
 
 fn write(out: &mut String, report: &NightReport) -> std::fmt::Result {
+    head(out, report)?;
+    for run in &report.runs {
+        section(out, run)?;
+    }
+    list(out, "Missed", report.missed.iter().map(|line| one_line(line)))?;
+    list(out, "By day", report.by_day.iter().map(|line| one_line(line)))?;
+    list(out, "Granted", report.grants.iter().map(|line| one_line(line)))?;
+    list(out, "Alerts", report.alerts.iter().map(|line| one_line(line)))?;
+    let unfinished =
+        |job: &String| format!("{} has no outcome yet; see `runner status`", one_line(job));
+    list(out, "Unfinished", report.open.iter().map(unfinished))?;
+    for scape in &report.dreamscapes {
+        dreamscape(out, scape)?;
+    }
+    budgets(out, &report.budgets)?;
+    let refused = report.refused.iter().map(|it| {
+        format!("{}, by {}: {}", one_line(&it.job), it.by.describe(), one_line(&it.what))
+    });
+    list(out, "Refused", refused)?;
+    let waiting = report.waiting.iter().map(|it| {
+        let (what, why) = (one_line(&it.what), one_line(&it.why));
+        format!("{}: {what}, {why} — {}", it.sort.as_str(), code(&it.command))
+    });
+    list(out, "Also for you", waiting)?;
+    next_steps(out, &report.first)
+}
+
+/// Writes the result of the night and the table of its runs.
+fn head(out: &mut String, report: &NightReport) -> std::fmt::Result {
     writeln!(out, "# Night {} — {}\n", one_line(&report.night), one_line(&report.project))?;
     writeln!(out, "**{}**\n", report.headline())?;
     writeln!(
@@ -31,125 +60,73 @@ fn write(out: &mut String, report: &NightReport) -> std::fmt::Result {
         report.closed.strftime("%Y-%m-%d %H:%M UTC"),
         spent(report)
     )?;
-    if !report.runs.is_empty() {
-        writeln!(
-            out,
-            "| job | outcome | took | calls | what |\n| --- | --- | ---: | ---: | --- |"
-        )?;
-        for run in &report.runs {
-            writeln!(
-                out,
-                "| {} | {} | {} s | {} | {} |",
-                cell(&run.job),
-                run.as_str(),
-                run.spent.seconds,
-                run.spent.calls,
-                cell(run.message())
-            )?;
-        }
-        writeln!(out)?;
+    if report.runs.is_empty() {
+        return Ok(());
     }
+    writeln!(out, "| job | outcome | took | calls | what |\n| --- | --- | ---: | ---: | --- |")?;
     for run in &report.runs {
-        section(out, run)?;
-    }
-    if !report.missed.is_empty() {
-        writeln!(out, "## Missed\n")?;
-        for line in &report.missed {
-            writeln!(out, "- {}", one_line(line))?;
-        }
-        writeln!(out)?;
-    }
-    if !report.by_day.is_empty() {
-        writeln!(out, "## By day\n")?;
-        for line in &report.by_day {
-            writeln!(out, "- {}", one_line(line))?;
-        }
-        writeln!(out)?;
-    }
-    if !report.grants.is_empty() {
-        writeln!(out, "## Granted\n")?;
-        for line in &report.grants {
-            writeln!(out, "- {}", one_line(line))?;
-        }
-        writeln!(out)?;
-    }
-    if !report.alerts.is_empty() {
-        writeln!(out, "## Alerts\n")?;
-        for line in &report.alerts {
-            writeln!(out, "- {}", one_line(line))?;
-        }
-        writeln!(out)?;
-    }
-    if !report.open.is_empty() {
-        writeln!(out, "## Unfinished\n")?;
-        for job in &report.open {
-            let job = one_line(job);
-            writeln!(out, "- {job} has no outcome yet; see `runner status`")?;
-        }
-        writeln!(out)?;
-    }
-    for scape in &report.dreamscapes {
-        dreamscape(out, scape)?;
-    }
-    if !report.budgets.is_empty() {
         writeln!(
             out,
-            "## Budgets\n\n| of the night | spent | planned at most | limit | left |\n\
-             | --- | ---: | ---: | ---: | ---: |"
+            "| {} | {} | {} s | {} | {} |",
+            cell(&run.job),
+            run.as_str(),
+            run.spent.seconds,
+            run.spent.calls,
+            cell(run.message())
         )?;
-        for it in &report.budgets {
-            let amount = |amount: Option<u64>| {
-                amount.map_or_else(|| "—".to_owned(), |amount| format_amount(&it.unit, amount))
-            };
-            writeln!(
-                out,
-                "| {} | {} | {} | {} | {} |",
-                cell(&it.unit),
-                format_amount(&it.unit, it.spent),
-                format_amount(&it.unit, it.planned),
-                amount(it.cap.map(|cap| cap.saturating_add(it.granted))),
-                amount(it.left)
-            )?;
-        }
-        writeln!(out)?;
     }
-    if !report.refused.is_empty() {
-        writeln!(out, "## Refused\n")?;
-        for it in &report.refused {
-            let (job, what) = (one_line(&it.job), one_line(&it.what));
-            writeln!(out, "- {job}, by {}: {what}", it.by.describe())?;
-        }
-        writeln!(out)?;
+    writeln!(out)
+}
+
+/// Writes a section of list items, or nothing if there are none.
+fn list(out: &mut String, title: &str, items: impl Iterator<Item = String>) -> std::fmt::Result {
+    let mut items = items.peekable();
+    if items.peek().is_none() {
+        return Ok(());
     }
-    if !report.waiting.is_empty() {
-        writeln!(out, "## Also for you\n")?;
-        for it in &report.waiting {
-            writeln!(
-                out,
-                "- {}: {}, {} — {}",
-                one_line(&it.sort),
-                one_line(&it.what),
-                one_line(&it.why),
-                code(&it.command)
-            )?;
-        }
-        writeln!(out)?;
+    writeln!(out, "## {title}\n")?;
+    for item in items {
+        writeln!(out, "- {item}")?;
     }
-    if !report.first.is_empty() {
-        writeln!(out, "## Do this first\n")?;
-        for (at, it) in report.first.iter().enumerate() {
-            writeln!(
-                out,
-                "{}. {}: {}\n   {}",
-                at + 1,
-                one_line(&it.what),
-                one_line(&it.why),
-                code(&it.command)
-            )?;
-        }
-        writeln!(out)?;
+    writeln!(out)
+}
+
+fn budgets(out: &mut String, budgets: &[UnitUsage]) -> std::fmt::Result {
+    if budgets.is_empty() {
+        return Ok(());
     }
-    Ok(())
+    writeln!(
+        out,
+        "## Budgets\n\n| of the night | spent | planned at most | limit | left |\n\
+         | --- | ---: | ---: | ---: | ---: |"
+    )?;
+    for it in budgets {
+        let amount = |amount: Option<u64>| {
+            amount.map_or_else(|| "—".to_owned(), |amount| format_amount(&it.unit, amount))
+        };
+        writeln!(
+            out,
+            "| {} | {} | {} | {} | {} |",
+            cell(&it.unit),
+            format_amount(&it.unit, it.spent),
+            format_amount(&it.unit, it.planned),
+            amount(it.limit()),
+            amount(it.left)
+        )?;
+    }
+    writeln!(out)
+}
+
+fn next_steps(out: &mut String, steps: &[NextStep]) -> std::fmt::Result {
+    if steps.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "## Do this first\n")?;
+    for (at, it) in steps.iter().enumerate() {
+        let (what, why, command) = (one_line(&it.what), one_line(&it.why), code(&it.command));
+        writeln!(out, "{}. {what}: {why}\n   {command}", at + 1)?;
+    }
+    writeln!(out)
 }
 
 fn dreamscape(out: &mut String, scape: &Dreamscape) -> std::fmt::Result {
@@ -358,6 +335,10 @@ mod tests {
             artifacts: vec!["out/a.json".into()],
             backend: "builtin".into(),
             containment: "in-process".into(),
+            sandbox: None,
+            gaps: vec![],
+            refused: vec![],
+            failed_tools: 0,
             awake: None,
         }
     }

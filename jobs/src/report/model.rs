@@ -50,6 +50,9 @@ pub struct NightReport {
     /// delivered.
     #[serde(default)]
     pub alerts: Vec<String>,
+    /// Number of messages about these alerts that were not delivered.
+    #[serde(default)]
+    pub undelivered: usize,
     /// The budget usage by unit: the cap, the amount reserved, the amount spent and the amount
     /// left.
     #[serde(default)]

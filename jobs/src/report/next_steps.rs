@@ -8,7 +8,9 @@
 use runner_engine::outcome::{Class, Outcome};
 use runner_text::counted;
 
+use super::dreamscape::CouncillorView;
 use super::model::{NextStep, NightReport};
+use super::pending::PendingSort;
 use super::proposals::shell_word;
 use crate::dream::proposal::clean;
 use crate::failmark;
@@ -18,103 +20,88 @@ const EACH: usize = 3;
 
 /// Returns the next steps for a person after a night.
 pub(super) fn moves(report: &NightReport) -> Vec<NextStep> {
-    let mut all = Vec::new();
-    let mut push = |what: String, why: String, command: String| {
-        all.push(NextStep { what, why, command });
+    let mut all = broken_runs(report);
+    let mut push = |what: String, why: &str, command: &str| {
+        all.push(NextStep { what, why: why.to_owned(), command: command.to_owned() });
     };
-    let broken: Vec<_> = report
-        .last_attempts()
-        .filter_map(|run| run.outcome.as_ref().map(|outcome| (run, outcome)))
-        .filter(|(_, outcome)| {
-            matches!(
-                outcome,
-                Outcome::Failed { .. } | Outcome::TimedOut { .. } | Outcome::Lost { .. }
-            )
-        })
-        .collect();
-    for (run, outcome) in broken.iter().take(EACH) {
-        let class = outcome.class().map_or_else(String::new, |class| format!(" ({class})"));
-        let command = match outcome.class() {
-            Some(Class::OverBudget) => "runner budget".to_owned(),
-            _ => format!("runner runs show {}", shell_word(&run.run)),
-        };
-        let hint = failmark::hint(outcome);
-        push(
-            format!("Look at {}: {}{class}", run.job, outcome.as_str()),
-            format!("{} — {hint}", outcome.why().unwrap_or_default()),
-            command,
-        );
-    }
-    if broken.len() > EACH {
-        push(
-            format!("{} more did not succeed", broken.len() - EACH),
-            "each is listed with its reason".to_owned(),
-            "runner runs".to_owned(),
-        );
-    }
-    if report.alerts.iter().any(|line| line.contains("NOT DELIVERED")) {
-        push(
-            "Fix an alert channel".to_owned(),
-            "an alert was not delivered".to_owned(),
-            "runner alerts list".to_owned(),
-        );
+    if report.undelivered > 0 {
+        let what = "Fix an alert channel".to_owned();
+        push(what, "an alert was not delivered", "runner alerts list");
     }
     if !report.open.is_empty() {
-        push(
-            format!("{} unfinished", report.open.len()),
-            "they had no outcome yet when the report was made".to_owned(),
-            "runner status".to_owned(),
-        );
+        let what = format!("{} unfinished", report.open.len());
+        push(what, "they had no outcome yet when the report was made", "runner status");
     }
-    if let Some(event) = report.waiting.iter().find(|it| it.sort == "event") {
-        push(
-            "Look at the event that was raised".to_owned(),
-            event.why.clone(),
-            event.command.clone(),
-        );
+    if let Some(event) = report.waiting.iter().find(|it| it.sort == PendingSort::Event) {
+        push("Look at the event that was raised".to_owned(), &event.why, &event.command);
     }
     for scape in &report.dreamscapes {
         if let Some(packet) = scape.packets.iter().find(|it| !it.command.is_empty()) {
-            push(
-                format!("Begin with: {}", packet.title),
-                packet.why.clone(),
-                packet.command.clone(),
-            );
+            push(format!("Begin with: {}", packet.title), &packet.why, &packet.command);
         }
     }
-    for one in
-        report.dreamscapes.iter().filter_map(|it| it.council.as_ref()).flat_map(|it| &it.unheard)
-    {
-        // Only a failure that a person can fix is a next step; slow and malformed answers are
-        // reported with the council.
-        let name = one.runner.trim_end_matches(" (creative lane)");
-        let absent = one.action.starts_with("was not asked:");
-        let command = if absent && one.action.contains("this run may need") {
-            "runner budget".to_owned()
-        } else if one.action.contains("rate-limited") {
-            continue;
-        } else if absent || ["auth:", "not-installed:"].iter().any(|it| one.action.starts_with(it))
-        {
-            format!("runner backends check {}", shell_word(name))
-        } else {
-            continue;
-        };
-        push(
-            format!("Fix the councillor {name}"),
-            format!("it was not heard — {}", clean(&one.action, 160)),
+    let councils = report.dreamscapes.iter().filter_map(|it| it.council.as_ref());
+    all.extend(councils.flat_map(|it| &it.unheard).filter_map(councillor));
+    let mut waiting = report.proposals.iter().filter(|it| it.waits()).peekable();
+    if let Some(first) = waiting.peek() {
+        let command = format!("runner dream review{}", first.flag);
+        all.push(NextStep {
+            what: format!("Decide on {}", counted(waiting.count(), "proposal")),
+            why: "one key each; every decision can be undone".to_owned(),
             command,
-        );
-    }
-    let waiting = report.proposals.iter().filter(|it| it.waits()).count();
-    if waiting > 0 {
-        let flag = report.proposals.iter().find(|it| it.waits()).map_or("", |it| it.flag.as_str());
-        push(
-            format!("Decide on {}", counted(waiting, "proposal")),
-            "one key each; every decision can be undone".to_owned(),
-            format!("runner dream review{flag}"),
-        );
+        });
     }
     let mut known = std::collections::BTreeSet::new();
     all.retain(|it| known.insert((it.what.clone(), it.command.clone())));
     all
+}
+
+/// Returns a step for each of the first runs that did not succeed, and one for the others.
+fn broken_runs(report: &NightReport) -> Vec<NextStep> {
+    let outcomes = report.last_attempts().filter_map(|run| Some((run, run.outcome.as_ref()?)));
+    let broken = outcomes.filter(|(_, outcome)| {
+        matches!(outcome, Outcome::Failed { .. } | Outcome::TimedOut { .. } | Outcome::Lost { .. })
+    });
+    let mut steps: Vec<NextStep> = broken
+        .map(|(run, outcome)| {
+            let class = outcome.class().map_or_else(String::new, |class| format!(" ({class})"));
+            let (why, hint) = (outcome.why().unwrap_or_default(), failmark::hint(outcome));
+            NextStep {
+                what: format!("Look at {}: {}{class}", run.job, outcome.as_str()),
+                why: format!("{why} — {hint}"),
+                command: match outcome.class() {
+                    Some(Class::OverBudget) => "runner budget".to_owned(),
+                    _ => format!("runner runs show {}", shell_word(&run.run)),
+                },
+            }
+        })
+        .collect();
+    let more = steps.len().saturating_sub(EACH);
+    if more > 0 {
+        steps.truncate(EACH);
+        steps.push(NextStep {
+            what: format!("{more} more did not succeed"),
+            why: "each is listed with its reason".to_owned(),
+            command: "runner runs".to_owned(),
+        });
+    }
+    steps
+}
+
+/// Returns the step for a councillor who did not answer, if a person can fix the reason. Slow and
+/// malformed answers are reported with the council.
+fn councillor(one: &CouncillorView) -> Option<NextStep> {
+    let command = match (one.class?, one.was_asked) {
+        (Class::RateLimited, _) => return None,
+        (Class::OverBudget, false) => "runner budget".to_owned(),
+        (Class::Auth | Class::NotInstalled, true) | (_, false) => {
+            format!("runner backends check {}", shell_word(&one.backend))
+        }
+        (_, true) => return None,
+    };
+    Some(NextStep {
+        what: format!("Fix the councillor {}", one.backend),
+        why: format!("it was not heard — {}", clean(&one.action, 160)),
+        command,
+    })
 }

@@ -20,11 +20,33 @@ const LARGEST: u64 = 1024 * 1024;
 /// Maximum number of items in the report.
 const MOST: usize = 100;
 
+/// The sort of an item, in the order of the report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PendingSort {
+    Draft,
+    Event,
+    #[serde(rename = "journal entry")]
+    JournalEntry,
+    Learning,
+}
+
+impl PendingSort {
+    /// Returns the name for people.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Draft => "draft",
+            Self::Event => "event",
+            Self::JournalEntry => "journal entry",
+            Self::Learning => "learning",
+        }
+    }
+}
+
 /// An item that waits for a person.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PendingItem {
-    /// The sort of the item, in one or two words.
-    pub sort: String,
+    pub sort: PendingSort,
     /// The job that left the item.
     pub job: String,
     /// The title or the file of the item.
@@ -51,9 +73,9 @@ pub(super) fn read(root: &Path, runs: &[RunLine]) -> Vec<PendingItem> {
     };
     let mut all = Vec::new();
     for run in runs {
-        let mut push = |sort: &str, what: String, why: &str, command: String| {
+        let mut push = |sort, what: String, why: &str, command: String| {
             all.push(PendingItem {
-                sort: sort.to_owned(),
+                sort,
                 job: run.job.clone(),
                 what,
                 why: why.to_owned(),
@@ -66,7 +88,7 @@ pub(super) fn read(root: &Path, runs: &[RunLine]) -> Vec<PendingItem> {
             if is("rem", ".org") && !manifest {
                 if let Some(what) = title(path) {
                     let why = "its verdicts move the board once they are applied";
-                    push("journal entry", what, why, "runner board apply".to_owned());
+                    push(PendingSort::JournalEntry, what, why, "runner board apply".to_owned());
                 }
             } else if is("curator", ".md") {
                 let learning = path.split('/').any(|part| part == "learnings");
@@ -75,13 +97,13 @@ pub(super) fn read(root: &Path, runs: &[RunLine]) -> Vec<PendingItem> {
                 };
                 match learning {
                     true => push(
-                        "learning",
+                        PendingSort::Learning,
                         what,
                         "provisional, until it passes the gate",
                         "runner corpus close-loop --dry-run".to_owned(),
                     ),
                     false => push(
-                        "draft",
+                        PendingSort::Draft,
                         what,
                         "keep it, change it or delete it",
                         format!("$EDITOR {}", shell_word(path)),
@@ -92,10 +114,11 @@ pub(super) fn read(root: &Path, runs: &[RunLine]) -> Vec<PendingItem> {
         let raised = run.facts.get("raised").and_then(serde_json::Value::as_u64).unwrap_or(0);
         if run.kind == "curator" && raised > 0 {
             let what = format!("{raised} raised");
-            push("event", what, "a person should look at it", "runner curator events".to_owned());
+            let why = "a person should look at it";
+            push(PendingSort::Event, what, why, "runner curator events".to_owned());
         }
     }
-    all.sort_by(|a, b| a.sort.cmp(&b.sort));
+    all.sort_by_key(|it| it.sort);
     all.truncate(MOST);
     all
 }

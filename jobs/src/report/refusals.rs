@@ -1,6 +1,6 @@
 //! The refusals of a night, each with its source.
 //!
-//! The module is pure: it collects the refusals from the outcomes and lines of runs, so that no
+//! The module is pure: it collects the refusals from the outcomes and summaries of runs, so that no
 //! refusal is visible only in a run's details.
 
 use runner_engine::outcome::{Class, Outcome};
@@ -45,10 +45,11 @@ pub struct Refusal {
     pub what: String,
 }
 
-/// The prefix of a run's line that reports a refused element.
-const REFUSED: &str = "refused: ";
-/// The suffix of a run's line that reports failed tool uses.
-const TOOLS: &str = "failed; what the sandbox refuses fails so";
+/// Describes the uses of tools that failed in a run, if there were any.
+pub(crate) fn describe_failed_tools(count: u64) -> Option<String> {
+    let uses = if count == 1 { "use of a tool" } else { "uses of tools" };
+    (count > 0).then(|| format!("{count} {uses} failed; what the sandbox refuses fails so"))
+}
 
 /// Returns all refusals of a night, guards first.
 pub(super) fn refusals_of_night(runs: &[RunLine]) -> Vec<Refusal> {
@@ -70,12 +71,9 @@ pub(super) fn refusals_of_night(runs: &[RunLine]) -> Vec<Refusal> {
                 _ => {}
             }
         }
-        for line in &run.lines {
-            if let Some(what) = line.strip_prefix(REFUSED) {
-                push(RefusedBy::Check, what);
-            } else if line.ends_with(TOOLS) {
-                push(RefusedBy::Sandbox, line);
-            }
+        run.refused.iter().for_each(|what| push(RefusedBy::Check, what));
+        if let Some(what) = describe_failed_tools(run.failed_tools) {
+            push(RefusedBy::Sandbox, &what);
         }
     }
     found.sort_by_key(|refusal| refusal.by);

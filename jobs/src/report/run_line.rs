@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use runner_engine::awake::SleepInhibition;
 use runner_engine::outcome::Outcome;
+use runner_engine::sandbox::SandboxLevel;
 use runner_engine::store::Amounts;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -41,6 +42,18 @@ pub struct RunLine {
     pub backend: String,
     /// A description of the sandbox of the run's child processes.
     pub containment: String,
+    /// The weakest sandbox of the run's child processes, if there were any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sandbox: Option<SandboxLevel>,
+    /// The parts that the sandbox of the run's own program did not cover.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gaps: Vec<String>,
+    /// The elements of replies that a check refused, each with the reason.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub refused: Vec<String>,
+    /// Number of uses of tools that failed.
+    #[serde(default)]
+    pub failed_tools: u64,
     /// The result of keeping the machine awake, if that was requested.
     #[serde(default)]
     pub awake: Option<SleepInhibition>,

@@ -3,12 +3,13 @@
 use jiff::Timestamp;
 use runner_engine::awake::{InhibitLevel, SleepInhibition};
 use runner_engine::outcome::{Class, Outcome};
+use runner_engine::sandbox::SandboxLevel;
 use runner_engine::store::Amounts;
 use serde_json::{Map, Value, json};
 
 use super::budget_usage::UnitUsage;
 use super::dreamscape::{Council, CouncillorView, Dreamscape};
-use super::pending::PendingItem;
+use super::pending::{PendingItem, PendingSort};
 use super::proposals::ReportedProposal;
 use super::refusals::{Refusal, RefusedBy};
 use super::{NightReport, RunLine};
@@ -33,7 +34,11 @@ pub(crate) fn run(job: &str, kind: &str) -> RunLine {
         facts: Map::new(),
         artifacts: vec!["out/a.json".into()],
         backend: "builtin".into(),
-        containment: "sandbox full (bubblewrap, landlock 4), network closed, tree cgroup".into(),
+        containment: "full (bubblewrap, landlock 4), network closed, tree cgroup".into(),
+        sandbox: Some(SandboxLevel::Full),
+        gaps: vec![],
+        refused: vec![],
+        failed_tools: 0,
         awake: Some(SleepInhibition {
             held: InhibitLevel::Sleep,
             by: "logind".into(),
@@ -68,6 +73,7 @@ pub(crate) fn night(runs: Vec<RunLine>) -> NightReport {
         by_day: vec![],
         grants: vec![],
         alerts: vec![],
+        undelivered: 0,
         budgets: vec![],
         refused,
         proposals: vec![],
@@ -98,8 +104,9 @@ pub(crate) fn proposal(number: usize, text: &str) -> ReportedProposal {
 pub(crate) fn full(text: &str) -> NightReport {
     let mut good = run(&format!("dream{text}"), "dream");
     good.headline = text.into();
-    good.lines =
-        vec![text.into(), format!("refused: {text}"), format!("not held by its sandbox: {text}")];
+    good.lines = vec![text.into()];
+    good.refused = vec![text.into()];
+    good.gaps = vec![text.into()];
     good.artifacts = vec![text.into()];
     good.backend = text.into();
     good.containment = text.into();
@@ -129,7 +136,7 @@ pub(crate) fn full(text: &str) -> NightReport {
     ];
     report.more_proposals = 3;
     report.waiting = vec![PendingItem {
-        sort: text.into(),
+        sort: PendingSort::Draft,
         job: text.into(),
         what: text.into(),
         why: text.into(),
@@ -156,6 +163,9 @@ pub(crate) fn full(text: &str) -> NightReport {
         kind: text.into(),
         action: text.into(),
         confidence: text.into(),
+        backend: text.into(),
+        class: Some(Class::Auth),
+        was_asked: true,
     };
     scape.council = Some(Council {
         words: text.into(),

@@ -30,10 +30,11 @@ use runner_text::redact::Redactor;
 use crate::JobError;
 use crate::context::RunClock;
 use crate::prices::Prices;
+use crate::report::refusals::describe_failed_tools;
 use crate::steps::StepsFile;
 use crate::usage_meter::LimitExceeded;
 
-pub use panel::{Panel, Panelist};
+pub use panel::{AbsentPanelist, Panel, Panelist};
 
 /// The name under which a recording stores whether further rows of a steps file can be written.
 const HOLD: &str = "steps are recorded";
@@ -208,6 +209,11 @@ impl<'a> Spender<'a> {
         self.asked
     }
 
+    /// Returns the number of tool uses that failed.
+    pub(crate) fn failed_tools(&self) -> u64 {
+        self.failed_tools
+    }
+
     /// Returns the backends in the chain that were not asked, each with the reason.
     pub(crate) fn passed(&self) -> &[String] {
         &self.backends.passed
@@ -223,14 +229,7 @@ impl<'a> Spender<'a> {
     pub(crate) fn notes(&self) -> Vec<String> {
         let passed = self.passed().iter().map(|one| format!("was not asked: {one}"));
         let fell = self.fell.iter().map(|one| format!("did not answer: {one}"));
-        let tools = match self.failed_tools {
-            0 => None,
-            1 => Some("1 use of a tool failed; what the sandbox refuses fails so".to_owned()),
-            count => {
-                Some(format!("{count} uses of tools failed; what the sandbox refuses fails so"))
-            }
-        };
-        passed.chain(fell).chain(tools).collect()
+        passed.chain(fell).chain(describe_failed_tools(self.failed_tools)).collect()
     }
 
     /// Records every tool that the backend's agent uses from now on as a row of this file.

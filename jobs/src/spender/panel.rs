@@ -12,7 +12,8 @@
 use std::path::PathBuf;
 
 use futures_util::future::join_all;
-use runner_backends::{BackendError, Reply, Request};
+use runner_backends::{BackendError, Description, Reply, Request};
+use runner_engine::outcome::Class;
 use runner_engine::time::boot_time;
 use tokio::sync::Semaphore;
 
@@ -31,15 +32,25 @@ pub struct Panelist {
     pub place: PathBuf,
 }
 
+/// A councillor who is not asked.
+#[derive(Clone, Debug)]
+pub struct AbsentPanelist {
+    /// The name of its backend.
+    pub runner: String,
+    /// The class of the reason, which determines who must act.
+    pub class: Class,
+    pub why: String,
+}
+
 /// The councillors of a run: those who can be asked, and those who cannot.
 #[derive(Default)]
 pub struct Panel {
     /// The councillors who can be asked, in the order of the configuration.
     pub ready: Vec<Panelist>,
-    /// Councillors who are not asked, each with the reason.
-    pub absent: Vec<(String, String)>,
-    /// Councillors who were asked, each with the sandbox of its child.
-    pub asked: Vec<(String, String)>,
+    /// Councillors who are not asked.
+    pub absent: Vec<AbsentPanelist>,
+    /// Councillors who were asked, each with the description of its backend.
+    pub asked: Vec<(String, Description)>,
 }
 
 impl Spender<'_> {
@@ -57,7 +68,7 @@ impl Spender<'_> {
                 Some(why) => Err(BackendError::Cancelled { why }.into()),
                 None => self.open(&by, &request, 0),
             };
-            let reported = (by.backend.name().to_owned(), by.backend.describe().containment);
+            let reported = (by.backend.name().to_owned(), by.backend.describe());
             if open.is_ok() && !self.backends.panel.asked.contains(&reported) {
                 self.backends.panel.asked.push(reported);
             }

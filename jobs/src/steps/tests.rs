@@ -22,7 +22,7 @@ fn back<'a>(
 }
 
 #[test]
-fn each_tool_is_a_row_in_the_contracts_fields_whatever_becomes_of_it() {
+fn each_tool_call_becomes_a_row() {
     let folder = tempfile::tempdir().unwrap();
     let steps = StepsFile { agent: Some("night".into()), ..file(&folder) };
     let mut recorder = Recorder::new(steps.clone(), Redactor::new(vec!["hunter-two".into()]));
@@ -55,7 +55,7 @@ fn each_tool_is_a_row_in_the_contracts_fields_whatever_becomes_of_it() {
 }
 
 #[test]
-fn a_line_is_one_line_and_cut_at_eighty_characters() {
+fn step_line_is_cut_at_eighty_characters() {
     let redactor = Redactor::new(Vec::new());
     let long = format!("echo\n\"{}\"", "é".repeat(200));
     let step = ToolStep::of("Bash", Some(Target::Command(&long)), Path::new("/p"), &redactor);
@@ -67,7 +67,7 @@ fn a_line_is_one_line_and_cut_at_eighty_characters() {
 }
 
 #[test]
-fn a_full_file_is_turned_once_and_the_last_rows_are_found_across_both() {
+fn full_file_rotates_and_last_rows_span_both() {
     let folder = tempfile::tempdir().unwrap();
     let steps = StepsFile { cap: 2_000, ..file(&folder) };
     for number in 0..40 {
@@ -95,7 +95,7 @@ fn a_full_file_is_turned_once_and_the_last_rows_are_found_across_both() {
 }
 
 #[test]
-fn many_writers_lose_and_tear_nothing() {
+fn concurrent_writers_lose_and_tear_no_rows() {
     let folder = tempfile::tempdir().unwrap();
     std::thread::scope(|scope| {
         for writer in 0..8 {
@@ -116,7 +116,7 @@ fn many_writers_lose_and_tear_nothing() {
 }
 
 #[test]
-fn a_link_a_pipe_and_damage_are_neither_followed_nor_believed() {
+fn special_files_are_refused_and_damage_skipped() {
     let folder = tempfile::tempdir().unwrap();
     let steps = file(&folder);
     assert_eq!(steps.last(25).unwrap(), []);
@@ -145,11 +145,11 @@ fn a_link_a_pipe_and_damage_are_neither_followed_nor_believed() {
     let tools: Vec<String> = steps.last(25).unwrap().into_iter().map(|it| it.tool).collect();
     assert_eq!(tools, ["Edit"]);
     steps.append(ToolStep { tool: "Next".into(), ..ToolStep::default() }, at(0)).unwrap();
-    assert_eq!(steps.last(1).unwrap()[0].tool, "Next", "half a row swallows none");
+    assert_eq!(steps.last(1).unwrap()[0].tool, "Next", "an incomplete row hides no later row");
 }
 
 #[test]
-fn a_hooks_payload_is_a_row_and_a_bad_one_is_refused() {
+fn hook_payload_becomes_row_or_is_refused() {
     let redactor = Redactor::new(Vec::new());
     let row = |text: &str| of_hook(text.as_bytes(), Path::new("/p"), &redactor);
     let step = row(r#"{"hook_event_name":"PostToolUse","tool_name":"Edit","cwd":"/p",

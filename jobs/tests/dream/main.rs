@@ -173,7 +173,7 @@ fn every_class_is_recognised_and_recorded() {
 }
 
 #[test]
-fn a_pass_without_changes_is_skipped_and_a_change_is_seen() {
+fn pass_runs_only_when_ideas_changed() {
     let (mut place, _) = project();
     place.pass();
     let (_, first) = place.proposals();
@@ -188,12 +188,12 @@ fn a_pass_without_changes_is_skipped_and_a_change_is_seen() {
     assert_eq!((folder.as_str(), proposals.len()), ("dreams/20261122T010000Z", 1));
     let old = of(&first, "ideas/offline-maps.md");
     assert_eq!(proposals[0].id, old.id, "the same proposal about the same idea");
-    assert_ne!(proposals[0].targets_hash, old.targets_hash, "but about other content");
+    assert_ne!(proposals[0].targets_hash, old.targets_hash, "the content has changed");
     assert_eq!(place.pass().outcome.as_str(), "skipped");
 }
 
 #[test]
-fn what_was_decided_is_not_proposed_again_until_the_idea_changes() {
+fn decided_proposal_returns_only_after_idea_change() {
     let (mut place, _) = project();
     place.pass();
     let (_, first) = place.proposals();
@@ -236,7 +236,7 @@ fn what_was_decided_is_not_proposed_again_until_the_idea_changes() {
 }
 
 #[test]
-fn one_good_answer_of_four_survives() {
+fn valid_proposal_survives_three_invalid_ones() {
     let (mut place, _) = project();
     let mut stripped = keep("ideas/offline-maps.md");
     stripped["evidence"] = json!("");
@@ -264,11 +264,11 @@ fn one_good_answer_of_four_survives() {
         (&json!(""), &json!("2026-11-21T23:00:00Z"))
     );
     let settled = place.pass();
-    assert_eq!(settled.summary.facts["shown"], 5, "those without an answer stay selected");
+    assert_eq!(settled.summary.facts["shown"], 5, "unanswered ideas stay selected");
 }
 
 #[test]
-fn what_cannot_be_read_is_told_and_stops_nothing() {
+fn unreadable_ideas_are_reported_without_failing() {
     let mut place = Fixture::new();
     place.commit("chore: begin", &["README.md"]);
     place.write("ideas/good.md", "A note.\n");
@@ -330,7 +330,7 @@ impl Progress for Editor {
 }
 
 #[test]
-fn an_idea_that_changes_meanwhile_stays_selected() {
+fn idea_changed_during_pass_stays_selected() {
     let (mut place, _) = project();
     let mut editor = Editor { path: place.root.join("ideas/report-page.md") };
     let settled = place.pass_with(Arc::new(runner_backends::Builtin::default()), &mut editor);
@@ -339,12 +339,12 @@ fn an_idea_that_changes_meanwhile_stays_selected() {
     let (_, proposals) = place.proposals();
     assert!(proposals.iter().all(|it| !it.targets.contains(&"ideas/report-page.md".to_owned())));
     assert_eq!(place.state("ideas/report-page.md")["hash"], "");
-    assert_eq!(place.state("ideas/sub/report.md")["hash"], "", "its destination changed");
+    assert_eq!(place.state("ideas/sub/report.md")["hash"], "", "the merge destination changed");
     assert_eq!(place.pass().summary.facts["shown"], 2);
 }
 
 #[test]
-fn a_backend_without_an_answer_leaves_everything_as_it_was() {
+fn failed_answer_changes_no_file() {
     let (mut place, _) = project();
     let before = place.everything();
     let auth = BackendError::Auth { why: "no key".into() };
@@ -364,7 +364,7 @@ fn a_backend_without_an_answer_leaves_everything_as_it_was() {
 }
 
 #[test]
-fn a_few_at_a_time_everyone_gets_a_turn() {
+fn idea_limit_rotates_through_all_ideas() {
     let (mut place, _) = project();
     place.spec.max_ideas = 4;
     let settled = place.pass();
@@ -386,7 +386,7 @@ fn a_few_at_a_time_everyone_gets_a_turn() {
 }
 
 #[test]
-fn work_in_progress_is_seen() {
+fn work_in_progress_is_detected() {
     let (place, _) = project();
     let spec = DreamSpec::default();
     let found = |spec: &DreamSpec| dirty(&place.ask(), spec).unwrap();

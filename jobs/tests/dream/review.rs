@@ -76,7 +76,7 @@ const ALL: [(&str, Action); 5] = [
 ];
 
 #[test]
-fn every_action_is_carried_out_and_undone_to_the_byte() {
+fn every_action_is_undone_byte_for_byte() {
     let mut place = proposed();
     let before = looks(&place);
     let state_of = |place: &Fixture, path: &str| place.state(path)["status"].clone();
@@ -88,7 +88,7 @@ fn every_action_is_carried_out_and_undone_to_the_byte() {
         let moved = |to: &str| {
             assert!(!place.root.join(path).exists());
             let (bytes, new_mode, new_date) = looks(&place)[&place.root.join(to)].clone();
-            assert_eq!((new_mode, new_date), (mode, date), "it is not a new file");
+            assert_eq!((new_mode, new_date), (mode, date), "mode and date are preserved");
             bytes
         };
         let status = match action {
@@ -133,14 +133,14 @@ fn every_action_is_carried_out_and_undone_to_the_byte() {
         assert!(line.starts_with("- {\"proposal_id\":"), "{line}");
         lines += 1;
     }
-    assert_eq!(lines, 10, "the file only grows");
+    assert_eq!(lines, 10, "each decision and undo appends a line");
     assert_eq!(place.book().undecided().count(), 6);
     assert_eq!(place.unsettled(), 0);
     assert!(fs::read_dir(place.root.join("dreams/.staging")).unwrap().next().is_none());
 }
 
 #[test]
-fn what_is_marked_by_us_is_not_looked_at_again_and_what_grew_is() {
+fn only_merge_targets_are_examined_again() {
     let mut place = proposed();
     place.decide("ideas/scheduler-story.md", DecisionInput::Accept).unwrap();
     let why = place.pass().outcome;
@@ -153,7 +153,7 @@ fn what_is_marked_by_us_is_not_looked_at_again_and_what_grew_is() {
 }
 
 #[test]
-fn other_verdicts_touch_no_idea() {
+fn reject_and_skip_change_no_idea() {
     let mut place = proposed();
     let before = looks(&place);
     let state = place.read("dreams/state.json");
@@ -171,7 +171,7 @@ fn other_verdicts_touch_no_idea() {
 }
 
 #[test]
-fn an_amended_proposal_does_what_the_person_says() {
+fn amended_proposal_performs_the_chosen_action() {
     let mut place = proposed();
     let before = looks(&place);
     let merge = |into: Option<&str>| DecisionInput::Amend {
@@ -206,7 +206,7 @@ fn an_amended_proposal_does_what_the_person_says() {
 }
 
 #[test]
-fn an_act_requires_the_inspected_content() {
+fn decision_requires_the_inspected_content() {
     let mut place = proposed();
     place.write("ideas/retry-policy.md", "something else now\n");
     let before = place.everything();
@@ -238,7 +238,7 @@ fn an_act_requires_the_inspected_content() {
 }
 
 #[test]
-fn an_undo_that_is_forced_over_somebodys_words_keeps_them() {
+fn forced_undo_backs_up_later_edits() {
     let mut place = proposed();
     let before = place.read("ideas/report-page.md");
     place.decide("ideas/sub/report.md", DecisionInput::Accept).unwrap();
@@ -255,7 +255,7 @@ fn an_undo_that_is_forced_over_somebodys_words_keeps_them() {
 }
 
 #[test]
-fn a_folder_of_its_own_is_never_overwritten_by_an_archive() {
+fn archive_overwrites_no_existing_entry() {
     let mut place = proposed();
     place.write("ideas/done/retry-policy.md", "an older one\n");
     symlink("/nowhere", place.root.join("ideas/done/retry-policy-2.md")).unwrap();
@@ -279,7 +279,7 @@ fn refused(place: &mut Fixture, path: &str, word: &str) {
 }
 
 #[test]
-fn what_is_tracked_canonical_or_behind_a_link_is_not_touched() {
+fn canonical_tracked_and_linked_ideas_are_untouched() {
     let mut place = proposed();
     place.spec.canonical = vec!["ideas/retry-policy.md".into()];
     refused(&mut place, "ideas/retry-policy.md", "canonical");
@@ -331,7 +331,7 @@ fn what_is_tracked_canonical_or_behind_a_link_is_not_touched() {
 }
 
 #[test]
-fn what_git_ignores_does_not_go_where_git_does_not() {
+fn ignored_ideas_move_only_to_ignored_folders() {
     let mut place = proposed();
     let exclude = place.root.join(".git/info/exclude");
     fs::write(&exclude, "/ideas/\n/dreams/\n").unwrap();
@@ -356,7 +356,7 @@ impl<F: FnOnce(&OtherPerson)> Progress for Meanwhile<F> {
 }
 
 #[test]
-fn a_pass_and_a_decision_at_the_same_time_lose_nothing() {
+fn concurrent_pass_and_decision_lose_nothing() {
     let mut place = proposed();
     place.write("ideas/new.md", "# A new thought\n\n- Draw it\n- Show it\n");
     let id = place.id_of("ideas/retry-policy.md");
@@ -371,7 +371,7 @@ fn a_pass_and_a_decision_at_the_same_time_lose_nothing() {
     };
     let mut meanwhile = Meanwhile(place.other(), Some(act));
     let settled = place.pass_with(Arc::new(Builtin::default()), &mut meanwhile);
-    assert!(meanwhile.1.is_none(), "nobody decided");
+    assert!(meanwhile.1.is_none(), "the concurrent decision was not made");
     assert_eq!(settled.outcome, Outcome::Succeeded, "{settled:?}");
     assert_eq!(place.state("ideas/retry-policy.md")["status"], "archived");
     assert_eq!(place.state("ideas/retry-policy.md")["history"][0]["action"], "archive");
@@ -382,7 +382,7 @@ fn a_pass_and_a_decision_at_the_same_time_lose_nothing() {
 }
 
 #[test]
-fn two_people_at_once_decide_once() {
+fn concurrent_decisions_record_only_one() {
     let mut place = proposed();
     let id = place.id_of("ideas/retry-policy.md");
     let others = [place.other(), place.other()];
@@ -424,7 +424,7 @@ fn contents(place: &Fixture, looks: &FileLooks) -> Vec<(PathBuf, Result<Vec<u8>,
 }
 
 #[test]
-fn a_death_at_any_commit_leaves_all_or_nothing() {
+fn crash_at_any_commit_leaves_all_or_nothing() {
     let mut place = proposed();
     let before = looks(&place);
     let (mut cases, mut forward) = (0, 0);

@@ -195,7 +195,7 @@ fn holds(bytes: &[u8], content: &[u8]) -> bool {
 }
 
 #[test]
-fn a_hundred_random_lives_lose_nothing() {
+fn random_histories_lose_no_content() {
     let setting = |name: &str| std::env::var(name).ok();
     let seed: u64 = setting("RUNNER_TEST_SEED")
         .and_then(|text| text.parse().ok())

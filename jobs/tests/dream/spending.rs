@@ -48,6 +48,7 @@ impl Backend for EventBackend {
             kind: "teller".to_owned(),
             model: Some("teller-1".to_owned()),
             containment: String::new(),
+            sandbox: None,
         }
     }
 
@@ -160,7 +161,7 @@ fn an_expensive_answer_is_stopped_and_charged() {
 }
 
 #[test]
-fn time_that_is_not_in_the_budget_is_over_budget_and_not_a_time_out() {
+fn exhausted_time_budget_is_over_budget_not_timeout() {
     let mut place = place();
     place.seconds = Some(1);
     let (settled, _) = pass(&mut place, &[], End::Waits);
@@ -174,7 +175,7 @@ fn time_that_is_not_in_the_budget_is_over_budget_and_not_a_time_out() {
 }
 
 #[test]
-fn a_whole_answer_that_went_over_is_used_and_charged() {
+fn complete_answer_over_budget_is_used_and_charged() {
     let mut place = place();
     let reported = usage(400_000, Some(7));
     let (settled, row) = pass(&mut place, &[Event::Usage(reported)], End::Answers(Some(reported)));
@@ -185,7 +186,7 @@ fn a_whole_answer_that_went_over_is_used_and_charged() {
 }
 
 #[test]
-fn tokens_are_priced_and_without_a_price_money_is_charged_as_reserved() {
+fn unpriced_tokens_charge_reserved_money() {
     let mut place = place();
     let end = End::Answers(Some(usage(1_000, None)));
     let (_, row) = pass(&mut place, &[], end.clone());
@@ -204,7 +205,7 @@ fn tokens_are_priced_and_without_a_price_money_is_charged_as_reserved() {
 }
 
 #[test]
-fn a_failure_that_states_that_it_used_nothing_is_charged_its_call() {
+fn failure_with_zero_usage_charges_only_call() {
     let nothing = Event::Usage(usage(0, Some(0)));
     let cannot = End::Fails(BackendError::Unavailable { why: "overloaded".to_owned() });
     for (events, end, free) in [
@@ -264,7 +265,7 @@ fn only_a_reported_total_replaces_reservations() {
 }
 
 #[test]
-fn uses_of_tools_that_failed_are_told() {
+fn failed_tool_calls_are_reported() {
     let used = |failed| Event::ToolResult(ToolResult { failed, ..ToolResult::default() });
     for (events, words) in [
         (&[used(true), used(false), used(true)][..], Some("2 uses of tools failed")),
@@ -283,7 +284,7 @@ fn uses_of_tools_that_failed_are_told() {
 }
 
 #[test]
-fn an_answer_forgets_no_refusal_that_came_after_its_question() {
+fn answer_does_not_clear_newer_limit() {
     let mut place = place();
     let now = at(1);
     place.store.note_limit("max", Some(at(9)), "others met it", now).unwrap();
@@ -310,11 +311,11 @@ fn overage_stops_and_limits_the_pool() {
     place.spending.overage = true;
     let (settled, _) = pass(&mut place, &[overage], answer);
     assert!(settled.outcome.published(), "{settled:?}");
-    assert_eq!(place.store.limit("max", at(2)).unwrap(), None, "it answers");
+    assert_eq!(place.store.limit("max", at(2)).unwrap(), None, "permitted overage sets no limit");
 }
 
 #[test]
-fn a_refusal_defers_by_its_time_costs_a_call_and_is_forgotten_at_the_next_answer() {
+fn rate_limited_run_is_deferred_and_charged() {
     let mut place = place();
     let limited =
         |until| End::Fails(BackendError::RateLimited { until, why: "5-hour limit".to_owned() });

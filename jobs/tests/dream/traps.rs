@@ -2,20 +2,20 @@
 //!
 //! | trap | covered by |
 //! | --- | --- |
-//! | the program ends with 0 and leaves no file | `tests/cli/review.rs`: `exit_0_without_proposals_is_told_and_asked_again` |
-//! | a pass is killed | `tests/cli/recovery.rs`: `a_lost_pass_is_tried_again_once_by_the_next_tick` |
-//! | a lock is left behind | `tests/cli/locks.rs`: `a_killed_holder_neither_blocks_nor_doubles_the_next` |
-//! | an idea, a folder or a target is a link | `main.rs`: `what_cannot_be_read_is_told_and_stops_nothing`; `review.rs`: `what_is_tracked_canonical_or_behind_a_link_is_not_touched` |
-//! | a target is tracked, or not ignored | `hostile.rs`: `without_protection_from_leaks_nothing_is_asked_or_written`; `review.rs`: the same as above, `what_git_ignores_does_not_go_where_git_does_not` |
-//! | a second pass comes before the review | here: `a_second_pass_before_the_review_hides_nothing` |
-//! | an idea changed after a decision | `main.rs`: `what_was_decided_is_not_proposed_again_until_the_idea_changes`; here: `a_decision_does_not_hold_for_other_content` |
-//! | proposals are damaged, one of four is valid | `main.rs`: `one_good_answer_of_four_survives`; `dream/review/proposals.rs`: `one_of_four_elements_survives_and_the_rest_is_told` |
-//! | an archive meets an existing name | `review.rs`: `a_folder_of_its_own_is_never_overwritten_by_an_archive` |
-//! | the decisions contain other lines | `dream/decisions.rs`: `decisions_are_found_among_other_lines`; here: `other_lines_among_the_decisions_stay` |
-//! | a decision is made while a pass runs | `review.rs`: `a_pass_and_a_decision_at_the_same_time_lose_nothing` |
-//! | two reviews at once | `review.rs`: `two_people_at_once_decide_once` |
-//! | an act is killed | `review.rs`: `a_death_at_any_commit_leaves_all_or_nothing`; `tests/cli/review.rs`: `killed_acts_leave_all_or_nothing` |
-//! | the same answer fails forever | here: `the_third_answer_in_vain_sets_an_idea_aside` |
+//! | the program ends with 0 and leaves no file | `tests/cli/review.rs`: `exit_0_without_proposals_is_a_failure` |
+//! | a pass is killed | `tests/cli/recovery.rs`: `lost_pass_is_retried_once` |
+//! | a lock is left behind | `tests/cli/locks.rs`: `killed_holder_does_not_block_next_run` |
+//! | an idea, a folder or a target is a link | `main.rs`: `unreadable_ideas_are_reported_without_failing`; `review.rs`: `canonical_tracked_and_linked_ideas_are_untouched` |
+//! | a target is tracked, or not ignored | `hostile.rs`: `unprotected_dreams_folder_blocks_the_pass`; `review.rs`: the same as above, `ignored_ideas_move_only_to_ignored_folders` |
+//! | a second pass comes before the review | here: `second_pass_keeps_earlier_proposals_visible` |
+//! | an idea changed after a decision | `main.rs`: `decided_proposal_returns_only_after_idea_change`; here: `decision_does_not_apply_to_changed_content` |
+//! | proposals are damaged, one of four is valid | `main.rs`: `valid_proposal_survives_three_invalid_ones`; `dream/review/proposals.rs`: `valid_proposal_survives_and_others_are_reported` |
+//! | an archive meets an existing name | `review.rs`: `archive_overwrites_no_existing_entry` |
+//! | the decisions contain other lines | `dream/decisions.rs`: `decisions_are_found_among_other_lines`; here: `foreign_decision_lines_are_preserved` |
+//! | a decision is made while a pass runs | `review.rs`: `concurrent_pass_and_decision_lose_nothing` |
+//! | two reviews at once | `review.rs`: `concurrent_decisions_record_only_one` |
+//! | an act is killed | `review.rs`: `crash_at_any_commit_leaves_all_or_nothing`; `tests/cli/review.rs`: `killed_decisions_are_all_or_nothing` |
+//! | the same answer fails forever | here: `third_useless_answer_quarantines_the_idea` |
 
 use runner_engine::outcome::{Class, Outcome};
 use runner_jobs::dream::quarantine::Quarantine;
@@ -26,7 +26,7 @@ use super::fixture::Fixture;
 use super::{keep, project};
 
 #[test]
-fn a_second_pass_before_the_review_hides_nothing() {
+fn second_pass_keeps_earlier_proposals_visible() {
     let (mut place, _) = project();
     place.pass();
     place.write("ideas/new.md", "# Another\n\n- Draw it\n- Show it\n");
@@ -40,7 +40,7 @@ fn a_second_pass_before_the_review_hides_nothing() {
 }
 
 #[test]
-fn a_decision_does_not_hold_for_other_content() {
+fn decision_does_not_apply_to_changed_content() {
     let (mut place, _) = project();
     place.pass();
     place.decide("ideas/coffee.md", DecisionInput::Reject).unwrap();
@@ -51,12 +51,12 @@ fn a_decision_does_not_hold_for_other_content() {
     place.pass();
     let book = place.book();
     let item = book.find(&place.id_of("ideas/coffee.md")).unwrap();
-    assert!(item.decision.is_none() && item.stale.is_none(), "the idea is asked about again");
+    assert!(item.decision.is_none() && item.stale.is_none(), "the idea is proposed again");
     assert_eq!(book.items.iter().filter(|it| it.proposal.id == item.proposal.id).count(), 1);
 }
 
 #[test]
-fn other_lines_among_the_decisions_stay() {
+fn foreign_decision_lines_are_preserved() {
     let (mut place, _) = project();
     place.pass();
     let foreign = "# What we decided\n\n- not json\n- {\"proposal_id\": 3}\n* a list\r\n- {\"note\":\"x\"}\nno end";
@@ -69,7 +69,7 @@ fn other_lines_among_the_decisions_stay() {
 }
 
 #[test]
-fn the_third_answer_in_vain_sets_an_idea_aside() {
+fn third_useless_answer_quarantines_the_idea() {
     let place_of = || {
         let place = Fixture::new();
         place.commit("chore: begin", &["README.md"]);

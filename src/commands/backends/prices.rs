@@ -5,11 +5,10 @@ use runner_jobs::prices::Price;
 use runner_text::counted;
 use serde::Serialize;
 
+use crate::commands::Cli;
 use crate::config::{pools, price_file};
-use crate::env::Env;
 use crate::project::LoadedProject;
-use crate::ui::Failure;
-use crate::ui::{Ui, show};
+use crate::ui::{Failure, Ui, View, show};
 
 /// The rates of a model in dollars per million tokens.
 #[derive(Clone, Debug, Serialize)]
@@ -38,8 +37,9 @@ struct Priced<'a> {
     price: Rates,
 }
 
+/// The prices of the backends' models and of all listed models.
 #[derive(Debug, Serialize)]
-struct All<'a> {
+struct Prices<'a> {
     /// The publication date of the built-in list.
     as_of: String,
     /// The user's price file, if there is one.
@@ -51,9 +51,9 @@ struct All<'a> {
 }
 
 /// Lists the prices of the models.
-pub fn run(home: &Env, here: &LoadedProject, ui: Ui) -> Result<Exit, Failure> {
+pub fn run(cli: &Cli<'_>, here: &LoadedProject) -> Result<Exit, Failure> {
     let config = &here.config;
-    let listed = price_file::over(&home.config_folder(), config)?;
+    let listed = price_file::over(&cli.env.config_folder(), config)?;
     let (_, as_of) = pools::listed();
     let source = |model: &str| {
         if config.priced.contains(model) {
@@ -76,7 +76,7 @@ pub fn run(home: &Env, here: &LoadedProject, ui: Ui) -> Result<Exit, Failure> {
         let price = name.and_then(|name| Some(rates(name, listed.prices.of(name)?)));
         Some(Paid { backend: &spec.name, model, price })
     });
-    let all = All {
+    cli.ui.show(&Prices {
         as_of: as_of.clone(),
         file: listed.file.as_ref().map(|path| path.display().to_string()),
         passed_over: listed.passed_over,
@@ -84,47 +84,46 @@ pub fn run(home: &Env, here: &LoadedProject, ui: Ui) -> Result<Exit, Failure> {
         models: (listed.prices.0.iter())
             .map(|(model, price)| Priced { model, price: rates(model, *price) })
             .collect(),
-    };
-    if ui.json {
-        show::json(&all);
-        return Ok(Exit::Done);
-    }
-    let mut rows = vec![row(["", "model", "in", "out", "cached", "from"])];
-    for one in &all.backends {
-        rows.push(match &one.price {
-            Some(price) => line(one.backend, one.model, price),
-            None => {
-                let why = "no price: charged as reserved";
-                row([one.backend, one.model, "-", "-", "-", why])
-            }
-        });
-    }
-    // A published file has thousands of entries, so those that no backend uses are only counted.
-    let own = |one: &&Priced<'_>| one.price.source != price_file::FILE;
-    let own: Vec<_> = all.models.iter().filter(own).collect();
-    rows.extend(own.iter().map(|one| line("", one.model, &one.price)));
-    show::out(&show::table(&rows));
-    let mut last =
-        format!("Prices are in dollars per million tokens; the built-in list is of {as_of}.");
-    if let Some(file) = &all.file {
-        let count = all.models.len() - own.len();
-        last.push_str(&format!(
-            "\n{file} has {count} more models, and {} without a price for tokens.",
-            counted(all.passed_over, "entry")
-        ));
-    }
-    show::out(&last);
+    });
     Ok(Exit::Done)
+}
+
+impl View for Prices<'_> {
+    fn print(&self, _ui: Ui) {
+        let mut rows = vec![show::row(["", "model", "in", "out", "cached", "from"])];
+        for one in &self.backends {
+            rows.push(match &one.price {
+                Some(price) => line(one.backend, one.model, price),
+                None => {
+                    let why = "no price: charged as reserved";
+                    show::row([one.backend, one.model, "-", "-", "-", why])
+                }
+            });
+        }
+        // A published file has thousands of entries, so those that no backend uses are only counted.
+        let own = |one: &&Priced<'_>| one.price.source != price_file::FILE;
+        let own: Vec<_> = self.models.iter().filter(own).collect();
+        rows.extend(own.iter().map(|one| line("", one.model, &one.price)));
+        show::out(&show::table(&rows));
+        let mut last = format!(
+            "Prices are in dollars per million tokens; the built-in list is of {}.",
+            self.as_of
+        );
+        if let Some(file) = &self.file {
+            let count = self.models.len() - own.len();
+            last.push_str(&format!(
+                "\n{file} has {count} more models, and {} without a price for tokens.",
+                counted(self.passed_over, "entry")
+            ));
+        }
+        show::out(&last);
+    }
 }
 
 fn line(backend: &str, model: &str, price: &Rates) -> Vec<String> {
     let cached = price.cached_input.map_or("-".to_owned(), dollars);
     let (input, output) = (dollars(price.input), dollars(price.output));
-    row([backend, model, &input, &output, &cached, &price.source])
-}
-
-fn row(cells: [&str; 6]) -> Vec<String> {
-    cells.map(str::to_owned).into()
+    show::row([backend, model, &input, &output, &cached, &price.source])
 }
 
 /// Converts a rate in millionths of a millionth of a dollar per token to dollars for a million

@@ -8,27 +8,43 @@ use serde::Serialize;
 use super::model::{CuratorStanding, gather};
 use super::probe::{Health, probe};
 use super::text::health;
-use crate::env::Env;
+use crate::commands::Cli;
 use crate::project::LoadedProject;
 use crate::setup::plan::shown;
-use crate::ui::{Failure, Ui, safe, show};
+use crate::ui::{Failure, Ui, View, safe, show};
 
 /// The endpoints at which another engine is searched: the usual port and the usual second port.
 const USUAL: [&str; 2] = ["http://127.0.0.1:11434", "http://127.0.0.1:11435"];
 
 /// A finding of the diagnosis.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Diagnosis {
+struct Diagnosis {
     /// `wrong` if the curator does not work, `note` if it works with reduced function.
-    pub level: &'static str,
-    pub what: String,
+    level: &'static str,
+    what: String,
     /// The command that fixes the finding.
-    pub hint: String,
+    hint: String,
+}
+
+/// The findings of the diagnosis.
+#[derive(Serialize)]
+#[serde(transparent)]
+struct Diagnoses(Vec<Diagnosis>);
+
+impl View for Diagnoses {
+    fn print(&self, _ui: Ui) {
+        if self.0.is_empty() {
+            show::out("no problems with the curator were found\n");
+        }
+        for Diagnosis { level, what, hint } in &self.0 {
+            show::out(&format!("{level:<6} {}\n  fix: {hint}\n", safe::line(what)));
+        }
+    }
 }
 
 /// Prints the findings.
-pub fn run(home: &Env, project: &LoadedProject, ui: Ui) -> Result<Exit, Failure> {
-    let standing = gather(project, home.wall()?);
+pub fn run(cli: &Cli<'_>, project: &LoadedProject) -> Result<Exit, Failure> {
+    let standing = gather(project, cli.env.wall()?);
     let elsewhere = |model: &str| {
         let other = USUAL.into_iter().filter(|it| *it != standing.configured.endpoint);
         other
@@ -40,21 +56,8 @@ pub fn run(home: &Env, project: &LoadedProject, ui: Ui) -> Result<Exit, Failure>
     };
     let mut found = findings(&standing, &elsewhere);
     found.extend(apart(project, &standing));
-    if ui.json {
-        show::json(&found);
-    } else if found.is_empty() {
-        show::out("no problems with the curator were found\n");
-    } else {
-        for one in &found {
-            show::out(&format!(
-                "{:<6} {}\n  fix: {}\n",
-                one.level,
-                safe::line(&one.what),
-                one.hint
-            ));
-        }
-    }
     let wrong = found.iter().any(|one| one.level == "wrong");
+    cli.ui.show(&Diagnoses(found));
     Ok(if wrong { Exit::Failed } else { Exit::Done })
 }
 

@@ -5,36 +5,47 @@ use runner_backends::registry::KINDS;
 use runner_engine::outcome::Exit;
 
 use super::model::job_of;
-use crate::commands::config;
-use crate::env::Env;
+use crate::commands::Cli;
+use crate::commands::config::{self, ConfigFile};
 use crate::project::LoadedProject;
-use crate::ui::{Failure, Ui, show};
+use crate::ui::{Failure, show};
 
-/// Shows the missing settings, or writes them.
-pub fn run(home: &Env, project: &LoadedProject, apply: bool, ui: Ui) -> Result<Exit, Failure> {
-    let wanted = settings(project);
-    if wanted.is_empty() {
-        show::out("the curator is set up: runner curator status\n");
-        return Ok(Exit::Done);
-    }
-    for (key, value) in &wanted {
-        if apply {
-            config::set(home, &project.root, key, value, false, ui)?;
-        } else {
-            show::out(&format!("runner config set {key} '{value}'\n"));
+/// Show the settings that make the curator run; --apply writes them into runner.toml
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example: runner curator setup --apply && runner curator diagnose")]
+pub struct SetupArgs {
+    /// Write the settings
+    #[arg(long)]
+    apply: bool,
+}
+
+impl SetupArgs {
+    /// Shows the missing settings, or writes them.
+    pub fn run(&self, cli: &Cli<'_>, project: &LoadedProject) -> Result<Exit, Failure> {
+        let wanted = settings(project);
+        if wanted.is_empty() {
+            show::out("the curator is set up: runner curator status\n");
+            return Ok(Exit::Done);
         }
-    }
-    if apply {
-        match super::worker(project) {
-            Ok(worker) => worker.make().map_err(|error| super::disk(&worker, &error))?,
-            // The settings are already written, so a problem with the folder is only reported.
-            Err(failure) => show::complain(&failure.message()),
+        for (key, value) in &wanted {
+            if self.apply {
+                config::set(&Cli { here: &project.root, ..*cli }, key, value, ConfigFile::Project)?;
+            } else {
+                show::out(&format!("runner config set {key} '{value}'\n"));
+            }
         }
-        ui.info(
+        if self.apply {
+            match super::worker(project) {
+                Ok(worker) => worker.make().map_err(|error| super::disk(&worker, &error))?,
+                // The settings are already written, so a problem with the folder is only reported.
+                Err(failure) => show::complain(&failure.message()),
+            }
+            cli.ui.info(
             "the queue is processed by runner tick or runner daemon, and by runner curator work",
         );
+        }
+        Ok(Exit::Done)
     }
-    Ok(Exit::Done)
 }
 
 fn settings(project: &LoadedProject) -> Vec<(String, String)> {

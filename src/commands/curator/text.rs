@@ -2,10 +2,15 @@
 
 use super::model::CuratorStanding;
 use super::probe::Health;
-use crate::ui::safe;
+use crate::ui::{Ui, View, safe, show};
 
-/// Formats the curator's state as text.
-pub fn text(standing: &CuratorStanding) -> String {
+impl View for CuratorStanding {
+    fn print(&self, _ui: Ui) {
+        show::out(&text(self));
+    }
+}
+
+fn text(standing: &CuratorStanding) -> String {
     let CuratorStanding { configured, queue, worker, vault, .. } = standing;
     let mut page = String::new();
     let mut row = |name: &str, value: String| {

@@ -22,11 +22,10 @@ use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use super::{disk, model, worker};
-use crate::commands::run::{self as by_hand, RunArgs};
-use crate::env::Env;
+use crate::commands::Cli;
+use crate::commands::run::{self as by_hand, ManualRun};
 use crate::project::LoadedProject;
-use crate::spawn::SpawnMode;
-use crate::ui::Failure;
+use crate::ui::{Failure, Listing};
 
 /// The interval at which the queue is checked without a signal.
 const PACE: Duration = Duration::from_secs(30);
@@ -50,45 +49,65 @@ fn chosen<'a>(project: &'a LoadedProject, name: Option<&'a str>) -> Result<&'a s
         .hint("runner curator status"))
 }
 
-/// Processes the queue, once or for as long as the command watches it.
-pub fn run(
-    home: &Env,
-    project: &LoadedProject,
-    job: Option<&str>,
-    (once, watch): (bool, bool),
-    manner: SpawnMode,
-) -> Result<Exit, Failure> {
-    let job = chosen(project, job)?;
-    let cap = project.config.curator.spec.hourly_cap;
-    let worker = worker(project)?;
-    worker.make().map_err(|error| disk(&worker, &error))?;
-    let run = || {
-        let how = RunArgs { manner, follow: false, deferral_is_normal: true, settings: Vec::new() };
-        by_hand::settled(home, project, job, None, how)
-    };
-    if once {
-        return run().map(|(exit, _)| exit);
-    }
-    let mut ears = if watch { Some(WorkSignals::new(&worker)?) } else { None };
-    loop {
-        let mut last = Exit::Done;
-        while worker.waits(home.wall()?) {
-            // A watch that hits the hourly cap repeatedly would fill the database with such runs.
-            let full = watch && worker.started_within_hour(home.wall()?).is_ok_and(|it| it >= cap);
-            if full || ears.as_ref().is_some_and(WorkSignals::is_told) {
-                break;
-            }
-            let (exit, outcome) = run()?;
-            last = exit;
-            if !outcome.as_ref().is_some_and(Outcome::published) {
-                break;
-            }
-        }
-        let Some(ears) = &mut ears else {
-            return Ok(last);
+/// Process the queue with runs of the job of kind curator, until it is empty or the hourly cap
+/// is reached
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example: runner curator work --once")]
+pub struct WorkArgs {
+    /// Make only one run
+    #[arg(long, conflicts_with = "watch")]
+    once: bool,
+    /// Keep working: check the queue when a file arrives, and every half minute
+    #[arg(long)]
+    watch: bool,
+    /// The job of kind curator to run, if there are several [default: curator, or the first]
+    #[arg(long, value_name = "JOB")]
+    job: Option<String>,
+    #[command(flatten)]
+    listing: Listing,
+}
+
+impl WorkArgs {
+    /// Processes the queue, once or for as long as the command watches it.
+    pub fn run(&self, cli: &Cli<'_>, project: &LoadedProject) -> Result<Exit, Failure> {
+        let job = chosen(project, self.job.as_deref())?;
+        let cap = project.config.curator.spec.hourly_cap;
+        let worker = worker(project)?;
+        worker.make().map_err(|error| disk(&worker, &error))?;
+        let run = || {
+            let how = ManualRun {
+                manner: cli.spawn_mode(),
+                follow: false,
+                deferral_is_normal: true,
+                settings: Vec::new(),
+            };
+            by_hand::settled(cli.env, project, job, None, how)
         };
-        if !ears.wait()? {
-            return Ok(Exit::Done);
+        if self.once {
+            return run().map(|(exit, _)| exit);
+        }
+        let mut ears = if self.watch { Some(WorkSignals::new(&worker)?) } else { None };
+        loop {
+            let mut last = Exit::Done;
+            while worker.waits(cli.env.wall()?) {
+                // A watch that hits the hourly cap repeatedly would fill the database with such runs.
+                let full = self.watch
+                    && worker.started_within_hour(cli.env.wall()?).is_ok_and(|it| it >= cap);
+                if full || ears.as_ref().is_some_and(WorkSignals::is_told) {
+                    break;
+                }
+                let (exit, outcome) = run()?;
+                last = exit;
+                if !outcome.as_ref().is_some_and(Outcome::published) {
+                    break;
+                }
+            }
+            let Some(ears) = &mut ears else {
+                return Ok(last);
+            };
+            if !ears.wait()? {
+                return Ok(Exit::Done);
+            }
         }
     }
 }

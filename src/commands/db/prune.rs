@@ -6,48 +6,61 @@ use runner_engine::outcome::Exit;
 use runner_engine::store::{PruneFacts, PrunePlan};
 use serde::Serialize;
 
+use crate::commands::Cli;
 use crate::env::Env;
 use crate::maintenance;
-use crate::ui::show;
-use crate::ui::{Failure, Ui};
+use crate::ui::{Failure, Listing, Ui, View, show};
 
+/// Remove data that is older than `[retention]` keeps; a tick does so once a day
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example: runner db prune --dry-run")]
+pub struct PruneArgs {
+    /// Show what would be removed, and remove nothing
+    #[arg(long)]
+    dry_run: bool,
+    #[command(flatten)]
+    listing: Listing,
+}
+
+/// The data that is removed, or would be removed.
 #[derive(Debug, Serialize)]
-struct PruneJson<'a> {
+struct Pruned {
     done: bool,
     #[serde(flatten)]
-    plan: &'a PrunePlan,
+    plan: PrunePlan,
 }
 
-pub fn run(home: &Env, dry_run: bool, ui: Ui) -> Result<Exit, Failure> {
-    let now = home.wall()?;
-    let retention = maintenance::retention(home)?;
-    if dry_run {
-        // The dry run only reads: it neither creates a database nor migrates one to this format.
-        let plan = match home.store_to_read()? {
-            Some(store) => maintenance::plan(home, &store, &retention, now)?,
-            None => retention.plan(PruneFacts::default(), now),
-        };
-        match ui.json {
-            true => print_plan(&plan, false),
-            false => show::out(&describe_plan(&plan)),
+impl View for Pruned {
+    fn print(&self, _ui: Ui) {
+        // A plan that was carried out was printed before.
+        if !self.done {
+            show::out(&describe_plan(&self.plan));
         }
-        return Ok(Exit::Done);
     }
-    let mut store = home.store()?;
-    let plan = maintenance::plan(home, &store, &retention, now)?;
-    if !ui.json {
-        ui.info(describe_plan(&plan).trim_end());
-    }
-    maintenance::carry_out(&mut store, &plan, &mut Env::dying())?;
-    store.cut_log(0)?;
-    if ui.json {
-        print_plan(&plan, true);
-    }
-    Ok(Exit::Done)
 }
 
-fn print_plan(plan: &PrunePlan, done: bool) {
-    show::json(&PruneJson { done, plan });
+impl PruneArgs {
+    /// Shows the plan, or also carries it out.
+    pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
+        let now = cli.env.wall()?;
+        let retention = maintenance::retention(cli.env)?;
+        if self.dry_run {
+            // The dry run only reads: it neither creates a database nor migrates one to this format.
+            let plan = match cli.env.store_to_read()? {
+                Some(store) => maintenance::plan(cli.env, &store, &retention, now)?,
+                None => retention.plan(PruneFacts::default(), now),
+            };
+            cli.ui.show(&Pruned { done: false, plan });
+            return Ok(Exit::Done);
+        }
+        let mut store = cli.env.store()?;
+        let plan = maintenance::plan(cli.env, &store, &retention, now)?;
+        cli.ui.info(describe_plan(&plan).trim_end());
+        maintenance::carry_out(&mut store, &plan, &mut Env::dying())?;
+        store.cut_log(0)?;
+        cli.ui.show(&Pruned { done: true, plan });
+        Ok(Exit::Done)
+    }
 }
 
 fn describe_plan(plan: &PrunePlan) -> String {

@@ -1,9 +1,9 @@
 //! `runner db restore`: shows the plan, and carries out the same plan after a confirmation.
 
 use std::fs;
-use std::io::{self, BufRead as _, IsTerminal as _};
+use std::io::{self, BufRead as _};
 use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use jiff::Timestamp;
 use runner_engine::files::read_proc;
@@ -11,19 +11,36 @@ use runner_engine::outcome::Exit;
 use runner_engine::store::{RestoreLoss, Restored, Store, StoreError, inspect_copy, plan_restore};
 use serde::Serialize;
 
+use crate::commands::Cli;
 use crate::env::Env;
 use crate::maintenance;
-use crate::ui::show;
-use crate::ui::{Failure, Ui, aside};
+use crate::ui::{Failure, Listing, Ui, View, aside, show};
 
+/// Replace the database with a copy; the current database is kept beside it
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example: runner db restore --yes")]
+pub struct RestoreArgs {
+    /// The copy [default: the newest intact one in the state folder's backups/]
+    file: Option<PathBuf>,
+    /// Restore the copy; without this flag, show the plan and ask on the terminal
+    #[arg(short, long)]
+    yes: bool,
+    #[command(flatten)]
+    listing: Listing,
+}
+
+const LOST_UNKNOWN: &str = "lost    what was paused, resumed, acknowledged, granted or put off since, which cannot be listed; \
+     `runner pause --all` before the next tick holds everything back\n";
+const THEN: &str = "then    what came due since is recorded as missed, what was waiting as skipped; nothing silently runs twice\n";
+
+/// The plan of a restore, or its result.
 #[derive(Debug, Serialize)]
-struct RestoreJson {
+struct Restore {
     done: bool,
     from: String,
     format: i64,
     made: Option<Timestamp>,
-    #[serde(rename = "database")]
-    store: String,
+    database: String,
     /// The path to which the current database is moved.
     kept: Option<String>,
     /// Whether the current database is intact.
@@ -33,62 +50,111 @@ struct RestoreJson {
     since: Option<RestoreLoss>,
     #[serde(rename = "told")]
     reported: Option<Restored>,
+    /// Whether an interrupted restore is finished first.
+    #[serde(skip)]
+    unfinished: bool,
+    /// Whether the current database was moved to another path than planned.
+    #[serde(skip)]
+    moved_elsewhere: bool,
 }
 
-pub fn run(home: &Env, file: Option<&Path>, yes: bool, ui: Ui) -> Result<Exit, Failure> {
-    let now = home.wall()?;
-    let path = home.store_path();
-    let from = match file {
-        Some(file) => home.here.join(file),
-        None => newest(home)?,
-    };
-    let plan = plan_restore(&path, &from, now).map_err(|error| Failure::from(error).of_a_copy())?;
-    let mut json = RestoreJson {
-        done: false,
-        from: from.display().to_string(),
-        format: plan.copy.format,
-        made: plan.copy.made,
-        store: path.display().to_string(),
-        kept: plan.keep.as_ref().map(|keep| keep.display().to_string()),
-        whole: Store::read(&path)
-            .and_then(|store| store.examine())
-            .is_ok_and(|health| health.whole),
-        since: plan.since.clone(),
-        reported: None,
-    };
-    if !ui.json {
-        say_plan(&json, plan.unfinished);
-    }
-    let asks = io::stdin().is_terminal() && !ui.json;
-    if !yes && (!asks || !confirmed()) {
-        match ui.json {
-            true => show::json(&json),
-            false => ui.info("nothing was changed; run again with --yes to restore"),
-        }
-        return Ok(Exit::Done);
-    }
-    let reported = plan.carry_out(now, &mut Env::dying()).map_err(|error| match error {
-        StoreError::InUse { .. } => in_use(home),
-        other => Failure::from(other).of_a_copy(),
-    })?;
-    home.unmark_damage();
-    json.done = true;
-    json.reported = Some(reported.clone());
-    json.kept = reported.kept.as_ref().map(|kept| kept.display().to_string());
-    if ui.json {
-        show::json(&json);
-    } else {
+impl View for Restore {
+    fn print(&self, _ui: Ui) {
+        let Some(reported) = &self.reported else {
+            return show::out(&self.describe_plan());
+        };
         show::out(&format!(
             "restored; since then: {} missed, {} skipped, {} ended\n",
             show::count(reported.missed, "moment"),
             show::count(reported.skipped, "waiting run"),
             show::count(reported.ended, "live run")
         ));
-        if let (Some(kept), true) = (&reported.kept, reported.kept != plan.keep) {
-            show::out(&format!("the previous database was kept as {}\n", kept.display()));
+        if let (Some(kept), true) = (&self.kept, self.moved_elsewhere) {
+            show::out(&format!("the previous database was kept as {kept}\n"));
         }
     }
-    Ok(Exit::Done)
+}
+
+impl Restore {
+    fn describe_plan(&self) -> String {
+        let made = self.made.map_or_else(|| "an unknown time".to_owned(), show::format_time);
+        let mut text = format!("from    {}, as of {made}, format {}\n", self.from, self.format);
+        text.push_str(&format!("to      {}\n", self.database));
+        match &self.kept {
+            Some(kept) => {
+                text.push_str(&format!("keep    the current database, as {kept} (with its log)\n"))
+            }
+            None => text.push_str("keep    nothing: there is no database\n"),
+        }
+        if self.whole {
+            text.insert_str(0, "note    the current database is intact: there is nothing to fix\n");
+        }
+        text.push_str(&match &self.since {
+            Some(since) => format!(
+                "lost    what is not in the copy: {}, {}, {}, {}; pauses stay as they are now ({})\n",
+                show::count(since.runs, "run"),
+                show::count(since.breaker_resets, "circuit breaker reset"),
+                show::count(since.grants, "grant"),
+                show::count(since.limits, "waiting limit"),
+                since.pauses,
+            ),
+            None => LOST_UNKNOWN.to_owned(),
+        });
+        if self.unfinished {
+            text.push_str("first   finish a restore that was interrupted\n");
+        }
+        text + THEN
+    }
+}
+
+impl RestoreArgs {
+    /// Shows the plan, and carries it out after a confirmation.
+    pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
+        let now = cli.env.wall()?;
+        let path = cli.env.store_path();
+        let from = match &self.file {
+            Some(file) => cli.env.here.join(file),
+            None => newest(cli.env)?,
+        };
+        let plan =
+            plan_restore(&path, &from, now).map_err(|error| Failure::from(error).of_a_copy())?;
+        let mut restore = Restore {
+            done: false,
+            from: from.display().to_string(),
+            format: plan.copy.format,
+            made: plan.copy.made,
+            database: path.display().to_string(),
+            kept: plan.keep.as_ref().map(|keep| keep.display().to_string()),
+            whole: Store::read(&path)
+                .and_then(|store| store.examine())
+                .is_ok_and(|health| health.whole),
+            since: plan.since.clone(),
+            reported: None,
+            unfinished: plan.unfinished,
+            moved_elsewhere: false,
+        };
+        let asks = !self.yes && cli.ui.may_ask();
+        match self.yes || asks {
+            true => cli.ui.show_part(&restore),
+            false => cli.ui.show(&restore),
+        }
+        if !(self.yes || asks && confirmed()) {
+            cli.ui.info("nothing was changed; run again with --yes to restore");
+            return Ok(Exit::Done);
+        }
+        let planned = plan.keep.clone();
+        let reported = plan.carry_out(now, &mut Env::dying()).map_err(|error| match error {
+            StoreError::InUse { .. } => in_use(cli.env),
+            other => Failure::from(other).of_a_copy(),
+        })?;
+        cli.env.unmark_damage();
+        restore.done = true;
+        restore.kept = reported.kept.as_ref().map(|kept| kept.display().to_string());
+        restore.moved_elsewhere = reported.kept != planned;
+        restore.reported = Some(reported);
+        cli.ui.show(&restore);
+        Ok(Exit::Done)
+    }
 }
 
 /// Asks for a confirmation on the terminal. No answer means no.
@@ -97,41 +163,6 @@ fn confirmed() -> bool {
     let mut answer = String::new();
     let _no_answer_is_no = io::stdin().lock().read_line(&mut answer);
     matches!(answer.trim(), "y" | "Y" | "yes")
-}
-
-fn say_plan(json: &RestoreJson, unfinished: bool) {
-    let made = json.made.map_or_else(|| "an unknown time".to_owned(), show::format_time);
-    let mut text = format!("from    {}, as of {made}, format {}\n", json.from, json.format);
-    text.push_str(&format!("to      {}\n", json.store));
-    match &json.kept {
-        Some(kept) => {
-            text.push_str(&format!("keep    the current database, as {kept} (with its log)\n"))
-        }
-        None => text.push_str("keep    nothing: there is no database\n"),
-    }
-    if json.whole {
-        text.insert_str(0, "note    the current database is intact: there is nothing to fix\n");
-    }
-    text.push_str(&match &json.since {
-        Some(since) => format!(
-            "lost    what is not in the copy: {}, {}, {}, {}; pauses stay as they are now ({})\n",
-            show::count(since.runs, "run"),
-            show::count(since.breaker_resets, "circuit breaker reset"),
-            show::count(since.grants, "grant"),
-            show::count(since.limits, "waiting limit"),
-            since.pauses,
-        ),
-        None => "lost    what was paused, resumed, acknowledged, granted or put off since, which cannot be listed; \
-                 `runner pause --all` before the next tick holds everything back\n"
-            .to_owned(),
-    });
-    if unfinished {
-        text.push_str("first   finish a restore that was interrupted\n");
-    }
-    text.push_str(
-        "then    what came due since is recorded as missed, what was waiting as skipped; nothing silently runs twice\n",
-    );
-    show::out(&text);
 }
 
 /// Returns the newest backup that is intact.

@@ -6,78 +6,175 @@ use runner_jobs::dream::decisions::Decision;
 use runner_jobs::dream::review::{AppliedDecision, DecisionInput, DecisionRequest, IfChanged};
 use serde::Serialize;
 
-use super::{ReviewContext, failure};
-use crate::commands::args::dream::DecisionNote;
-use crate::ui::{Failure, Ui, safe, show};
+use super::DreamJobArg;
+use super::context::{ReviewContext, failure};
+use super::filter::ActionWord;
+use crate::commands::Cli;
+use crate::ui::{Failure, Listing, Ui, View, safe, show};
 
-/// A decision as the command line states it.
-pub(super) struct DecisionArgs<'a> {
-    ask: DecisionRequest<'a>,
+/// Carry out a proposal
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example: runner dream accept 3f2a --note 'done in May'")]
+pub(super) struct AcceptArgs {
+    #[command(flatten)]
+    one: ProposalArg,
+    #[command(flatten)]
+    note: DecisionNote,
+    #[command(flatten)]
+    force: Force,
+    #[command(flatten)]
+    listing: Listing,
 }
 
-impl<'a> DecisionArgs<'a> {
-    pub(super) fn new(
-        id: &'a str,
-        verdict: DecisionInput,
-        note: &'a DecisionNote,
-        if_changed: IfChanged,
-    ) -> Self {
-        let note = note.note.as_deref();
-        let ask = DecisionRequest { id, verdict, note, if_changed };
-        Self { ask }
+/// Record that a proposal is wrong, and change nothing else
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example: runner dream reject 3f2a --note 'still wanted'")]
+pub(super) struct RejectArgs {
+    #[command(flatten)]
+    one: ProposalArg,
+    #[command(flatten)]
+    note: DecisionNote,
+    #[command(flatten)]
+    listing: Listing,
+}
+
+/// Take another action on the idea than the proposed one
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example: runner dream amend 3f2a --action merge --into ideas/offline.md")]
+pub(super) struct AmendArgs {
+    #[command(flatten)]
+    one: ProposalArg,
+    /// Action to take
+    #[arg(long, value_enum)]
+    action: ActionWord,
+    /// The idea to merge into [default: the proposed one]
+    #[arg(long, value_name = "PATH")]
+    into: Option<String>,
+    #[command(flatten)]
+    note: DecisionNote,
+    #[command(flatten)]
+    force: Force,
+    #[command(flatten)]
+    listing: Listing,
+}
+
+/// Leave an idea as it is and do not ask again until the idea changes
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example: runner dream skip 3f2a")]
+pub(super) struct SkipArgs {
+    #[command(flatten)]
+    one: ProposalArg,
+    #[command(flatten)]
+    note: DecisionNote,
+    #[command(flatten)]
+    listing: Listing,
+}
+
+/// Take a decision back: restore every file, and make the proposal undecided again
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example: runner dream undo 3f2a")]
+pub(super) struct UndoArgs {
+    #[command(flatten)]
+    one: ProposalArg,
+    #[command(flatten)]
+    force: Force,
+    #[command(flatten)]
+    listing: Listing,
+}
+
+/// Selects a proposal.
+#[derive(Clone, Debug, clap::Args)]
+pub(super) struct ProposalArg {
+    /// The proposal's id, or an unambiguous beginning of it
+    pub(super) id: String,
+    #[command(flatten)]
+    pub(super) which: DreamJobArg,
+}
+
+/// The person's note on a decision.
+#[derive(Clone, Debug, clap::Args)]
+struct DecisionNote {
+    /// The reason, which is kept with the decision
+    #[arg(long, value_name = "TEXT")]
+    note: Option<String>,
+}
+
+/// The flag that overrides the refusal for a changed file.
+#[derive(Clone, Copy, Debug, clap::Args)]
+struct Force {
+    /// Proceed even if a file was changed since; the backup keeps its changed content
+    #[arg(long)]
+    force: bool,
+}
+
+impl From<&Force> for IfChanged {
+    fn from(flag: &Force) -> Self {
+        if flag.force { Self::Proceed } else { Self::Refuse }
     }
 }
 
-/// The JSON form of a decision.
-#[derive(Serialize)]
-struct DoneJson<'d> {
-    #[serde(flatten)]
-    decision: &'d Decision,
-    says: &'d str,
-    changes: &'d [String],
-    already: bool,
-    run: Option<String>,
+/// The result of a decision.
+#[derive(Debug, Serialize)]
+#[serde(transparent)]
+struct DecisionView(AppliedDecision);
+
+impl View for DecisionView {
+    fn print(&self, ui: Ui) {
+        if !ui.quiet {
+            let Decision { proposal_id, decision, .. } = &self.0.decision;
+            let says = safe::line(&self.0.says);
+            show::out(&format!("{proposal_id} {decision}: {says}\n"));
+        }
+    }
+}
+
+impl AcceptArgs {
+    pub(super) fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
+        decide(cli, &self.one, DecisionInput::Accept, &self.note, (&self.force).into())
+    }
+}
+
+impl RejectArgs {
+    pub(super) fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
+        decide(cli, &self.one, DecisionInput::Reject, &self.note, IfChanged::Refuse)
+    }
+}
+
+impl SkipArgs {
+    pub(super) fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
+        decide(cli, &self.one, DecisionInput::Skip, &self.note, IfChanged::Refuse)
+    }
+}
+
+impl AmendArgs {
+    pub(super) fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
+        let verdict = DecisionInput::Amend { action: self.action.into(), into: self.into.clone() };
+        decide(cli, &self.one, verdict, &self.note, (&self.force).into())
+    }
+}
+
+impl UndoArgs {
+    pub(super) fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
+        let context = ReviewContext::open(cli, &self.one.which)?;
+        let mut tools = context.tools()?;
+        let done = context.decider(&mut tools).undo(&self.one.id, (&self.force).into());
+        cli.ui.show(&DecisionView(done.map_err(failure)?));
+        Ok(Exit::Done)
+    }
 }
 
 /// Carries out a decision on a proposal.
-pub(super) fn decide(
-    room: ReviewContext<'_>,
-    how: &DecisionArgs<'_>,
-    ui: Ui,
-) -> Result<Exit, Failure> {
-    let mut tools = room.tools()?;
-    let done = room.desk(&mut tools).decide(&how.ask).map_err(failure)?;
-    print_decision(&done, ui);
-    Ok(Exit::Done)
-}
-
-/// Takes a decision back.
-pub(super) fn undo(
-    room: ReviewContext<'_>,
-    id: &str,
+fn decide(
+    cli: &Cli<'_>,
+    one: &ProposalArg,
+    verdict: DecisionInput,
+    note: &DecisionNote,
     if_changed: IfChanged,
-    ui: Ui,
 ) -> Result<Exit, Failure> {
-    let mut tools = room.tools()?;
-    let done = room.desk(&mut tools).undo(id, if_changed).map_err(failure)?;
-    print_decision(&done, ui);
+    let context = ReviewContext::open(cli, &one.which)?;
+    let mut tools = context.tools()?;
+    let request = DecisionRequest { id: &one.id, verdict, note: note.note.as_deref(), if_changed };
+    let done = context.decider(&mut tools).decide(&request).map_err(failure)?;
+    cli.ui.show(&DecisionView(done));
     Ok(Exit::Done)
-}
-
-fn print_decision(done: &AppliedDecision, ui: Ui) {
-    if ui.json {
-        show::json(&DoneJson {
-            decision: &done.decision,
-            says: &done.says,
-            changes: &done.changes,
-            already: done.already,
-            run: done.run.as_ref().map(ToString::to_string),
-        });
-        return;
-    }
-    if !ui.quiet {
-        let Decision { proposal_id, decision, .. } = &done.decision;
-        let says = safe::line(&done.says);
-        show::out(&format!("{proposal_id} {decision}: {says}\n"));
-    }
 }

@@ -7,7 +7,6 @@
 mod view;
 
 use std::collections::{BTreeMap, VecDeque};
-use std::path::Path;
 
 use runner_engine::ids::OccurrenceId;
 use runner_engine::outcome::{Class, Exit, Outcome};
@@ -15,69 +14,45 @@ use runner_engine::schedule::Trigger;
 use runner_engine::store::Amounts;
 use runner_engine::tick::civil_date;
 
+use super::Cli;
 use super::execute::dry_run::{Charge, DryRun, DryRunOutcome, DryRunStore, RemainingBudget};
 use crate::config::TriggerSpec;
 use crate::env::Env;
 use crate::project::LoadedProject;
 use crate::ui::Failure;
-use crate::ui::{Ui, show};
 
-/// Makes a dry run of one job by name.
-pub fn run(home: &Env, here: &Path, job: &str, key: Option<&str>, ui: Ui) -> Result<Exit, Failure> {
-    let project = LoadedProject::load_for_dry_run(home, here)?;
-    project.config.job(job)?;
-    once(home, &project, job, key, Vec::new(), false, ui)
+/// One run that is simulated.
+#[derive(Clone, Debug)]
+pub struct DryRunRequest<'a> {
+    pub job: &'a str,
+    /// The key under which the job runs only once.
+    pub key: Option<&'a str>,
+    /// Settings of the job that apply to this run only.
+    pub settings: Vec<(String, String)>,
+    /// Whether a deferral counts as a normal end.
+    pub deferral_is_normal: bool,
 }
 
-/// Makes a dry run of a dream job with these settings.
-pub fn dream(
-    home: &Env,
+/// Makes a dry run of one job.
+pub fn run(
+    cli: &Cli<'_>,
     project: &LoadedProject,
-    job: &str,
-    settings: Vec<(String, String)>,
-    ui: Ui,
+    request: DryRunRequest<'_>,
 ) -> Result<Exit, Failure> {
-    once(home, project, job, None, settings, true, ui)
-}
-
-fn once(
-    home: &Env,
-    project: &LoadedProject,
-    job: &str,
-    key: Option<&str>,
-    settings: Vec<(String, String)>,
-    deferral_is_normal: bool,
-    ui: Ui,
-) -> Result<Exit, Failure> {
-    let mut stage = DryRunStore::of(home, project)?;
+    let DryRunRequest { job, key, settings, deferral_is_normal } = request;
+    let mut stage = DryRunStore::of(cli.env, project)?;
     let own = OccurrenceId::new(stage.now).to_string();
     let key = key.map_or(own, |key| format!("key {key}"));
     let Some(run) = stage.enter(project, job, &key, None, settings)? else {
-        let why = "it was already requested with this key: nothing would be run";
-        if ui.json {
-            show::json(&serde_json::json!({ "dry_run": true, "job": job, "known": why }));
-        } else {
-            show::out(&format!("{job}: {why}\n"));
-        }
+        let known = "it was already requested with this key: nothing would be run";
+        cli.ui.show(&view::KnownRequest { dry_run: true, job, known });
         return Ok(Exit::Done);
     };
     let reported = stage.dry_run(&run, Charge::AtMost)?;
-    if ui.json {
-        show::json(&view::json(&reported, &project.root));
-    } else {
-        show::out(&view::text(&reported));
-    }
-    Ok(exit(&reported, deferral_is_normal))
-}
-
-/// Returns the exit code: that of a run that would end before it asks a backend, otherwise success.
-fn exit(reported: &DryRun, deferral_is_normal: bool) -> Exit {
-    match (&reported.stands, &reported.plan) {
-        (DryRunOutcome::Declined(outcome), _) | (_, Some(Err(outcome))) => {
-            outcome.exit(deferral_is_normal)
-        }
-        _ => Exit::Done,
-    }
+    let why_not = why_not(&reported);
+    let exit = why_not.map_or(Exit::Done, |outcome| outcome.exit(deferral_is_normal));
+    cli.ui.show(&view::SimulatedRun { project: &project.root, reported });
+    Ok(exit)
 }
 
 /// A run in the dry run of a night.
@@ -100,13 +75,13 @@ pub enum BudgetFit {
 }
 
 /// Makes a dry run of a manual night.
-pub fn night(home: &Env, here: &Path, ui: Ui) -> Result<Exit, Failure> {
-    let project = LoadedProject::load_for_dry_run(home, here)?;
-    let (name, worst, account) = all(home, &project, Charge::AtMost)?;
+pub fn night(cli: &Cli<'_>) -> Result<Exit, Failure> {
+    let project = LoadedProject::load_for_dry_run(cli.env, cli.here)?;
+    let (name, worst, account) = all(cli.env, &project, Charge::AtMost)?;
     let over = |reported: &DryRun| matches!(&reported.stands, DryRunOutcome::Declined(outcome) if outcome.class() == Some(Class::OverBudget));
     // Only a run that is refused in the worst case needs the second calculation.
     let best: BTreeMap<String, bool> = if worst.iter().any(over) {
-        let (_, best, _) = all(home, &project, Charge::Nothing)?;
+        let (_, best, _) = all(cli.env, &project, Charge::Nothing)?;
         let fits = best.iter().map(|it| (it.row.job_name.clone(), !over(it)));
         fits.collect()
     } else {
@@ -123,13 +98,11 @@ pub fn night(home: &Env, here: &Path, ui: Ui) -> Result<Exit, Failure> {
             reported,
         })
         .collect();
-    if ui.json {
-        show::json(&view::night_json(&name, &turns, &account, &project.root));
-    } else {
-        show::out(&view::night_text(&name, &turns, &account));
-    }
-    let worst = turns.iter().filter(|turn| turn.fits != BudgetFit::Perhaps);
-    Ok(worst.map(|turn| exit(&turn.reported, true)).max().unwrap_or(Exit::Done))
+    let night = view::SimulatedNight { project: &project.root, name, turns, account };
+    cli.ui.show(&night);
+    let worst = night.turns.iter().filter(|turn| turn.fits != BudgetFit::Perhaps);
+    let worst = worst.filter_map(|turn| Some(why_not(&turn.reported)?.exit(true)));
+    Ok(worst.max().unwrap_or(Exit::Done))
 }
 
 /// Simulates all runs of the night in their order, and returns the night's remaining budget after

@@ -2,16 +2,17 @@
 //!
 //! The output must never show a secret that the run would receive: all texts are redacted here.
 
-use runner_text::counted;
 use std::path::Path;
 
 use runner_engine::store::{Amounts, Budget};
 use runner_jobs::DryRunPlan;
+use runner_text::counted;
+use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
 use super::super::execute::dry_run::{DryRun, DryRunOutcome, RemainingBudget};
 use super::{BudgetFit, NightTurn, why_not};
-use crate::ui::show;
+use crate::ui::{Ui, View, show};
 
 const UNITS: [&str; 5] = ["calls", "tokens", "micros", "seconds", "ideas"];
 
@@ -23,7 +24,93 @@ fn of_budget(budget: Budget) -> [Option<u64>; 5] {
     [budget.calls, budget.tokens, budget.micros, budget.seconds, budget.ideas]
 }
 
-pub fn json(reported: &DryRun, root: &Path) -> Value {
+/// A request whose key was used before, so that nothing would be run.
+#[derive(Debug, Serialize)]
+pub struct KnownRequest<'a> {
+    pub dry_run: bool,
+    pub job: &'a str,
+    pub known: &'a str,
+}
+
+impl View for KnownRequest<'_> {
+    fn print(&self, _ui: Ui) {
+        show::out(&format!("{}: {}\n", self.job, self.known));
+    }
+}
+
+/// The dry run of one run.
+pub struct SimulatedRun<'a> {
+    pub project: &'a Path,
+    pub reported: DryRun,
+}
+
+impl Serialize for SimulatedRun<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        json(&self.reported, self.project).serialize(serializer)
+    }
+}
+
+impl View for SimulatedRun<'_> {
+    fn print(&self, _ui: Ui) {
+        show::out(&text(&self.reported));
+    }
+}
+
+/// The dry run of a night.
+pub struct SimulatedNight<'a> {
+    pub project: &'a Path,
+    pub name: String,
+    pub turns: Vec<NightTurn>,
+    /// The night's remaining budget after all runs.
+    pub account: RemainingBudget,
+}
+
+impl Serialize for SimulatedNight<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let runs = self.turns.iter().map(|turn| {
+            let mut run = json(&turn.reported, self.project);
+            run["fits"] = json!(fit_name(turn.fits));
+            run
+        });
+        let out = self.turns.iter().filter(|turn| turn.fits != BudgetFit::Yes);
+        let out: Vec<&str> = out.map(|turn| turn.reported.row.job_name.as_str()).collect();
+        json!({
+            "dry_run": true,
+            "project": self.project,
+            "night": self.name,
+            "runs": runs.collect::<Vec<_>>(),
+            "at_most": self.account.used,
+            "budget": left_json(&self.account),
+            "would_not_fit": out,
+        })
+        .serialize(serializer)
+    }
+}
+
+impl View for SimulatedNight<'_> {
+    fn print(&self, _ui: Ui) {
+        let mut all = format!(
+            "night {}: dry run; no backend was asked and nothing was written\n\n",
+            self.name
+        );
+        for turn in &self.turns {
+            all.push_str(&text(&turn.reported));
+            if turn.fits != BudgetFit::Yes {
+                all.push_str(&format!("  {:<9} {}\n", "fits", fit_name(turn.fits)));
+            }
+            all.push('\n');
+        }
+        all.push_str(&format!(
+            "{}, at most {}\n{}, after all of them\n",
+            show::count(self.turns.len() as u64, "job"),
+            amounts(self.account.used),
+            left(&self.account)
+        ));
+        show::out(&all);
+    }
+}
+
+fn json(reported: &DryRun, root: &Path) -> Value {
     let clean = |text: &str| reported.redactor.redact(text).into_owned();
     let plan = reported.plan.as_ref().and_then(|plan| plan.as_ref().ok());
     let (starts, reserved, outcome) = match &reported.stands {
@@ -122,7 +209,7 @@ fn notes(reported: &DryRun) -> Vec<String> {
     all.map(|note| reported.redactor.redact(note).into_owned()).collect()
 }
 
-pub fn text(reported: &DryRun) -> String {
+fn text(reported: &DryRun) -> String {
     let clean = |text: &str| reported.redactor.redact(text).into_owned();
     let mut text = format!(
         "{} ({}): dry run; no backend was asked and nothing was written\n",
@@ -267,55 +354,12 @@ fn left(level: &RemainingBudget) -> String {
     }
 }
 
-pub fn night_json(
-    name: &str,
-    turns: &[NightTurn],
-    account: &RemainingBudget,
-    root: &Path,
-) -> Value {
-    let runs = turns.iter().map(|turn| {
-        let mut run = json(&turn.reported, root);
-        run["fits"] = json!(fit_name(turn.fits));
-        run
-    });
-    let out = turns.iter().filter(|turn| turn.fits != BudgetFit::Yes);
-    let out: Vec<&str> = out.map(|turn| turn.reported.row.job_name.as_str()).collect();
-    json!({
-        "dry_run": true,
-        "project": root,
-        "night": name,
-        "runs": runs.collect::<Vec<_>>(),
-        "at_most": account.used,
-        "budget": left_json(account),
-        "would_not_fit": out,
-    })
-}
-
 fn fit_name(fits: BudgetFit) -> &'static str {
     match fits {
         BudgetFit::Yes => "yes",
         BudgetFit::Perhaps => "yes, unless the jobs before it use up their limits",
         BudgetFit::No => "no",
     }
-}
-
-pub fn night_text(name: &str, turns: &[NightTurn], account: &RemainingBudget) -> String {
-    let mut all =
-        format!("night {name}: dry run; no backend was asked and nothing was written\n\n");
-    for turn in turns {
-        all.push_str(&text(&turn.reported));
-        if turn.fits != BudgetFit::Yes {
-            all.push_str(&format!("  {:<9} {}\n", "fits", fit_name(turn.fits)));
-        }
-        all.push('\n');
-    }
-    all.push_str(&format!(
-        "{}, at most {}\n{}, after all of them\n",
-        show::count(turns.len() as u64, "job"),
-        amounts(account.used),
-        left(account)
-    ));
-    all
 }
 
 #[cfg(test)]

@@ -2,26 +2,21 @@
 //! that it may use, its budget, and the facts that decide on its admission.
 
 mod awake;
+mod backends;
 mod gates;
 mod panel;
 mod sandbox;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use runner_backends::chain::moves_on;
-use runner_backends::{Backend, BackendError, BackendSpec, Chain, Surroundings, build};
-use runner_engine::admission::AdmissionFacts;
-use runner_engine::git::Git;
-use runner_engine::outcome::{Class, Outcome};
-use runner_engine::policy::{Overlap, quota};
+use runner_backends::{Backend, Chain};
+use runner_engine::outcome::Outcome;
+use runner_engine::policy::Overlap;
 use runner_engine::process::Cancel;
-use runner_engine::sandbox::SandboxedStart;
-use runner_engine::store::{
-    Admitted, Budget, BudgetLevel, FallbackReservation, Origin, RunRow, Store, Streak,
-};
+use runner_engine::store::{Admitted, Budget, BudgetLevel, RunRow, Store};
 use runner_engine::tick::civil_date;
 use runner_jobs::execute::redacted;
 use runner_jobs::kind::{Asks, Targets};
@@ -31,7 +26,7 @@ use runner_jobs::{
 };
 use runner_text::redact::{self, Redactor};
 
-use super::{NotAdmitted, refuse};
+use super::NotAdmitted;
 use crate::budget;
 use crate::config;
 use crate::config::price_file;
@@ -42,6 +37,8 @@ use crate::keyring;
 use crate::project::{FILE, LoadedProject};
 use crate::ui::Failure;
 
+pub(super) use backends::Backends;
+use backends::chain;
 pub(super) use panel::Convened;
 
 /// The purpose for which the inputs of an admission are gathered.
@@ -79,22 +76,6 @@ pub(super) struct ResolvedRun<'a> {
     pub staging: String,
     /// The time at which the configuration was read.
     pub looked: Timestamp,
-}
-
-/// The backends of a run.
-pub(super) struct Backends {
-    /// The backend that is asked first.
-    pub first: Arc<dyn Backend>,
-    /// The fallback backends, in order.
-    pub others: Vec<Arc<dyn Backend>>,
-    /// The backends that were passed over and are never asked, each with the reason.
-    pub passed: Vec<String>,
-}
-
-impl Backends {
-    fn only(first: Arc<dyn Backend>, passed: Vec<String>) -> Self {
-        Self { first, others: Vec::new(), passed }
-    }
 }
 
 /// Returns the folder where the concurrent requests of each login are counted.
@@ -168,134 +149,6 @@ impl<'a> ResolvedRun<'a> {
         job.map_or(Overlap::Skip, |job| job.policy.overlap)
     }
 
-    /// Returns the first backend that is ready, the fallbacks behind it, and the reasons why others
-    /// were passed over.
-    pub fn backends(
-        &self,
-        store: &Store,
-        sandbox_start: &SandboxedStart,
-    ) -> Result<Backends, NotAdmitted> {
-        let slots = slots_folder(self.home);
-        let around = Surroundings {
-            env: &self.around,
-            sandbox_start: Some(sandbox_start),
-            slots: Some(&slots),
-            clock: &self.home.clock,
-        };
-        let mut left: VecDeque<_> = chain(&self.spec, &self.here).into();
-        let mut passed = Vec::new();
-        while let Some(spec) = left.pop_front() {
-            let built = build(spec, &around);
-            let ready = built.as_ref().map_err(Clone::clone);
-            let ready = ready.and_then(|backend| backend.preflight());
-            // A limit of the last backend leads to a deferral, which the admission decides.
-            let ready = match (ready, left.is_empty() || spec.kind == "builtin") {
-                (Ok(()), false) => self.room(store, &spec.name)?,
-                (ready, _) => ready,
-            };
-            match (built, ready) {
-                // The preflight error of the last backend is reported at admission.
-                (Ok(first), Err(error)) if left.is_empty() || !moves_on(&error) => {
-                    return Ok(Backends::only(first, passed));
-                }
-                (Err(error), _) if left.is_empty() || !moves_on(&error) => {
-                    return Err(refuse(error.class(), error.to_string()));
-                }
-                (_, Err(error)) => {
-                    let why = self.redactor.redact(&error.to_string()).into_owned();
-                    tracing::warn!(backend = spec.name, why, "is passed over");
-                    passed.push(format!("{}: {why}", spec.name));
-                }
-                (Ok(first), Ok(())) => {
-                    let others = left.into_iter().map(|spec| build(spec, &around));
-                    let others = others
-                        .filter_map(|built| match built {
-                            // This fallback may never be asked; if it is, the error is reported
-                            // then.
-                            Err(error) if moves_on(&error) => None,
-                            built => Some(built),
-                        })
-                        .collect::<Result<_, _>>()
-                        .map_err(|error| refuse(error.class(), error.to_string()))?;
-                    return Ok(Backends { first, others, passed });
-                }
-                (Err(_), Ok(())) => unreachable!("what was not made is not ready"),
-            }
-        }
-        Err(refuse(Class::Environment, format!("there is no [backends.{}]", self.spec.backend)))
-    }
-
-    /// Checks that the provider has not reported a limit on the pool that a backend spends from.
-    fn room(&self, store: &Store, backend: &str) -> Result<Result<(), BackendError>, NotAdmitted> {
-        let pool = budget::pool(&self.here, backend);
-        Ok(match store.limit(&pool, self.home.wall()?)? {
-            Some(limit) => {
-                Err(BackendError::RateLimited { until: Some(limit.until), why: limit.why })
-            }
-            None => Ok(()),
-        })
-    }
-
-    /// Collects the facts that are known at admission.
-    pub fn facts(
-        &self,
-        store: &Store,
-        git: &Git,
-        backend: &dyn Backend,
-    ) -> Result<AdmissionFacts, NotAdmitted> {
-        let root = &self.here.root;
-        let kind = &self.spec.kind;
-        let dirty =
-            (kind.uncommitted(git)).map_err(|error| refuse(Class::Environment, error.whole()))?;
-        let free = rustix::fs::statvfs(root)
-            .map_err(|error| refuse(Class::Environment, format!("{}: {error}", root.display())))?;
-        // The circuit breaker does not apply to a queued run, because a person requested exactly
-        // this run.
-        let streak = match kind.opens_breaker() && self.row.origin != Origin::Queue {
-            true => store.streak(self.row.job)?,
-            false => Streak::default(),
-        };
-        let asks = kind.asks() == Asks::Always;
-        let limited = match asks && backend.describe().kind != "builtin" {
-            true => {
-                let pool = budget::pool(&self.here, backend.name());
-                store.limit(&pool, self.home.wall()?)?
-            }
-            false => None,
-        };
-        // Runs that wait for the same reset are spread, so that they do not all start at once.
-        let limited = limited.map(|limit| {
-            let until = quota::spread(limit.until, self.row.id.as_str());
-            let why = format!("rate-limited until {}: {}", limit.until, limit.why);
-            (until, why)
-        });
-        let refused = kind.refusal(root);
-        let gates = match kind.is_exempt() {
-            true => AdmissionFacts::default(),
-            false => {
-                let job = self.here.config.job(&self.row.job_name)?;
-                gates::gates(job, self.row, store, self.home.wall()?)?
-            }
-        };
-        Ok(AdmissionFacts {
-            manual: self.row.manual(),
-            paused_until: match kind.is_exempt() {
-                true => None,
-                false => store.job_by_id(self.row.job)?.paused_until,
-            },
-            dirty,
-            streak,
-            limited,
-            free_bytes: free.f_bavail.saturating_mul(free.f_frsize),
-            preflight: refused.or_else(|| {
-                let error = backend.preflight().err()?;
-                Some((error.class(), error.to_string()))
-            }),
-            nothing_to_do: None,
-            ..gates
-        })
-    }
-
     /// Returns the budget levels that the run spends from. A report costs nothing and has none.
     pub fn levels(
         &self,
@@ -313,36 +166,6 @@ impl<'a> ResolvedRun<'a> {
         let here = &self.here;
         let budgets = budget::of_run(here, &self.row.job_name, backend, night.as_ref(), now);
         Ok(budgets.into_iter().map(|account| account.level).collect())
-    }
-
-    /// Computes the reservation for the first backend of the chain and for its fallbacks. A
-    /// fallback whose budgets have too little left is removed from the chain, and the removal is
-    /// noted.
-    pub fn hold_chain(
-        &self,
-        store: &Store,
-        backends: &mut Backends,
-        now: Timestamp,
-    ) -> Result<FallbackReservation, Failure> {
-        let levels = |backend: &Arc<dyn Backend>| self.levels(store, backend.name(), now);
-        let first = levels(&backends.first)?;
-        let others = backends.others.iter().map(levels).collect::<Result<_, _>>()?;
-        let want = self.want(&backends.first.describe().kind);
-        let held = store.chained(want, self.spec.total, first, others, now)?;
-        let others = std::mem::take(&mut backends.others);
-        for (backend, short) in others.into_iter().zip(&held.short) {
-            let Some(short) = short else {
-                backends.others.push(backend);
-                continue;
-            };
-            let why = format!(
-                "{} has {} {} left, and this run may need {}",
-                short.level, short.left, short.unit, short.wanted
-            );
-            tracing::warn!(backend = backend.name(), why, "is left out");
-            backends.passed.push(format!("{}: {why}", backend.name()));
-        }
-        Ok(held)
     }
 
     /// Returns the backends of an admitted run, and how each is paid for.
@@ -459,20 +282,4 @@ impl<'a> ResolvedRun<'a> {
     pub fn redacted(&self, outcome: Outcome) -> Outcome {
         redacted(outcome, &self.redactor)
     }
-}
-
-/// Returns the job's backend and its fallbacks, in the order in which they are asked.
-fn chain<'c>(spec: &JobSpec, here: &'c LoadedProject) -> Vec<&'c BackendSpec> {
-    let backends = &here.config.backends;
-    let Some(first) = backends.get(&spec.backend) else {
-        return Vec::new();
-    };
-    let others = first.fallback.iter().filter_map(|name| backends.get(name));
-    let mut chain: Vec<&BackendSpec> = std::iter::once(first).chain(others).collect();
-    // The findings of a curator's rules need no model, so the built-in backend can handle them. An
-    // event is for its target alone.
-    if spec.kind.falls_back_to_rules() && chain.iter().all(|it| it.kind != "builtin") {
-        chain.extend(backends.values().find(|it| it.kind == "builtin"));
-    }
-    chain
 }

@@ -4,10 +4,12 @@
 //! It reads the entries, git and the database. It writes only the page, and only to the given
 //! folder. It must never show a file whose name begins with an underscore.
 
+mod gather;
+mod history;
 mod model;
 mod page;
 
-use std::path::Path;
+use std::path::PathBuf;
 
 use runner_engine::error_chain::{error_chain, whole};
 use runner_engine::files::write_atomic;
@@ -18,61 +20,84 @@ use runner_jobs::lifecycle::cycle::CycleSpec;
 use runner_jobs::lifecycle::rem::RemSpec;
 use runner_text::redact::Redactor;
 
-use crate::commands::args::journal::JournalCommand;
-use crate::env::{self, Env};
+use super::Cli;
+use crate::env;
 use crate::project::LoadedProject;
-use crate::ui::{Failure, Ui, safe, show};
+use crate::ui::{Failure, Listing, Ui, View, safe, show};
+use gather::JournalSource;
 use model::{Journal, TimelineItem};
 
 /// The file name of the exported page.
 const PAGE: &str = "index.html";
 
-/// Shows the journal, or exports it.
-pub fn run(
-    home: &Env,
-    here: &Path,
-    command: Option<&JournalCommand>,
-    ui: Ui,
-) -> Result<Exit, Failure> {
-    let here_dir = here;
-    let here = LoadedProject::load(home, here)?;
-    let git = Git::new(&here.root, &env::child_environment(), &env::marker()?);
-    let runs = match home.store_to_read()? {
-        Some(store) => {
-            store.runs(&RunFilter { project: Some(here.id.clone()), ..RunFilter::default() })?
+/// Show the journal: the dreams between the runs, what came of them, and the reason for a
+/// missing entry
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example: runner journal --json | jq '.items[0]'")]
+pub struct JournalArgs {
+    /// The subcommand [default: show the journal]
+    #[command(subcommand)]
+    command: Option<JournalCommand>,
+    #[command(flatten)]
+    listing: Listing,
+}
+
+/// The subcommands of `runner journal`.
+#[derive(Debug, clap::Subcommand)]
+enum JournalCommand {
+    /// Write the journal as one static page that needs no script and no network
+    #[command(after_help = "Example: runner journal export public/rem")]
+    Export {
+        /// The folder for index.html; it is created if it does not exist
+        dir: PathBuf,
+    },
+}
+
+impl JournalArgs {
+    /// Shows the journal, or exports it.
+    pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
+        let here = LoadedProject::load(cli.env, cli.here)?;
+        let git = Git::new(&here.root, &env::child_environment(), &env::marker()?);
+        let runs = match cli.env.store_to_read()? {
+            Some(store) => {
+                store.runs(&RunFilter { project: Some(here.id.clone()), ..RunFilter::default() })?
+            }
+            None => Vec::new(),
+        };
+        let name = here.root.file_name().map(|it| it.to_string_lossy().into_owned());
+        let boards = boards(&here);
+        let source = JournalSource {
+            root: &here.root,
+            project: name.unwrap_or_default(),
+            files: &here.config.lifecycle,
+            boards: &boards,
+            git: &git,
+            runs: &runs,
+            now: cli.env.wall()?,
+        };
+        let journal = source.journal().map_err(|error| Failure::environment(error.whole()))?;
+        match &self.command {
+            None => cli.ui.show(&journal),
+            Some(JournalCommand::Export { dir }) => {
+                let path = export(&journal, cli.here.join(dir))?;
+                cli.ui.info(&format!("wrote {}", path.display()));
+            }
         }
-        None => Vec::new(),
-    };
-    let name = here.root.file_name().map(|it| it.to_string_lossy().into_owned());
-    let journal = Journal::of(
-        &here.root,
-        name.unwrap_or_default(),
-        &here.config.lifecycle,
-        &boards(&here),
-        &git,
-        &runs,
-        home.wall()?,
-    )
-    .map_err(|error| Failure::environment(error.whole()))?;
-    match command {
-        Some(JournalCommand::Export { dir }) => {
-            let dir = here_dir.join(dir);
-            let cannot = |why: String| {
-                Failure::cannot_write(format!("cannot write {}: {why}", dir.display()))
-                    .hint("runner journal export /a/folder/that/you/may/write")
-            };
-            std::fs::create_dir_all(&dir).map_err(|error| cannot(error_chain(&error)))?;
-            let html = page::html(&journal);
-            let html = Redactor::new(Vec::new()).redact(&html).into_owned();
-            write_atomic(&dir.join(PAGE), html.as_bytes(), 0o644)
-                .map_err(|error| cannot(whole(&error)))?;
-            let path = dir.join(PAGE);
-            ui.info(&format!("wrote {}", path.display()));
-        }
-        None if ui.json => show::json(&journal),
-        None => text(&journal),
+        Ok(Exit::Done)
     }
-    Ok(Exit::Done)
+}
+
+/// Writes the page into a folder, and returns its path.
+fn export(journal: &Journal, dir: PathBuf) -> Result<PathBuf, Failure> {
+    let cannot = |why: String| {
+        Failure::cannot_write(format!("cannot write {}: {why}", dir.display()))
+            .hint("runner journal export /a/folder/that/you/may/write")
+    };
+    std::fs::create_dir_all(&dir).map_err(|error| cannot(error_chain(&error)))?;
+    let html = page::html(journal);
+    let html = Redactor::new(Vec::new()).redact(&html).into_owned();
+    write_atomic(&dir.join(PAGE), html.as_bytes(), 0o644).map_err(|error| cannot(whole(&error)))?;
+    Ok(dir.join(PAGE))
 }
 
 /// Lists the board of each agent's jobs. The default agent has an empty name.
@@ -89,38 +114,40 @@ fn boards(here: &LoadedProject) -> Vec<(String, String)> {
     boards.collect()
 }
 
-fn text(journal: &Journal) {
-    if journal.items.is_empty() {
-        show::out("No dreams here yet.\n");
-    }
-    for item in &journal.items {
-        let at = show::format_time(item.at());
-        match item {
-            TimelineItem::Entry(entry) => {
-                let agent = match entry.agent.as_str() {
-                    "" => String::new(),
-                    agent => format!(" {agent}"),
-                };
-                let line = entry.tale.lines().next().unwrap_or_default();
-                show::out(&format!("{at}{agent}  {}\n", safe::line(line)));
-                for verdict in &entry.verdicts {
-                    let done = verdict.resolved.as_ref();
-                    let done = done.map_or_else(String::new, |it| format!(" ({})", it.short));
-                    show::out(&format!("  {}{done}\n", safe::line(&verdict.text)));
+impl View for Journal {
+    fn print(&self, _ui: Ui) {
+        if self.items.is_empty() {
+            show::out("No dreams here yet.\n");
+        }
+        for item in &self.items {
+            let at = show::format_time(item.at());
+            match item {
+                TimelineItem::Entry(entry) => {
+                    let agent = match entry.agent.as_str() {
+                        "" => String::new(),
+                        agent => format!(" {agent}"),
+                    };
+                    let line = entry.tale.lines().next().unwrap_or_default();
+                    show::out(&format!("{at}{agent}  {}\n", safe::line(line)));
+                    for verdict in &entry.verdicts {
+                        let done = verdict.resolved.as_ref();
+                        let done = done.map_or_else(String::new, |it| format!(" ({})", it.short));
+                        show::out(&format!("  {}{done}\n", safe::line(&verdict.text)));
+                    }
+                    for claim in &entry.failed_claims {
+                        show::out(&format!("  does not hold: {}\n", safe::line(claim)));
+                    }
                 }
-                for claim in &entry.failed_claims {
-                    show::out(&format!("  does not hold: {}\n", safe::line(claim)));
+                TimelineItem::Gap(gap) => {
+                    let times = match gap.count {
+                        1 => String::new(),
+                        many => format!(" ({many} times)"),
+                    };
+                    show::out(&format!("{at}  no entry: {}{times}\n", safe::line(&gap.why)));
                 }
-            }
-            TimelineItem::Gap(gap) => {
-                let times = match gap.count {
-                    1 => String::new(),
-                    many => format!(" ({many} times)"),
-                };
-                show::out(&format!("{at}  no entry: {}{times}\n", safe::line(&gap.why)));
-            }
-            TimelineItem::Commit(commit) => {
-                show::out(&format!("{at}  {} {}\n", commit.short, safe::line(&commit.subject)));
+                TimelineItem::Commit(commit) => {
+                    show::out(&format!("{at}  {} {}\n", commit.short, safe::line(&commit.subject)));
+                }
             }
         }
     }

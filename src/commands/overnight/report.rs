@@ -1,6 +1,5 @@
 //! `runner overnight report`: prints or checks the summary of a night.
 
-use runner_text::counted;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,85 +9,124 @@ use runner_engine::files::read_no_link;
 use runner_engine::outcome::Exit;
 use runner_jobs::overnight::output::SUMMARY;
 use runner_jobs::overnight::report::ReportForm;
+use runner_jobs::overnight::summary::Summary;
 use runner_jobs::overnight::{OvernightSpec, report, schema, summary_import};
+use runner_text::counted;
+use serde::Serialize;
 use serde_json::Value;
 
 use super::night_job;
-use crate::env::Env;
+use crate::commands::Cli;
 use crate::project::LoadedProject;
-use crate::ui::{Failure, Ui, safe, show};
+use crate::ui::{Failure, Listing, Ui, View, safe, show};
 
 /// Maximum size of a summary in bytes.
 const LARGEST: u64 = 64 * 1024 * 1024;
 
-/// Prints or checks the report of a night.
-pub(super) fn run(
-    home: &Env,
-    here: &Path,
-    from: Option<&Path>,
+/// Print the report of the last night, or of another night
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example: runner overnight report --validate")]
+pub(super) struct NightReportArgs {
+    /// The output folder of a night, or its summary.json [default: the job's output folder]
+    #[arg(long, value_name = "DIR|FILE")]
+    from: Option<PathBuf>,
+    /// Print the report as markdown
+    #[arg(long, conflicts_with = "json")]
     markdown: bool,
+    /// Check every artifact of the night against the published schemas instead; exit code 65 if
+    /// one does not fit
+    #[arg(long, conflicts_with = "markdown")]
     validate: bool,
-    ui: Ui,
-) -> Result<Exit, Failure> {
-    // A relative path is resolved against the working directory of the command.
-    let from = from.map(|path| home.here.join(path));
-    let file = match from.as_deref() {
-        Some(path) if path.is_dir() => path.join(SUMMARY[0]),
-        Some(path) => path.to_owned(),
-        None => last(home, here)?,
-    };
-    let folder = file.parent().unwrap_or(Path::new(".")).to_owned();
-    let absent = |error: &io::Error| {
-        let failure = Failure::data(format!(
-            "there is no report of a night: {}: {}",
-            file.display(),
-            error_chain::error_chain(error)
-        ));
-        match &from {
-            // Starting another night does not create the named report.
-            Some(named) => failure.hint(format!("ls {}", there(named).display())),
-            None => failure.hint("runner overnight start"),
+    #[command(flatten)]
+    listing: Listing,
+}
+
+/// The summary of a night.
+#[derive(Debug, Serialize)]
+#[serde(transparent)]
+struct NightReportView {
+    /// The summary as its file contains it.
+    value: Value,
+    #[serde(skip)]
+    summary: Summary,
+    /// The parts of the file that do not fit.
+    #[serde(skip)]
+    missing: Vec<String>,
+    #[serde(skip)]
+    form: ReportForm,
+}
+
+impl View for NightReportView {
+    fn print(&self, _ui: Ui) {
+        let text = report::format_summary(&self.summary, &self.missing, self.form);
+        // Titles come from untrusted text, so control characters must not reach the terminal.
+        show::out(&show::printable(&text));
+    }
+}
+
+impl NightReportArgs {
+    /// Prints or checks the report of a night.
+    pub(super) fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
+        // A relative path is resolved against the working directory of the command.
+        let from = self.from.as_ref().map(|path| cli.env.here.join(path));
+        let file = match from.as_deref() {
+            Some(path) if path.is_dir() => path.join(SUMMARY[0]),
+            Some(path) => path.to_owned(),
+            None => last(cli)?,
+        };
+        let folder = file.parent().unwrap_or(Path::new(".")).to_owned();
+        let absent = |error: &io::Error| {
+            let failure = Failure::data(format!(
+                "there is no report of a night: {}: {}",
+                file.display(),
+                error_chain::error_chain(error)
+            ));
+            match &from {
+                // Starting another night does not create the named report.
+                Some(named) => failure.hint(format!("ls {}", there(named).display())),
+                None => failure.hint("runner overnight start"),
+            }
+        };
+        if let Some(named) = &from {
+            fs::metadata(named).map_err(|error| absent(&error))?;
         }
-    };
-    if let Some(named) = &from {
-        fs::metadata(named).map_err(|error| absent(&error))?;
+        if self.validate {
+            fs::metadata(&folder).map_err(|error| absent(&error))?;
+            return Ok(check(cli, &folder));
+        }
+        let size = fs::metadata(&file).map_err(|error| absent(&error))?.len();
+        if size > LARGEST {
+            return Err(Failure::data(format!(
+                "{} has {size} bytes; the limit is {LARGEST}",
+                file.display()
+            )));
+        }
+        let bytes = read_no_link(&file, LARGEST).map_err(|error| absent(&error))?;
+        let bad = |why: String| {
+            Failure::data(format!("{} is not a summary of a night: {why}", file.display()))
+                .hint(format!("runner overnight report --validate --from {}", folder.display()))
+        };
+        let value: Value =
+            serde_json::from_slice(&bytes).map_err(|error| bad(error.to_string()))?;
+        // A summary may come from another program, in either version. Parts that do not fit are
+        // reported and not refused.
+        let (summary, missing) = summary_import::read(&value).map_err(bad)?;
+        cli.ui.show(&NightReportView {
+            value,
+            summary,
+            missing,
+            form: match self.markdown {
+                true => ReportForm::Markdown,
+                false => ReportForm::Plain,
+            },
+        });
+        Ok(Exit::Done)
     }
-    if validate {
-        fs::metadata(&folder).map_err(|error| absent(&error))?;
-        return check(&folder, ui);
-    }
-    let size = fs::metadata(&file).map_err(|error| absent(&error))?.len();
-    if size > LARGEST {
-        return Err(Failure::data(format!(
-            "{} has {size} bytes; the limit is {LARGEST}",
-            file.display()
-        )));
-    }
-    let bytes = read_no_link(&file, LARGEST).map_err(|error| absent(&error))?;
-    let bad = |why: String| {
-        Failure::data(format!("{} is not a summary of a night: {why}", file.display()))
-            .hint(format!("runner overnight report --validate --from {}", folder.display()))
-    };
-    let value: Value = serde_json::from_slice(&bytes).map_err(|error| bad(error.to_string()))?;
-    // A summary may come from another program, in either version. Parts that do not fit are
-    // reported and not refused.
-    let (summary, missing) = summary_import::read(&value).map_err(bad)?;
-    if ui.json {
-        show::json(&value);
-        return Ok(Exit::Done);
-    }
-    let form = match markdown {
-        true => ReportForm::Markdown,
-        false => ReportForm::Plain,
-    };
-    // Titles come from untrusted text, so control characters must not reach the terminal.
-    show::out(&show::printable(&report::format_summary(&summary, &missing, form)));
-    Ok(Exit::Done)
 }
 
 /// Returns the path of the last night's summary.
-fn last(home: &Env, here: &Path) -> Result<PathBuf, Failure> {
-    let project = LoadedProject::load(home, here)?;
+fn last(cli: &Cli<'_>) -> Result<PathBuf, Failure> {
+    let project = LoadedProject::load(cli.env, cli.here)?;
     let output = match night_job(&project, None) {
         Ok((_, spec)) => spec.output_dir.clone(),
         Err(_) => OvernightSpec::default().output_dir,
@@ -102,11 +140,14 @@ fn there(path: &Path) -> &Path {
     all.find(|path| path.exists()).unwrap_or(path)
 }
 
-fn check(folder: &Path, ui: Ui) -> Result<Exit, Failure> {
-    let checked = schema::check_folder(folder);
-    if ui.json {
-        show::json(&checked);
-    } else {
+/// The result of a check of all artifacts.
+#[derive(Debug, Serialize)]
+#[serde(transparent)]
+struct CheckView(schema::CheckedArtifacts);
+
+impl View for CheckView {
+    fn print(&self, _ui: Ui) {
+        let Self(checked) = self;
         for mistake in &checked.mistakes {
             show::out(&format!(
                 "{}{}: {}\n",
@@ -121,8 +162,13 @@ fn check(folder: &Path, ui: Ui) -> Result<Exit, Failure> {
             wrong => format!("{} in {count}\n", counted(wrong, "mistake")),
         });
     }
-    Ok(match checked.mistakes.is_empty() {
+}
+
+fn check(cli: &Cli<'_>, folder: &Path) -> Exit {
+    let view = CheckView(schema::check_folder(folder));
+    cli.ui.show(&view);
+    match view.0.mistakes.is_empty() {
         true => Exit::Done,
         false => Exit::Data,
-    })
+    }
 }

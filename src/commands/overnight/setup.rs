@@ -7,105 +7,95 @@ use std::path::Path;
 use runner_engine::files::{DOCUMENT, beneath, read_text_in, write_atomic};
 use runner_engine::outcome::Exit;
 
-use crate::commands::args::{Listing, SetupArgs};
-use crate::commands::{config as config_command, setup};
+use crate::commands::setup::SetupArgs;
+use crate::commands::{Cli, config as config_command};
 use crate::config::{self, Edit};
-use crate::env::Env;
 use crate::project::{FILE, LoadedProject};
-use crate::ui::{Failure, Ui};
+use crate::ui::{Failure, Listing};
 
 /// Path of the file with the generated assistance.
 const ASSISTANCE: &str = ".agentops/generated/dream/overnight.md";
 
-/// The options of `overnight setup`.
-pub(super) struct SetupRequest<'a> {
-    /// Whether to carry out the setup rather than only show it.
-    pub apply: bool,
-    pub scheduler: &'a str,
-    /// The time of day at which the job is due.
-    pub at: Option<&'a str>,
-    /// The backends that are asked for a report.
-    pub runners: &'a [String],
+/// Write an overnight job into runner.toml and set up the host's scheduler to tick; without
+/// --apply, show the changes
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example: runner overnight setup --at 02:30 --apply")]
+pub(super) struct OvernightSetupArgs {
+    /// Make the changes [default: show them]
+    #[arg(long)]
+    apply: bool,
+    /// The host scheduler
+    #[arg(long, value_name = "KIND", default_value = "auto", value_parser = ["manual", "launchd", "cron", "systemd", "task-scheduler", "auto"])]
+    scheduler: String,
+    /// The time of day at which the job is due [default: with the project's night]
+    #[arg(long, value_name = "HH:MM")]
+    at: Option<String>,
+    /// A backend that is asked for a bounded report (may be repeated)
+    #[arg(long, value_name = "NAME")]
+    runner: Vec<String>,
+    #[command(flatten)]
+    listing: Listing,
 }
 
-/// Shows the missing parts of the setup, or carries them out.
-pub(super) fn run(
-    home: &Env,
-    here: &Path,
-    wish: &SetupRequest<'_>,
-    ui: Ui,
-) -> Result<Exit, Failure> {
-    let project = LoadedProject::load(home, here)?;
-    let path = project.root.join(FILE);
-    let old = read_text_in(&project.root, FILE, DOCUMENT)
-        .map_err(|error| Failure::environment(format!("{}: {error}", path.display())))?;
-    let mut text = old.clone();
-    for (key, value) in wanted(&project, wish)? {
-        let edit = Edit { key: &key, value: &value, file: &path, user: false };
-        text = config::edit_text(&home.user_config, &edit, Some(text))?.1;
-    }
-    if wish.apply && text != old {
-        config_command::write(&path, &old, &text)?;
-    }
-    if !ui.json {
+impl OvernightSetupArgs {
+    /// Shows the missing parts of the setup, or carries them out.
+    pub(super) fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
+        let project = LoadedProject::load(cli.env, cli.here)?;
+        let path = project.root.join(FILE);
+        let old = read_text_in(&project.root, FILE, DOCUMENT)
+            .map_err(|error| Failure::environment(format!("{}: {error}", path.display())))?;
+        let mut text = old.clone();
+        for (key, value) in self.wanted(&project)? {
+            let edit = Edit { key: &key, value: &value, file: &path, user: false };
+            text = config::edit_text(&cli.env.user_config, &edit, Some(text))?.1;
+        }
+        if self.apply && text != old {
+            config_command::write(&path, &old, &text)?;
+        }
         let lines: Vec<&str> = text
             .lines()
             .skip_while(|line| *line != "[jobs.overnight]")
             .take_while(|line| !line.is_empty())
             .collect();
-        let verb = match (text != old, wish.apply) {
+        let verb = match (text != old, self.apply) {
             (false, _) => "is already in",
             (true, true) => "is now in",
             (true, false) => "would be written to",
         };
-        ui.info(&format!("{}\n  {verb} {}\n", lines.join("\n"), path.display()));
+        cli.ui.info(&format!("{}\n  {verb} {}\n", lines.join("\n"), path.display()));
+        if self.apply {
+            assist(&project.root)?;
+        }
+        if self.scheduler == "manual" && self.apply {
+            return Ok(Exit::Done);
+        }
+        let mut setup = SetupArgs::of(self.scheduler.clone());
+        setup.apply = self.apply;
+        setup.run(cli)
     }
-    if wish.apply {
-        assist(&project.root)?;
-    }
-    let args = SetupArgs {
-        scheduler: wish.scheduler.to_owned(),
-        at: None,
-        runner: Vec::new(),
-        job: Vec::new(),
-        apply: wish.apply,
-        remove: false,
-        all: false,
-        status: false,
-        verify: false,
-        wake: false,
-        listing: Listing { json: ui.json },
-    };
-    if wish.scheduler == "manual" && wish.apply {
-        return Ok(Exit::Done);
-    }
-    setup::run(home, here, &args, ui)
-}
 
-/// Returns the job's settings to write, by key. Settings that already have the value are left out.
-fn wanted(
-    project: &LoadedProject,
-    wish: &SetupRequest<'_>,
-) -> Result<Vec<(String, String)>, Failure> {
-    let mut all = Vec::new();
-    let there = project.config.jobs.contains_key("overnight");
-    if !there {
-        all.push(("kind", "overnight".to_owned()));
+    /// Returns the job's settings to write, by key. Settings that already have the value are left out.
+    fn wanted(&self, project: &LoadedProject) -> Result<Vec<(String, String)>, Failure> {
+        let mut all = Vec::new();
+        let there = project.config.jobs.contains_key("overnight");
+        if !there {
+            all.push(("kind", "overnight".to_owned()));
+        }
+        match &self.at {
+            Some(at) => all.push(("trigger", format!("daily {at}"))),
+            None if !there => all.push(("trigger", "night".to_owned())),
+            None => {}
+        }
+        if !there {
+            all.push(("keep_awake", "true".to_owned()));
+        }
+        if !self.runner.is_empty() {
+            super::known(&project.config, &self.runner).map_err(Failure::configuration)?;
+            let names: Vec<String> = self.runner.iter().map(|it| format!("{it:?}")).collect();
+            all.push(("runners", format!("[{}]", names.join(", "))));
+        }
+        Ok(all.into_iter().map(|(key, value)| (format!("jobs.overnight.{key}"), value)).collect())
     }
-    match wish.at {
-        Some(at) => all.push(("trigger", format!("daily {at}"))),
-        None if !there => all.push(("trigger", "night".to_owned())),
-        None => {}
-    }
-    if !there {
-        all.push(("keep_awake", "true".to_owned()));
-    }
-    if !wish.runners.is_empty() {
-        super::known(&project.config, wish.runners).map_err(Failure::configuration)?;
-        let names: Vec<String> = wish.runners.iter().map(|it| format!("{it:?}")).collect();
-        all.push(("runners", format!("[{}]", names.join(", "))));
-    }
-    Ok(all.into_iter().map(|(key, value)| (format!("jobs.overnight.{key}"), value)).collect())
 }
 
 /// Writes the instructions for the person who set up the night.

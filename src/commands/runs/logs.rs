@@ -10,47 +10,61 @@ use runner_engine::outcome::Exit;
 use runner_jobs::output;
 
 use super::open;
+use crate::commands::Cli;
 use crate::daemon::client::{Client, Stream};
 use crate::env::Env;
 use crate::follow::{self, FollowEnd};
-use crate::ui::Failure;
-use crate::ui::{log, show};
+use crate::ui::{Failure, log, show};
 
-/// Prints the log of one run and its program's output, completely or as they grow.
-pub fn logs(home: &Env, run: &str, follow: bool) -> Result<Exit, Failure> {
-    let (_, row) = open(home, run)?;
-    let log = home.run_folder(row.id.as_str()).join(log::FILE);
-    let mut found = log.exists();
-    let outcome = if follow {
-        match follow_log(home, &row.id)? {
-            Some(outcome) => Some(outcome),
-            None => return Ok(Exit::Done),
-        }
-    } else {
-        if let Ok(bytes) = read_host(&log, RECORD) {
-            show::out(&String::from_utf8_lossy(&bytes));
-        }
-        None
-    };
-    found |= log.exists();
-    // With `--follow` these lines were printed already.
-    for name in output::FILES.iter().filter(|_| !follow) {
-        let Ok(bytes) = read_host(log.with_file_name(name), RECORD) else {
-            continue;
+/// Print the log of one run
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example: runner runs logs 01KA5V7Q4B")]
+pub(super) struct LogsArgs {
+    /// The run's id, or an unambiguous beginning of it
+    run: String,
+    /// Print new lines of the log and the program's output until the run is over
+    #[arg(long)]
+    follow: bool,
+}
+
+impl LogsArgs {
+    /// Prints the log of one run and its program's output, completely or as they grow.
+    pub(super) fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
+        let (home, follow) = (cli.env, self.follow);
+        let (_, row) = open(home, &self.run)?;
+        let log = home.run_folder(row.id.as_str()).join(log::FILE);
+        let mut found = log.exists();
+        let outcome = if follow {
+            match follow_log(home, &row.id)? {
+                Some(outcome) => Some(outcome),
+                None => return Ok(Exit::Done),
+            }
+        } else {
+            if let Ok(bytes) = read_host(&log, RECORD) {
+                show::out(&String::from_utf8_lossy(&bytes));
+            }
+            None
         };
-        if !bytes.is_empty() {
-            show::out(&format!("--- {name}\n"));
+        found |= log.exists();
+        // With `--follow` these lines were printed already.
+        for name in output::FILES.iter().filter(|_| !follow) {
+            let Ok(bytes) = read_host(log.with_file_name(name), RECORD) else {
+                continue;
+            };
+            if !bytes.is_empty() {
+                show::out(&format!("--- {name}\n"));
+            }
+            show::out(&String::from_utf8_lossy(&bytes));
+            found = true;
         }
-        show::out(&String::from_utf8_lossy(&bytes));
-        found = true;
+        if !found {
+            show::complain(&format!("run {} has no log: it never began", row.id));
+        }
+        if let Some(outcome) = outcome {
+            show::out(&format!("{outcome}\n"));
+        }
+        Ok(Exit::Done)
     }
-    if !found {
-        show::complain(&format!("run {} has no log: it never began", row.id));
-    }
-    if let Some(outcome) = outcome {
-        show::out(&format!("{outcome}\n"));
-    }
-    Ok(Exit::Done)
 }
 
 /// Prints the log of a run and its program's output until the run is over. The log comes through

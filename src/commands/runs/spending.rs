@@ -4,9 +4,8 @@ use runner_engine::store::{Amounts, RunRow, Store};
 use runner_text::counted;
 use serde::Serialize;
 
-use super::pair;
 use crate::budget;
-use crate::ui::Failure;
+use crate::ui::{Failure, show};
 
 #[derive(Debug, Serialize)]
 pub(super) struct RunSpending {
@@ -18,11 +17,11 @@ pub(super) struct RunSpending {
     unpriced_calls: u64,
     /// The run from whose reservation this run's reservation was taken.
     parent: Option<String>,
-    usage: Vec<RunUsageJson>,
+    usage: Vec<BudgetUse>,
 }
 
 #[derive(Debug, Serialize)]
-struct RunUsageJson {
+struct BudgetUse {
     level: String,
     key: String,
     reserved: Amounts,
@@ -45,7 +44,7 @@ impl RunSpending {
             usage: store
                 .held_by(&row.id)?
                 .into_iter()
-                .map(|held| RunUsageJson {
+                .map(|held| BudgetUse {
                     level: held.level,
                     key: held.key,
                     reserved: held.reserved,
@@ -70,9 +69,9 @@ impl RunSpending {
                 n => text.push_str(&format!("; {} {why}", counted(n, "call"))),
             }
         }
-        let mut lines = vec![pair("spent", &text)];
+        let mut lines = vec![show::row(["spent", &text])];
         if let Some(parent) = &self.parent {
-            lines.push(pair("paid by", &format!("run {parent}")));
+            lines.push(show::row(["paid by", &format!("run {parent}")]));
         }
         for account in &self.usage {
             // A project's key begins with its id, which is of no use to a reader.
@@ -81,14 +80,11 @@ impl RunSpending {
                 _ => &account.key,
             };
             let what = if account.held { "holds" } else { "had reserved" };
-            lines.push(pair(
+            let amounts = budget::format_amounts(account.reserved);
+            lines.push(show::row([
                 "account",
-                &format!(
-                    "{} {key}: {what} {}",
-                    account.level,
-                    budget::format_amounts(account.reserved)
-                ),
-            ));
+                &format!("{} {key}: {what} {amounts}", account.level),
+            ]));
         }
         lines
     }

@@ -1,68 +1,80 @@
-//! Shows a plan to people and scripts.
+//! The plan of a setup, for people and scripts.
 
 use serde::Serialize;
 
-use crate::commands::args::SetupArgs;
+use super::SetupArgs;
 use crate::setup::plan::SetupStep;
 use crate::setup::{Convergence, SchedulerKind};
+use crate::ui::{Ui, View, show};
 
-/// The plan of a setup, with notes for people.
-pub(super) struct SetupView {
-    pub(super) kind: SchedulerKind,
-    pub(super) why: String,
-    pub(super) minutes: Vec<i8>,
-    pub(super) files: Vec<FileJson>,
-    pub(super) notes: Vec<String>,
-    pub(super) credentials: Vec<String>,
-    pub(super) convergence: Convergence,
-}
-
-#[derive(Debug, Clone, Serialize)]
-pub(super) struct FileJson {
-    pub(super) path: String,
-    pub(super) text: String,
-}
-
+/// The plan of a setup, and its result once it was carried out.
 #[derive(Debug, Serialize)]
-pub(super) struct PlannedHost {
-    pub(super) scheduler: &'static str,
+pub(super) struct SetupView {
+    pub(super) scheduler: SchedulerKind,
     pub(super) why: String,
     pub(super) of_this_system: bool,
     pub(super) minutes: Vec<i8>,
-    pub(super) files: Vec<FileJson>,
+    pub(super) files: Vec<SetupFile>,
+    /// The messages of the planned steps.
     pub(super) steps: Vec<String>,
+    /// Items of ours that were left alone, each with the reason.
     pub(super) left: Vec<String>,
     pub(super) notes: Vec<String>,
     pub(super) credentials: Vec<String>,
     pub(super) troubles: Vec<String>,
-    pub(super) act: &'static str,
+    pub(super) act: SetupAction,
+    #[serde(skip)]
+    pub(super) planned: Vec<SetupStep>,
 }
 
-impl SetupView {
-    pub(super) fn shown(&self, args: &SetupArgs) -> PlannedHost {
-        PlannedHost {
-            scheduler: self.kind.as_str(),
-            why: self.why.clone(),
-            of_this_system: self.kind.is_of_this_system(),
-            minutes: self.minutes.clone(),
-            files: self.files.clone(),
-            steps: self.convergence.steps.iter().filter_map(SetupStep::message).collect(),
-            left: self.convergence.left.clone(),
-            notes: self.notes.clone(),
-            credentials: self.credentials.clone(),
-            troubles: Vec::new(),
-            act: match (args.apply, args.remove) {
-                (true, _) => "apply",
-                (_, true) => "remove",
-                _ => "plan",
-            },
+/// A file of the host scheduler.
+#[derive(Debug, Serialize)]
+pub(super) struct SetupFile {
+    pub(super) path: String,
+    pub(super) text: String,
+}
+
+/// The action that the flags request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum SetupAction {
+    Plan,
+    Apply,
+    Remove,
+}
+
+impl SetupAction {
+    pub(super) fn of(args: &SetupArgs) -> Self {
+        match (args.apply, args.remove) {
+            (true, _) => Self::Apply,
+            (_, true) => Self::Remove,
+            _ => Self::Plan,
         }
     }
 }
 
-impl PlannedHost {
+impl SetupView {
+    /// Creates the view of steps, without a scheduler and its files.
+    pub(super) fn of(act: SetupAction, convergence: Convergence) -> Self {
+        Self {
+            scheduler: SchedulerKind::Manual,
+            why: String::new(),
+            of_this_system: true,
+            minutes: Vec::new(),
+            files: Vec::new(),
+            steps: convergence.steps.iter().filter_map(SetupStep::message).collect(),
+            left: convergence.left,
+            notes: Vec::new(),
+            credentials: Vec::new(),
+            troubles: Vec::new(),
+            act,
+            planned: convergence.steps,
+        }
+    }
+
+    /// Formats the plan for people.
     pub(super) fn text(&self) -> String {
-        let mut text = format!("{}: {}\n", self.scheduler, self.why);
+        let mut text = format!("{}: {}\n", self.scheduler.as_str(), self.why);
         if !self.of_this_system {
             text.push_str(
                 "  not available on this system; with the paths of this system it would be:\n",
@@ -94,12 +106,25 @@ impl PlannedHost {
                 text.push_str(&format!("  {line}\n"));
             }
         }
-        if self.act == "plan" && self.of_this_system {
+        if self.act == SetupAction::Plan && self.of_this_system {
             text.push_str(match self.steps.is_empty() {
                 true => "everything is as it should be\n",
                 false => "nothing was done; `--apply` applies it\n",
             });
         }
         text
+    }
+}
+
+impl View for SetupView {
+    fn print(&self, ui: Ui) {
+        ui.info(match (self.act, self.planned.is_empty()) {
+            (SetupAction::Plan, _) => return show::out(&self.text()),
+            (_, true) => "everything is as it should be; nothing was done",
+            (SetupAction::Remove, false) => "undone",
+            (SetupAction::Apply, false) => {
+                "done; `runner setup --verify` checks it, `runner doctor` checks everything"
+            }
+        });
     }
 }

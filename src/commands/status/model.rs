@@ -5,68 +5,68 @@ use jiff::Timestamp;
 use runner_engine::store::{Amounts, Budget};
 use serde::Serialize;
 
-use super::queue::QueuedJson;
+pub(super) use super::queue::QueuedRuns;
 use crate::daemon::protocol;
 
 /// Version of the output's schema.
 pub(super) const VERSION: u32 = 1;
 
 #[derive(Debug, Serialize)]
-pub(super) struct StatusJson {
+pub(super) struct Status {
     pub(super) schema_version: u32,
     #[serde(rename = "database")]
     pub(super) store: String,
     /// The pause of all jobs, if there is one.
-    pub(super) paused: Option<PausedJson>,
-    pub(super) daemon: Option<DaemonJson>,
-    pub(super) ticks: TicksJson,
+    pub(super) paused: Option<Pause>,
+    pub(super) daemon: Option<DaemonState>,
+    pub(super) ticks: TickState,
     /// The sandbox that a run would get on this host; absent if none is available.
     pub(super) sandbox: Option<String>,
     /// Number of requested and running runs of all projects, including manual ones.
     pub(super) live_runs: usize,
-    pub(super) projects: Vec<ProjectJson>,
+    pub(super) projects: Vec<ProjectStatus>,
 }
 
 /// The state of a daemon that listens on the socket.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
-pub(super) enum DaemonJson {
+pub(super) enum DaemonState {
     Answers(protocol::DaemonStatus),
     Silent { trouble: String },
 }
 
 /// The last tick, and whether ticks are missing.
 #[derive(Debug, Serialize)]
-pub(super) struct TicksJson {
+pub(super) struct TickState {
     pub(super) last: Option<Timestamp>,
     /// The problem if some job has a clock but nothing ticks.
     pub(super) trouble: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
-pub(super) struct ProjectJson {
+pub(super) struct ProjectStatus {
     /// The project's id; absent if the project was never registered and its id cannot be read.
     pub(super) id: Option<String>,
     pub(super) path: String,
     pub(super) standing: &'static str,
     pub(super) zone: String,
     pub(super) trouble: Option<String>,
-    pub(super) last_night: Option<NightJson>,
-    pub(super) next: Option<NextJson>,
-    pub(super) failmarks: Vec<MarkJson>,
-    pub(super) missed_this_week: Vec<MissedJson>,
-    pub(super) live: Vec<LiveJson>,
-    pub(super) locks: Vec<LockJson>,
-    pub(super) queued: QueuedJson,
-    pub(super) paused: Vec<PausedJson>,
-    pub(super) stopped: Vec<StoppedJson>,
-    pub(super) starved: Vec<StarvedJson>,
-    pub(super) alerts: Vec<AlertJson>,
-    pub(super) budget: BudgetsJson,
+    pub(super) last_night: Option<NightStatus>,
+    pub(super) next: Option<NextRun>,
+    pub(super) failmarks: Vec<JobFailure>,
+    pub(super) missed_this_week: Vec<MissedTimes>,
+    pub(super) live: Vec<LiveRun>,
+    pub(super) locks: Vec<HeldLock>,
+    pub(super) queued: QueuedRuns,
+    pub(super) paused: Vec<Pause>,
+    pub(super) stopped: Vec<StoppedJob>,
+    pub(super) starved: Vec<StarvedJob>,
+    pub(super) alerts: Vec<OpenAlert>,
+    pub(super) budget: ProjectBudgets,
 }
 
 #[derive(Debug, Serialize)]
-pub(super) struct AlertJson {
+pub(super) struct OpenAlert {
     pub(super) id: String,
     pub(super) job: String,
     pub(super) kind: &'static str,
@@ -78,7 +78,7 @@ pub(super) struct AlertJson {
 
 /// A pause that is in effect.
 #[derive(Debug, Serialize)]
-pub(super) struct PausedJson {
+pub(super) struct Pause {
     /// The job; absent if all jobs are paused.
     pub(super) job: Option<String>,
     /// The end of the pause; absent if it lasts until somebody ends it.
@@ -89,20 +89,20 @@ pub(super) struct PausedJson {
 
 /// A job that its clock no longer starts.
 #[derive(Debug, Serialize)]
-pub(super) struct StoppedJson {
+pub(super) struct StoppedJob {
     pub(super) job: String,
     pub(super) failures_in_a_row: u32,
 }
 
 /// A job none of whose runs completes, because each scheduled time replaces the one before.
 #[derive(Debug, Serialize)]
-pub(super) struct StarvedJson {
+pub(super) struct StarvedJob {
     pub(super) job: String,
     pub(super) replaced_in_a_row: u32,
 }
 
 #[derive(Debug, Serialize)]
-pub(super) struct NightJson {
+pub(super) struct NightStatus {
     pub(super) name: String,
     pub(super) headline: String,
     pub(super) worst: String,
@@ -112,14 +112,14 @@ pub(super) struct NightJson {
 }
 
 #[derive(Debug, Serialize)]
-pub(super) struct NextJson {
+pub(super) struct NextRun {
     pub(super) job: String,
     pub(super) at: Timestamp,
     pub(super) zone: String,
 }
 
 #[derive(Debug, Serialize)]
-pub(super) struct MarkJson {
+pub(super) struct JobFailure {
     pub(super) job: String,
     pub(super) at: Timestamp,
     pub(super) class: String,
@@ -128,7 +128,7 @@ pub(super) struct MarkJson {
 }
 
 #[derive(Debug, Serialize)]
-pub(super) struct MissedJson {
+pub(super) struct MissedTimes {
     pub(super) job: String,
     pub(super) first: Timestamp,
     pub(super) last: Timestamp,
@@ -139,7 +139,7 @@ pub(super) struct MissedJson {
 }
 
 #[derive(Debug, Serialize)]
-pub(super) struct LiveJson {
+pub(super) struct LiveRun {
     pub(super) run: String,
     pub(super) job: String,
     pub(super) state: String,
@@ -148,7 +148,7 @@ pub(super) struct LiveJson {
 
 /// A deciding lock whose owner is a living process.
 #[derive(Debug, Serialize)]
-pub(super) struct LockJson {
+pub(super) struct HeldLock {
     pub(super) job: String,
     pub(super) pid: u32,
     pub(super) run: String,
@@ -156,23 +156,23 @@ pub(super) struct LockJson {
 }
 
 #[derive(Debug, Serialize)]
-pub(super) struct BudgetsJson {
-    pub(super) day: BudgetJson,
+pub(super) struct ProjectBudgets {
+    pub(super) day: BudgetStatus,
     /// The budget of the open night.
-    pub(super) night: Option<BudgetJson>,
+    pub(super) night: Option<BudgetStatus>,
 }
 
 /// A budget: its cap, its spent and reserved amounts, and the rest. A unit without a cap has no
 /// limit, so no rest is given for it.
 #[derive(Debug, Serialize)]
-pub(super) struct BudgetJson {
+pub(super) struct BudgetStatus {
     pub(super) name: String,
     pub(super) cap: Budget,
     pub(super) used: Amounts,
     pub(super) left: Budget,
 }
 
-impl BudgetJson {
+impl BudgetStatus {
     pub(super) fn of(name: String, cap: Budget, used: Amounts) -> Self {
         let left = |cap: Option<u64>, used: u64| cap.map(|cap| cap.saturating_sub(used));
         Self {

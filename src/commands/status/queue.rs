@@ -8,14 +8,14 @@ use super::super::runs::waits;
 use crate::ui::Failure;
 
 /// The number of queued runs, and the next few of them.
-#[derive(Debug, Serialize)]
-pub(super) struct QueuedJson {
+#[derive(Debug, Default, Serialize)]
+pub(super) struct QueuedRuns {
     pub(super) count: usize,
-    pub(super) next: Vec<WaitingJson>,
+    pub(super) next: Vec<WaitingRun>,
 }
 
 #[derive(Debug, Serialize)]
-pub(super) struct WaitingJson {
+pub(super) struct WaitingRun {
     pub(super) run: String,
     pub(super) job: String,
     pub(super) ready_at: Option<Timestamp>,
@@ -33,7 +33,7 @@ pub(super) fn queued(
     jobs: &[JobRow],
     live: &[RunRow],
     now: Timestamp,
-) -> Result<QueuedJson, Failure> {
+) -> Result<QueuedRuns, Failure> {
     let rows = store.queued_of(&known.id)?;
     let why = |row: &RunRow| {
         let ready = row.waits_for().is_none() && row.ready_at().is_none_or(|at| at <= now);
@@ -49,7 +49,7 @@ pub(super) fn queued(
             _ => waits(row, now),
         }
     };
-    let next = rows.iter().take(SHOWN).map(|row| WaitingJson {
+    let next = rows.iter().take(SHOWN).map(|row| WaitingRun {
         run: row.id.to_string(),
         job: row.job_name.clone(),
         ready_at: row.ready_at(),
@@ -57,5 +57,5 @@ pub(super) fn queued(
         priority: row.priority,
         why: why(row),
     });
-    Ok(QueuedJson { count: rows.len(), next: next.collect() })
+    Ok(QueuedRuns { count: rows.len(), next: next.collect() })
 }

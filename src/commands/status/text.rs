@@ -1,13 +1,20 @@
 //! The status for people. Problems come first and in capitals.
 
-use super::model::{BudgetJson, DaemonJson, MissedJson, PausedJson, ProjectJson, StatusJson};
+use super::model::{BudgetStatus, DaemonState, MissedTimes, Pause, ProjectStatus, Status};
 use crate::commands::pause::until_words;
-use crate::ui::show;
+use crate::ui::{Ui, View, show};
 use runner_engine::store::FOREVER;
 
 type Rows = Vec<Vec<String>>;
 
-pub(super) fn text(status: &StatusJson) -> String {
+impl View for Status {
+    fn print(&self, _ui: Ui) {
+        show::out(&text(self));
+    }
+}
+
+/// Formats the status for people.
+pub(super) fn text(status: &Status) -> String {
     let mut out = String::new();
     if status.projects.is_empty() {
         out.push_str("no project yet; `runner init` makes the current folder one\n");
@@ -37,7 +44,22 @@ pub(super) fn text(status: &StatusJson) -> String {
     out
 }
 
-fn rows(status: &StatusJson, project: &ProjectJson) -> Rows {
+fn rows(status: &Status, project: &ProjectStatus) -> Rows {
+    let mut rows = problems(project);
+    if project.standing == "new" {
+        if project.trouble.is_none() {
+            let text = "it has not run here yet; `runner night` or `runner init` registers it";
+            rows.push(show::row(["  new", text]));
+        }
+        return rows;
+    }
+    rows.extend(schedule(status, project));
+    rows.extend(activity(project));
+    rows
+}
+
+/// Returns the rows about problems.
+fn problems(project: &ProjectStatus) -> Rows {
     let mut rows = Rows::new();
     let mut row = |name: &str, value: String| rows.push(vec![format!("  {name}"), value]);
     if let Some(trouble) = &project.trouble {
@@ -76,15 +98,13 @@ fn rows(status: &StatusJson, project: &ProjectJson) -> Rows {
     for missed in &project.missed_this_week {
         row("missed", format!("{}: {}", missed.job, span(missed)));
     }
-    if project.standing == "new" {
-        if project.trouble.is_none() {
-            row(
-                "new",
-                "it has not run here yet; `runner night` or `runner init` registers it".to_owned(),
-            );
-        }
-        return rows;
-    }
+    rows
+}
+
+/// Returns the rows about the last night, the next run and the budgets.
+fn schedule(status: &Status, project: &ProjectStatus) -> Rows {
+    let mut rows = Rows::new();
+    let mut row = |name: &str, value: String| rows.push(vec![format!("  {name}"), value]);
     match &project.last_night {
         None => row("last night", "none yet".to_owned()),
         Some(night) => {
@@ -111,6 +131,13 @@ fn rows(status: &StatusJson, project: &ProjectJson) -> Rows {
     if let Some(left) = left(&project.budget.day) {
         row("day left", left);
     }
+    rows
+}
+
+/// Returns the rows about live, queued and paused jobs.
+fn activity(project: &ProjectStatus) -> Rows {
+    let mut rows = Rows::new();
+    let mut row = |name: &str, value: String| rows.push(vec![format!("  {name}"), value]);
     for live in &project.live {
         row(
             "live",
@@ -152,7 +179,7 @@ fn rows(status: &StatusJson, project: &ProjectJson) -> Rows {
 }
 
 /// Formats the rest of each capped unit with its cap, or returns `None` if no unit is capped.
-fn left(budget: &BudgetJson) -> Option<String> {
+fn left(budget: &BudgetStatus) -> Option<String> {
     let (cap, left) = (&budget.cap, &budget.left);
     let mut parts = Vec::new();
     for (unit, cap, left) in [
@@ -177,7 +204,7 @@ fn dollars(micros: u64) -> String {
     format!("${}.{:02}", micros / 1_000_000, micros % 1_000_000 / 10_000)
 }
 
-fn span(missed: &MissedJson) -> String {
+fn span(missed: &MissedTimes) -> String {
     let first = show::format_time_in(missed.first, &missed.zone);
     match missed.count {
         1 => format!("{first}: {}", missed.why),
@@ -189,14 +216,14 @@ fn span(missed: &MissedJson) -> String {
     }
 }
 
-fn describe_pause(pause: &PausedJson) -> String {
+fn describe_pause(pause: &Pause) -> String {
     match (pause.until, &pause.zone) {
         (Some(until), Some(zone)) => format!("until {}", show::format_time_in(until, zone)),
         (until, _) => until_words(until.unwrap_or(FOREVER), pause.job.as_deref()),
     }
 }
 
-fn daemon(status: &StatusJson) -> String {
+fn daemon(status: &Status) -> String {
     let live = show::count(status.live_runs as u64, "run");
     match &status.daemon {
         None => {
@@ -208,8 +235,8 @@ fn daemon(status: &StatusJson) -> String {
             };
             format!("no daemon{ticked}\n")
         }
-        Some(DaemonJson::Silent { trouble }) => format!("daemon: {trouble}\n"),
-        Some(DaemonJson::Answers(daemon)) => {
+        Some(DaemonState::Silent { trouble }) => format!("daemon: {trouble}\n"),
+        Some(DaemonState::Answers(daemon)) => {
             // The total also counts runs that an earlier daemon, a host timer or a person started.
             let others = status.live_runs.saturating_sub(daemon.live.len());
             let others = match others {
@@ -236,7 +263,7 @@ mod tests {
 
     #[test]
     fn only_what_is_capped_is_said_to_be_left() {
-        let none = BudgetJson::of("d".into(), Budget::default(), Amounts::default());
+        let none = BudgetStatus::of("d".into(), Budget::default(), Amounts::default());
         assert_eq!(left(&none), None);
         let cap = Budget {
             calls: Some(10),
@@ -246,7 +273,7 @@ mod tests {
         };
         let used = Amounts { calls: 12, micros: 1_234_567, seconds: 60, ..Amounts::default() };
         assert_eq!(
-            left(&BudgetJson::of("d".into(), cap, used)).unwrap(),
+            left(&BudgetStatus::of("d".into(), cap, used)).unwrap(),
             "0 of 10 calls, $0.76 of $2.00, 89 of 90 min"
         );
     }

@@ -20,6 +20,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
+use super::{gather, text};
+use crate::commands::Cli;
 use crate::env::Env;
 use crate::ui::{Failure, show};
 
@@ -36,24 +38,19 @@ enum WakeReason {
     Closed,
 }
 
-/// Repeats `look` until the command is interrupted or its output is closed. `drawable` states
-/// whether the output may be redrawn on a terminal.
-pub(super) fn watch(
-    home: &Env,
-    drawable: bool,
-    look: &mut dyn FnMut() -> Result<String, Failure>,
-) -> Result<Exit, Failure> {
+/// Repeats the status until the command is interrupted or its output is closed.
+pub(super) fn watch(cli: &Cli<'_>) -> Result<Exit, Failure> {
     let cannot = |error: io::Error| Failure::internal(format!("cannot wait for signals: {error}"));
     let (reported, tell) = UnixStream::pair().map_err(cannot)?;
     for signal in [SIGINT, SIGTERM] {
         let tell = tell.try_clone().map_err(cannot)?;
         signal_hook::low_level::pipe::register(signal, tell).map_err(cannot)?;
     }
-    let mut ears = WatchSignals { reported, changes: changes(home) };
-    let drawn = drawable && show::can_draw();
+    let mut ears = WatchSignals { reported, changes: changes(cli.env) };
+    let drawn = cli.ui.can_redraw();
     let mut before = None;
     loop {
-        let text = look()?;
+        let text = cli.ui.frame(&gather::gather(cli)?, text::text);
         if drawn {
             show::draw(&text, before.is_none());
             before = Some(text);

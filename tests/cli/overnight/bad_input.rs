@@ -14,7 +14,7 @@ use crate::bad_input::{Mounted, as_nobody};
 use crate::fixture::{Fixture, print_line};
 
 #[test]
-fn bad_nodes_are_told_and_left_alone() {
+fn invalid_nodes_are_reported_and_unchanged() {
     let fixture = night();
     fixture.write(".agents/learnings/noyaml.md", "---\n- this is: [no\n: yaml\n\n# Text\n");
     fixture.write(".agents/learnings/twin.md", "---\nid: f-2026-10-01-001\n---\n# Twin\n");
@@ -67,7 +67,7 @@ fn bad_nodes_are_told_and_left_alone() {
 }
 
 #[test]
-fn an_output_that_cannot_be_written_and_a_marker_from_elsewhere_are_refused() {
+fn unusable_output_and_foreign_marker_are_refused() {
     let fixture = night();
     fixture.write(LATEST, "a file where the folder belongs\n");
     let before = tree(&fixture);
@@ -90,7 +90,7 @@ fn an_output_that_cannot_be_written_and_a_marker_from_elsewhere_are_refused() {
 }
 
 #[test]
-fn a_clock_that_is_set_back_between_iterations_harms_nothing() {
+fn resume_survives_a_clock_set_back() {
     let fixture = night();
     killed_after_one_iteration(&fixture, &[]);
     fixture.write("../clock", "2026-11-22T01:00:00Z\n");
@@ -112,7 +112,7 @@ fn a_clock_that_is_set_back_between_iterations_harms_nothing() {
 }
 
 #[test]
-fn a_folder_that_is_read_only_is_said_and_harms_nothing() {
+fn read_only_folders_cause_no_damage() {
     let mut fixture = night();
     start(&fixture, &["--max-iterations", "1"]).ends(0);
     as_nobody(&mut fixture);
@@ -151,7 +151,7 @@ fn a_folder_that_is_read_only_is_said_and_harms_nothing() {
 }
 
 #[test]
-fn a_disk_that_is_full_at_any_point_leaves_a_whole_corpus() {
+fn full_disk_leaves_the_corpus_intact() {
     let folder = tempfile::tempdir().unwrap();
     let Some(_disk) = Mounted::at(&folder.path().join("project"), "64m,nr_inodes=700") else {
         print_line("skipped 1: no small file system can be mounted here");
@@ -207,7 +207,7 @@ fn a_disk_that_is_full_at_any_point_leaves_a_whole_corpus() {
         free += 2;
     }
     print_line(&format!(
-        "overnight on a full disk: up to {free} files to go, {failed} nights failed, {in_commit} at a commit that was taken back"
+        "overnight on a full disk: up to {free} files to go, {failed} nights failed, {in_commit} during a commit that was rolled back"
     ));
     assert!(in_commit >= 2 && failed >= 2);
 }

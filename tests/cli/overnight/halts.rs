@@ -11,7 +11,7 @@ use super::{
 use crate::fixture::{CommandOutput, Fixture, skip};
 
 #[test]
-fn strict_rules_caps_and_the_pinned_queue_are_kept() {
+fn limits_and_pinned_queue_are_respected() {
     let fixture = night();
     // The checkpoint exceeds its cap, so nothing is staged, but the rest of the night continues.
     fixture.write(".agents/knowledge/big.bin", vec![7; 2 * 1024 * 1024]);
@@ -57,7 +57,7 @@ fn strict_rules_caps_and_the_pinned_queue_are_kept() {
 }
 
 #[test]
-fn a_night_whose_time_is_spent_ends_with_what_it_has() {
+fn exhausted_run_time_ends_the_loop() {
     let fixture = night();
     killed_after_one_iteration(&fixture, &["--run-timeout", "1h"]);
     // Two seconds of the run's hour are left, which is less than the time reserved for the steps.
@@ -77,12 +77,15 @@ fn a_night_whose_time_is_spent_ends_with_what_it_has() {
 }
 
 #[test]
-fn the_most_iterations_are_the_most() {
+fn max_iterations_limits_the_loop() {
     let fixture = night();
     start(&fixture, &["--max-iterations", "1"]).ends(0);
     let summary = summary_of(&fixture);
     assert_eq!(summary["iterations"].as_array().unwrap().len(), 1);
-    assert!(summary["budget_exhausted"].is_null(), "that is the time's word");
+    assert!(
+        summary["budget_exhausted"].is_null(),
+        "this field is set only when the time is exhausted"
+    );
 }
 
 /// Builds a library that makes the first `times` accesses to the staged copy fail like a broken
@@ -168,7 +171,7 @@ fn proud() -> Fixture {
 }
 
 #[test]
-fn a_fall_is_not_committed_unless_a_rescue_is_left_for_it() {
+fn regression_needs_warn_only_budget() {
     let fixture = proud();
     let before = tree(&fixture);
     start(&fixture, &["--warn-only=false"]).ends(0).expect_text("fell by");

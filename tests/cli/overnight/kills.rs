@@ -228,7 +228,7 @@ fn lane(fixture: &Fixture, states: &States, kills: usize, first: u64, mut dice: 
 }
 
 #[test]
-fn a_night_that_is_killed_at_any_act_leaves_a_whole_corpus_and_a_report() {
+fn killed_night_leaves_corpus_and_report_intact() {
     let mut dice = Random::new("overnight kills");
     let (kills, began) = (scaled_from(1_000, 0.1), Instant::now());
     let seeds: Vec<u64> = (0..LANES).map(|_| dice.roll(u64::MAX)).collect();

@@ -120,7 +120,7 @@ fn watched(fixture: &Fixture, command: &mut Command) -> CommandOutput {
     let said = CommandOutput::of(command.output().unwrap());
     let after = links(&fixture.path(".agents"));
     untouched(fixture, &before.0, &format!("{command:?}"));
-    assert_eq!(before.1, after, "a link was made");
+    assert_eq!(before.1, after, "a link was created");
     said
 }
 
@@ -228,7 +228,7 @@ fn killed_after_one_iteration(fixture: &Fixture, more: &[&str]) {
         let ended = watched(fixture, &mut command).code == 0;
         let noted = fixture.tree(LATEST).into_iter();
         let noted = noted.filter(|(path, _)| path.ends_with("iter-1.json")).count();
-        assert!(!ended, "it ended before it was killed after an iteration");
+        assert!(!ended, "the night ended before it could be killed");
         if noted > 0 {
             return;
         }

@@ -8,7 +8,7 @@ use super::{
 use crate::fixture::Fixture;
 
 #[test]
-fn a_night_improves_a_corpus_and_the_second_one_finds_nothing_to_do() {
+fn only_the_first_night_improves_the_corpus() {
     let fixture = night();
     start(&fixture, &["--goal", "retries that do not give up"])
         .ends(0)
@@ -89,7 +89,7 @@ fn a_night_improves_a_corpus_and_the_second_one_finds_nothing_to_do() {
 }
 
 #[test]
-fn a_dry_run_and_a_look_leave_no_trace() {
+fn dry_run_and_inspection_change_nothing() {
     let fixture = night();
     let before = fixture.tree("");
     let summary = start(&fixture, &["--dry-run", "--json", "--goal", "retries"]).ends(0).json();
@@ -110,7 +110,7 @@ fn a_dry_run_and_a_look_leave_no_trace() {
 }
 
 #[test]
-fn each_step_by_hand_is_a_commit_of_its_own_and_none_while_a_night_runs() {
+fn manual_steps_respect_the_night_lock() {
     let fixture = night();
     run_ok(&fixture, &["corpus", "defrag", "--dedup", "--apply"]).ends(0).expect_text("same-two");
     assert!(!fixture.path(".agents/learnings/same-two.md").exists());
@@ -139,7 +139,7 @@ fn each_step_by_hand_is_a_commit_of_its_own_and_none_while_a_night_runs() {
 }
 
 #[test]
-fn each_packet_becomes_a_bead_once() {
+fn each_packet_creates_one_bead() {
     let fixture = Fixture::with(&format!("{JOB}sandbox = \"off\"\n"));
     corpus(&fixture);
     let bin = fixture.root().join("bin");

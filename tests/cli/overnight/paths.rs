@@ -113,7 +113,7 @@ fn bad() -> Vec<String> {
 }
 
 #[test]
-fn only_a_night_s_folder_is_moved() {
+fn foreign_output_folder_is_refused() {
     let fixture = fixture(JOB);
     let mut values = bad();
     values.push(fixture.path("src").display().to_string());
@@ -158,7 +158,7 @@ fn only_a_night_s_folder_is_moved() {
 }
 
 #[test]
-fn a_due_night_is_refused_too() {
+fn queued_night_refuses_foreign_output_folder() {
     let fixture = fixture(&format!("{JOB}output_dir = \"src\"\n"));
     let before = whole(&fixture);
     let dry = fixture.run(&["run", "overnight", "--dry-run"]);
@@ -179,7 +179,7 @@ fn a_due_night_is_refused_too() {
 }
 
 #[test]
-fn folders_of_nights_are_taken_again() {
+fn previous_output_folders_are_reused() {
     let fixture = fixture(JOB);
     fixture.write("empty/../fresh-parent/kept.txt", "kept\n");
     for folder in [LATEST, "nächte/夜", "empty", "fresh-parent/new/", "src/out"] {
@@ -218,7 +218,7 @@ fn folders_of_nights_are_taken_again() {
 }
 
 #[test]
-fn two_settings_do_not_share_a_folder() {
+fn overlapping_output_paths_are_refused() {
     for (setting, jobs) in [
         ("jobs.dream.ideas", "[jobs.dream]\nkind = \"dream\"\nideas = \"out/ideas\"\n"),
         ("jobs.dream.specs", "[jobs.dream]\nkind = \"dream\"\nspecs = \"out\"\n"),
@@ -245,7 +245,7 @@ fn two_settings_do_not_share_a_folder() {
 /// Checks settings that name single files or folders. Each must refuse the common invalid values
 /// and the additional ones of that setting.
 #[test]
-fn no_path_setting_leads_out_or_into_git() {
+fn path_settings_reject_outside_and_git_paths() {
     const COMMAND: &str =
         "[jobs.j]\nkind = \"command\"\nprogram = \"true\"\ntrigger = \"manual\"\n";
     let long = "x".repeat(300);

@@ -4,7 +4,7 @@ use super::{JOB, LATEST, corpus, run_ok, start, summary_of};
 use crate::fixture::Fixture;
 
 #[test]
-fn the_other_names_of_the_settings_are_read_and_ours_win() {
+fn own_settings_override_alternate_names() {
     let fixture = Fixture::with(
         "[dream]\nrun_timeout = \"2h\"\nrunners = [\"claude-haiku\"]\nkeep_awake = false\nmax_iterations = 4\ngoal = \"theirs\"\nat = \"02:30\"\n\
          [dream.local_curator]\nhourly_cap = 3\n[backends.claude-haiku]\ntype = \"command\"\nprogram = \"true\"\n[jobs.overnight]\ngoal = \"ours\"\n",
@@ -42,7 +42,7 @@ fn the_other_names_of_the_settings_are_read_and_ours_win() {
 }
 
 #[test]
-fn a_night_that_only_other_names_tell_of_is_run_by_hand() {
+fn alternate_names_alone_configure_manual_nights() {
     let fixture = Fixture::with(
         "[dream]\noutput_dir = \".agents/overnight/theirs\"\nmax_iterations = 1\nretries = 0\n",
     );

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn what_waits_can_be_taken_out() {
+fn queued_runs_can_be_cancelled() {
     let fixture = fixture("");
     let queued = enqueue(&fixture, &["count", "--at", "23:00"]);
     let behind = enqueue(&fixture, &["count", "--after", &queued]);
@@ -35,7 +35,7 @@ fn cancelling_ends_the_whole_process_tree() {
 }
 
 #[test]
-fn another_attempt_is_made_when_somebody_asks() {
+fn retry_queues_another_attempt() {
     let fixture = fixture("");
     run(&fixture, &["run", "good"]).ends(1);
     let id = run(&fixture, &["runs", "--json"]).json()[0]["id"].as_str().unwrap().to_owned();
@@ -53,7 +53,7 @@ fn another_attempt_is_made_when_somebody_asks() {
 }
 
 #[test]
-fn a_job_that_was_stopped_is_named_and_starts_again_by_a_retry() {
+fn retry_restarts_a_stopped_job() {
     let fixture = fixture(
         "[jobs.tidy]\nkind = \"command\"\nprogram = \"sh\"\nargs = [\"-c\", \"[ -e good ]\"]\ntrigger = \"every 1h\"\nretries = 0\n",
     );
@@ -75,7 +75,7 @@ fn a_job_that_was_stopped_is_named_and_starts_again_by_a_retry() {
 }
 
 #[test]
-fn a_run_that_is_not_there_or_not_one_is_said() {
+fn unknown_or_ambiguous_run_is_refused() {
     let fixture = fixture("");
     run(&fixture, &["cancel", "01ZZ"]).ends(65).expect_text("no run 01ZZ");
     enqueue(&fixture, &["count", "--at", "23:00"]);

@@ -79,7 +79,7 @@ fn busy(fixture: &Fixture) -> Child {
 }
 
 #[test]
-fn what_is_put_in_is_run_by_the_next_tick() {
+fn next_tick_starts_queued_runs() {
     let fixture = fixture("");
     let said = run(&fixture, &["enqueue", "count"]).ends(0);
     assert!(said.out.ends_with(" count queued: ready, waits its turn\n"), "{said:?}");
@@ -101,7 +101,7 @@ fn what_is_put_in_is_run_by_the_next_tick() {
 }
 
 #[test]
-fn settings_hold_for_one_run_and_are_shown() {
+fn enqueued_settings_apply_to_one_run() {
     let fixture = fixture("");
     let args = "args=[\"-c\", \"echo y >> times\"]";
     let with = enqueue(&fixture, &["count", "--set", args, "--set", "timeout=5m"]);
@@ -114,7 +114,7 @@ fn settings_hold_for_one_run_and_are_shown() {
 }
 
 #[test]
-fn a_bad_wish_is_refused_at_once_and_nothing_is_queued() {
+fn invalid_requests_are_not_queued() {
     let fixture = fixture("");
     for bad in [
         "nonsense=1",
@@ -139,7 +139,7 @@ fn a_bad_wish_is_refused_at_once_and_nothing_is_queued() {
 }
 
 #[test]
-fn a_later_moment_is_waited_for() {
+fn run_waits_for_the_requested_time() {
     let fixture = fixture("");
     let said = run(&fixture, &["enqueue", "count", "--at", "23:00"]).ends(0);
     assert!(said.out.contains("waits until 2026-11-21 23:00:00"), "{said:?}");
@@ -151,7 +151,7 @@ fn a_later_moment_is_waited_for() {
 }
 
 #[test]
-fn the_more_important_goes_first_through_one_slot() {
+fn higher_priority_runs_first() {
     let job = |name: &str, more: &str| {
         format!("[jobs.{name}]\nkind = \"command\"\nprogram = \"true\"\ngroup = \"one\"\n{more}")
     };
@@ -170,7 +170,7 @@ fn the_more_important_goes_first_through_one_slot() {
 }
 
 #[test]
-fn one_follows_the_success_of_another() {
+fn run_waits_for_predecessor_success() {
     let fixture = fixture("");
     fixture.write("good", "");
     let first = enqueue(&fixture, &["good"]);
@@ -186,7 +186,7 @@ fn one_follows_the_success_of_another() {
 }
 
 #[test]
-fn what_follows_a_failure_is_skipped_with_all_behind_it() {
+fn runs_after_cancelled_predecessor_are_skipped() {
     let fixture = fixture("retries = 0\n");
     let first = enqueue(&fixture, &["good"]);
     let second = enqueue(&fixture, &["count", "--after", &first]);
@@ -203,7 +203,7 @@ fn what_follows_a_failure_is_skipped_with_all_behind_it() {
 }
 
 #[test]
-fn the_same_key_is_the_same_wish() {
+fn repeated_key_returns_the_same_run() {
     let fixture = fixture("");
     let first = enqueue(&fixture, &["count", "--key", "monday"]);
     let again = run(&fixture, &["enqueue", "count", "--key", "monday", "--at", "23:00"]).ends(0);

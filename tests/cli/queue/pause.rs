@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_pause_holds_ticks_and_no_person() {
+fn paused_job_still_runs_manually() {
     let fixture =
         fixture("[jobs.tidy]\nkind = \"command\"\nprogram = \"true\"\ntrigger = \"every 1h\"\n");
     ticked(&fixture);
@@ -32,7 +32,7 @@ fn a_pause_holds_ticks_and_no_person() {
 }
 
 #[test]
-fn everything_is_paused_until_its_time() {
+fn global_pause_ends_at_its_time() {
     let fixture = fixture("");
     let json = run(&fixture, &["pause", "--all", "--until", "21:00", "--json"]).ends(0).json();
     let expected = serde_json::json!({ "job": null, "paused": true, "until": "2026-11-21T21:00:00Z", "live": [] });
@@ -64,7 +64,7 @@ fn everything_is_paused_until_its_time() {
 }
 
 #[test]
-fn a_daemon_obeys_all_of_it() {
+fn daemon_obeys_queue_and_pause_commands() {
     let fixture = fixture("");
     let mut daemon = Daemon::start(&fixture, &[]);
     enqueue(&fixture, &["count"]);
@@ -89,7 +89,7 @@ fn a_daemon_obeys_all_of_it() {
 }
 
 #[test]
-fn the_daemons_table_belongs_to_the_user() {
+fn daemon_table_requires_user_config() {
     let fixture = fixture("[daemon]\ndrain = \"1h\"\n");
     run(&fixture, &["status"]).expect_text("runner.toml:").expect_text("daemon");
     run(&fixture, &["run", "count"])

@@ -147,7 +147,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn one_value_changes_and_nothing_else() {
+    fn set_changes_only_one_value() {
         let text =
             "---\nz: 1\nmaturity: provisional # for now\nutility: 0.80\n\nlist:\n  - a\n---\n# T\n";
         let new = set(text, "maturity", "candidate").unwrap();
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_in_both_forms_are_read() {
+    fn both_list_forms_are_read() {
         let doc = split("---\na: [x, \"y z\", 3]\nb:\n  - p/q.rs\n  - 'r'\nc: one\nd: []\n---\n");
         assert_eq!(list(&doc, "a"), ["x", "y z", "3"]);
         assert_eq!(list(&doc, "b"), ["p/q.rs", "r"]);
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stripped_key_is_named() {
+    fn stripped_keys_are_listed() {
         let before = "---\na: 1\nb: 2\n---\nx";
         assert_eq!(stripped(before, "---\nb: 3\nc: 4\n---\nx"), ["a"]);
         assert_eq!(stripped(before, "no front matter"), ["a", "b"]);
@@ -185,7 +185,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_set_is_read_back_and_the_rest_stays(
+        fn set_keeps_all_other_lines(
             values in prop::collection::vec("[a-z0-9 .:#\"'-]{0,12}", 1..6), value in "\\PC{1,20}",
         ) {
             let lines: String = values.iter().enumerate()
@@ -200,7 +200,7 @@ mod tests {
         }
 
         #[test]
-        fn nothing_panics(text in "(---\n)?[-a: \n#\"'\\[\\]\u{e9}]{0,40}(---\n)?", value in ".{0,8}") {
+        fn set_accepts_arbitrary_text(text in "(---\n)?[-a: \n#\"'\\[\\]\u{e9}]{0,40}(---\n)?", value in ".{0,8}") {
             if let Some(new) = set(&text, "a", &value) {
                 prop_assert!(stripped(&text, &new).is_empty());
             }

@@ -26,7 +26,7 @@ fn values(text: &str) -> Vec<Value> {
 }
 
 #[test]
-fn the_array_is_found_wherever_it_stands() {
+fn array_is_found_in_surrounding_text() {
     let array = "[{\"id\":\"a\",\"t\":[\"x]\",\"{\"]},{\"id\":\"b\"}]";
     for text in [
         array.to_owned(),
@@ -46,7 +46,7 @@ fn the_array_is_found_wherever_it_stands() {
 }
 
 #[test]
-fn no_array_and_two_arrays_are_errors() {
+fn missing_and_multiple_arrays_are_errors() {
     for text in ["", "  ", "no", "{\"id\":1}", "[see below]", "- [ ] todo", "call f([])"] {
         assert_eq!(seen(text), Err(ExtractError::NoArray), "{text}");
     }
@@ -60,7 +60,7 @@ fn no_array_and_two_arrays_are_errors() {
 }
 
 #[test]
-fn empty_arrays_and_other_elements_are_taken_as_they_are() {
+fn empty_arrays_and_scalars_are_accepted() {
     assert_eq!(seen("[]"), Ok(vec![]));
     assert_eq!(seen(" [ ]\n"), Ok(vec![]));
     assert_eq!(seen("Nothing found.\n[]\nBye."), Ok(vec![]));
@@ -69,7 +69,7 @@ fn empty_arrays_and_other_elements_are_taken_as_they_are() {
 }
 
 #[test]
-fn bounds_are_kept() {
+fn limits_are_enforced() {
     let long = " ".repeat(MAX_BYTES + 1);
     assert_eq!(seen(&long), Err(ExtractError::TooLong { bytes: MAX_BYTES + 1 }));
     let many = format!("[{}{{}}]", "{},".repeat(MAX_ELEMENTS));
@@ -81,7 +81,7 @@ fn bounds_are_kept() {
 
 /// Checks the example of the contract: three of four elements are damaged, and one survives.
 #[test]
-fn the_one_good_element_of_a_corrupted_file_survives() {
+fn valid_element_of_corrupted_array_survives() {
     let text = r#"[
   {
     "id": "1111111111111111",
@@ -115,7 +115,7 @@ fn the_one_good_element_of_a_corrupted_file_survives() {
 }
 
 #[test]
-fn damage_on_one_line_stays_in_its_element() {
+fn damage_stays_within_its_element() {
     let good = |n: u8| format!("{{\"id\":\"{n}\",\"s\":[{{\"k\":1}},{{\"k\":2}}]}}");
     for bad in [
         r#"{"id":"x","s":"5" wide"}"#,
@@ -138,7 +138,7 @@ fn damage_on_one_line_stays_in_its_element() {
 }
 
 #[test]
-fn what_is_between_elements_is_reported() {
+fn text_between_elements_is_reported() {
     assert_eq!(seen("[{\"a\":1} {\"a\":2}]").unwrap(), ["{\"a\":1}", "{\"a\":2}", "![{\"a\":1}"]);
     assert_eq!(
         seen("[{\"a\":1}, oops {, {\"a\":2}, \"s\"").unwrap(),
@@ -168,7 +168,7 @@ fn element() -> impl Strategy<Value = Value> {
 
 proptest! {
     #[test]
-    fn what_was_written_comes_back(
+    fn arrays_round_trip(
         elements in prop::collection::vec(element(), 1..6), pretty: bool, wrap in 0..4_u8,
     ) {
         let array = Value::Array(elements.clone());
@@ -185,7 +185,7 @@ proptest! {
     /// Checks that changing one byte after the start loses at most the element that contains it and
     /// the next element.
     #[test]
-    fn one_wrong_byte_leaves_the_others_alone(
+    fn changed_byte_damages_few_elements(
         mut elements in prop::collection::vec(element(), 4..7),
         place in any::<prop::sample::Index>(), with in prop::sample::select(&b" x\"{}[],:\n\\"[..]),
         pretty: bool,
@@ -214,7 +214,7 @@ proptest! {
     }
 
     #[test]
-    fn no_text_panics_and_damage_never_passes_for_whole(
+    fn arbitrary_text_yields_valid_positions(
         pieces in prop::collection::vec(
             prop::sample::select(&["[", "]", "{", "}", "\"", ":", ",", "\"a\":1", "\n", "  ", "\\",
                 "```json\n", "```\n", "é", "{\"a\":1}", "{\"a\":", "[{\"a\":1"][..]),

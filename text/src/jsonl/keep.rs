@@ -230,7 +230,7 @@ mod tests {
     const FILE: &str = "{\"b\": 1.50,  \"a\": {\"x\": [1, 2]}}\r\nnot json\n\n{\"items\":[{\"t\":\"one\",\"n\":0.80},{\"t\":\"two\"}],\"z\":null}\n{\"torn\":";
 
     #[test]
-    fn only_the_changed_line_is_written_anew() {
+    fn only_changed_lines_are_rewritten() {
         let mut kept = KeptLines::parse(FILE.as_bytes());
         assert_eq!(kept.to_bytes(), FILE.as_bytes());
         assert_eq!(kept.rows().map(|(at, _)| at).collect::<Vec<_>>(), [1, 4]);
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_changed_object_keeps_what_it_does_not_know() {
+    fn changed_object_keeps_unknown_fields() {
         let mut object = Object::parse("{\"a\": 1.0, \"odd\": [ 1 ], \"a\": 2.00}").unwrap();
         assert_eq!(object.get("a"), Some(json!(2.0)), "the last value is not used");
         object.set("b", &json!("é"));
@@ -257,7 +257,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_come_back(bytes in prop::collection::vec(
+        fn arbitrary_bytes_round_trip(bytes in prop::collection::vec(
             prop_oneof![Just(b'\n'), Just(b'{'), Just(b'}'), Just(b'"'), Just(b':'), Just(b'\r'), any::<u8>()], 0..60)) {
             prop_assert_eq!(KeptLines::parse(&bytes).to_bytes(), bytes);
         }

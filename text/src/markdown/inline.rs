@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn marks_go_and_words_stay() {
+    fn inline_markup_is_removed() {
         for (marked, words) in [
             ("**bold** _it_ __b__ ~~gone~~ `code_x`", "bold it b gone code_x"),
             ("snake_case_name and a_b", "snake_case_name and a_b"),

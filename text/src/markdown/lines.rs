@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_kind_is_told_apart() {
+    fn line_kinds_are_distinguished() {
         let text = "# A #\n## B#\n#c\n---\n* * *\n|x|\n|-|-|\n> > q\n- i\n12) n\n- [x] d\n-z\n\nT\n---\n###\n";
         let got: Vec<Line> = lines(text).collect();
         assert_eq!(

@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_follow_the_threshold() {
+    fn row_count_depends_on_the_threshold() {
         assert_eq!(rows_for(crate::near::NEAR), 3);
         assert_eq!(rows_for(NEAR_SHORT), 6);
         assert_eq!(rows_for(1.0), 8);
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crowd_is_compared_in_linear_time_and_stays_connected() {
+    fn identical_sketches_yield_linear_candidates() {
         let crowd = vec![Sketch::of("the same few words"); 500];
         let found = candidates(&crowd, 0.4);
         assert!(found.len() <= 500 * CROWD);

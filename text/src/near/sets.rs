@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn exact_measures_are_those_of_the_books() {
+    fn jaccard_and_containment_match_definitions() {
         let twenty = "one two three four five six seven eight nine ten \
                       red orange yellow green blue indigo violet black white grey";
         let base = Sets::of(twenty);
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn short_texts_compare_by_terms_whatever_the_order_of_words() {
+    fn short_texts_ignore_word_order() {
         let a = Sets::of("Retry the upload when the network fails.");
         let b = Sets::of("when the network fails, retry the uploads");
         assert_eq!(jaccard(&a, &b), 1.0);
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn markup_is_not_compared() {
+    fn markup_is_ignored() {
         assert_eq!(Sets::of("---\na: 1\n---\n# One *two*\n```\ncode\n```\n"), Sets::of("one two"));
     }
 }

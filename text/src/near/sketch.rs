@@ -95,7 +95,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(32))]
         #[test]
-        fn the_estimate_is_near_the_truth(
+        fn estimate_is_near_the_exact_similarity(
             words in prop::collection::vec("[a-z]{2,6}", 60..120), cut in 0.0..1.0_f64,
         ) {
             let cut = ((words.len() as f64 * cut) as usize).min(words.len() - 25);
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_texts_are_wholly_similar_and_empty_ones_not_at_all() {
+    fn equal_texts_have_similarity_one() {
         let text = "a note about something that is rather long and has more than twenty words, \
                     which is what it takes to be compared by shingles";
         let of = Sketch::of;

@@ -84,7 +84,7 @@ fn only(a: &str, b: &str) -> Option<(f64, f64)> {
 }
 
 #[test]
-fn an_edited_or_reworded_paste_is_found() {
+fn edited_and_reworded_copies_are_found() {
     let (similarity, containment) = only(RETRY, &edited()).unwrap();
     assert!(similarity > 0.6 && containment > similarity, "{similarity}");
     let (similarity, _) = only(RETRY, RETRY_REWORDED).unwrap();
@@ -93,21 +93,21 @@ fn an_edited_or_reworded_paste_is_found() {
 }
 
 #[test]
-fn another_front_matter_or_heading_does_not_hide_a_duplicate() {
+fn front_matter_does_not_hide_duplicates() {
     let renamed = RETRY.replace("# Honour", "# Idea: honour");
     let other = format!("---\ntitle: x\nstatus: draft\n---\n{renamed}");
     assert!(only(RETRY, &other).unwrap().0 > 0.9);
 }
 
 #[test]
-fn a_note_pasted_into_a_longer_one_shows_in_the_containment() {
+fn embedded_note_has_high_containment() {
     let longer = format!("{RETRY}\n{}\n", RETRY_OTHER[0]);
     let (similarity, containment) = only(RETRY, &longer).unwrap();
     assert!(containment > 0.95 && similarity < 0.75, "{similarity}");
 }
 
 #[test]
-fn other_notes_on_the_subject_are_no_pairs() {
+fn different_notes_on_one_subject_differ() {
     let keys = keys(4);
     let texts = [RETRY, RETRY_OTHER[0], RETRY_OTHER[1], RETRY_OTHER[2]];
     assert_eq!(neighbours(&docs(&texts, &keys), NEAR), []);
@@ -120,7 +120,7 @@ fn other_notes_on_the_subject_are_no_pairs() {
 }
 
 #[test]
-fn short_notes_are_found_by_their_terms() {
+fn similar_short_notes_are_found() {
     for (a, b) in [
         ("Colour the night report by outcome", "colour night reports by outcome"),
         ("Add a flag to skip the council", "Add flag for skipping the council."),
@@ -143,7 +143,7 @@ fn short_notes_are_found_by_their_terms() {
 }
 
 #[test]
-fn the_edge_of_short_and_long_hides_nothing() {
+fn short_and_long_notes_are_compared() {
     let short = "Make the report of the night list each failed job with the class of its failure \
                  and next step";
     let long = format!("{short} to take");
@@ -152,7 +152,7 @@ fn the_edge_of_short_and_long_hides_nothing() {
 }
 
 #[test]
-fn copies_are_paired_with_the_first_of_them() {
+fn copies_are_paired_with_the_first() {
     let (keys, edited) = (keys(4), edited());
     let found = docs(&[RETRY, RETRY, &edited, RETRY], &keys);
     let expected = [("00000", "00001"), ("00000", "00003"), ("00000", "00002")];
@@ -171,7 +171,7 @@ fn filler(i: usize) -> String {
 }
 
 #[test]
-fn needles_are_found_among_thousands() {
+fn duplicates_are_found_among_thousands() {
     let keys = keys(3000);
     let mut texts: Vec<String> = (0..3000).map(filler).collect();
     texts[17] = RETRY.into();
@@ -202,7 +202,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn neither_order_nor_case_matters(
+    fn order_and_case_do_not_matter(
         order in Just((0..6_usize).collect::<Vec<_>>()).prop_shuffle(), upper: bool,
     ) {
         let (keys, edited, shouted) = (keys(6), edited(), RETRY.to_uppercase());
@@ -216,7 +216,7 @@ proptest! {
     }
 
     #[test]
-    fn results_equal_an_exhaustive_comparison(
+    fn results_approximate_an_exhaustive_comparison(
         edits in prop::collection::btree_set((0..4_usize, 0..70_usize), 2..10),
     ) {
         let texts: Vec<String> = edits.iter().map(|(kind, at)| damaged(*kind, *at)).collect();

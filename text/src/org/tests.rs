@@ -66,7 +66,7 @@ fn seen(board: &Board) -> Vec<(Keyword, usize, &str, usize)> {
 }
 
 #[test]
-fn an_org_board_is_its_headings_with_keywords() {
+fn org_tasks_are_headings_with_keywords() {
     use Keyword::*;
     let board = Board::read(ORG, BoardForm::Org);
     assert_eq!(
@@ -85,7 +85,7 @@ fn an_org_board_is_its_headings_with_keywords() {
 }
 
 #[test]
-fn a_markdown_board_is_its_checklists() {
+fn markdown_tasks_are_checklist_items() {
     use Keyword::*;
     let board = Board::read(MARKDOWN, BoardForm::Markdown);
     assert_eq!(
@@ -118,7 +118,7 @@ fn moved(text: &str, form: BoardForm, said: &str, to: Keyword, why: Option<&str>
 }
 
 #[test]
-fn a_move_changes_one_line_and_nothing_of_its_spacing() {
+fn move_changes_one_line_keeping_spacing() {
     use Keyword::*;
     let org = |said, to, why| moved(ORG, BoardForm::Org, said, to, why);
     assert_eq!(
@@ -143,7 +143,7 @@ fn a_move_changes_one_line_and_nothing_of_its_spacing() {
 }
 
 #[test]
-fn line_endings_tabs_and_a_missing_last_newline_stay() {
+fn line_endings_and_tabs_are_kept() {
     use Keyword::*;
     let text = "\u{feff}* TODO\tone\t:t:\r\n\r\n**\tTODO no space behind stars\r\n* TODO last";
     assert_eq!(moved(text, BoardForm::Org, "one", Doing, None), ["\u{feff}* DOING\tone\t:t:\r\n"]);
@@ -155,7 +155,7 @@ fn line_endings_tabs_and_a_missing_last_newline_stay() {
 }
 
 #[test]
-fn words_are_resolved_exactly_then_folded_then_by_the_longest_beginning() {
+fn resolve_prefers_exact_then_longest_prefix() {
     let text = "* TODO a\n* TODO a — b\n* TODO up\u{2011}to\u{2011}date “docs”\n* TODO twin\n* DONE twin\n\
                 * CANCELLED gone — for good\n* TODO Fix login\n* TODO up-to-date\n* TODO up\u{2011}to-date\n";
     let board = Board::read(text, BoardForm::Org);
@@ -186,7 +186,7 @@ fn words_are_resolved_exactly_then_folded_then_by_the_longest_beginning() {
 }
 
 #[test]
-fn a_task_is_added_behind_the_last_and_all_it_holds() {
+fn added_task_follows_the_last_task() {
     for (text, form, want) in [
         ("", BoardForm::Org, "* TODO new\n"),
         ("* Backlog\n", BoardForm::Org, "* Backlog\n** TODO new\n"),
@@ -203,7 +203,7 @@ fn a_task_is_added_behind_the_last_and_all_it_holds() {
 }
 
 #[test]
-fn changes_that_meet_or_do_not_fit_are_refused() {
+fn overlapping_or_misplaced_edits_are_refused() {
     let edit = |range, with: &str| Edit { range, with: with.to_owned() };
     assert_eq!(apply("añb", vec![edit(0..1, "x"), edit(3..4, "y")]).unwrap(), "xñy");
     assert!(apply("añb", vec![edit(0..2, "x")]).is_err());
@@ -272,7 +272,7 @@ fn piece() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn any_text_reads_prints_and_moves(pieces in prop::collection::vec(piece(), 0..24)) {
+    fn arbitrary_text_is_read_and_edited(pieces in prop::collection::vec(piece(), 0..24)) {
         let text = pieces.concat();
         holds(&text, BoardForm::Org);
         holds(&text, BoardForm::Markdown);
@@ -281,7 +281,7 @@ proptest! {
 
 /// Reads the folder of real files that `RUNNER_ORG_FOLDER` named at compile time, if any.
 #[test]
-fn real_files_print_byte_for_byte() {
+fn real_files_round_trip() {
     let Some(folder) = option_env!("RUNNER_ORG_FOLDER") else {
         println!("skipped 1: no folder of real files (RUNNER_ORG_FOLDER) when this was compiled");
         return;

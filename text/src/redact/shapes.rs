@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn every_shape_is_found_alone_in_text_and_over_every_edge() {
+    fn every_token_shape_is_redacted() {
         let redactor = Redactor::new(Vec::new());
         for shape in SHAPES {
             assert!(shape.least <= LONGEST && shape.prefix.is_ascii());

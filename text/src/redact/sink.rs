@@ -149,7 +149,7 @@ mod tests {
     const KEY: &str = "sk-ant-api03-abcdefghijklmnopqrstuvwxyz0123456789";
 
     #[test]
-    fn no_cut_leaves_a_part() {
+    fn truncation_leaves_no_partial_secret() {
         let text = format!("the key {KEY} was refused");
         for most in 0..text.len() {
             for cut in [Redacted::of(&text).head(most), Redacted::of(&text).tail(most)] {
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn learnt_secrets_are_replaced_everywhere() {
+    fn learned_secrets_are_redacted() {
         learn(["plain-looking word".to_owned()]);
         let value = serde_json::json!({"why": ["it is the plain-looking word"], "n": 1});
         let text = Redacted::json(&value).unwrap();

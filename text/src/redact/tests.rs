@@ -85,7 +85,7 @@ fn assigned() -> Vec<(String, &'static str, &'static str, &'static str)> {
 }
 
 #[test]
-fn tokens_are_found_wherever_they_stand() {
+fn tokens_are_found_in_any_context() {
     for (token, kind) in tokens() {
         for (before, after) in [
             ("", ""),
@@ -110,7 +110,7 @@ fn tokens_are_found_wherever_they_stand() {
 }
 
 #[test]
-fn names_give_their_values_away() {
+fn values_of_secret_names_are_redacted() {
     for (before, secret, after, kind) in assigned() {
         let text = format!("x {before}{secret}{after}\nnext");
         let expected = format!("x {before}[redacted:{kind}]{after}\nnext");
@@ -119,7 +119,7 @@ fn names_give_their_values_away() {
 }
 
 #[test]
-fn known_secrets_are_found_as_json_and_urls_write_them() {
+fn escaped_known_secrets_are_redacted() {
     assert_eq!(redact("line \"one\""), "[redacted:secret]");
     assert_eq!(redact(r#"{"a":"line \"one\""}"#), r#"{"a":"[redacted:secret]"}"#);
     assert_eq!(redact("?q=line%20%22one%22&"), "?q=[redacted:secret]&");
@@ -131,7 +131,7 @@ fn known_secrets_are_found_as_json_and_urls_write_them() {
 }
 
 #[test]
-fn private_keys_go_whole() {
+fn private_keys_are_redacted_completely() {
     for kind in ["PRIVATE KEY", "RSA PRIVATE KEY", "OPENSSH PRIVATE KEY", "PGP PRIVATE KEY BLOCK"] {
         let key = pem(kind);
         assert_eq!(redact(&format!("a\n{key}\nb\n")), "a\n[redacted:private-key]\nb\n");
@@ -156,7 +156,7 @@ fn private_keys_go_whole() {
 }
 
 #[test]
-fn what_only_looks_like_a_secret_stays() {
+fn lookalikes_are_not_redacted() {
     for text in [
         "commit 8f4b2c1d9e7a6f5b4c3d2e1f0a9b8c7d6e5f4a3b",
         "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad",
@@ -222,7 +222,7 @@ fn samples() -> Vec<String> {
 }
 
 #[test]
-fn every_split_of_every_sample_is_redacted_alike() {
+fn stream_redaction_is_independent_of_splits() {
     let redactor = redactor();
     for sample in samples() {
         let whole = redactor.redact(&sample);
@@ -241,7 +241,7 @@ fn every_split_of_every_sample_is_redacted_alike() {
 }
 
 #[test]
-fn lines_without_end_are_given_in_time_and_hide_nothing() {
+fn endless_lines_are_streamed_and_redacted() {
     let redactor = redactor();
     for sample in samples() {
         let sample = sample.replace('\n', "\\n");
@@ -276,14 +276,14 @@ fn hostile_texts_take_linear_time() {
 }
 
 #[test]
-fn a_quoted_password_goes_whole() {
+fn quoted_password_is_redacted_completely() {
     let text = r#"{"password": "s3cretA1 and more", "hint": "Password: \"must be long!\""}"#;
     let redacted = r#"{"password": "[redacted:assigned]", "hint": "Password: \"must be long!\""}"#;
     assert_eq!(redact(text), redacted);
 }
 
 #[test]
-fn streams_take_bytes_that_are_no_text() {
+fn streams_accept_invalid_utf8() {
     let mut stream = redactor().stream();
     let mut out = stream.push(b"a\xff\xc3");
     out += &stream.push(b"\xa9\xe2\x82\n");
@@ -295,7 +295,7 @@ fn streams_take_bytes_that_are_no_text() {
 
 proptest! {
     #[test]
-    fn streams_agree_with_the_whole_and_leave_no_secret(
+    fn streamed_and_complete_redaction_agree(
         picks in prop::collection::vec(
             (any::<prop::sample::Index>(), prop::sample::select(&[" ", "\n", "\"", "é", ": ", "=", "", "a"][..])),
             0..8,
@@ -321,7 +321,7 @@ proptest! {
     }
 
     #[test]
-    fn ids_and_hashes_stay(bytes in prop::collection::vec(any::<u8>(), 32), upper: bool) {
+    fn ids_and_hashes_are_not_redacted(bytes in prop::collection::vec(any::<u8>(), 32), upper: bool) {
         let hex: String = bytes.iter().map(|b| format!("{b:02x}")).collect();
         let crockford = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
         let ulid: String = bytes[..26].iter().map(|b| crockford[usize::from(b % 32)] as char).collect();
@@ -335,7 +335,7 @@ proptest! {
     }
 
     #[test]
-    fn any_text_is_taken(text in "(\\PC|\n|=|:|-----BEGIN |PRIVATE KEY-----|token|\"|\\\\){0,60}") {
+    fn arbitrary_text_is_accepted(text in "(\\PC|\n|=|:|-----BEGIN |PRIVATE KEY-----|token|\"|\\\\){0,60}") {
         let _ = redact(&text);
     }
 }

@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn endings_go_only_where_a_word_remains() {
+    fn suffixes_are_stripped_selectively() {
         for (word, stemmed) in [
             ("string", "string"),
             ("thing", "thing"),

@@ -215,7 +215,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_list_is_sorted() {
+    fn stop_words_are_sorted() {
         assert!(STOP.is_sorted_by(|a, b| a < b));
         assert!(is_stop("the") && is_stop("about") && is_stop("yourself"));
         assert!(!is_stop("retry") && !is_stop(""));

@@ -104,7 +104,7 @@ fn recorded(fixture: &Fixture) -> Vec<Episode> {
                     messages.iter().filter(|one| one.channel == channel && one.what != "recovered");
                 of_it.map(|one| minute(one.made)).collect()
             };
-            assert_eq!(reported("a"), reported("b"), "all channels get the same");
+            assert_eq!(reported("a"), reported("b"), "all channels get the same messages");
             Episode {
                 kind: alert.kind,
                 raised: minute(alert.raised),
@@ -112,7 +112,7 @@ fn recorded(fixture: &Fixture) -> Vec<Episode> {
                 silenced: alert.silenced.is_some(),
                 over: alert.ended.is_some(),
                 reported: reported("a"),
-                recovered: alert.ended.is_some_and(|(_, how)| how == "recovered"),
+                recovered: matches!(alert.ended, Some((_, AlertEnd::Recovered))),
             }
         })
         .collect();
@@ -318,7 +318,7 @@ fn messages_are_in_order(fixture: &Fixture, alert: &AlertRow, recovery: bool) {
             assert!(heard, "never reported before");
         }
         let open = of_it.iter().filter(|one| one.state == MessageState::Waiting);
-        assert!(open.count() <= 1, "only the newest one waits");
+        assert!(open.count() <= 1, "only the newest message waits");
         if alert.silenced.is_some() {
             assert!(of_it.iter().all(|one| one.state != MessageState::Waiting));
         }
@@ -363,7 +363,7 @@ fn one_message_reports_all_recoveries() {
 }
 
 #[test]
-fn a_message_is_eventually_given_up() {
+fn undeliverable_message_is_eventually_given_up() {
     let mut fixture = quick_house();
     let rules = AlertRules {
         on: AlertKind::ALL.into_iter().collect(),
@@ -400,7 +400,7 @@ fn a_message_is_eventually_given_up() {
 }
 
 #[test]
-fn a_resumed_job_is_not_stale() {
+fn reenabled_job_is_not_stale_at_once() {
     let mut fixture = quick_house();
     let rules = AlertRules {
         on: AlertKind::ALL.into_iter().collect(),

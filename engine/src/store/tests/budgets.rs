@@ -51,7 +51,7 @@ fn a_request_beyond_the_reservation_is_refused() {
 }
 
 #[test]
-fn a_dead_run_is_charged_its_open_requests_in_full() {
+fn dead_run_is_charged_for_open_requests() {
     let mut fixture = fixture();
     let run = fixture.requested("dream", "a");
     let want = Budget { calls: Some(4), tokens: Some(1_000), ..Budget::default() };

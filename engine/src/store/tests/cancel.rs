@@ -7,7 +7,7 @@ fn cancel(fixture: &mut Fixture, run: &RunId) -> Cancelled {
 }
 
 #[test]
-fn a_waiting_run_is_settled_at_once() {
+fn waiting_run_is_cancelled_at_once() {
     for started in [false, true] {
         let mut fixture = fixture();
         let run = fixture.enqueue("dream");
@@ -28,7 +28,7 @@ fn a_waiting_run_is_settled_at_once() {
 }
 
 #[test]
-fn a_follower_is_cancelled_alone() {
+fn cancelled_follower_leaves_its_predecessor() {
     let mut fixture = fixture();
     let run = fixture.enqueue("dream");
     let behind = fixture.enqueue_after("tidy", Some(&run));
@@ -62,7 +62,7 @@ fn a_late_cancellation_keeps_the_success() {
 }
 
 #[test]
-fn a_settled_run_is_not_changed() {
+fn cancelling_a_settled_run_changes_nothing() {
     let mut fixture = fixture();
     let run = fixture.requested("dream", "k");
     fixture.end(&run, &Outcome::Succeeded, now());
@@ -74,7 +74,7 @@ fn a_settled_run_is_not_changed() {
 }
 
 #[test]
-fn an_earlier_attempt_cancels_the_next() {
+fn cancelling_an_attempt_cancels_its_retry() {
     let mut fixture = fixture();
     let run = fixture.enqueue("dream");
     fixture.start(now());
@@ -86,7 +86,7 @@ fn an_earlier_attempt_cancels_the_next() {
 }
 
 #[test]
-fn the_deadline_is_shortened_once() {
+fn cancellation_shortens_the_deadline_once() {
     let mut fixture = fixture();
     let run = fixture.admitted("k").run().clone();
     cancel(&mut fixture, &run);

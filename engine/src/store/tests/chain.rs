@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn it_is_ready_when_the_other_has_succeeded() {
+fn dependent_run_is_ready_after_predecessor_succeeds() {
     for outcome in [Outcome::Succeeded, Outcome::Degraded { why: "half".to_owned() }] {
         let mut fixture = fixture();
         let first = fixture.enqueue("dream");
@@ -17,7 +17,7 @@ fn it_is_ready_when_the_other_has_succeeded() {
 }
 
 #[test]
-fn a_later_start_time_applies() {
+fn dependent_run_keeps_later_start_time() {
     let mut fixture = fixture();
     let first = fixture.enqueue("dream");
     let occurrence = fixture.row(&first).occurrence;
@@ -29,7 +29,7 @@ fn a_later_start_time_applies() {
 }
 
 #[test]
-fn a_retry_of_the_other_is_waited_for() {
+fn dependent_run_waits_for_retry() {
     let mut fixture = fixture();
     let first = fixture.enqueue("dream");
     let behind = fixture.enqueue_after("tidy", Some(&first));
@@ -44,7 +44,7 @@ fn a_retry_of_the_other_is_waited_for() {
 }
 
 #[test]
-fn it_is_skipped_when_the_other_does_not_succeed() {
+fn dependent_run_is_skipped_after_predecessor_failure() {
     for outcome in [
         failed(Class::Auth),
         Outcome::Lost { why: "x".to_owned() },
@@ -72,7 +72,7 @@ fn it_is_skipped_when_the_other_does_not_succeed() {
 }
 
 #[test]
-fn a_long_chain_is_skipped_together() {
+fn long_chain_is_skipped_as_a_whole() {
     let mut fixture = quick_house();
     let first = fixture.enqueue("dream");
     let mut last = first.clone();

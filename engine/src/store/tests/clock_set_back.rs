@@ -24,14 +24,14 @@ fn future_waits_restart_now() {
     };
     let reported = fixture.store.reset_waits_ahead(later(1)).unwrap().unwrap();
     assert!(reported.contains("1 waiting run and 1 night"), "{reported}");
-    assert_eq!(fixture.start(later(2)).len(), 1, "the deferred one");
-    assert_eq!(fixture.row(&wished).ready_at(), Some(until), "a time that a person chose stays");
+    assert_eq!(fixture.start(later(2)).len(), 1, "only the deferred run");
+    assert_eq!(fixture.row(&wished).ready_at(), Some(until), "a requested start time is kept");
     assert_eq!(fixture.store.night(night.id).unwrap().opens, later(1));
     assert_eq!(fixture.store.reset_waits_ahead(later(3)).unwrap(), None);
 }
 
 #[test]
-fn a_success_ends_future_failures() {
+fn success_ends_failures_dated_ahead() {
     let mut fixture = quick_house();
     for at in [years(), years(), years()] {
         let new = NewOccurrence::manual(fixture.id("tidy"), OccurrenceId::new(at).to_string(), at);
@@ -58,7 +58,7 @@ fn runs_of_disabled_jobs_are_skipped() {
     fixture.jobs(&[tidy, job("dream", Schedule::manual())]);
     let why = "skipped: its job was disabled or removed while it waited";
     assert_eq!(fixture.stands(&run).unwrap().to_string(), why);
-    assert_eq!(fixture.start(later(16)), [wished], "a person's run stays");
+    assert_eq!(fixture.start(later(16)), [wished], "a requested run stays queued");
     fixture.check();
 }
 
@@ -81,7 +81,7 @@ fn caught_up_times_keep_their_order() {
     let again = fixture.runs_of("tidy").pop().unwrap();
     let ready = again.ready_at().unwrap();
     if ready > later(47) {
-        assert!(fixture.start(later(47)).is_empty(), "the older one waits");
+        assert!(fixture.start(later(47)).is_empty(), "the retry of the older run is not ready");
     }
     assert_eq!(fixture.start(ready), std::slice::from_ref(&again.id));
     fixture.end(&again.id, &Outcome::Succeeded, ready);

@@ -15,7 +15,7 @@ fn an_occurrence_is_recorded_once() {
 }
 
 #[test]
-fn many_writers_record_one_occurrence() {
+fn concurrent_writers_record_each_key_once() {
     let fixture = fixture();
     let path = fixture.store.path().to_owned();
     let job = fixture.store.job(&fixture.project, "dream").unwrap().id;
@@ -42,7 +42,7 @@ fn many_writers_record_one_occurrence() {
 }
 
 #[test]
-fn a_run_is_admitted_once_and_its_fence_grows() {
+fn run_is_admitted_once_and_fence_grows() {
     let mut fixture = fixture();
     let first = fixture.admitted("a");
     let again = fixture.admit(first.run(), Budget::default(), &[]).unwrap_err();
@@ -63,7 +63,7 @@ fn a_run_is_admitted_once_and_its_fence_grows() {
 }
 
 #[test]
-fn missed_times_are_one_row() {
+fn missed_times_are_merged_into_one_row() {
     let mut fixture = fixture();
     let due_at = later(50);
     let due_job = fixture.store.due_jobs(due_at).unwrap().remove(0);
@@ -99,7 +99,7 @@ fn missed_times_are_one_row() {
 }
 
 #[test]
-fn an_edited_schedule_starts_now_and_a_lost_job_is_never_due() {
+fn edited_schedule_restarts_and_removed_job_is_disabled() {
     let mut fixture = fixture();
     let jobs = [job("tidy", every(60))];
     fixture.store.project_jobs(&fixture.project, "s2", "", &jobs, later(30)).unwrap();
@@ -114,7 +114,7 @@ fn an_edited_schedule_starts_now_and_a_lost_job_is_never_due() {
 }
 
 #[test]
-fn a_night_closes_once_when_its_work_is_settled() {
+fn night_closes_once_when_work_is_settled() {
     let mut fixture = fixture();
     let night =
         fixture.store.open_night(&fixture.project, "2026-11-21", now(), later(480)).unwrap();
@@ -137,7 +137,7 @@ fn a_night_closes_once_when_its_work_is_settled() {
         .unwrap();
     let ready: Vec<_> =
         fixture.store.nights_to_close(later(1)).unwrap().iter().map(|n| n.id).collect();
-    assert_eq!(ready, [night.id], "the empty night waits for its end");
+    assert_eq!(ready, [night.id], "an empty night stays open until the end time");
     let report = fixture.store.job(&fixture.project, "tidy").unwrap().id;
     let me = fixture.me.clone();
     assert!(fixture.store.close_night(night.id, report, &me, later(1)).unwrap().is_some());
@@ -145,12 +145,12 @@ fn a_night_closes_once_when_its_work_is_settled() {
     assert_eq!(
         fixture.store.nights_to_close(later(480)).unwrap().len(),
         1,
-        "time closes the other"
+        "the empty night closes at the end time"
     );
 }
 
 #[test]
-fn caught_up_times_wait_together() {
+fn caught_up_runs_share_one_stagger() {
     let mut fixture = fixture();
     let catch_up = CatchUp {
         which: CatchUpScope::All,
@@ -175,5 +175,5 @@ fn caught_up_times_wait_together() {
         .map(|run| run.ready_at())
         .collect();
     assert!(ready.iter().all(|one| *one == ready[0]), "{ready:?}");
-    assert!(ready[0] > Some(at), "spread");
+    assert!(ready[0] > Some(at), "the start is staggered");
 }

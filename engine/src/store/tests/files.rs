@@ -42,7 +42,7 @@ fn an_interrupted_creation_is_harmless() {
 }
 
 #[test]
-fn ids_in_the_database_are_ids() {
+fn unreadable_values_name_their_row() {
     let mut fixture = fixture();
     let run = fixture.requested("dream", "a");
     fixture
@@ -51,7 +51,7 @@ fn ids_in_the_database_are_ids() {
         .execute("UPDATE runs SET requested = 9223372036854775807 WHERE id = ?1", [run.as_str()])
         .unwrap();
     let StoreError::Nonsense { why, .. } = fixture.store.run(&run).unwrap_err() else {
-        panic!("a time beyond all calendars is no sense");
+        panic!("an out-of-range time was accepted");
     };
     let place = format!("runs.requested in the row whose runs.id is {run}: ");
     assert!(why.starts_with(&place), "{why}");

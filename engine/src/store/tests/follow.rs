@@ -28,7 +28,7 @@ fn ended(fixture: &mut Fixture, outcome: &Outcome) -> [String; 3] {
 }
 
 #[test]
-fn each_end_of_the_first_has_its_followers() {
+fn each_outcome_starts_its_followers() {
     let queued = || "queued".to_owned();
     let skip = |job: &str, what: &str| format!("skipped: {job} ended as {what}");
     let mut fixture = chained();
@@ -48,7 +48,7 @@ fn each_end_of_the_first_has_its_followers() {
     let mut fixture = chained();
     let idle = Outcome::Skipped { why: "idle".to_owned() };
     let found = ended(&mut fixture, &idle);
-    assert_eq!(found[1], skip("fetch", "skipped: idle"), "it did no work");
+    assert_eq!(found[1], skip("fetch", "skipped: idle"), "a skipped run starts no follower");
     // The deferral means that a person must try again later.
     let mut fixture = chained();
     let put_off = Outcome::Deferred { until: later(15), why: "dirty".to_owned() };
@@ -57,7 +57,7 @@ fn each_end_of_the_first_has_its_followers() {
 }
 
 #[test]
-fn earlier_attempts_have_no_followers() {
+fn retried_attempts_start_no_followers() {
     let mut fixture = chained();
     let run = fixture.enqueue("fetch");
     fixture.start(now());
@@ -71,7 +71,7 @@ fn earlier_attempts_have_no_followers() {
 }
 
 #[test]
-fn a_follower_belongs_to_the_night_while_it_is_open() {
+fn follower_joins_the_night_while_open() {
     for closed in [false, true] {
         let mut fixture = chained();
         let night =
@@ -89,7 +89,7 @@ fn a_follower_belongs_to_the_night_while_it_is_open() {
         let expected = (!closed).then_some(night.id);
         assert_eq!(fixture.runs_of("use")[0].night, expected);
         let open = fixture.store.nights_to_close(later(2)).unwrap();
-        assert!(open.is_empty(), "its follower is still to run: {open:?}");
+        assert!(open.is_empty(), "a follower has not run yet: {open:?}");
         let me = fixture.me.clone();
         let started = fixture.store.start_ready(Some(night.id), &me, later(2)).unwrap();
         assert_eq!(started.len(), if closed { 0 } else { 2 });
@@ -97,7 +97,7 @@ fn a_follower_belongs_to_the_night_while_it_is_open() {
 }
 
 #[test]
-fn a_disabled_job_follows_nothing() {
+fn disabled_job_is_not_started_as_follower() {
     let mut fixture = chained();
     let mut tell = after("tell", "fetch", On::End);
     tell.enabled = false;
@@ -106,7 +106,7 @@ fn a_disabled_job_follows_nothing() {
 }
 
 #[test]
-fn followers_get_their_second_chance_with_a_retry() {
+fn followers_run_again_after_a_retry() {
     let mut fixture = chained();
     ended(&mut fixture, &failed(Class::Auth));
     let run = fixture.runs_of("fetch").remove(0).id;

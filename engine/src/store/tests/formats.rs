@@ -59,7 +59,7 @@ fn made(format: usize, path: &Path) {
     clippy::disallowed_methods,
     reason = "the environment decides whether the fixture is made again"
 )]
-fn the_steps_still_make_what_was_frozen() {
+fn migration_steps_reproduce_released_formats() {
     let update = std::env::var_os("RUNNER_UPDATE_FIXTURES").is_some();
     for format in 1..=STEPS.len() {
         let file = fixtures().join(format!("format-{format}.db"));
@@ -117,7 +117,7 @@ fn next() -> Vec<&'static str> {
 }
 
 #[test]
-fn a_migration_keeps_every_row_and_the_file_as_it_was() {
+fn migration_keeps_all_rows_and_a_backup() {
     let (_folder, path) = frozen(PRESENT);
     let mut db = Connection::open(&path).unwrap();
     let before = content(&db);
@@ -140,7 +140,7 @@ fn a_migration_keeps_every_row_and_the_file_as_it_was() {
 }
 
 #[test]
-fn a_migration_that_fails_half_way_changes_nothing() {
+fn failed_migration_changes_nothing() {
     let (_folder, path) = frozen(PRESENT);
     for bad in [
         "ALTER TABLE events ADD COLUMN weight INTEGER; UPDATE nothing SET x = 1;",
@@ -176,7 +176,7 @@ fn a_development_database_is_reported() {
 /// The test starts itself again as the process that dies.
 #[test]
 #[allow(clippy::disallowed_methods, reason = "the process that dies is told so by its environment")]
-fn a_kill_at_any_step_of_a_migration_leaves_the_old_or_the_new() {
+fn killed_migration_leaves_old_or_new_format() {
     const STEP: &str = "RUNNER_TEST_DIE_AT";
     const PATH: &str = "RUNNER_TEST_LEDGER";
     let number = |text: std::ffi::OsString| text.into_string().unwrap().parse::<u32>().unwrap();
@@ -191,8 +191,7 @@ fn a_kill_at_any_step_of_a_migration_leaves_the_old_or_the_new() {
     for step in 0..20 {
         let (_folder, path) = frozen(PRESENT);
         let before = content(&Connection::open(&path).unwrap());
-        let name =
-            "store::tests::formats::a_kill_at_any_step_of_a_migration_leaves_the_old_or_the_new";
+        let name = "store::tests::formats::killed_migration_leaves_old_or_new_format";
         let output = std::process::Command::new(std::env::current_exe().unwrap())
             .args(["--exact", name])
             .env(STEP, step.to_string())
@@ -217,7 +216,7 @@ fn a_kill_at_any_step_of_a_migration_leaves_the_old_or_the_new() {
 }
 
 #[test]
-fn an_older_format_is_migrated_when_nobody_has_it_open() {
+fn older_format_is_migrated_only_when_unused() {
     let (_folder, path) = frozen(PRESENT);
     let older = Store::open(&path).unwrap();
     let in_use = Store::open_with(&path, &next()).err().unwrap();

@@ -17,7 +17,7 @@ fn events(store: &mut Store, count: usize, bytes: usize) {
 }
 
 #[test]
-fn the_log_is_truncated_after_readers() {
+fn log_is_truncated_after_readers_finish() {
     let mut fixture = fixture();
     let path = fixture.store.path().to_owned();
     let reader = Connection::open(&path).unwrap();
@@ -37,7 +37,7 @@ fn the_log_is_truncated_after_readers() {
 }
 
 #[test]
-fn a_long_series_of_writes_keeps_the_log_short() {
+fn repeated_truncation_keeps_the_log_short() {
     let mut fixture = fixture();
     let mut longest = 0;
     for _ in 0..40 {
@@ -56,7 +56,7 @@ fn daily_maintenance_has_one_claimant() {
     assert!(fixture.store.claim_maintenance(now()).unwrap());
     assert!(!other.claim_maintenance(now()).unwrap());
     assert!(!other.claim_maintenance(later(59)).unwrap());
-    assert!(other.claim_maintenance(later(60)).unwrap(), "the first one died");
+    assert!(other.claim_maintenance(later(60)).unwrap(), "the first claim has expired");
     other.record_maintenance(Task::Daily, "", later(61)).unwrap();
     assert!(!fixture.store.claim_maintenance(later(60 * 24)).unwrap());
     assert!(fixture.store.claim_maintenance(later(60 * 24 + 61)).unwrap());

@@ -33,7 +33,7 @@ fn skip_names_the_earlier_run() {
 }
 
 #[test]
-fn waiting_retries_overlap() {
+fn waiting_retry_counts_as_overlap() {
     let mut fixture = overlapping(Overlap::Skip);
     let wished = fixture.enqueue("tidy");
     let first = fixture.due("tidy", later(15)).remove(0);
@@ -46,7 +46,7 @@ fn waiting_retries_overlap() {
 }
 
 #[test]
-fn queue_keeps_their_order_up_to_its_cap() {
+fn queue_policy_keeps_order_up_to_cap() {
     let mut fixture = overlapping(Overlap::Queue);
     let mut runs = Vec::new();
     for n in 1..=i64::from(QUEUE) + 2 {
@@ -66,18 +66,18 @@ fn queue_keeps_their_order_up_to_its_cap() {
 }
 
 #[test]
-fn replace_ends_the_earlier_ones_and_waits_for_those_that_run() {
+fn replace_cancels_waiting_and_awaits_running_runs() {
     let mut fixture = overlapping(Overlap::Replace);
     let first = fixture.due("tidy", later(15)).remove(0);
     let second = fixture.due("tidy", later(30)).remove(0);
     let replaced = |at| format!("cancelled: replaced by the one due {}", later(at));
-    assert_eq!(why(fixture.stands(&first)), replaced(30), "it had not started");
+    assert_eq!(why(fixture.stands(&first)), replaced(30), "the first run had not started");
     fixture.start(later(30));
     fixture.admit(&second, Budget::default(), &[]).unwrap();
     let third = fixture.due("tidy", later(45)).remove(0);
     assert_eq!(fixture.stands(&second), None);
     assert!(fixture.row(&second).cancel().is_some());
-    assert!(fixture.start(later(45)).is_empty(), "one job runs once at a time");
+    assert!(fixture.start(later(45)).is_empty(), "a job has at most one live run");
     let gone = Outcome::Cancelled { why: "signal 15".to_owned() };
     fixture.end(&second, &gone, later(46));
     assert_eq!(why(fixture.stands(&second)), replaced(45));
@@ -86,7 +86,7 @@ fn replace_ends_the_earlier_ones_and_waits_for_those_that_run() {
 }
 
 #[test]
-fn replaced_runs_end_in_one_tick() {
+fn replaced_run_is_ended_in_one_tick() {
     let mut fixture = overlapping(Overlap::Replace);
     let first = fixture.due("tidy", later(15)).remove(0);
     fixture.start(later(15));
@@ -102,5 +102,5 @@ fn replaced_runs_end_in_one_tick() {
     assert_eq!(ticked.end, std::slice::from_ref(&first));
     assert!(ticked.start.is_empty());
     let deadline = fixture.deadline(&first);
-    assert!(deadline < 100_000, "brought forward: {deadline}");
+    assert!(deadline < 100_000, "the deadline was not brought forward: {deadline}");
 }

@@ -31,7 +31,7 @@ fn next_and_failing_jobs_are_found() {
 }
 
 #[test]
-fn ties_are_ordered_by_name() {
+fn equal_due_times_are_ordered_by_name() {
     let mut fixture = fixture();
     let project = fixture.project.clone();
     let jobs = [job("b", every(15)), job("a", every(15)), job("c", every(5))];
@@ -77,7 +77,7 @@ fn skips_do_not_end_a_failure() {
 }
 
 #[test]
-fn a_projection_is_of_the_files_that_the_jobs_were_read_from() {
+fn latest_job_projection_is_returned() {
     let mut fixture = fixture();
     let project = fixture.project.clone();
     let kept = |fixture: &Fixture, only| fixture.store.projections(only).unwrap().remove(&project);
@@ -93,7 +93,7 @@ fn a_projection_is_of_the_files_that_the_jobs_were_read_from() {
 }
 
 #[test]
-fn the_last_night_is_the_one_that_opened_last() {
+fn last_night_is_the_latest_opened() {
     let mut fixture = fixture();
     let project = fixture.project.clone();
     assert!(fixture.store.last_nights().unwrap().is_empty());
@@ -110,7 +110,7 @@ fn the_last_night_is_the_one_that_opened_last() {
 }
 
 #[test]
-fn missing_projects_have_one_stretch() {
+fn missing_project_has_one_missed_stretch() {
     let mut fixture = fixture();
     let project = fixture.project.clone();
     fixture.store.mark_gone(&project, &gone("it is away")).unwrap();
@@ -139,13 +139,13 @@ fn missing_projects_have_one_stretch() {
 }
 
 #[test]
-fn deletion_follows_the_plan() {
+fn deletion_requires_a_current_plan() {
     let mut fixture = fixture();
     let project = fixture.project.clone();
     let run = fixture.requested("dream", "one");
     let plan = fixture.store.forgetting(&project).unwrap();
     assert_eq!(plan.live, std::slice::from_ref(&run));
-    assert!(fixture.store.forget(&plan).is_err(), "it has live runs");
+    assert!(fixture.store.forget(&plan).is_err(), "the project has live runs");
     fixture.store.settle(&run, None, &failed(), &RunSummary::default(), now()).unwrap();
     assert!(fixture.store.forget(&plan).is_err(), "the plan is outdated");
     assert!(fixture.store.project(&project).unwrap().is_some());

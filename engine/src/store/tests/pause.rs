@@ -52,7 +52,7 @@ fn paused_times_are_one_missed_row() {
 }
 
 #[test]
-fn later_times_run_in_the_same_tick() {
+fn times_after_pause_run_in_same_tick() {
     both(|mut fixture, job| {
         fixture.store.pause(job, later(20)).unwrap();
         // No tick ran between the end of the pause and now, which is a separate stretch with a
@@ -71,7 +71,7 @@ fn later_times_run_in_the_same_tick() {
 }
 
 #[test]
-fn waiting_runs_are_held() {
+fn pause_holds_waiting_runs() {
     both(|mut fixture, job| {
         let run = fixture.enqueue("tidy");
         let other = fixture.enqueue("dream");
@@ -86,7 +86,7 @@ fn waiting_runs_are_held() {
 #[test]
 fn a_pause_can_change_and_end() {
     both(|mut fixture, job| {
-        assert!(!fixture.store.resume(job, now()).unwrap(), "there is none");
+        assert!(!fixture.store.resume(job, now()).unwrap(), "no pause is set");
         fixture.store.pause(job, later(500)).unwrap();
         fixture.store.pause(job, later(20)).unwrap();
         let until =
@@ -104,7 +104,7 @@ fn a_pause_can_change_and_end() {
 }
 
 #[test]
-fn one_pause_may_outlast_the_other() {
+fn global_pause_outlasts_job_pause() {
     let mut fixture = fixture();
     let tidy = fixture.id("tidy");
     fixture.store.pause(Some(tidy), later(20)).unwrap();
@@ -118,7 +118,7 @@ fn one_pause_may_outlast_the_other() {
 }
 
 #[test]
-fn a_manual_night_continues() {
+fn manual_night_ignores_the_pause() {
     let mut fixture = fixture();
     fixture.store.pause(None, FOREVER).unwrap();
     let night = fixture.store.open_night(&fixture.project, "2026-11-21", now(), later(60)).unwrap();

@@ -36,7 +36,7 @@ fn over(fixture: &mut Fixture, key: &str, outcome: &Outcome) -> RunId {
 }
 
 #[test]
-fn old_runs_go_and_the_newest_and_the_open_stay() {
+fn old_runs_are_pruned_except_newest_and_open() {
     let mut fixture = fixture();
     let first = over(&mut fixture, "a", &Outcome::Succeeded);
     let second = over(&mut fixture, "b", &Outcome::Succeeded);
@@ -51,7 +51,7 @@ fn old_runs_go_and_the_newest_and_the_open_stay() {
 }
 
 #[test]
-fn runs_that_the_breaker_counts_stay() {
+fn runs_counted_by_breaker_are_kept() {
     let mut fixture = fixture();
     over(&mut fixture, "a", &Outcome::Succeeded);
     let good = over(&mut fixture, "b", &Outcome::Succeeded);
@@ -67,7 +67,7 @@ fn runs_that_the_breaker_counts_stay() {
 }
 
 #[test]
-fn a_chain_of_deferrals_keeps_its_ends_and_goes_on_counting() {
+fn deferral_chain_keeps_ends_and_attempt_numbers() {
     let mut fixture = fixture();
     let job = fixture.store.job(&fixture.project, "dream").unwrap().id;
     let new = NewOccurrence {
@@ -84,7 +84,7 @@ fn a_chain_of_deferrals_keeps_its_ends_and_goes_on_counting() {
     for minute in 0..10 {
         defer(&mut fixture, minute);
     }
-    assert!(prune(&mut fixture, later(20)).is_empty(), "not on the same day");
+    assert!(prune(&mut fixture, later(20)).is_empty(), "deferrals of the same day are kept");
     let plan = prune(&mut fixture, days(2));
     assert_eq!(plan.rows.deferrals.len(), 8);
     defer(&mut fixture, 60 * 48);
@@ -94,7 +94,7 @@ fn a_chain_of_deferrals_keeps_its_ends_and_goes_on_counting() {
 }
 
 #[test]
-fn the_plan_keeps_what_is_needed_and_counts_backups_from_the_newest() {
+fn plan_keeps_needed_files_and_newest_backups() {
     let found = |kind, below: &str, at, needed| PrunableFile {
         kind,
         root: PathBuf::from("/s"),
@@ -127,7 +127,7 @@ fn the_plan_keeps_what_is_needed_and_counts_backups_from_the_newest() {
 }
 
 #[test]
-fn a_frozen_database_prunes_and_stays_in_order() {
+fn saved_database_stays_consistent_after_pruning() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("database.sqlite");
     let fixture =
@@ -148,7 +148,7 @@ fn a_frozen_database_prunes_and_stays_in_order() {
 }
 
 #[test]
-fn an_acknowledgement_outlives_pruning() {
+fn acknowledgement_survives_pruning() {
     let mut fixture = fixture();
     let job = fixture.store.job(&fixture.project, "dream").unwrap().id;
     for key in ["c", "d", "e"] {
@@ -181,11 +181,11 @@ fn an_acknowledgement_outlives_pruning() {
         )
         .unwrap();
     prune(&mut fixture, days(91));
-    assert_eq!(fixture.store.streak(job).unwrap().failures, 0, "lost reset");
+    assert_eq!(fixture.store.streak(job).unwrap().failures, 0, "pruning lost the breaker reset");
 }
 
 #[test]
-fn an_acknowledgement_does_not_cover_a_run_that_goes_on() {
+fn acknowledgement_does_not_cover_a_live_run() {
     let mut fixture = fixture();
     let job = fixture.store.job(&fixture.project, "dream").unwrap().id;
     for key in ["c", "d", "e"] {
@@ -195,11 +195,15 @@ fn an_acknowledgement_does_not_cover_a_run_that_goes_on() {
     let project = fixture.project.clone();
     assert_eq!(fixture.store.acknowledge(&project, job, "dream", "me", now()).unwrap(), 3);
     fixture.store.settle(&open, None, &failed(Class::Auth), &RunSummary::default(), now()).unwrap();
-    assert_eq!(fixture.store.streak(job).unwrap().failures, 1, "a later failure is not counted");
+    assert_eq!(
+        fixture.store.streak(job).unwrap().failures,
+        1,
+        "only the failure after the reset counts"
+    );
 }
 
 #[test]
-fn an_acknowledged_run_stays() {
+fn acknowledged_run_is_not_pruned() {
     let mut fixture = fixture();
     let job = fixture.store.job(&fixture.project, "dream").unwrap().id;
     over(&mut fixture, "a", &failed(Class::Crash));
@@ -329,6 +333,6 @@ fn only_unused_old_usage_is_deleted() {
     assert_eq!(
         (left(&fixture, "budget_usage"), left(&fixture, "grants")),
         (1, 1),
-        "what names no time"
+        "a key without a date is kept"
     );
 }

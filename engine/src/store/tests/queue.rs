@@ -10,7 +10,7 @@ fn grouped(name: &str, slots: u32) -> NewJob {
 }
 
 #[test]
-fn the_more_important_goes_first_then_the_older() {
+fn runs_start_by_priority_then_age() {
     let mut fixture = fixture();
     fixture.jobs(&["a", "b", "c", "d"].map(|name| grouped(name, 1)));
     let mut runs = Vec::new();
@@ -35,7 +35,7 @@ fn the_more_important_goes_first_then_the_older() {
 }
 
 #[test]
-fn slots_hold_over_all_projects_and_count_what_a_person_runs() {
+fn slots_count_manual_runs_across_projects() {
     let mut fixture = fixture();
     fixture.jobs(&[grouped("a", 2), grouped("b", 2)]);
     let other = ProjectId::new(now());
@@ -63,7 +63,7 @@ fn slots_hold_over_all_projects_and_count_what_a_person_runs() {
 }
 
 #[test]
-fn one_job_has_one_live_run() {
+fn job_has_at_most_one_live_run() {
     let mut fixture = fixture();
     let (first, second) = (fixture.enqueue("dream"), fixture.enqueue("dream"));
     assert_eq!(fixture.start(later(1)), std::slice::from_ref(&first));
@@ -73,7 +73,7 @@ fn one_job_has_one_live_run() {
 }
 
 #[test]
-fn two_drivers_never_start_one_run() {
+fn concurrent_drivers_start_each_run_once() {
     let mut fixture = fixture();
     let names: Vec<String> = (0..12).map(|n| format!("j{n}")).collect();
     let jobs: Vec<NewJob> = names.iter().map(|name| grouped(name, 100)).collect();
@@ -104,7 +104,7 @@ fn queued_settings_are_kept() {
     let policy = Policy { priority: 7, ..Policy::default() };
     fixture.jobs(&[with("dream", Schedule::manual(), policy)]);
     let plain = fixture.enqueue("dream");
-    assert_eq!(fixture.row(&plain).priority, 7, "the job's own");
+    assert_eq!(fixture.row(&plain).priority, 7, "the job's priority applies");
     let wish = NewOccurrence {
         priority: Some(-2),
         due: later(30),
@@ -131,7 +131,7 @@ fn queued_settings_are_kept() {
 }
 
 #[test]
-fn start_deadlines_apply_only_to_schedules() {
+fn start_deadlines_apply_only_to_scheduled_runs() {
     let mut fixture = fixture();
     let policy = Policy { start_within: Some(SignedDuration::from_mins(10)), ..Policy::default() };
     fixture.jobs(&[

@@ -4,7 +4,7 @@ use super::*;
 use crate::store::crash_points::CrashPoints;
 
 #[test]
-fn live_runs_in_backups_are_ended() {
+fn restore_ends_runs_live_in_backup() {
     let mut fixture = fixture();
     let path = fixture.store.path().to_owned();
     let running = fixture.admitted("a").run().clone();
@@ -36,14 +36,14 @@ fn live_runs_in_backups_are_ended() {
     let row = store.run(&requested).unwrap();
     assert!(why(row.outcome().cloned()).contains("whether it ran since is not known"));
     let row = store.run(&ahead).unwrap();
-    assert!(row.ready_at().is_some(), "it starts later");
+    assert!(row.ready_at().is_some(), "the queued run starts later");
     let tidy = store.job(&fixture.project, "tidy").unwrap();
     assert!(tidy.next_due.unwrap() > later(120));
     assert!(store.due_jobs(later(120)).unwrap().is_empty());
 }
 
 #[test]
-fn invalid_backups_are_refused_first() {
+fn invalid_backups_are_refused() {
     let fixture = fixture();
     let path = fixture.store.path().to_owned();
     let bad = path.with_file_name("bad");
@@ -56,7 +56,7 @@ fn invalid_backups_are_refused_first() {
 }
 
 #[test]
-fn a_copy_is_consistent_during_writes() {
+fn backup_is_consistent_during_writes() {
     let mut fixture = fixture();
     let path = fixture.store.path().to_owned();
     let (begun, wait) = std::sync::mpsc::channel();
@@ -99,7 +99,7 @@ fn a_copy_is_consistent_during_writes() {
 }
 
 #[test]
-fn losses_are_counted_and_pauses_kept() {
+fn restore_counts_losses_and_keeps_pauses() {
     let mut fixture = fixture();
     let path = fixture.store.path().to_owned();
     let job = |name: &str| fixture.store.job(&fixture.project, name).unwrap().id;

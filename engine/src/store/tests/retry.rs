@@ -77,7 +77,7 @@ fn cancelled_runs_are_not_retried() {
 }
 
 #[test]
-fn a_deferral_comes_back_once_at_its_time() {
+fn deferred_run_returns_once_at_its_time() {
     let mut fixture = fixture();
     let run = fixture.enqueue("dream");
     fixture.start(now());
@@ -94,10 +94,10 @@ fn a_deferral_comes_back_once_at_its_time() {
 }
 
 #[test]
-fn a_requested_retry_reopens_once() {
+fn requested_retry_reopens_occurrence_once() {
     let mut fixture = fixture();
     let run = fixture.requested("dream", "k");
-    assert!(fixture.store.retry(&run, now()).is_err(), "it is open");
+    assert!(fixture.store.retry(&run, now()).is_err(), "the occurrence is still open");
     fixture.end(&run, &failed(Class::Auth), now());
     let again = fixture.store.retry(&run, later(1)).unwrap();
     assert!(matches!(
@@ -125,7 +125,7 @@ fn a_requested_retry_reopens_once() {
 }
 
 #[test]
-fn a_requested_retry_overrules_the_deadline() {
+fn requested_retry_ignores_start_deadline() {
     let mut fixture = fixture();
     let policy = Policy { start_within: Some(SignedDuration::from_mins(10)), ..Policy::default() };
     fixture.jobs(&[with("tidy", every(15), policy)]);
@@ -137,7 +137,7 @@ fn a_requested_retry_overrules_the_deadline() {
 }
 
 #[test]
-fn the_breaker_looks_past_many_that_were_skipped() {
+fn breaker_ignores_many_skipped_runs() {
     let mut fixture = quick_house();
     for n in 0..3 {
         let run = fixture.requested("dream", &format!("failed {n}"));

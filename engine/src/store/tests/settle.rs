@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_stale_fence_is_refused_everywhere() {
+fn stale_fence_cannot_settle_or_publish() {
     let mut fixture = fixture();
     let old = fixture.admitted("a");
     let fence = fixture.store.take_over(old.run()).unwrap();
@@ -34,7 +34,7 @@ fn manifest(run: &RunId, fence: Fence) -> Manifest {
 }
 
 #[test]
-fn a_publication_keeps_the_summary() {
+fn recovered_publication_keeps_the_summary() {
     let mut fixture = fixture();
     let admitted = fixture.admitted("a");
     let summary = RunSummary { headline: "three proposals".to_owned(), ..RunSummary::default() };
@@ -63,7 +63,7 @@ fn a_run_is_settled_once() {
 }
 
 #[test]
-fn a_deferral_keeps_its_occurrence_open_until_its_time() {
+fn deferral_keeps_keyed_occurrence_open() {
     let mut fixture = fixture();
     let run = fixture.requested("dream", "key a");
     let facts = AdmissionFacts {
@@ -80,14 +80,17 @@ fn a_deferral_keeps_its_occurrence_open_until_its_time() {
     assert!(fixture.store.start_ready(None, &me, now()).unwrap().is_empty());
     let again = fixture.store.start_ready(None, &me, until).unwrap();
     assert_eq!(again.len(), 1);
-    assert!(fixture.store.start_ready(None, &me, until).unwrap().is_empty(), "taken once");
+    assert!(
+        fixture.store.start_ready(None, &me, until).unwrap().is_empty(),
+        "the retry is started once"
+    );
     let row = fixture.store.run(&again[0]).unwrap();
     assert_eq!(row.attempt, 2);
     assert_eq!(fixture.store.occurrence(&row.occurrence).unwrap().outcome, None);
 }
 
 #[test]
-fn a_lost_run_is_tried_again_in_the_same_occurrence() {
+fn lost_run_is_retried_in_same_occurrence() {
     let mut fixture = fixture();
     let admitted = fixture.admitted("a");
     let (lost, me) = (Outcome::Lost { why: "killed".into() }, fixture.me.clone());
@@ -135,7 +138,7 @@ fn failures_are_counted_since_the_last_success() {
 }
 
 #[test]
-fn a_reported_deferral_is_final() {
+fn deferral_of_unkeyed_manual_run_is_final() {
     let mut fixture = fixture();
     let run = fixture.requested("dream", "a");
     let facts = AdmissionFacts {
@@ -152,13 +155,13 @@ fn a_reported_deferral_is_final() {
 }
 
 #[test]
-fn a_settled_run_can_be_degraded() {
+fn only_succeeded_run_can_be_degraded() {
     let mut fixture = fixture();
     let admitted = fixture.admitted("a");
     let run = admitted.run().clone();
     let degraded = Outcome::Degraded { why: "not committed".to_owned() };
     let summary = RunSummary::default();
-    assert!(fixture.store.degrade(&run, &degraded, &summary).is_err(), "not over");
+    assert!(fixture.store.degrade(&run, &degraded, &summary).is_err(), "the run is not settled");
     let fence = Some(admitted.fence());
     fixture.store.settle(&run, fence, &Outcome::Succeeded, &summary, later(1)).unwrap();
     let before = fixture.store.run(&run).unwrap();

@@ -55,7 +55,7 @@ impl Fixture {
 }
 
 #[test]
-fn a_grant_raises_one_level() {
+fn grant_raises_only_its_level() {
     let mut fixture = fixture();
     let levels = [pool_day(calls(2))];
     let first = fixture.enters("dream", calls(2), &levels).unwrap();
@@ -84,7 +84,7 @@ fn a_grant_raises_one_level() {
 }
 
 #[test]
-fn a_window_opens_with_its_first_run_and_the_next_one_is_whole() {
+fn window_opens_with_first_run_and_resets() {
     let mut fixture = fixture();
     let length = SignedDuration::from_hours(5);
     let window = BudgetLevel {
@@ -110,7 +110,7 @@ fn a_window_opens_with_its_first_run_and_the_next_one_is_whole() {
 }
 
 #[test]
-fn an_escalation_spends_its_parents_remainder_and_gives_back_the_rest() {
+fn escalation_uses_parent_budget_and_returns_rest() {
     let mut fixture = fixture();
     let day = pool_day(calls(5));
     let parent = fixture.enters("dream", calls(4), std::slice::from_ref(&day)).unwrap();
@@ -138,7 +138,7 @@ fn an_escalation_spends_its_parents_remainder_and_gives_back_the_rest() {
 }
 
 #[test]
-fn a_child_that_outlives_its_parent_keeps_what_it_holds() {
+fn child_outliving_its_parent_keeps_its_reservation() {
     let mut fixture = fixture();
     let day = pool_day(calls(4));
     let parent = fixture.enters("dream", calls(4), std::slice::from_ref(&day)).unwrap();
@@ -215,7 +215,7 @@ fn the_reserved_time_limits_the_run() {
 }
 
 #[test]
-fn a_limit_holds_for_its_pool_and_grows_only_after_its_wait() {
+fn limit_applies_to_pool_and_grows_after_wait() {
     let mut fixture = fixture();
     let store = &mut fixture.store;
     let said = Some(later(60));
@@ -256,7 +256,7 @@ fn a_limit_holds_for_its_pool_and_grows_only_after_its_wait() {
 }
 
 #[test]
-fn an_acknowledgement_ends_a_row_of_failures_and_is_on_record() {
+fn acknowledgement_ends_the_streak_and_is_logged() {
     let mut fixture = fixture();
     let job = fixture.store.job(&fixture.project, "dream").unwrap().id;
     for (n, class) in [Class::Crash, Class::Crash, Class::Auth].into_iter().enumerate() {
@@ -294,7 +294,7 @@ fn an_acknowledgement_ends_a_row_of_failures_and_is_on_record() {
 }
 
 #[test]
-fn a_database_of_format_1_goes_on_with_its_live_reservations() {
+fn format_1_database_keeps_live_reservations() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("database.sqlite");
     let frozen =
@@ -343,12 +343,12 @@ fn fallbacks_are_reserved_or_left_out() {
     let held = ask(&fixture);
     assert_eq!(held.short, [None, None]);
     assert_eq!(held.levels, [day.clone(), pool.clone()]);
-    assert_eq!(held.want.seconds, Some(7200), "as without a fallback");
+    assert_eq!(held.want.seconds, Some(7200), "fallbacks do not change the requested time");
     fixture.enters("dream", held.want, &held.levels).unwrap();
     assert_eq!(
         fixture.store.account(POOL_DAY, &pool.key).unwrap().calls,
         3,
-        "held, whoever will be asked"
+        "the fallback's pool is reserved as well"
     );
     let held = ask(&fixture);
     let short = held.short[1].as_ref().unwrap();

@@ -17,7 +17,7 @@ fn reported(notes: &[LintNote], files: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn each_fault_is_found_at_its_line_and_what_is_right_is_not() {
+fn each_lint_fault_is_reported_at_its_line() {
     let notes = [
         note(
             "index.md",
@@ -57,7 +57,7 @@ fn each_fault_is_found_at_its_line_and_what_is_right_is_not() {
 }
 
 #[test]
-fn front_matter_is_missed_only_where_it_is_the_custom() {
+fn missing_front_matter_is_reported_where_customary() {
     let with = |name: &str| note(name, "---\ntitle: x\n---\n[r](README.md)");
     let bare = note("README.md", "# Read me\n");
     let many = [with("a.md"), bare.clone()];
@@ -71,14 +71,14 @@ fn front_matter_is_missed_only_where_it_is_the_custom() {
 }
 
 #[test]
-fn what_a_model_says_is_one_line() {
+fn one_line_strips_control_characters_and_truncates() {
     assert_eq!(one_line("a\n\n# b\u{1b}[31m  c"), "a # b[31m c");
     assert_eq!(one_line(&"x".repeat(900)).len(), 300);
 }
 
 proptest::proptest! {
     #[test]
-    fn no_text_makes_it_panic(text in "(\\[\\[|\\]\\]|#|\\(|\\)|`|\\||%|[a-c./ \n:é-])*") {
+    fn check_survives_random_link_syntax(text in "(\\[\\[|\\]\\]|#|\\(|\\)|`|\\||%|[a-c./ \n:é-])*") {
         let notes = [note("a.md", &text), note("b/c.md", &text)];
         let lines = text.lines().count().max(1);
         for finding in check(&notes, &|_| false, &|_| true, date(2026, 1, 1)) {
@@ -88,7 +88,7 @@ proptest::proptest! {
 }
 
 #[test]
-fn a_planted_ignore_file_closes_its_folder_only() {
+fn invalid_ignore_file_excludes_only_its_folder() {
     use rustix::fs::{CWD, FileType, Mode, mknodat};
     let place = tempfile::tempdir().unwrap();
     let root = place.path();

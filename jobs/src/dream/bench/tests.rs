@@ -56,7 +56,7 @@ fn measured(labels: &str, past: bool) -> Figures {
 }
 
 #[test]
-fn right_answers_are_told_from_wrong_ones() {
+fn correct_answers_give_perfect_scores() {
     let found = measured(
         r#"[{"idea": "ideas/retry.md", "commits": ["1111111"]}, {"idea": "ideas/zebra.md", "open": true},
             {"idea": "ideas/gone.md", "open": true}]"#,
@@ -78,7 +78,7 @@ fn right_answers_are_told_from_wrong_ones() {
 }
 
 #[test]
-fn wrong_answers_are_counted_as_such() {
+fn wrong_answers_lower_the_scores() {
     let found = measured(
         r#"[{"idea": "ideas/retry.md", "open": true}, {"idea": "ideas/again.md", "commits": ["2222222", "fffffff"]},
             {"idea": "ideas/zebra.md", "commits": ["3333333"]}]"#,
@@ -95,7 +95,7 @@ fn wrong_answers_are_counted_as_such() {
 }
 
 #[test]
-fn ideas_without_a_label_are_left_to_a_person() {
+fn unlabelled_ideas_have_no_rates() {
     let found = measured(r#"[{"idea": "ideas/retry.md"}, {"idea": "ideas/zebra.md"}]"#, true);
     assert_eq!(found.unlabelled_implemented, ["ideas/retry.md"]);
     assert_eq!((found.hit_rate, found.false_archive_rate), (None, None));

@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn labels_say_what_is_known_and_no_more() {
+    fn labels_map_to_class_and_liveness() {
         let labels = parse(
             r#"[{"idea": "a", "commits": [{"hash": "0123456", "date": "x"}, "abcdef0"], "folder": "x"},
                 {"idea": "b", "open": true}, {"idea": "c", "status": "meritorious"}, {"idea": "d"},
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_that_contradict_themselves_are_refused() {
+    fn invalid_labels_are_refused() {
         for (bad, why) in [
             (r#"{}"#, "expected a sequence"),
             (r#"[{"idea": "a"}, {"idea": "a"}]"#, "element 1, \"a\": it is listed twice"),

@@ -21,6 +21,7 @@ use runner_engine::scope::Scope;
 use runner_engine::store::{Store, StoreError};
 use runner_engine::time::Clock;
 use runner_text::redact::Redactor;
+use serde::Serialize;
 
 use super::super::LONGEST;
 use super::super::decisions::Decision;
@@ -104,9 +105,10 @@ pub struct DecisionRequest<'a> {
 }
 
 /// The result of a decision.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct AppliedDecision {
     /// The decision, as it was written.
+    #[serde(flatten)]
     pub decision: Decision,
     /// A short description of the effect.
     pub says: String,

@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn an_archive_moves_and_never_takes_a_name() {
+    fn archive_picks_a_free_name() {
         let one = source("ideas/sub/a.b.md", "text");
         let plan = made(Action::Archive, &one, None, &[]);
         assert_eq!(put(&plan, 0), ("ideas/done/sub/a.b.md", "text"));
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn a_merge_appends_the_body_and_archives_the_whole() {
+    fn merge_appends_body_and_archives_whole_idea() {
         let one = source("ideas/a--b.md", "---\nt: 1\n---\n\n# A\nlast");
         let into = source("ideas/b.md", "# B\r\nno end");
         let plan = made(Action::Merge, &one, Some(&into), &[]);
@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn a_promotion_says_where_it_is_from_and_keeps_every_byte() {
+    fn promotion_records_origin_and_preserves_content() {
         let plain = made(Action::Promote, &source("ideas/a.md", "# A\n"), None, &[]);
         let (path, text) = put(&plain, 0);
         assert_eq!(path, "specs/a.md");
@@ -410,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_is_made_once_and_needs_no_further_look() {
+    fn blog_mark_is_added_once() {
         let one = source("ideas/a.md", "# A");
         let plan = made(Action::MarkBlog, &one, None, &[]);
         let (_, text) = put(&plan, 0);

@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use super::super::LONGEST;
 use super::super::decisions::{Decision, Decisions};
-use super::super::inventory::Reader;
+use super::super::inventory::{ReadProblem, Reader};
 use super::super::proposal::{self, Action, Proposal, clean};
 use super::super::spec::DreamSpec;
 use super::super::walk::WalkProblem;
@@ -203,8 +203,9 @@ impl Proposals {
         let bytes = match reader.read(&path) {
             Ok((bytes, _)) => bytes,
             // The pass left no proposals.
-            Err(why) if why == "is gone" => return Vec::new(),
-            Err(why) => {
+            Err(ReadProblem::Gone) => return Vec::new(),
+            Err(problem) => {
+                let why = problem.to_string();
                 self.troubles.push(WalkProblem { path, why });
                 return Vec::new();
             }
@@ -234,8 +235,8 @@ pub(super) fn decisions(reader: &Reader, spec: &DreamSpec) -> Result<Decisions, 
     let path = spec.decisions_path();
     match reader.read(&path) {
         Ok((bytes, _)) => Ok(Decisions::read(&bytes)),
-        Err(why) if why == "is gone" => Ok(Decisions::default()),
-        Err(why) => Err(ProposalsError::Decisions { path, why }),
+        Err(ReadProblem::Gone) => Ok(Decisions::default()),
+        Err(problem) => Err(ProposalsError::Decisions { path, why: problem.to_string() }),
     }
 }
 
@@ -346,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn one_of_four_elements_survives_and_the_rest_is_told() {
+    fn valid_proposal_survives_and_others_are_reported() {
         let good = proposal("01", "ideas/a.md", b"a");
         let no_evidence = good.replace(r#""e""#, r#""""#).replace("01", "02");
         let foreign = good.replace("sidenote", "abandoned");
@@ -366,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn all_passes_count_the_newest_first_and_no_id_twice() {
+    fn proposals_of_all_passes_are_listed_newest_first() {
         let (a, b) = (proposal("a", "ideas/a.md", b"a"), proposal("b", "ideas/b.md", b"b"));
         let older = proposal("old", "ideas/a.md", b"before");
         let folder = place(&[
@@ -396,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn a_decision_is_on_an_id_and_its_content() {
+    fn decision_applies_to_id_and_content_hash() {
         let a = proposal("a", "ideas/a.md", b"a");
         let hash = proposal::hash_of([Some(&Digest::of(b"a"))]);
         let line = |hash: &str| {

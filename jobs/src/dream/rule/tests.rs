@@ -31,7 +31,7 @@ fn judged(room: &ProjectEvidence, path: &str, text: &str) -> RuleVerdict {
 }
 
 #[test]
-fn done_only_when_a_commit_did_it() {
+fn implemented_requires_a_matching_commit() {
     let path = "ideas/retry-policy.md";
     let open = judged(&room(&[]), path, SPEC);
     assert_eq!((open.status, open.action), (IdeaStatus::Meritorious, Action::Promote), "{open:?}");
@@ -43,7 +43,7 @@ fn done_only_when_a_commit_did_it() {
         "{found:?}"
     );
     assert!(found.evidence.starts_with("000000000000 2023-11-14 feat: retry policy"), "{found:?}");
-    assert_eq!(found.bare, "000000000000", "no word of a commit");
+    assert_eq!(found.bare, "000000000000", "bare evidence contains no commit subject");
     for weaker in [
         ("spec: retry policy with jitter", &["docs/retry.md"][..]),
         ("idea: retry policy with jitter", &["ideas/retry-policy.md"]),
@@ -59,7 +59,7 @@ fn done_only_when_a_commit_did_it() {
 }
 
 #[test]
-fn parts_forms_and_posts_are_never_archived() {
+fn parts_templates_and_posts_are_not_archived() {
     let done = room(&[("feat: retry policy with jitter", &["src/retry.rs"])]);
     let part = SPEC.replacen("\n\n", "\n\n**Spec:** specs/retry.md\n\n", 1);
     let form = SPEC.replacen("jitter", "{jitter}", 1);
@@ -129,7 +129,7 @@ const PLACED: &str = "# Retry policy with jitter\n\n## Problem\n\nCalls in `src/
                       jitter to each wait\n- Cap the wait at an hour\n- Write every retry to the report\n";
 
 #[test]
-fn touched_places_count_despite_other_words() {
+fn touched_paths_raise_strength_despite_different_wording() {
     let subject = "feat(net): wait a random while before the next call";
     let path = "ideas/retry-policy.md";
     let there = with_filler(vec![at(9, subject, &["src/net/retry.rs", "src/net/wait.rs"])]);
@@ -141,7 +141,7 @@ fn touched_places_count_despite_other_words() {
 }
 
 #[test]
-fn earlier_commits_do_not_count() {
+fn earlier_commits_count_only_with_citation() {
     let path = "ideas/retry-policy.md";
     let (subject, paths) =
         ("feat: retry policy with jitter", ["src/net/retry.rs", "src/net/wait.rs"]);
@@ -162,11 +162,11 @@ fn earlier_commits_do_not_count() {
     named.body = format!("Closes: {path}");
     let room = with_filler(vec![at(100_000_000, "chore: release", &["CHANGELOG.md"]), named]);
     let found = judged(&room, path, &dated("2023-12-24"));
-    assert_eq!(found.status, IdeaStatus::Implemented, "it names the idea itself");
+    assert_eq!(found.status, IdeaStatus::Implemented, "the commit cites the idea");
 }
 
 #[test]
-fn a_list_that_is_kept_has_to_be_at_its_end() {
+fn partly_ticked_list_prevents_archiving() {
     let room = with_filler(vec![at(
         9,
         "feat: retry policy with jitter",
@@ -180,7 +180,7 @@ fn a_list_that_is_kept_has_to_be_at_its_end() {
 }
 
 #[test]
-fn more_doubt_takes_more_strength() {
+fn done_threshold_rises_with_uncertainty() {
     let room = with_filler(vec![at(9, "feat: jitter in the retry", &["src/net/wait.rs"])]);
     let path = "ideas/retry-policy.md";
     let strength = room.about(path, PLACED).unwrap().candidates[0].strength;
@@ -272,7 +272,7 @@ mod properties {
         #![proptest_config(ProptestConfig::with_cases(200))]
 
         #[test]
-        fn what_is_archived_rests_on_what_exists((path, text) in idea(), commits in commits()) {
+        fn archived_ideas_cite_existing_commits((path, text) in idea(), commits in commits()) {
             let room = room(commits, 0);
             let found = judged(&room, &path, &text);
             if found.action == Action::Archive {
@@ -290,25 +290,25 @@ mod properties {
         }
 
         #[test]
-        fn a_list_that_is_half_ticked_is_never_archived((path, text) in idea(), commits in commits()) {
+        fn partly_ticked_idea_is_never_archived((path, text) in idea(), commits in commits()) {
             let text = format!("{text}\n- [x] one\n- [ ] two\n");
             prop_assert_ne!(judged(&room(commits, 0), &path, &text).action, Action::Archive);
         }
 
         #[test]
-        fn the_same_room_says_the_same((path, text) in idea(), commits in commits()) {
+        fn equal_evidence_gives_equal_verdicts((path, text) in idea(), commits in commits()) {
             let (one, other) = (room(commits.clone(), 0), room(commits, 0));
             prop_assert_eq!(judged(&one, &path, &text), judged(&other, &path, &text));
         }
 
         #[test]
-        fn names_of_unrelated_commits_change_nothing((path, text) in idea(), commits in commits()) {
+        fn unrelated_commit_names_change_no_verdict((path, text) in idea(), commits in commits()) {
             let (one, other) = (room(commits.clone(), 1), room(commits, 2));
             prop_assert_eq!(judged(&one, &path, &text), judged(&other, &path, &text));
         }
 
         #[test]
-        fn strengths_are_shares((path, text) in idea(), commits in commits()) {
+        fn strengths_and_shares_lie_in_unit_interval((path, text) in idea(), commits in commits()) {
             for one in room(commits, 0).about(&path, &text).unwrap().candidates {
                 prop_assert!((0.0..=1.0).contains(&one.strength), "{one:?}");
                 prop_assert!((0.0..=1.0 + 1e-9).contains(&one.overlap.share), "{one:?}");

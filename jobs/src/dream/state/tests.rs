@@ -14,7 +14,7 @@ fn triaged(content: &[u8]) -> IdeaUpdate {
 }
 
 #[test]
-fn a_new_state_has_the_contracts_form() {
+fn new_state_has_the_contract_format() {
     let state = DreamState::parse(b"").unwrap();
     let shown = IdeaUpdate { surfaced: at(10), triaged: None };
     let text =
@@ -37,7 +37,7 @@ fn a_new_state_has_the_contracts_form() {
 }
 
 #[test]
-fn an_act_marks_an_idea_and_keeps_the_rest() {
+fn mark_updates_status_and_keeps_other_fields() {
     let file = r#"[{"path":"a.md","hash":"x","n":1e999,"status":"active","history":[ {"at":1} ]},{"path":"b.md","history":"none"}]"#;
     let state = DreamState::parse(file.as_bytes()).unwrap();
     let mark = |hash: Option<&str>| Mark {
@@ -62,7 +62,7 @@ fn an_act_marks_an_idea_and_keeps_the_rest() {
 }
 
 #[test]
-fn what_others_wrote_stays() {
+fn foreign_entries_and_fields_are_preserved() {
     let other = r#"{"path":"z.md","hash":"x","last_surfaced":"2026-06-07T12:00:00.5-07:00","big":12345678901234567890123}"#;
     let own = r#"{ "path": "a.md", "status": "archived", "history": [{"proposal_id": "1"}], "merit": 0.9, "x": {"y": [1]} }"#;
     let file = format!("[{other},\n{own}]");
@@ -84,7 +84,7 @@ fn what_others_wrote_stays() {
 }
 
 #[test]
-fn other_fields_keep_their_bytes() {
+fn unknown_fields_are_preserved_byte_for_byte() {
     let nested = format!("{}{}", "[".repeat(200), "]".repeat(200));
     for value in [
         r#""\ud800""#,
@@ -104,12 +104,12 @@ fn other_fields_keep_their_bytes() {
         let again = DreamState::parse(text.as_bytes()).unwrap();
         assert_eq!(again.triaged("a.md", &mut 0), Some(Digest::of(b"new")));
         let twice = again.with(&BTreeMap::from([("a.md", triaged(b"new"))]));
-        assert_eq!(twice, text, "a file in this form keeps it");
+        assert_eq!(twice, text, "a second update changes nothing");
     }
 }
 
 #[test]
-fn what_no_pass_can_use_is_found_when_it_is_read() {
+fn unusable_entries_are_refused_on_read() {
     for entry in [
         r#"["a.md", "hash", "time"]"#,
         r#"{"path": "a.md", "\ud800": 1}"#,
@@ -125,7 +125,7 @@ fn what_no_pass_can_use_is_found_when_it_is_read() {
 }
 
 #[test]
-fn what_is_no_state_says_where() {
+fn invalid_state_error_names_the_position() {
     for (text, expected) in [
         ("{}", "not a JSON array"),
         ("# notes", "not a JSON array"),

@@ -23,7 +23,7 @@ fn after(board: &str, form: BoardForm, lines: &str) -> (String, BoardEdit) {
 }
 
 #[test]
-fn each_move_goes_where_the_contract_says_and_nowhere_else() {
+fn each_verdict_moves_task_as_specified() {
     let stands = |keyword: Keyword| format!("* {keyword} X\n");
     for (line, from, to) in [
         ("pick up: X — y", Keyword::Todo, Some("* NEXT X\n")),
@@ -59,7 +59,7 @@ fn each_move_goes_where_the_contract_says_and_nowhere_else() {
 }
 
 #[test]
-fn ambiguous_verdicts_are_reported() {
+fn unresolvable_verdicts_are_reported() {
     let board = "* TODO twin\n* NEXT twin\n* WAITING for rain\n* TODO clean the tank\n";
     let (text, change) = after(
         board,
@@ -74,7 +74,7 @@ fn ambiguous_verdicts_are_reported() {
 }
 
 #[test]
-fn headings_with_dashes_and_other_hyphens_are_met() {
+fn headings_match_across_dash_and_hyphen_forms() {
     let board = "* TODO tables — offline\n* TODO tables\n* TODO re\u{2011}read the “log”\n";
     let (text, change) = after(
         board,
@@ -89,14 +89,14 @@ fn headings_with_dashes_and_other_hyphens_are_met() {
 }
 
 #[test]
-fn two_verdicts_on_one_task_are_one_too_many() {
+fn second_verdict_on_a_task_is_unresolved() {
     let (text, change) = after("* TODO X\n", BoardForm::Org, "- pick up: X — a\n- cancel: X — b");
     assert_eq!(text, "* NEXT X\n");
     assert_eq!(change.unresolved.len(), 1);
 }
 
 #[test]
-fn an_entry_older_than_the_board_moves_what_is_still_there() {
+fn outdated_entry_moves_only_open_tasks() {
     let (text, change) = after(
         "- [x] was done since\n- [ ] still open\n",
         BoardForm::Markdown,
@@ -107,7 +107,7 @@ fn an_entry_older_than_the_board_moves_what_is_still_there() {
 }
 
 #[test]
-fn the_first_next_is_picked_then_what_is_in_flight_then_the_top_todo() {
+fn pick_prefers_next_then_doing_then_todo() {
     let picked = |text: &str| {
         let board = Board::read(text, BoardForm::Org);
         let (task, change) = pick(&board)?;
@@ -141,7 +141,7 @@ fn tasks_are_added_and_finished_by_name() {
 }
 
 #[test]
-fn ten_thousand_tasks_keep_every_other_byte() {
+fn edits_change_only_the_named_lines() {
     let board: String = (0..10_000)
         .map(|n| format!("** TODO task {n} — of many  :t{n}:\r\n   body {n}\r\n"))
         .collect();
@@ -155,7 +155,7 @@ fn ten_thousand_tasks_keep_every_other_byte() {
 }
 
 #[test]
-fn history_knows_what_was_applied_and_keeps_what_it_cannot_read() {
+fn history_keeps_applied_entries_and_unreadable_lines() {
     let record = |agent: &str, entry: &str| HistoryRecord {
         ts: "2026-06-10T14:30:00Z".parse().unwrap(),
         run: "01".to_owned(),
@@ -186,7 +186,7 @@ fn history_knows_what_was_applied_and_keeps_what_it_cannot_read() {
 }
 
 #[test]
-fn a_dream_that_is_read_keeps_the_act() {
+fn parsed_verdict_keeps_its_move() {
     assert_eq!(said("- put down: X — y")[0].act, VerdictMove::PutDown);
 }
 
@@ -211,7 +211,7 @@ fn piece() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn verdicts_change_only_their_tasks(
+    fn random_verdicts_are_all_accounted_for(
         pieces in prop::collection::vec(piece(), 0..20),
         said in prop::collection::vec(("[abc —:\u{2011}-]{0,8}", 0..4_usize), 0..6),
     ) {

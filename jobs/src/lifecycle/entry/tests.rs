@@ -40,7 +40,7 @@ fn with(before: &str, line: &str) -> String {
 }
 
 #[test]
-fn an_entry_reads_as_it_is_written() {
+fn entry_round_trips_through_parse_and_render() {
     let entry = parse("2026-06-10-1430", ENTRY).unwrap();
     assert_eq!(entry.title, "rem — 2026-06-10 14:30 UTC");
     assert_eq!(entry.model, "some/model");
@@ -63,7 +63,7 @@ fn an_entry_reads_as_it_is_written() {
 }
 
 #[test]
-fn seven_missing_deeper_or_exchanged_headings_discard_the_whole() {
+fn invalid_headings_discard_the_whole_entry() {
     let cases = [
         (with("* carry", "* morals"), "where \"carry\" is due"),
         (format!("{ENTRY}* carry\n"), "after the sixth"),
@@ -86,7 +86,7 @@ fn seven_missing_deeper_or_exchanged_headings_discard_the_whole() {
 }
 
 #[test]
-fn an_idea_that_imitates_a_heading_discards_as_text_and_stays_an_idea_as_data() {
+fn heading_like_text_discards_only_unstructured_entries() {
     // In free text, the line cannot be distinguished from a heading.
     let text = with("- a live diagram", "* verdicts");
     assert!(sections(&text).unwrap_err().why.contains("where \"fears\" is due"));
@@ -118,7 +118,7 @@ fn an_idea_that_imitates_a_heading_discards_as_text_and_stays_an_idea_as_data() 
 }
 
 #[test]
-fn carriage_returns_tabs_and_a_missing_last_newline_change_nothing() {
+fn whitespace_variants_parse_to_the_same_entry() {
     let plain = sections(ENTRY).unwrap();
     assert_eq!(sections(&ENTRY.replace('\n', "\r\n")).unwrap(), plain);
     assert_eq!(sections(ENTRY.trim_end()).unwrap(), plain);
@@ -130,7 +130,7 @@ fn carriage_returns_tabs_and_a_missing_last_newline_change_nothing() {
 }
 
 #[test]
-fn only_the_four_acts_are_verdicts() {
+fn only_known_moves_are_verdicts() {
     for line in [
         "pick up",
         "pick up:",
@@ -154,7 +154,7 @@ fn only_the_four_acts_are_verdicts() {
 }
 
 #[test]
-fn broken_counts_warn() {
+fn section_counts_out_of_range_warn() {
     let long = "word ".repeat(121);
     let said = Sections { tale: long, goals: vec!["one".into()], ..Sections::default() };
     let reported = said.warnings().join("\n");
@@ -218,7 +218,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(2_000) })]
 
     #[test]
-    fn any_text_is_read_or_refused(pieces in proptest::collection::vec(piece(), 0..80)) {
+    fn arbitrary_text_is_parsed_or_refused(pieces in proptest::collection::vec(piece(), 0..80)) {
         let text = pieces.concat();
         if let Ok(entry) = parse("x", &text) {
             settles(&entry)?;
@@ -226,7 +226,7 @@ proptest! {
     }
 
     #[test]
-    fn a_whole_entry_of_any_words_comes_back(bodies in proptest::collection::vec(
+    fn complete_entry_with_arbitrary_words_round_trips(bodies in proptest::collection::vec(
         proptest::collection::vec(piece(), 0..12), 6))
     {
         let mut text = String::new();
@@ -240,7 +240,7 @@ proptest! {
     }
 
     #[test]
-    fn whatever_is_rendered_is_an_entry(texts in proptest::collection::vec(
+    fn rendered_entry_always_parses(texts in proptest::collection::vec(
         proptest::collection::vec(piece(), 0..8).prop_map(|it| it.concat()), 8))
     {
         let entry = Entry {

@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_hash_is_told_from_a_number_and_a_word() {
+    fn hashes_are_distinguished_from_numbers_and_words() {
         let of = |text: &str| {
             named(text).filter(|it| it.certain).map(|it| it.word.to_owned()).collect::<Vec<_>>()
         };

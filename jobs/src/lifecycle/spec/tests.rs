@@ -9,7 +9,7 @@ fn mistakes(text: &str, form: BoardForm) -> Vec<(usize, String)> {
 }
 
 #[test]
-fn the_default_cycle_goes_round() {
+fn default_cycle_is_parsed() {
     let spec = parse(DEFAULT, BoardForm::Org).unwrap();
     let names: Vec<_> = spec.states.iter().map(|it| (&*it.name, it.kind, it.repeat)).collect();
     assert_eq!(
@@ -27,7 +27,7 @@ fn the_default_cycle_goes_round() {
 }
 
 #[test]
-fn markdown_says_the_same_with_crlf_tabs_and_no_last_newline() {
+fn markdown_cycle_parses_with_mixed_whitespace() {
     let text = "# Our cycle\r\n\r\n- a list of prose: yes\r\n\r\n## add\r\n\r\n- KIND: wake\r\n-\tNEXT: rem\r\n\
                 - REPEAT: 2\r\n- BACKEND: claude\r\n- BUDGET: calls=3, money=0.50 time=10m\r\n- TIMEOUT: 12m\r\n\
                 - PROMPT: prompts/add.md\r\n\r\nWork.\r\n\r\n## rem\r\n* KIND: rem\r\n* NEXT: add\r\n* MIN-INTERVAL: 1h30m";
@@ -44,7 +44,7 @@ fn markdown_says_the_same_with_crlf_tabs_and_no_last_newline() {
 }
 
 #[test]
-fn every_mistake_is_told_with_its_line() {
+fn every_mistake_is_reported_with_its_line() {
     let org = |text: &str| mistakes(text, BoardForm::Org);
     let one = |text: &str, line: usize, part: &str| {
         let found = org(text);
@@ -81,7 +81,7 @@ fn every_mistake_is_told_with_its_line() {
 
 proptest! {
     #[test]
-    fn any_text_is_read_or_refused(pieces in prop::collection::vec(prop_oneof![
+    fn arbitrary_text_is_parsed_or_refused(pieces in prop::collection::vec(prop_oneof![
         Just("* a\n".to_owned()), Just("* rem\n".to_owned()), Just(":PROPERTIES:\n".to_owned()),
         Just(":END:\n".to_owned()), Just(":KIND: rem\n".to_owned()), Just(":NEXT: a\n".to_owned()),
         Just(":NEXT: rem\n".to_owned()), Just("## a\n- NEXT: a\n".to_owned()), Just("- KIND: rem\r\n".to_owned()),

@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_and_commits_are_told_from_words() {
+    fn paths_and_commits_are_extracted_from_text() {
         let text = "See `src/net/retry.rs:12`, ./docs/a.md (https://example.org/a.html), /etc/passwd and/or 8f1e2d3 \
                     in feedface, deadbee1, 1234567, .agents/plan.md.";
         assert_eq!(

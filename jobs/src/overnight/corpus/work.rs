@@ -207,7 +207,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn both_forms_are_read_and_claims_are_kept() {
+    fn both_row_forms_parse_and_claims_are_kept() {
         let file = concat!(
             "{\"source_epic\":\"e1\",\"items\":[{\"title\":\"One\",\"type\":\"bug\",\"n\":0.80},{\"title\":\"Two\",\"claim_status\":\"in_progress\"}],\"claim_status\":\"available\"}\n",
             "{broken\n",

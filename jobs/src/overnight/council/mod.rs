@@ -26,7 +26,7 @@ use runner_backends::{Reply, Request};
 use runner_engine::digest::Digest;
 use runner_engine::files::{DOCUMENT, beneath, read_in};
 use runner_engine::outcome::Class;
-use serde::Serialize;
+use serde::{Deserialize as _, Serialize};
 use serde_json::{Value, json};
 
 use self::packet::CouncilPacket;
@@ -41,6 +41,8 @@ use crate::{AskError, JobError};
 
 /// The lane of the councillors' reports.
 pub const COUNCIL: &str = "council";
+/// The status of a councillor who was not asked.
+const NOT_ASKED: &str = "not-asked";
 /// The creative lane.
 pub const WILDCARD: &str = "wildcard";
 /// The source of a packet that the council proposed.
@@ -145,7 +147,13 @@ impl Night<'_, '_> {
                 true => format!("{} (creative lane)", pass.runner),
                 false => pass.runner.clone(),
             };
-            unheard.push(NoReply { runner: who, why });
+            unheard.push(NoReply {
+                runner: who,
+                why,
+                backend: pass.runner.clone(),
+                class: pass.class,
+                was_asked: pass.status != NOT_ASKED,
+            });
         }
         self.passed(answered, &unheard);
         let synthesis = synthesize(&self.summary.run_id, &reports, wildcard.as_ref(), &unheard);
@@ -249,18 +257,20 @@ impl Night<'_, '_> {
                 }
                 Err((class, why)) => {
                     pass.status = class.as_str().to_owned();
+                    pass.class = Some(class);
                     pass.why = Some(redact(&format!("{class}: {why}")));
                 }
             }
             record.passes.push(pass);
         }
-        for (runner, why) in self.ctx.spender.panel().absent.clone() {
-            self.drop(&file_of(&runner));
+        for one in self.ctx.spender.panel().absent.clone() {
+            self.drop(&file_of(&one.runner));
             record.passes.push(Pass {
-                runner,
+                runner: one.runner,
                 lane: COUNCIL.to_owned(),
-                status: "not-asked".to_owned(),
-                why: Some(format!("was not asked: {why}")),
+                status: NOT_ASKED.to_owned(),
+                class: Some(one.class),
+                why: Some(format!("was not asked: {}", one.why)),
                 ..Pass::default()
             });
         }
@@ -426,12 +436,14 @@ fn reason(error: &AskError) -> (Class, String) {
     (class, error.to_string())
 }
 
-/// Returns a line for each refused answer, in the format that the lines of a run use for refusals.
+/// Returns the refused answers, each with the reason.
 pub fn refused(council: Option<&Value>) -> Vec<String> {
     let unheard = council.and_then(|it| it["unheard"].as_array());
     let of = |one: &Value| {
-        let why = one["why"].as_str()?.strip_prefix("malformed: ")?.to_owned();
-        Some(format!("refused: the answer of {}: {why}", one["runner"].as_str()?))
+        let one = NoReply::deserialize(one).ok().filter(|it| it.class == Some(Class::Malformed))?;
+        // The text begins with the class, which is known here.
+        let why = one.why.split_once(": ").map_or(&*one.why, |(_, why)| why);
+        Some(format!("the answer of {}: {why}", one.runner))
     };
     unheard.into_iter().flatten().filter_map(of).collect()
 }

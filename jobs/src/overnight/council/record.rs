@@ -8,6 +8,7 @@
 
 use std::collections::BTreeMap;
 
+use runner_engine::outcome::Class;
 use serde::{Deserialize, Serialize};
 
 use super::synthesis::Synthesis;
@@ -49,6 +50,9 @@ pub struct Pass {
     pub lane: String,
     /// `answered`, `not-asked`, or the class of the failure.
     pub status: String,
+    /// The class of the failure, or of the reason why it was not asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub class: Option<Class>,
     /// The reason why there is no answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,

@@ -12,6 +12,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use runner_engine::outcome::Class;
 use serde::{Deserialize, Serialize};
 
 use super::packet::CONFIDENCES;
@@ -58,10 +59,19 @@ pub struct Synthesis {
 }
 
 /// A councillor who did not answer.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NoReply {
+    /// The name for people, which mentions the creative lane.
     pub runner: String,
     pub why: String,
+    /// The name of its backend.
+    #[serde(default)]
+    pub backend: String,
+    /// The class of the failure, or of the reason why it was not asked.
+    #[serde(default)]
+    pub class: Option<Class>,
+    #[serde(default)]
+    pub was_asked: bool,
 }
 
 /// The number of councillors who agree.
@@ -134,7 +144,7 @@ pub fn synthesize(
         return None;
     }
     let mut unheard = unheard.to_vec();
-    unheard.sort();
+    unheard.sort_by(|a, b| (&a.runner, &a.why).cmp(&(&b.runner, &b.why)));
     let positions = positions(&reports);
     let leading = &positions[0];
     let surest = leading.voices.iter().max_by(|a, b| {

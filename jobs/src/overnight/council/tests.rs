@@ -31,7 +31,7 @@ fn same(text: &str) -> String {
 }
 
 #[test]
-fn an_invalid_answer_is_refused_completely() {
+fn invalid_answer_is_refused() {
     let good = read(&answer(), "claude", &packet(), &same).unwrap();
     assert_eq!((good.runner.as_str(), good.backs.len()), ("claude", 1));
     assert_eq!(check(&serde_json::to_value(&good).unwrap(), "council-report"), []);
@@ -61,7 +61,7 @@ fn an_invalid_answer_is_refused_completely() {
 }
 
 #[test]
-fn words_are_one_short_line_each_and_without_secrets() {
+fn answer_text_is_shortened_and_redacted() {
     let mut value = answer();
     value["headline"] = json!(format!("a\u{1b}[31m\nb\u{202e} {}", "x".repeat(9_000)));
     value["risks"] = json!(vec!["key-4711"; 50]);
@@ -75,7 +75,7 @@ fn words_are_one_short_line_each_and_without_secrets() {
 }
 
 #[test]
-fn the_answer_by_rule_is_one_that_would_be_taken() {
+fn rule_answer_passes_validation() {
     let empty = CouncilPacket::default();
     let reported = read(&empty.by_rule(), "builtin", &empty, &same).unwrap();
     assert_eq!(
@@ -83,7 +83,11 @@ fn the_answer_by_rule_is_one_that_would_be_taken() {
         ("research", "low")
     );
     let form = schema(&empty);
-    assert_eq!(form["required"].as_array().unwrap().len(), 8, "strict schemas require all");
+    assert_eq!(
+        form["required"].as_array().unwrap().len(),
+        8,
+        "strict schemas require all properties"
+    );
     assert!(form["properties"]["backs"]["items"].get("enum").is_none(), "an enum is never empty");
     assert_eq!(schema(&packet())["properties"]["backs"]["items"]["enum"], json!([ID]));
 }
@@ -103,7 +107,7 @@ fn report(runner: &str, kind: &str, action: &str, confidence: &str, backs: &[&st
 }
 
 #[test]
-fn most_voices_lead_and_the_others_stay_with_their_words() {
+fn majority_leads_and_other_positions_are_kept() {
     let reports = [
         report("a", "research", "Read more", "high", &[]),
         report("b", "repair", "Mend it", "low", &["dream-1"]),
@@ -115,7 +119,8 @@ fn most_voices_lead_and_the_others_stay_with_their_words() {
         wildcard_idea: "Delete it".into(),
         ..Wildcard::default()
     };
-    let unheard = [NoReply { runner: "d".into(), why: "auth: no key".into() }];
+    let unheard =
+        [NoReply { runner: "d".into(), why: "auth: no key".into(), ..NoReply::default() }];
     let reported = synthesize("R", &reports, Some(&lane), &unheard).unwrap();
     assert_eq!(reported.recommended_kind, "repair");
     assert_eq!((reported.agreement.voices, reported.agreement.of), (2, 3));
@@ -136,7 +141,7 @@ fn most_voices_lead_and_the_others_stay_with_their_words() {
 }
 
 #[test]
-fn a_tension_is_also_where_to_begin_and_how_sure() {
+fn tension_covers_starting_point_and_confidence() {
     let of = |reports: &[Report]| synthesize("R", reports, None, &[]).unwrap().tension;
     let one = report("a", "repair", "Mend it", "high", &["dream-1"]);
     assert_eq!(of(std::slice::from_ref(&one)), None, "a single councillor has no opposition");
@@ -169,7 +174,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
     #[test]
-    fn any_order_of_reports_gives_the_same_bytes(
+    fn synthesis_is_independent_of_report_order(
         reports in proptest::collection::vec(any_report(), 1..8),
         seed in any::<u64>(),
     ) {
@@ -182,8 +187,8 @@ proptest! {
         }
         let unheard = |turned: bool| {
             let mut all = vec![
-                NoReply { runner: "x".into(), why: "1".into() },
-                NoReply { runner: "y".into(), why: "2".into() },
+                NoReply { runner: "x".into(), why: "1".into(), ..NoReply::default() },
+                NoReply { runner: "y".into(), why: "2".into(), ..NoReply::default() },
             ];
             if turned {
                 all.reverse();

@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_queue_is_read_by_its_rules() {
+    fn queue_items_and_tags_are_parsed() {
         let text = "# Tonight\n<!-- one line -->\nprose is none\n\n- Fix the retry [file: src/net.rs] [severity: High] now [owner: me]\n  it gives up\n  too early [file: tests/net.rs]\n\n  not its text any more\n* Second\n-not one\n- [severity: low]\n";
         let items = parse("q.md", text);
         assert_eq!(items.len(), 2, "{items:?}");

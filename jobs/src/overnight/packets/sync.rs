@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn claims_are_kept_and_nothing_is_added_twice() {
+    fn claims_are_kept_without_duplicate_items() {
         let file = concat!(
             "{\"items\":[{\"title\":\"Mine\",\"type\":\"bug\",\"claim_status\":\"in_progress\"},{\"title\":\"Free\",\"type\":\"bug\",\"odd\":1.50}]}\n",
             "broken\n",

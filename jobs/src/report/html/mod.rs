@@ -1,71 +1,143 @@
 //! The morning page: the report of a night as one self-contained file for a browser.
 //!
 //! ```text
-//! NightReport ──> top: did it work, what did it cost, what was refused, what to do first
-//!                  └─> dreamscape · runs · proposals · budgets · refused · sandbox · alerts
+//! NightReport ──> views (this folder) ──> templates (`jobs/templates`) ──> page
 //! ```
 //!
 //! The page contains no script, no external image or font, and no external link: its own content security
-//! policy forbids everything except the one style sheet, which it identifies by digest. All text
-//! that came from a model, a repository or a person goes through [`write::Page::text`]. The page
-//! must use nothing but the report, and never state anything that the report does not state.
+//! policy forbids everything except the one style sheet, which it identifies by digest. Text that came
+//! from a model, a repository or a person reaches the page only as a value, and [`write_escaped`] escapes
+//! every value. The page must use nothing but the report, and never state anything that the report does
+//! not state.
 
 mod details;
-mod review;
-mod runs;
+mod overview;
+mod rows;
 mod scape;
-mod top;
-mod write;
 
 #[cfg(test)]
 mod hostile_tests;
 #[cfg(test)]
 mod tests;
 
+use std::sync::LazyLock;
+
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use minijinja::syntax::SyntaxConfig;
+use minijinja::value::Serde;
+use minijinja::{AutoEscape, Environment, Error, Output, State, UndefinedBehavior, Value};
 use runner_engine::digest::Digest;
+use runner_engine::outcome::Outcome;
+use runner_text::counted;
+use serde::Serialize;
 
+use super::budget_usage::format_amount;
 use super::model::NightReport;
-use write::{Page, put};
+use super::proposals::shell_word;
+use super::run_line::RunLine;
 
 /// The one style sheet.
 const STYLE: &str = include_str!("style.css");
 
+/// Expands to the name and the text of each template.
+macro_rules! templates {
+    ($($name:literal),*) => {
+        [$(($name, include_str!(concat!("../../../templates/", $name)))),*]
+    };
+}
+
+const TEMPLATES: [(&str, &str); 7] = templates![
+    "page.html",
+    "overview.html",
+    "dreamscape.html",
+    "picture.html",
+    "runs.html",
+    "proposals.html",
+    "details.html"
+];
+
+static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(environment);
+
+/// The data of the page besides the report itself.
+#[derive(Serialize)]
+struct PageView<'a> {
+    report: &'a NightReport,
+    style: Value,
+    style_digest: Value,
+    overview: overview::Overview<'a>,
+    scapes: Vec<scape::DreamscapeView<'a>>,
+    groups: Vec<rows::RunGroup<'a>>,
+    proposals: rows::Proposals<'a>,
+    budgets: Vec<details::BudgetView<'a>>,
+    refused: Vec<details::RefusalView<'a>>,
+    sandbox: details::SandboxView<'a>,
+}
+
 /// Renders the page.
+///
+/// # Panics
+/// Panics if a template does not fit the views, which are both compiled in.
 pub fn render(report: &NightReport) -> String {
-    let mut page = Page::default();
-    put!(
-        page,
-        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'sha256-",
-        style_digest(),
-        "'; base-uri 'none'; form-action 'none'\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <meta name=\"color-scheme\" content=\"light dark\">\n\
-         <meta name=\"referrer\" content=\"no-referrer\">\n<title>Night ",
-        report.night,
-        " — ",
-        report.project,
-        "</title>\n<style>"
-    );
-    page.raw(STYLE);
-    put!(page, "</style>\n</head>\n<body>\n<main>\n");
-    top::write(&mut page, report);
-    for (number, dreamscape) in report.dreamscapes.iter().enumerate() {
-        scape::write(&mut page, dreamscape, number);
+    let view = PageView {
+        report,
+        style: Value::from_safe_string(STYLE.to_owned()),
+        style_digest: Value::from_safe_string(style_digest()),
+        overview: overview::Overview::of(report),
+        scapes: report.dreamscapes.iter().map(scape::DreamscapeView::of).collect(),
+        groups: rows::run_groups(report),
+        proposals: rows::Proposals::of(report),
+        budgets: report.budgets.iter().map(details::BudgetView::of).collect(),
+        refused: report.refused.iter().map(details::RefusalView::of).collect(),
+        sandbox: details::SandboxView::of(report),
+    };
+    let template = ENVIRONMENT.get_template("page.html").expect("the templates are compiled in");
+    template.render(Value::from(Serde(view))).expect("the templates fit their views")
+}
+
+/// Makes the environment of the templates: every value is escaped, and a name that no view has is
+/// an error.
+fn environment() -> Environment<'static> {
+    let mut environment = Environment::new();
+    environment.set_auto_escape_callback(|_| AutoEscape::Html);
+    environment.set_undefined_behavior(UndefinedBehavior::Strict);
+    environment.set_formatter(write_escaped);
+    let mut syntax = SyntaxConfig::builder();
+    syntax.trim_blocks(true).lstrip_blocks(true).keep_trailing_newline(true);
+    environment.set_syntax(syntax.build().expect("these are Jinja's own delimiters"));
+    environment.add_filter("counted", counted::<u64>);
+    environment.add_filter("shell_word", shell_word);
+    environment.add_filter("fine", scape::fine);
+    environment.add_filter("signed", |change: f64| format!("{change:+.3}"));
+    environment.add_filter("tenth", scape::tenth);
+    environment.add_function("amount", format_amount);
+    for (name, text) in TEMPLATES {
+        environment.add_template(name, text).expect("the templates are correct");
     }
-    runs::write(&mut page, report);
-    review::write(&mut page, report);
-    details::write(&mut page, report);
-    put!(
-        page,
-        "<footer>Made from the database and the artifacts of the night; made again at any time by ",
-        "<code>runner report --night ",
-        super::proposals::shell_word(&report.night),
-        " --open</code></footer>\n</main>\n</body>\n</html>\n"
-    );
-    page.done()
+    environment
+}
+
+/// Writes a value as text that a browser shows and never interprets. A safe value is one of this
+/// module's own constants or the output of a macro.
+fn write_escaped(out: &mut Output, state: &mut State, value: &Value) -> Result<(), Error> {
+    if value.is_safe() {
+        return minijinja::escape_formatter(out, state, value);
+    }
+    let shown: String = value.to_string().chars().map(visible).collect();
+    minijinja::escape_formatter(out, state, &Value::from(shown))
+}
+
+/// Replaces a character that would hide text or change its visible order.
+fn visible(c: char) -> char {
+    match c {
+        '\n' | '\t' => ' ',
+        '\u{200b}'..='\u{200f}'
+        | '\u{2028}'..='\u{202e}'
+        | '\u{2060}'..='\u{2069}'
+        | '\u{feff}' => '\u{fffd}',
+        c if c.is_control() => '\u{fffd}',
+        c => c,
+    }
 }
 
 /// Returns the digest of the style sheet, in the form that the page's policy requires.
@@ -79,12 +151,28 @@ fn style_digest() -> String {
     BASE64_STANDARD.encode(bytes)
 }
 
-/// Returns the CSS class that colours an outcome or a run state.
-fn tone(word: &str) -> &'static str {
-    match word {
-        "succeeded" | "done" => "good",
-        "degraded" | "missed" | "deferred" | "running" => "warn",
-        "failed" | "timed-out" | "lost" => "bad",
-        _ => "calm",
+/// The colour of a result: a class of the style sheet. The worst comes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Tone {
+    Bad,
+    Good,
+    Warn,
+    Calm,
+}
+
+impl Tone {
+    fn of(run: &RunLine) -> Self {
+        match &run.outcome {
+            Some(Outcome::Succeeded) => Self::Good,
+            Some(Outcome::Failed { .. } | Outcome::TimedOut { .. } | Outcome::Lost { .. }) => {
+                Self::Bad
+            }
+            Some(Outcome::Cancelled { .. } | Outcome::Skipped { .. }) => Self::Calm,
+            None
+            | Some(Outcome::Degraded { .. } | Outcome::Deferred { .. } | Outcome::Missed { .. }) => {
+                Self::Warn
+            }
+        }
     }
 }

@@ -7,46 +7,121 @@
 //! tension of the councillors ─────────────────> a fault through the land before them
 //! ```
 //!
-//! The geometry is pure and in `ground`; colours are classes of the style sheet. Everything in the
-//! picture is also stated in the text beside it. The picture must never show a figure that does not
-//! exist: without an iteration there is no land.
+//! The geometry is pure and in `ground`; the template draws it. Everything in the picture is also stated
+//! in the text beside it. The picture must never show a figure that does not exist: without an iteration
+//! there is no land.
 
-mod council;
 mod ground;
-mod picture;
-mod text;
 
-use super::tone;
-use super::write::{Page, put};
-use crate::report::dreamscape::Dreamscape;
+use serde::Serialize;
 
-/// Writes the section of one overnight run, with legend, figures and packets.
-pub(super) fn write(page: &mut Page, scape: &Dreamscape, number: usize) {
-    put!(page, "<section class=\"scape\">\n<h2>The dreamscape of ", scape.job);
-    if !scape.status.is_empty() {
-        put!(page, " <span class=\"badge ", tone(&scape.status), "\">", scape.status, "</span>");
+use self::ground::{Cloud, Flag, Ground};
+use super::Tone;
+use crate::report::dreamscape::{Dreamscape, Point};
+
+pub(super) use ground::tenth;
+
+/// The data of the section of one overnight run.
+#[derive(Serialize)]
+pub(super) struct DreamscapeView<'a> {
+    scape: &'a Dreamscape,
+    tone: Tone,
+    has_failed: bool,
+    /// Number of degraded steps of the night and of its iterations.
+    degraded_steps: usize,
+    /// The whole picture in words.
+    description: String,
+    /// The iterations in words.
+    iterations: Vec<String>,
+    first_fitness: Option<f64>,
+    /// The fitness of the last iteration that was kept.
+    last_kept: Option<f64>,
+    ground: Option<Ground>,
+    fault: Vec<(f64, f64)>,
+    clouds: Vec<Cloud<'a>>,
+    flags: Vec<Flag<'a>>,
+}
+
+impl<'a> DreamscapeView<'a> {
+    pub(super) fn of(scape: &'a Dreamscape) -> Self {
+        let of_iterations = scape.land.iter().map(|it| it.degraded.len()).sum::<usize>();
+        let ground = Ground::of(scape);
+        let foot = ground.as_ref().map_or(ground::NO_LAND, |ground| ground.last().1);
+        let mut kept = scape.land.iter().rev().filter(|it| it.kept);
+        Self {
+            scape,
+            tone: tone(&scape.status),
+            has_failed: scape.has_failed(),
+            degraded_steps: scape.degraded.len() + of_iterations,
+            description: describe(scape),
+            iterations: scape.land.iter().map(describe_iteration).collect(),
+            first_fitness: scape.before.or_else(|| scape.land.iter().find_map(|it| it.fitness)),
+            last_kept: kept.find_map(|it| it.fitness),
+            fault: ground.as_ref().map_or_else(Vec::new, |ground| ground.fault(scape)),
+            clouds: ground::clouds(scape),
+            flags: ground::flags(scape, foot),
+            ground,
+        }
     }
-    put!(page, "</h2>\n");
-    if let Some(goal) = &scape.goal {
-        put!(page, "<p class=\"goal\">", goal, "</p>\n");
+}
+
+/// Returns the colour of a status that an overnight run wrote.
+fn tone(status: &str) -> Tone {
+    match status {
+        "done" => Tone::Good,
+        "degraded" | "running" => Tone::Warn,
+        "failed" => Tone::Bad,
+        _ => Tone::Calm,
     }
-    if let Some(why) = &scape.missing {
-        put!(
-            page,
-            "<p class=\"faint\">No picture: ",
-            why,
-            ". <code>runner runs show ",
-            crate::report::proposals::shell_word(&scape.run),
-            "</code></p>\n</section>\n"
-        );
-        return;
+}
+
+/// Formats a fitness with two or three decimal places.
+pub(super) fn fine(fitness: f64) -> String {
+    let text = format!("{fitness:.3}");
+    text.strip_suffix('0').unwrap_or(&text).to_owned()
+}
+
+fn describe_iteration(point: &Point) -> String {
+    let fitness = point.fitness.map_or_else(
+        || "not measured".to_owned(),
+        |it| format!("fitness {} ({:+.3})", fine(it), point.delta),
+    );
+    format!("iteration {}: {fitness}, {}", point.index, point.status)
+}
+
+fn describe(scape: &Dreamscape) -> String {
+    let mut words = Vec::new();
+    if let Some(before) = scape.before {
+        words.push(format!("Fitness was {} before", fine(before)));
     }
-    put!(page, "<figure>\n");
-    picture::picture(page, scape, number);
-    text::legend(page, scape);
-    put!(page, "</figure>\n");
-    text::packets(page, scape, number);
-    council::write(page, scape);
-    text::figures(page, scape);
-    put!(page, "</section>\n");
+    words.extend(scape.land.iter().map(describe_iteration));
+    if !scape.degraded.is_empty() {
+        words.push(format!("degraded: {}", scape.degraded.join("; ")));
+    }
+    if let Some(tension) = &scape.tension {
+        words.push(format!("tension: {tension}"));
+    }
+    let packets = scape.packets.iter();
+    words.extend(packets.map(|it| format!("packet {}: {} ({})", it.rank, it.title, it.severity)));
+    words.join(". ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::sample_tests as sample;
+
+    #[test]
+    fn everything_in_the_picture_is_also_said() {
+        let words = describe(&sample::full("").dreamscapes[0]);
+        for part in [
+            "Fitness was 0.61 before",
+            "iteration 2: fitness 0.71 (+0.050)",
+            "iteration 4: not measured",
+            "packet 1",
+            "tension: ",
+        ] {
+            assert!(words.contains(part), "{part} in {words}");
+        }
+    }
 }

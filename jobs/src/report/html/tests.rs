@@ -4,10 +4,11 @@
 
 use runner_engine::time::boot_time;
 
+use minijinja::context;
 use runner_engine::outcome::{Class, Outcome};
 use scraper::{Html, Selector};
 
-use super::{STYLE, render, style_digest};
+use super::{STYLE, TEMPLATES, environment, render, style_digest};
 use crate::report::{NightReport, next_steps, refusals, sample_tests as sample};
 
 fn texts(page: &str, selector: &str) -> Vec<String> {
@@ -54,6 +55,7 @@ fn a_bad_night_says_what_to_do_first() {
     ]);
     report.proposals = vec![sample::proposal(1, "x")];
     report.alerts = vec!["dream: failure; NOT DELIVERED to mail: refused".into()];
+    report.undelivered = 1;
     let page = page(report);
     let (verdict, cards, moves) = reported(&page);
     assert_eq!(verdict, "2 of 3 did not succeed.");
@@ -193,6 +195,26 @@ fn the_policy_allows_the_style_and_nothing_else() {
     );
     for never in ["url(", "@import", "http:", "https:", "//", "expression"] {
         assert!(!STYLE.contains(never), "{never}");
+    }
+}
+
+#[test]
+fn every_value_of_a_template_is_escaped() {
+    let value = "<b class=\"x\" id='y'>`&amp;`</b>\n\u{1b}[1m\u{202e}\0";
+    let environment = environment();
+    let template = "<p title=\"{{ value }}\">{{ 3 + 4 }}</p>";
+    assert_eq!(
+        environment.render_str(template, context! { value }).unwrap(),
+        "<p title=\"&lt;b class=&quot;x&quot; id=&#x27;y&#x27;&gt;`&amp;amp;`&lt;&#x2f;b&gt; \
+         \u{fffd}[1m\u{fffd}\u{fffd}\">7</p>"
+    );
+    assert!(environment.render_str("{{ unknown }}", ()).is_err());
+    for (name, text) in TEMPLATES {
+        // Nothing is exempt, and every attribute stands between double quotes.
+        for never in ["safe", "autoescape", "={{", "={%", "='"] {
+            let text = text.replace("content=\"default-src 'none'", "");
+            assert!(!text.contains(never), "{never} in {name}");
+        }
     }
 }
 

@@ -20,7 +20,7 @@ fn read(bytes: &[u8]) -> (Vec<SessionEvent>, Tally, LineGap) {
 }
 
 #[test]
-fn rows_become_events_whatever_the_form_of_their_content() {
+fn rows_of_each_form_become_events() {
     let file = format!(
         "{USER}\n{ASSISTANT}\n{RESULT}\n{{\"type\":\"summary\",\"summary\":\"A mend\",\"leafUuid\":\"x\"}}\n{{\"type\":\"file-history-snapshot\",\"snapshot\":{{}}}}\n"
     );
@@ -45,7 +45,7 @@ fn rows_become_events_whatever_the_form_of_their_content() {
 }
 
 #[test]
-fn damage_costs_its_own_lines_and_no_other() {
+fn damaged_lines_do_not_affect_other_lines() {
     let pretty =
         serde_json::to_string_pretty(&serde_json::from_str::<serde_json::Value>(USER).unwrap())
             .unwrap();
@@ -82,7 +82,7 @@ fn damage_costs_its_own_lines_and_no_other() {
 }
 
 #[test]
-fn chunks_give_what_the_whole_gives_and_a_torn_end_is_read_once_it_is_whole() {
+fn chunked_reading_equals_whole_reading() {
     let file: String =
         (0..40).map(|at| USER.replace("mend it", &format!("mend {at}")) + "\n").collect();
     let (whole, ..) = read(file.as_bytes());
@@ -141,7 +141,7 @@ impl Read for Endless {
 }
 
 #[test]
-fn fifty_megabytes_with_a_line_of_twenty_pass_in_the_memory_of_a_line() {
+fn large_file_is_read_in_bounded_memory() {
     let source = Endless { left: 50 << 20, long: 20 << 20, piece: Vec::new(), at: 0 };
     let mut transcript = Transcript::new(BufReader::new(source), LineGap::default());
     let mut events = 0;
@@ -159,7 +159,7 @@ fn fifty_megabytes_with_a_line_of_twenty_pass_in_the_memory_of_a_line() {
 }
 
 #[test]
-fn a_reader_that_fails_says_so_and_ends() {
+fn reader_error_is_reported_and_ends_iteration() {
     struct Broken;
     impl Read for Broken {
         fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
@@ -173,7 +173,7 @@ fn a_reader_that_fails_says_so_and_ends() {
 
 proptest! {
     #[test]
-    fn whatever_the_bytes_every_line_is_counted_once(
+    fn every_line_is_counted_once(
         pieces in prop::collection::vec(prop_oneof![
             Just(USER.as_bytes().to_vec()), Just(ASSISTANT.as_bytes().to_vec()), Just(b"\n".to_vec()),
             Just(b"\0".to_vec()), Just(b"{".to_vec()), Just(b"}".to_vec()), Just(b"\"".to_vec()),

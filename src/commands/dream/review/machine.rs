@@ -16,7 +16,8 @@
 use runner_jobs::dream::proposal::{Action, Confidence, IdeaStatus};
 use runner_jobs::dream::review::{DecisionInput, IfChanged, PreviewLine, ProposalItem};
 
-use super::super::holds;
+use super::super::filter::ProposalFilter;
+use super::effect::{Effect, News};
 use crate::ui::screen::Input;
 
 /// The part of the review that the person sees.
@@ -42,49 +43,6 @@ pub enum Mode {
     Help,
 }
 
-/// An action that the caller carries out.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Effect {
-    /// Carry out a decision on a proposal.
-    Decide {
-        /// The id of the proposal.
-        id: String,
-        verdict: DecisionInput,
-        note: Option<String>,
-        /// Whether the decision proceeds although the idea changed.
-        if_changed: IfChanged,
-    },
-    /// Take the decision on this proposal back.
-    Undo(String),
-    /// Leave the review.
-    Quit,
-}
-
-/// The result of an effect.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum News {
-    /// The decision was carried out.
-    Decided {
-        /// The id of the proposal.
-        id: String,
-        /// A short description of the decision.
-        says: String,
-    },
-    /// The decision was taken back.
-    Undone {
-        /// The id of the proposal.
-        id: String,
-        /// A short description of the result.
-        says: String,
-    },
-    /// The effect was refused and nothing was changed.
-    Refused {
-        why: String,
-        /// Whether forcing the effect would carry it out.
-        forcible: bool,
-    },
-}
-
 /// Details of the current proposal, shown besides its own text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Detail {
@@ -96,41 +54,13 @@ pub struct Detail {
     pub plan: Result<(String, Vec<PreviewLine>), String>,
 }
 
-/// The filter for the visible proposals.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Sieve {
-    /// The status that the idea must have.
-    pub status: Option<IdeaStatus>,
-    /// The proposed action.
-    pub action: Option<Action>,
-    /// The confidence of the proposal.
-    pub confidence: Option<Confidence>,
-    /// A text that the proposal must contain; empty for any proposal.
-    pub text: String,
-}
-
-impl Sieve {
-    fn lets(&self, item: &ProposalItem) -> bool {
-        let it = &item.proposal;
-        self.status.is_none_or(|status| it.status == status)
-            && self.action.is_none_or(|action| it.action == action)
-            && self.confidence.is_none_or(|sure| it.confidence == sure)
-            && (self.text.is_empty() || holds(item, &self.text))
-    }
-
-    /// Reports whether the filter may hide a proposal.
-    pub fn is_on(&self) -> bool {
-        *self != Self::default()
-    }
-}
-
 /// The state of the review.
 #[derive(Clone, Debug)]
 pub struct Review {
     /// All proposals, as last read.
     items: Vec<ProposalItem>,
     /// The filter for the visible proposals.
-    pub sieve: Sieve,
+    pub sieve: ProposalFilter,
     pub mode: Mode,
     /// The mode to return to.
     back: Mode,
@@ -150,7 +80,7 @@ pub struct Review {
 }
 
 impl Review {
-    pub fn new(items: Vec<ProposalItem>, sieve: Sieve) -> Self {
+    pub fn new(items: Vec<ProposalItem>, sieve: ProposalFilter) -> Self {
         Self {
             items,
             sieve,
@@ -168,7 +98,7 @@ impl Review {
 
     /// Returns the visible proposals: those that are undecided and pass the filter.
     pub fn shown(&self) -> Vec<&ProposalItem> {
-        let open = |item: &&ProposalItem| item.decision.is_none() && self.sieve.lets(item);
+        let open = |item: &&ProposalItem| item.decision.is_none() && self.sieve.accepts(item);
         self.items.iter().filter(open).collect()
     }
 
@@ -371,7 +301,7 @@ impl Review {
             Input::Char('s') => self.sieve.status = turned(self.sieve.status, &IdeaStatus::ALL),
             Input::Char('a') => self.sieve.action = turned(self.sieve.action, &Action::ALL),
             Input::Char('c') => self.sieve.confidence = turned(self.sieve.confidence, &SURE),
-            Input::Char('x') => self.sieve = Sieve::default(),
+            Input::Char('x') => self.sieve = ProposalFilter::default(),
             Input::Char('/') => {
                 self.mode = Mode::Text(self.sieve.text.clone());
                 return None;

@@ -30,7 +30,7 @@ pub(crate) fn three() -> Review {
         item("b2", "ideas/b.md", Action::Keep),
         item("c3", "ideas/c.md", Action::Archive),
     ];
-    Review::new(items, Sieve::default())
+    Review::new(items, ProposalFilter::default())
 }
 
 /// Types the keys of `text`. Only the last one may have an effect.
@@ -200,6 +200,6 @@ fn every_key_in_every_mode_is_harmless() {
         }
     }
     assert_eq!(three().update(Input::Stop), Some(Effect::Quit));
-    let mut none = Review::new(Vec::new(), Sieve::default());
+    let mut none = Review::new(Vec::new(), ProposalFilter::default());
     assert_eq!(keys(&mut none, "\nanpj m"), None);
 }

@@ -1,6 +1,7 @@
 //! `runner dream review`: the loop around the state machine. It passes keys in, carries out the
 //! effects one by one and passes their results back.
 
+mod effect;
 mod machine;
 mod view;
 
@@ -9,80 +10,99 @@ use runner_jobs::dream::review::{
     Decider, DecisionInput, DecisionRequest, IfChanged, ProposalItem, ReviewError,
 };
 
-use super::{ReviewContext, Tools, failure};
-use crate::commands::args::dream::Filter;
+use super::DreamJobArg;
+use super::context::{ReviewContext, Tools, failure};
+use super::filter::FilterArgs;
+use crate::commands::Cli;
 use crate::env;
 use crate::ui::screen::{self, Input, Screen};
-use crate::ui::{Failure, Ui, safe, show};
-use machine::{Detail, Effect, News, Review, Sieve};
+use crate::ui::{Failure, safe, show};
+use effect::{Effect, News};
+use machine::{Detail, Review};
 
-/// Runs the review until the person leaves.
-pub(super) fn run(room: &ReviewContext<'_>, filter: &Filter) -> Result<Exit, Failure> {
-    let sieve = Sieve {
-        status: filter.status.map(Into::into),
-        action: filter.action.map(Into::into),
-        confidence: filter.confidence.map(Into::into),
-        text: filter.text.clone().unwrap_or_default(),
-    };
-    let mut review = Review::new(room.book(Ui::default())?.items, sieve);
-    if review.counts().0 == 0 {
-        show::out("nothing is left to decide; `runner dream run` looks for more\n");
-        return Ok(Exit::Done);
-    }
-    let mut tools = room.tools()?;
-    let mut stopped;
-    let decided = {
-        let cannot = |error| Failure::environment(format!("the terminal cannot be used: {error}"));
-        let mut screen = Screen::open(env::setting("NO_COLOR").is_none()).map_err(cannot)?;
-        loop {
-            if let Some(item) = review.wants_detail() {
-                let detail = detail(&room.desk(&mut tools), item);
-                review.detail = Some(detail);
-            }
-            let (width, height) = screen.size();
-            let rows = view::rows(&mut review, width, height);
-            // If painting fails, the terminal is gone, so the review ends.
-            let input = match screen.paint(rows) {
-                Ok(()) => screen.next(),
-                Err(_gone) => Input::Stop,
-            };
-            stopped = input == Input::Stop;
-            match review.update(input) {
-                None => {}
-                Some(Effect::Quit) => break review.counts().1,
-                Some(effect) => {
-                    let news = carry_out(room, &mut tools, effect)?;
-                    // Other processes may have made decisions, or a pass may have added proposals.
-                    review.reload(room.book(Ui { quiet: true, ..Ui::default() })?.items);
-                    review.handle_result(news);
+/// Review the undecided proposals one at a time on a terminal
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example: runner dream review --confidence high")]
+pub(super) struct ReviewArgs {
+    #[command(flatten)]
+    filter: FilterArgs,
+    #[command(flatten)]
+    which: DreamJobArg,
+}
+
+impl ReviewArgs {
+    /// Runs the review until the person leaves.
+    pub(super) fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
+        if !screen::there_is_one() {
+            return Err(Failure::usage("a review needs a terminal, and this is not one")
+                .hint("runner dream list --json, then runner dream accept|reject|amend|skip ID"));
+        }
+        let context = ReviewContext::open(cli, &self.which)?;
+        let mut review = Review::new(context.proposals()?.items, (&self.filter).into());
+        if review.counts().0 == 0 {
+            show::out("nothing is left to decide; `runner dream run` looks for more\n");
+            return Ok(Exit::Done);
+        }
+        let mut tools = context.tools()?;
+        let mut stopped;
+        let decided = {
+            let cannot =
+                |error| Failure::environment(format!("the terminal cannot be used: {error}"));
+            let mut screen = Screen::open(env::setting("NO_COLOR").is_none()).map_err(cannot)?;
+            loop {
+                if let Some(item) = review.wants_detail() {
+                    let detail = detail(&context.decider(&mut tools), item);
+                    review.detail = Some(detail);
+                }
+                let (width, height) = screen.size();
+                let rows = view::rows(&mut review, width, height);
+                // If painting fails, the terminal is gone, so the review ends.
+                let input = match screen.paint(rows) {
+                    Ok(()) => screen.next(),
+                    Err(_gone) => Input::Stop,
+                };
+                stopped = input == Input::Stop;
+                match review.update(input) {
+                    None => {}
+                    Some(Effect::Quit) => break review.counts().1,
+                    Some(effect) => {
+                        let news = carry_out(&context, &mut tools, effect)?;
+                        // Other processes may have made decisions, or a pass may have added proposals.
+                        review.reload(context.read()?.items);
+                        review.handle_result(news);
+                    }
                 }
             }
+        };
+        let (open, _) = review.counts();
+        // The summary is printed only on a terminal. Each decision was already written when it was
+        // made.
+        if screen::there_is_one() {
+            show::out(&format!("{decided} decided, {open} left\n"));
         }
-    };
-    let (open, _) = review.counts();
-    // The summary is printed only on a terminal. Each decision was already written when it was
-    // made.
-    if screen::there_is_one() {
-        show::out(&format!("{decided} decided, {open} left\n"));
+        Ok(match stopped {
+            true => Exit::Cancelled,
+            false => Exit::Done,
+        })
     }
-    Ok(match stopped {
-        true => Exit::Cancelled,
-        false => Exit::Done,
-    })
 }
 
 /// Carries out an effect. A refusal is a result; an error that leaves a file half written or the
 /// database unusable ends the review.
-fn carry_out(room: &ReviewContext<'_>, tools: &mut Tools, effect: Effect) -> Result<News, Failure> {
-    let mut desk = room.desk(tools);
+fn carry_out(
+    context: &ReviewContext<'_>,
+    tools: &mut Tools,
+    effect: Effect,
+) -> Result<News, Failure> {
+    let mut decider = context.decider(tools);
     let done = match &effect {
-        Effect::Decide { id, verdict, note, if_changed } => desk.decide(&DecisionRequest {
+        Effect::Decide { id, verdict, note, if_changed } => decider.decide(&DecisionRequest {
             id,
             verdict: verdict.clone(),
             note: note.as_deref(),
             if_changed: *if_changed,
         }),
-        Effect::Undo(id) => desk.undo(id, IfChanged::Refuse),
+        Effect::Undo(id) => decider.undo(id, IfChanged::Refuse),
         Effect::Quit => unreachable!("the loop has ended"),
     };
     match done {
@@ -110,12 +130,12 @@ fn carry_out(room: &ReviewContext<'_>, tools: &mut Tools, effect: Effect) -> Res
 }
 
 /// Loads the idea's text and the effect of accepting the proposal.
-fn detail(desk: &Decider<'_>, item: &ProposalItem) -> Detail {
-    let text = match desk.text(&item.proposal.targets[0]) {
+fn detail(decider: &Decider<'_>, item: &ProposalItem) -> Detail {
+    let text = match decider.text(&item.proposal.targets[0]) {
         Ok(bytes) => safe::lines(&bytes),
         Err(error) => vec![safe::line(&error.to_string())],
     };
-    let plan = desk.preview(item, &DecisionInput::Accept);
+    let plan = decider.preview(item, &DecisionInput::Accept);
     Detail {
         id: item.proposal.id.clone(),
         text,

@@ -3,8 +3,9 @@
 use runner_jobs::dream::proposal::Action;
 use runner_jobs::dream::review::PreviewLine;
 
+use super::super::super::filter::ProposalFilter;
+use super::super::machine::Detail;
 use super::super::machine::tests::{item, three};
-use super::super::machine::{Detail, Sieve};
 use super::*;
 use crate::ui::screen::Input;
 
@@ -80,7 +81,7 @@ fn wide_signs_and_long_words_are_broken_where_they_fit() {
 fn the_chosen_one_of_many_is_in_sight() {
     let items =
         (0..100).map(|n| item(&format!("i{n}"), &format!("ideas/{n}.md"), Action::Keep)).collect();
-    let mut review = Review::new(items, Sieve::default());
+    let mut review = Review::new(items, ProposalFilter::default());
     for at in [0, 1, 20, 50, 99] {
         review.at = at;
         let seen = text(&rows(&mut review, 80, 24));

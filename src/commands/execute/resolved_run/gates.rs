@@ -1,5 +1,6 @@
-//! Reads the present conditions of a job's policy: its ui hours, its interval, its start deadline,
-//! and the host's battery and load. Each is read only if the policy uses it.
+//! Collects the facts that decide on the admission of a run, and reads the present conditions of its
+//! job's policy: quiet hours, the interval, the start deadline, and the host's battery and load. Each
+//! is read only if the policy uses it.
 //!
 //! This module must never decide: `admission` does.
 
@@ -7,15 +8,23 @@ use std::path::Path;
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
+use runner_backends::Backend;
 use runner_engine::admission::AdmissionFacts;
+use runner_engine::git::Git;
 use runner_engine::host;
-use runner_engine::store::{Origin, RunRow, Store};
+use runner_engine::outcome::Class;
+use runner_engine::policy::quota;
+use runner_engine::store::{Origin, RunRow, Store, Streak};
+use runner_jobs::kind::Asks;
 
+use super::super::{NotAdmitted, refuse};
+use super::ResolvedRun;
+use crate::budget;
 use crate::config::Job;
 use crate::ui::Failure;
 
 /// Collects the facts for the policy of `job`, and leaves all others at their defaults.
-pub(super) fn gates(
+fn gates(
     job: &Job,
     row: &RunRow,
     store: &Store,
@@ -58,4 +67,66 @@ pub(super) fn gates(
         facts.load_per_core = host::load_per_core();
     }
     Ok(facts)
+}
+
+impl ResolvedRun<'_> {
+    /// Collects the facts that are known at admission.
+    pub fn facts(
+        &self,
+        store: &Store,
+        git: &Git,
+        backend: &dyn Backend,
+    ) -> Result<AdmissionFacts, NotAdmitted> {
+        let root = &self.here.root;
+        let kind = &self.spec.kind;
+        let dirty =
+            (kind.uncommitted(git)).map_err(|error| refuse(Class::Environment, error.whole()))?;
+        let free = rustix::fs::statvfs(root)
+            .map_err(|error| refuse(Class::Environment, format!("{}: {error}", root.display())))?;
+        // The circuit breaker does not apply to a queued run, because a person requested exactly
+        // this run.
+        let streak = match kind.opens_breaker() && self.row.origin != Origin::Queue {
+            true => store.streak(self.row.job)?,
+            false => Streak::default(),
+        };
+        let asks = kind.asks() == Asks::Always;
+        let limited = match asks && backend.describe().kind != "builtin" {
+            true => {
+                let pool = budget::pool(&self.here, backend.name());
+                store.limit(&pool, self.home.wall()?)?
+            }
+            false => None,
+        };
+        // Runs that wait for the same reset are spread, so that they do not all start at once.
+        let limited = limited.map(|limit| {
+            let until = quota::spread(limit.until, self.row.id.as_str());
+            let why = format!("rate-limited until {}: {}", limit.until, limit.why);
+            (until, why)
+        });
+        let refused = kind.refusal(root);
+        let gates = match kind.is_exempt() {
+            true => AdmissionFacts::default(),
+            false => {
+                let job = self.here.config.job(&self.row.job_name)?;
+                gates(job, self.row, store, self.home.wall()?)?
+            }
+        };
+        Ok(AdmissionFacts {
+            manual: self.row.manual(),
+            paused_until: match kind.is_exempt() {
+                true => None,
+                false => store.job_by_id(self.row.job)?.paused_until,
+            },
+            dirty,
+            streak,
+            limited,
+            free_bytes: free.f_bavail.saturating_mul(free.f_frsize),
+            preflight: refused.or_else(|| {
+                let error = backend.preflight().err()?;
+                Some((error.class(), error.to_string()))
+            }),
+            nothing_to_do: None,
+            ..gates
+        })
+    }
 }

@@ -16,10 +16,11 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use runner_backends::{Backend, BackendSpec, Surroundings, build};
 use runner_engine::admission::Shortfall;
+use runner_engine::outcome::Class;
 use runner_engine::sandbox::SandboxedStart;
 use runner_engine::store::{Budget, FallbackReservation, Store};
 use runner_jobs::context::CHILD_FOLDER;
-use runner_jobs::{JobSpec, Panel, Panelist};
+use runner_jobs::{AbsentPanelist, JobSpec, Panel, Panelist};
 
 use super::sandbox::TEMP_FOLDER;
 use super::{NotAdmitted, Purpose, ResolvedRun};
@@ -44,7 +45,7 @@ pub(in super::super) struct Able {
 #[derive(Default)]
 pub(in super::super) struct Convened {
     able: Vec<Able>,
-    absent: Vec<(String, String)>,
+    absent: Vec<AbsentPanelist>,
 }
 
 impl ResolvedRun<'_> {
@@ -82,7 +83,8 @@ impl ResolvedRun<'_> {
                 }
                 Err(error) => {
                     let why = self.redactor.redact(&error.to_string()).into_owned();
-                    convened.absent.push((spec.name.clone(), why));
+                    let (runner, class) = (spec.name.clone(), error.class());
+                    convened.absent.push(AbsentPanelist { runner, class, why });
                 }
             }
         }
@@ -165,18 +167,22 @@ fn describe_shortfall(short: &Shortfall) -> String {
 }
 
 impl Convened {
-    /// Returns the backends that will not be asked, each with the reason.
-    pub fn absent(&self) -> &[(String, String)] {
+    /// Returns the backends that will not be asked.
+    pub fn absent(&self) -> &[AbsentPanelist] {
         &self.absent
     }
 
-    /// Moves each backend for which `why` returns a reason to the absent ones.
+    /// Moves each backend whose budget is short, as `why` reports, to the absent ones.
     fn leave(&mut self, mut why: impl FnMut(&Able) -> Option<String>) {
         let all = std::mem::take(&mut self.able);
         for one in all {
             match why(&one) {
                 None => self.able.push(one),
-                Some(why) => self.absent.push((one.backend.name().to_owned(), why)),
+                Some(why) => self.absent.push(AbsentPanelist {
+                    runner: one.backend.name().to_owned(),
+                    class: Class::OverBudget,
+                    why,
+                }),
             }
         }
     }

@@ -3,25 +3,33 @@
 //! The surface is the fitness of the committed iterations, the best value on top. Noise must never
 //! look like a mountain, and there must never be ground where there is no figure.
 
-use crate::report::dreamscape::Dreamscape;
+use serde::Serialize;
+
+use crate::report::dreamscape::{Dreamscape, Packet};
 
 /// The size of the picture in its own units.
-pub(super) const WIDTH: f64 = 720.0;
-pub(super) const HEIGHT: f64 = 300.0;
+const WIDTH: f64 = 720.0;
+const HEIGHT: f64 = 300.0;
 /// The x coordinates between which the land may lie.
-pub(super) const LEFT: f64 = 48.0;
-pub(super) const RIGHT: f64 = 700.0;
+const LEFT: f64 = 48.0;
+const RIGHT: f64 = 700.0;
 /// The x coordinate at which the iterations end if flags follow them.
-pub(super) const LOOP_END: f64 = 450.0;
+const LOOP_END: f64 = 450.0;
 /// The y coordinates of the highest and the lowest point of the land.
-pub(super) const HIGH: f64 = 130.0;
-pub(super) const LOW: f64 = 232.0;
+const HIGH: f64 = 130.0;
+const LOW: f64 = 232.0;
 /// Minimum range of fitness in the picture. A smaller range is drawn on this scale, so that noise
 /// does not look like a mountain.
-pub(super) const RANGE: f64 = 0.05;
+const RANGE: f64 = 0.05;
+/// The y coordinate of the ground if there is no land.
+pub(super) const NO_LAND: f64 = 240.0;
+/// Maximum numbers of flags, clouds and drops that are drawn. The text contains all of them.
+const FLAGS: usize = 10;
+const CLOUDS: usize = 6;
+const DROPS: usize = 4;
 
 /// The positions in the picture.
-#[derive(Debug, PartialEq)]
+#[derive(Debug, PartialEq, Serialize)]
 pub(super) struct Ground {
     /// The points of the surface from left to right: one before the first iteration, then one for
     /// each iteration.
@@ -72,10 +80,76 @@ impl Ground {
     pub(super) fn last(&self) -> (f64, f64) {
         *self.surface.last().expect("it has its beginning")
     }
+
+    /// Returns the points of the fault from top to bottom, before the flags if there are any.
+    pub(super) fn fault(&self, scape: &Dreamscape) -> Vec<(f64, f64)> {
+        // If there are packets, the land is flat behind the loop, at the height of the last point.
+        let (x, top) = match scape.packets.is_empty() {
+            true => (f64::midpoint(LEFT, RIGHT), LOW),
+            false => (LOOP_END + 14.0, self.last().1),
+        };
+        let downwards = std::iter::successors(Some(top - 6.0), |y| Some(y + 14.0));
+        let sides = [5.0, -5.0].into_iter().cycle();
+        downwards.take_while(|y| *y < HEIGHT).zip(sides).map(|(y, side)| (x + side, y)).collect()
+    }
+}
+
+/// A cloud of the whole night. The clouds of an iteration are drawn over its point.
+#[derive(Serialize)]
+pub(super) struct Cloud<'a> {
+    x: f64,
+    y: f64,
+    scale: f64,
+    /// Number of drops of rain.
+    drops: usize,
+    title: &'a str,
+}
+
+/// Returns the clouds of the whole night. The reason for a failure is drawn as the worst weather.
+pub(super) fn clouds(scape: &Dreamscape) -> Vec<Cloud<'_>> {
+    let why = scape.ended.as_deref().unwrap_or("it failed");
+    let storm = Cloud { x: RIGHT - 62.0, y: 48.0, scale: 1.5, drops: DROPS, title: why };
+    let degraded = (0_u32..).zip(scape.degraded.iter().take(CLOUDS)).map(|(at, title)| {
+        let x = LEFT + 52.0 + f64::from(at) * 88.0;
+        Cloud { x, y: 40.0, scale: 1.0, drops: 0, title }
+    });
+    scape.has_failed().then_some(storm).into_iter().chain(degraded).collect()
+}
+
+/// The flag of a packet.
+#[derive(Serialize)]
+pub(super) struct Flag<'a> {
+    packet: &'a Packet,
+    x: f64,
+    /// The y coordinates of the lower and the upper end of its pole.
+    foot: f64,
+    top: f64,
+}
+
+/// Returns the flags, which stand on the ground at `foot`.
+pub(super) fn flags(scape: &Dreamscape, foot: f64) -> Vec<Flag<'_>> {
+    let shown = &scape.packets[..scape.packets.len().min(FLAGS)];
+    #[allow(clippy::cast_precision_loss, reason = "ten at most")]
+    let step = (RIGHT - LOOP_END - 40.0) / shown.len().max(1) as f64;
+    let flag = |(at, packet)| {
+        let x = LOOP_END + 34.0 + step * (0.25 + f64::from(at));
+        Flag { packet, x, foot, top: foot - height(&packet.severity) }
+    };
+    (0_u32..).zip(shown).map(flag).collect()
+}
+
+/// Returns the height of a flag for a severity.
+fn height(severity: &str) -> f64 {
+    match severity {
+        "critical" => 74.0,
+        "high" => 62.0,
+        "medium" => 46.0,
+        _ => 30.0,
+    }
 }
 
 /// Rounds a number to a tenth of the picture's unit.
-pub(super) fn tenth(number: f64) -> f64 {
+pub(in crate::report::html) fn tenth(number: f64) -> f64 {
     (number.clamp(-WIDTH, 2.0 * WIDTH) * 10.0).round() / 10.0
 }
 

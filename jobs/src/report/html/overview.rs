@@ -1,0 +1,145 @@
+//! The first screen: the result, the cost, the refusals and the waiting items.
+
+use jiff::Timestamp;
+use runner_engine::outcome::Outcome;
+use runner_text::counted;
+use serde::Serialize;
+
+use super::{Tone, details};
+use crate::dream::proposal::clean;
+use crate::report::budget_usage::format_amount;
+use crate::report::model::NightReport;
+
+/// Maximum length of a reason on the first screen, in characters.
+const REASON: usize = 140;
+
+/// The data of the first screen.
+#[derive(Serialize)]
+pub(super) struct Overview<'a> {
+    verdict: Verdict,
+    opened: String,
+    closed: String,
+    /// The outcomes of the jobs' last attempts, the worst first.
+    outcomes: Vec<Tally<'a>>,
+    /// The worst run and its own reason, if the night was less than complete.
+    worst: Option<Worst<'a>>,
+    /// Number of calls that did not report their usage.
+    unstated_calls: u64,
+    /// The rest of the units that the night limits, money first.
+    left: Option<String>,
+    /// The refusals by source.
+    refused: Vec<Tally<'a>>,
+    is_unconfined: bool,
+    /// Number of morning packets.
+    packets: usize,
+}
+
+/// One sentence about the whole night.
+#[derive(Serialize)]
+struct Verdict {
+    tone: Tone,
+    text: String,
+}
+
+impl Verdict {
+    fn new(tone: Tone, text: impl Into<String>) -> Self {
+        Self { tone, text: text.into() }
+    }
+}
+
+/// The number of things of one name.
+#[derive(Serialize)]
+struct Tally<'a> {
+    name: &'a str,
+    tone: Tone,
+    count: usize,
+}
+
+#[derive(Serialize)]
+struct Worst<'a> {
+    job: &'a str,
+    why: String,
+}
+
+impl<'a> Overview<'a> {
+    pub(super) fn of(report: &'a NightReport) -> Self {
+        let outcomes = report.last_attempts().map(|run| (run.as_str(), Tone::of(run)));
+        let mut outcomes = tally(outcomes);
+        outcomes.sort_by_key(|it| it.tone);
+        Self {
+            verdict: verdict(report),
+            opened: minute(report.opened),
+            closed: minute(report.closed),
+            outcomes,
+            worst: worst(report),
+            unstated_calls: report.runs.iter().map(|run| run.unstated_calls).sum(),
+            left: left(report),
+            refused: tally(report.refused.iter().map(|it| (it.by.describe(), Tone::Warn))),
+            is_unconfined: report.runs.iter().any(details::is_unconfined),
+            packets: report.dreamscapes.iter().map(|it| it.packets.len()).sum(),
+        }
+    }
+}
+
+fn minute(at: Timestamp) -> String {
+    at.strftime("%Y-%m-%d %H:%M UTC").to_string()
+}
+
+/// Counts equal names, in the order in which they occur first.
+fn tally<'a>(all: impl Iterator<Item = (&'a str, Tone)>) -> Vec<Tally<'a>> {
+    let mut found: Vec<Tally<'a>> = Vec::new();
+    for (name, tone) in all {
+        match found.iter_mut().find(|it| it.name == name) {
+            Some(it) => it.count += 1,
+            None => found.push(Tally { name, tone, count: 1 }),
+        }
+    }
+    found
+}
+
+fn verdict(report: &NightReport) -> Verdict {
+    let tones: Vec<Tone> = report.last_attempts().map(Tone::of).collect();
+    let count = |tone| tones.iter().filter(|it| **it == tone).count();
+    let (bad, all, open) = (count(Tone::Bad), tones.len(), report.open.len());
+    let is_missed = !report.missed.is_empty();
+    let (tone, text) = match (bad, count(Tone::Warn), count(Tone::Good)) {
+        _ if all + open == 0 && is_missed => (Tone::Warn, "Nothing ran, and something was missed."),
+        _ if all + open == 0 => (Tone::Calm, "Nothing was due."),
+        (1, ..) if all == 1 => (Tone::Bad, "It failed."),
+        (1.., ..) if bad == all => (Tone::Bad, "Everything failed."),
+        (1.., ..) => return Verdict::new(Tone::Bad, format!("{bad} of {all} did not succeed.")),
+        _ if open > 0 => {
+            let text = format!("{open} unfinished when this report was made.");
+            return Verdict::new(Tone::Warn, text);
+        }
+        (0, 0, 0) => (Tone::Calm, "Nothing had to be done."),
+        (0, 0, _) if is_missed => (Tone::Warn, "What ran worked, but something was missed."),
+        (0, 0, _) => (Tone::Good, "It all worked."),
+        (0, _, 0) => {
+            (Tone::Warn, "Nothing succeeded completely: what ran was degraded or deferred.")
+        }
+        (0, some, _) => {
+            let jobs = counted(some, "job");
+            let text = format!("It worked, except for {jobs} that ended degraded or deferred.");
+            return Verdict::new(Tone::Warn, text);
+        }
+    };
+    Verdict::new(tone, text)
+}
+
+fn worst(report: &NightReport) -> Option<Worst<'_>> {
+    let of = |tone| report.last_attempts().find(|run| Tone::of(run) == tone);
+    let run = of(Tone::Bad).or_else(|| of(Tone::Warn))?;
+    let why = run.outcome.as_ref().and_then(Outcome::why)?;
+    Some(Worst { job: &run.job, why: clean(why, REASON) })
+}
+
+fn left(report: &NightReport) -> Option<String> {
+    let of = |unit: &str| {
+        let usage = report.budgets.iter().find(|it| it.unit == unit)?;
+        let text = format_amount(unit, usage.left?);
+        Some(if unit == "money" { text } else { format!("{text} {unit}") })
+    };
+    let all: Vec<String> = ["money", "calls", "tokens"].into_iter().filter_map(of).collect();
+    (!all.is_empty()).then(|| all.join(", "))
+}

@@ -1,0 +1,103 @@
+//! The rows of the page that a person unfolds: runs, the worst first, and proposals.
+
+use runner_engine::outcome::{Class, Outcome};
+use serde::Serialize;
+
+use super::Tone;
+use crate::dream::proposal::Confidence;
+use crate::failmark;
+use crate::report::model::NightReport;
+use crate::report::proposals::ReportedProposal;
+use crate::report::run_line::RunLine;
+
+/// The runs of one colour.
+#[derive(Serialize)]
+pub(super) struct RunGroup<'a> {
+    title: &'static str,
+    is_bad: bool,
+    runs: Vec<RunView<'a>>,
+}
+
+/// A run, with the descriptions of its outcome.
+#[derive(Serialize)]
+struct RunView<'a> {
+    line: &'a RunLine,
+    state: &'a str,
+    tone: Tone,
+    message: &'a str,
+    why: Option<&'a str>,
+    class: Option<&'static str>,
+    hint: Option<&'static str>,
+    awake: Option<String>,
+}
+
+/// Groups the runs of the night by colour.
+pub(super) fn run_groups(report: &NightReport) -> Vec<RunGroup<'_>> {
+    let runs = |tone| {
+        let all = report.runs.iter().map(RunView::of);
+        all.filter(|run| run.tone == tone).collect()
+    };
+    [
+        (Tone::Bad, "did not succeed"),
+        (Tone::Warn, "degraded or deferred"),
+        (Tone::Good, "succeeded"),
+        (Tone::Calm, "did not need to run"),
+    ]
+    .map(|(tone, title)| RunGroup { title, is_bad: tone == Tone::Bad, runs: runs(tone) })
+    .into()
+}
+
+impl<'a> RunView<'a> {
+    fn of(line: &'a RunLine) -> Self {
+        let outcome = line.outcome.as_ref();
+        let class = outcome.and_then(Outcome::class);
+        Self {
+            line,
+            state: line.as_str(),
+            tone: Tone::of(line),
+            message: line.message(),
+            why: outcome.and_then(Outcome::why),
+            class: class.map(Class::as_str),
+            hint: outcome.map(failmark::hint),
+            awake: line.awake.as_ref().map(ToString::to_string),
+        }
+    }
+}
+
+/// The proposals of the night, by whether they need a decision.
+#[derive(Serialize)]
+pub(super) struct Proposals<'a> {
+    waiting: Vec<ProposalView<'a>>,
+    kept: Vec<ProposalView<'a>>,
+    decided: Vec<ProposalView<'a>>,
+}
+
+#[derive(Serialize)]
+struct ProposalView<'a> {
+    proposal: &'a ReportedProposal,
+    confidence: &'static str,
+    commands: Vec<String>,
+}
+
+impl<'a> Proposals<'a> {
+    pub(super) fn of(report: &'a NightReport) -> Self {
+        let mut all = Self { waiting: Vec::new(), kept: Vec::new(), decided: Vec::new() };
+        for it in &report.proposals {
+            let (rows, verbs): (_, &[&str]) = match (&it.decided, it.waits()) {
+                (Some(_), _) => (&mut all.decided, &["show", "undo"]),
+                (None, true) => (&mut all.waiting, &["accept", "reject", "show"]),
+                (None, false) => (&mut all.kept, &["show"]),
+            };
+            rows.push(ProposalView {
+                proposal: it,
+                confidence: match it.confidence {
+                    Confidence::High => "sure",
+                    Confidence::Med => "fairly sure",
+                    Confidence::Low => "worth a look",
+                },
+                commands: verbs.iter().map(|verb| it.command(verb)).collect(),
+            });
+        }
+        all
+    }
+}

@@ -1,0 +1,228 @@
+//! `runner alerts list` and `runner alerts show`.
+
+use jiff::Timestamp;
+use runner_engine::outcome::Exit;
+use runner_engine::store::{AlertEnd, AlertRow, AlertSelection, MessageRow, MessageState};
+use serde::Serialize;
+
+use crate::commands::Cli;
+use crate::project::LoadedProject;
+use crate::ui::{Failure, Listing, Ui, View, safe, show};
+
+/// List the open alerts, with the messages that did not arrive (the default)
+#[derive(Debug, Default, clap::Args)]
+#[command(after_help = "Example: runner alerts list --over --json | jq '.[0]'")]
+pub struct ListArgs {
+    /// Also list alerts that are over
+    #[arg(long)]
+    over: bool,
+    /// List the alerts of all projects
+    #[arg(long)]
+    all: bool,
+    #[command(flatten)]
+    listing: Listing,
+}
+
+/// An alert and its messages.
+#[derive(Debug, Serialize)]
+pub struct Alert {
+    id: String,
+    project: String,
+    pub job: String,
+    pub kind: &'static str,
+    raised: Timestamp,
+    last: Timestamp,
+    count: u32,
+    run: Option<String>,
+    why: String,
+    silenced: Option<EndedBy>,
+    ended: Option<EndedBy>,
+    messages: Vec<AlertMessage>,
+}
+
+#[derive(Debug, Serialize)]
+struct EndedBy {
+    at: Timestamp,
+    /// `recovered`, or the name of the person who ended the alert.
+    by: String,
+    /// Whether the job recovered, so that no person ended the alert.
+    #[serde(skip)]
+    recovered: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct AlertMessage {
+    id: String,
+    channel: String,
+    what: String,
+    made: Timestamp,
+    state: MessageState,
+    tries: u32,
+    /// The time of the next try; only set while the message waits.
+    next: Option<Timestamp>,
+    over: Option<Timestamp>,
+    /// The error of the last try.
+    said: String,
+}
+
+impl Alert {
+    /// Combines an alert with its messages.
+    pub fn new(alert: AlertRow, messages: Vec<MessageRow>) -> Self {
+        Self {
+            id: alert.id.to_string(),
+            project: alert.project.to_string(),
+            job: alert.job_name,
+            kind: alert.kind.as_str(),
+            raised: alert.raised,
+            last: alert.last,
+            count: alert.count,
+            run: alert.run.map(|run| run.to_string()),
+            why: alert.why,
+            silenced: alert.silenced.map(|(at, by)| EndedBy { at, by, recovered: false }),
+            ended: alert.ended.map(|(at, how)| EndedBy {
+                at,
+                by: how.as_str().to_owned(),
+                recovered: how == AlertEnd::Recovered,
+            }),
+            messages: messages
+                .into_iter()
+                .map(|message| AlertMessage {
+                    id: message.id.to_string(),
+                    channel: message.channel,
+                    what: message.what,
+                    made: message.made,
+                    next: (message.state == MessageState::Waiting).then_some(message.next),
+                    state: message.state,
+                    tries: message.tries,
+                    over: message.over,
+                    said: message.said,
+                })
+                .collect(),
+        }
+    }
+
+    /// Describes the state of the alert.
+    fn stands(&self) -> String {
+        if let Some(end) = &self.ended {
+            return match end.recovered {
+                true => end.by.clone(),
+                false => format!("acknowledged by {}", end.by),
+            };
+        }
+        let mut parts = Vec::new();
+        if let Some(silenced) = &self.silenced {
+            parts.push(format!("silenced by {}", silenced.by));
+        }
+        for (state, word) in [
+            (MessageState::Delivered, "delivered"),
+            (MessageState::Waiting, "waiting"),
+            (MessageState::GivenUp, "GIVEN UP"),
+        ] {
+            let count = self.messages.iter().filter(|one| one.state == state).count();
+            if count > 0 {
+                parts.push(format!("{count} {word}"));
+            }
+        }
+        match parts.is_empty() {
+            true => "nobody to tell".to_owned(),
+            false => parts.join(", "),
+        }
+    }
+}
+
+/// The listed alerts.
+#[derive(Debug, Serialize)]
+#[serde(transparent)]
+struct Alerts(Vec<Alert>);
+
+impl View for Alerts {
+    fn print(&self, _ui: Ui) {
+        if self.0.is_empty() {
+            return show::out("no alert is open\n");
+        }
+        let mut rows = vec![show::row(["alert", "job", "kind", "since", "times", "stands"])];
+        rows.extend(self.0.iter().map(|alert| {
+            show::row([
+                &alert.id,
+                &alert.job,
+                alert.kind,
+                &show::format_time(alert.raised),
+                &alert.count.to_string(),
+                &alert.stands(),
+            ])
+        }));
+        show::out(&show::table(&rows));
+    }
+}
+
+impl View for Alert {
+    fn print(&self, _ui: Ui) {
+        let mut rows = [
+            ["alert", &self.id],
+            ["job", &self.job],
+            ["kind", self.kind],
+            ["raised", &show::format_time(self.raised)],
+            ["last", &show::format_time(self.last)],
+            ["times", &self.count.to_string()],
+            ["why", &safe::line(&self.why)],
+            ["stands", &self.stands()],
+        ]
+        .map(show::row)
+        .to_vec();
+        rows.extend(
+            self.messages.iter().map(|one| show::row([&one.channel, &one.describe_delivery()])),
+        );
+        show::out(&show::table(&rows));
+    }
+}
+
+impl AlertMessage {
+    fn describe_delivery(&self) -> String {
+        let tries = show::count(u64::from(self.tries), "time");
+        let stands = match self.state {
+            MessageState::Waiting if self.tries == 0 => "is about to be sent".to_owned(),
+            MessageState::Waiting => format!(
+                "tried {tries}, again at {}: {}",
+                self.next.map(show::format_time).unwrap_or_default(),
+                safe::line(&self.said)
+            ),
+            MessageState::Delivered => "delivered".to_owned(),
+            MessageState::GivenUp => {
+                format!("GIVEN UP, tried {tries}: {}", safe::line(&self.said))
+            }
+            MessageState::Withdrawn => "withdrawn".to_owned(),
+        };
+        format!("{} ({}): {stands}", self.what, self.id)
+    }
+}
+
+impl ListArgs {
+    /// Lists the alerts of one project, or of all projects.
+    pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
+        let selection = if self.over { AlertSelection::All } else { AlertSelection::Open };
+        let project = match self.all {
+            true => None,
+            false => Some(LoadedProject::load(cli.env, cli.here)?.id),
+        };
+        let mut found = Vec::new();
+        if let Some(store) = cli.env.store_to_read()? {
+            for alert in store.alerts(project.as_ref(), selection)? {
+                let messages = store.messages_of(&alert.id)?;
+                found.push(Alert::new(alert, messages));
+            }
+        }
+        cli.ui.show(&Alerts(found));
+        Ok(Exit::Done)
+    }
+}
+
+/// Shows one alert.
+pub fn show(cli: &Cli<'_>, wanted: &str) -> Result<Exit, Failure> {
+    let Some(store) = cli.env.store_to_read()? else {
+        return Err(super::none(wanted));
+    };
+    let alert = super::find(&store, wanted)?;
+    let messages = store.messages_of(&alert.id)?;
+    cli.ui.show(&Alert::new(alert, messages));
+    Ok(Exit::Done)
+}

@@ -1,0 +1,110 @@
+//! `runner alerts`: shows the alerts and the delivery of their messages, and acknowledges an alert
+//! so that its messages end.
+
+mod ack;
+mod list;
+mod test;
+
+use runner_engine::outcome::Exit;
+use runner_engine::store::{AlertRow, AlertSelection, Store};
+
+use super::Cli;
+use crate::alerts::deliver;
+use crate::ui::{Failure, Listing};
+use list::ListArgs;
+
+/// List the alerts that were sent and whether they arrived; try a channel, silence one alert
+#[derive(Debug, clap::Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "Example: runner alerts --json | jq -r '.[].why'"
+)]
+pub struct AlertsArgs {
+    /// The subcommand [default: list]
+    #[command(subcommand)]
+    command: Option<AlertsCommand>,
+    #[command(flatten)]
+    listing: Listing,
+}
+
+/// Lists alerts, tests channels and silences alerts.
+#[derive(Debug, clap::Subcommand)]
+enum AlertsCommand {
+    List(ListArgs),
+    /// Show one alert and the state of each of its messages
+    #[command(after_help = "Example: runner alerts show 01KA5V7Q4B")]
+    Show {
+        /// The alert's id, or an unambiguous beginning of it
+        alert: String,
+        #[command(flatten)]
+        listing: Listing,
+    },
+    /// Send a message now, through one channel or all channels of the project; exit code 69 if a
+    /// channel did not accept it
+    #[command(after_help = "Example: runner alerts test screen")]
+    Test {
+        /// The channel's name in runner.toml or the user's config.toml
+        channel: Option<String>,
+        #[command(flatten)]
+        listing: Listing,
+    },
+    /// Silence an alert: no message is sent about it again before it is over; `runner jobs reset`
+    /// records that a job is fixed
+    #[command(after_help = "Example: runner alerts ack dream")]
+    Ack {
+        /// The alert's id, an unambiguous beginning of it, or a job of the project for all its open
+        /// alerts
+        alert: String,
+        #[command(flatten)]
+        listing: Listing,
+    },
+}
+
+impl AlertsArgs {
+    /// Carries out one of the `alerts` commands.
+    pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
+        match &self.command {
+            None => ListArgs::default().run(cli),
+            Some(AlertsCommand::List(args)) => args.run(cli),
+            Some(AlertsCommand::Show { alert, .. }) => list::show(cli, alert),
+            Some(AlertsCommand::Test { channel, .. }) => test::test(cli, channel.as_deref()),
+            Some(AlertsCommand::Ack { alert, .. }) => ack::ack(cli, alert),
+        }
+    }
+}
+
+/// Deliver alerts; ticks start this process
+#[derive(Debug, clap::Args)]
+pub struct DeliverArgs {
+    /// Also report a successful tick
+    #[arg(long)]
+    beat: bool,
+}
+
+impl DeliverArgs {
+    /// Delivers the messages that are due.
+    pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
+        deliver::run(cli.env, self.beat)
+    }
+}
+
+/// Returns the only alert whose id begins with `wanted`.
+fn find(store: &Store, wanted: &str) -> Result<AlertRow, Failure> {
+    let start = wanted.to_ascii_uppercase();
+    let mut found: Vec<AlertRow> = store
+        .alerts(None, AlertSelection::All)?
+        .into_iter()
+        .filter(|alert| alert.id.as_str().starts_with(&start))
+        .collect();
+    match (found.pop(), found.is_empty()) {
+        (Some(alert), true) => Ok(alert),
+        (Some(_), false) => Err(Failure::usage(format!("several alerts begin with {wanted:?}"))
+            .hint("runner alerts list --over --all")),
+        (None, _) => Err(none(wanted)),
+    }
+}
+
+fn none(wanted: &str) -> Failure {
+    Failure::usage(format!("no alert begins with {wanted:?}"))
+        .hint("runner alerts list --over --all")
+}

@@ -1,0 +1,113 @@
+//! All commands and flags. Their help texts are the reference documentation.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{ArgAction, ArgMatches, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use runner_engine::outcome::Exit;
+
+use crate::ui::Ui;
+
+/// Parses a command line. This function prints help and usage errors; the error value is the exit
+/// code.
+pub fn parse(line: impl Iterator<Item = OsString>) -> Result<Args, Exit> {
+    let parsed = Args::command().try_get_matches_from(line).and_then(|matches| {
+        let mut args = Args::from_arg_matches(&matches)?;
+        args.json = prints_json(&matches);
+        Ok(args)
+    });
+    parsed.map_err(|error| {
+        // An error is ignored, because the reader may close the pipe at any time.
+        let _closed = error.print();
+        if error.use_stderr() { Exit::Usage } else { Exit::Done }
+    })
+}
+
+/// Returns whether `--json` is set for the command or one of its parents.
+fn prints_json(matches: &ArgMatches) -> bool {
+    let set = matches.try_get_one::<bool>("json").ok().flatten().copied().unwrap_or(false);
+    set || matches.subcommand().is_some_and(|(_, below)| prints_json(below))
+}
+
+/// The night shift for coding agents: runs jobs on time, within limits, and reports in the morning.
+#[derive(Debug, Parser)]
+#[command(name = "runner", version, propagate_version = true, max_term_width = 100)]
+#[command(
+    after_help = "Example: runner init && runner night\n\nExit codes: 0 done or skipped with a reason · 1 a run failed · 2 usage · 65 bad input · \
+69 not installed, rate-limited · 70 internal, damaged database · 73 cannot write · 75 deferred · 77 auth · \
+78 configuration · 130 cancelled"
+)]
+pub struct Args {
+    /// The project to work on: any folder inside it [default: the current folder]
+    // The id must differ from all arguments of all commands, because clap looks up a global
+    // argument by its id in every command.
+    #[arg(id = "project-folder", short = 'C', long = "dir", global = true, value_name = "DIR")]
+    pub at: Option<PathBuf>,
+    /// Override a setting of all files for this command and the runs that it starts (may be
+    /// repeated)
+    #[arg(long, global = true, value_name = "KEY=VALUE")]
+    pub config: Vec<String>,
+    /// Print more (twice: even more) on standard error and in the run's log
+    #[arg(short, long, global = true, action = ArgAction::Count)]
+    pub verbose: u8,
+    /// Print only results and errors
+    #[arg(short, long, global = true)]
+    pub quiet: bool,
+    /// Whether the result is printed as JSON: the flag `--json` of the command.
+    #[arg(skip)]
+    pub json: bool,
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The commands of `runner`.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    Init(super::init::InitArgs),
+    Demo(super::demo::DemoArgs),
+    Night(super::night::NightArgs),
+    Run(super::run::RunArgs),
+    Enqueue(super::queue::EnqueueArgs),
+    Cancel(super::queue::CancelArgs),
+    Retry(super::queue::RetryArgs),
+    Pause(super::pause::PauseArgs),
+    Resume(super::pause::ResumeArgs),
+    Tick(super::tick::TickArgs),
+    Setup(super::setup::SetupArgs),
+    Doctor(super::doctor::DoctorArgs),
+    Daemon(super::daemon::DaemonArgs),
+    #[command(hide = true)]
+    Execute(super::execute::ExecuteArgs),
+    Runs(super::runs::RunsArgs),
+    Status(super::status::StatusArgs),
+    Projects(super::projects::ProjectsArgs),
+    Report(super::report::ReportArgs),
+    Budget(super::budget::BudgetArgs),
+    Jobs(super::jobs::JobsArgs),
+    Schedule(super::schedule::ScheduleArgs),
+    Config(super::config::ConfigArgs),
+    Db(super::db::DbArgs),
+    Dream(super::dream::DreamArgs),
+    Journal(super::journal::JournalArgs),
+    Hook(super::hook::HookArgs),
+    Board(super::board::BoardArgs),
+    Lifecycle(super::lifecycle::LifecycleArgs),
+    Backends(super::backends::BackendsArgs),
+    Completions(super::manual::CompletionsArgs),
+    Man(super::manual::ManArgs),
+    Alerts(super::alerts::AlertsArgs),
+    #[command(name = "__deliver", hide = true)]
+    Deliver(super::alerts::DeliverArgs),
+    Curator(super::curator::CuratorArgs),
+    Replay(super::replay::ReplayArgs),
+    Guard(super::guard::GuardArgs),
+    Overnight(super::overnight::OvernightArgs),
+    Corpus(super::corpus::CorpusArgs),
+}
+
+impl Args {
+    /// Returns the format of the output that the flags request.
+    pub fn ui(&self) -> Ui {
+        Ui { json: self.json, quiet: self.quiet }
+    }
+}

@@ -1,0 +1,211 @@
+//! `runner backends`: lists the backends and checks whether one is ready. These commands must never
+//! ask a model, and never show a key.
+
+mod prices;
+
+use std::path::Path;
+
+use runner_backends::check::{self, CheckItem};
+use runner_backends::{BackendSpec, Surroundings, build};
+use runner_engine::error_chain::plain;
+use runner_engine::outcome::{Class, Exit, Outcome};
+use runner_text::nearest::nearest;
+use serde::Serialize;
+
+use super::Cli;
+use super::execute::slots_folder;
+use crate::doctor;
+use crate::env::{self, Env};
+use crate::keyring;
+use crate::project::LoadedProject;
+use crate::ui::{Failure, Listing, Ui, View, show};
+
+/// List the backends, or check whether one is ready
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example: runner backends check claude")]
+pub struct BackendsArgs {
+    #[command(subcommand)]
+    command: BackendsCommand,
+}
+
+/// Shows and checks backends without asking a model.
+#[derive(Debug, clap::Subcommand)]
+enum BackendsCommand {
+    /// List the project's backends with their program, model and fallbacks
+    #[command(after_help = "Example: runner backends list --json | jq -r '.[].name'")]
+    List {
+        #[command(flatten)]
+        listing: Listing,
+    },
+    /// Check whether a backend is ready: program, version, login, folders; exit code 69, 77 or 78
+    /// if not
+    #[command(after_help = "Example: runner backends check claude-haiku")]
+    Check {
+        /// The backend's name in runner.toml
+        name: String,
+        #[command(flatten)]
+        listing: Listing,
+    },
+    /// Show what the tokens of each backend's model cost, and where each price comes from
+    ///
+    /// The prices come from runner's own dated list. The file `prices.json` beside your config.toml
+    /// overrides it and is read as LiteLLM writes it (model_prices_and_context_window.json). The
+    /// prices that config.toml sets override both. A model that is in none of them has no price:
+    /// each request is charged the money reserved for it.
+    #[command(after_help = "Example: runner backends prices --json | jq '.backends'")]
+    Prices {
+        #[command(flatten)]
+        listing: Listing,
+    },
+}
+
+impl BackendsArgs {
+    /// Carries out one of the `backends` commands.
+    pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
+        let here = LoadedProject::load(cli.env, cli.here)?;
+        match &self.command {
+            BackendsCommand::List { .. } => {
+                let specs = here.config.backends.values();
+                cli.ui.show(&Backends(specs.map(|spec| Backend::of(cli.env, spec)).collect()));
+                Ok(Exit::Done)
+            }
+            BackendsCommand::Check { name, .. } => check(cli, &here, name),
+            BackendsCommand::Prices { .. } => prices::run(cli, &here),
+        }
+    }
+}
+
+/// The configured backends.
+#[derive(Debug, Serialize)]
+#[serde(transparent)]
+struct Backends<'a>(Vec<Backend<'a>>);
+
+#[derive(Debug, Serialize)]
+struct Backend<'a> {
+    name: &'a str,
+    kind: &'a str,
+    model: Option<&'a str>,
+    program: Option<String>,
+    containment: Option<String>,
+    fallback: &'a [String],
+    /// The result of the preflight, if it failed.
+    problem: Option<String>,
+}
+
+impl<'a> Backend<'a> {
+    fn of(home: &Env, spec: &'a BackendSpec) -> Self {
+        among(home, spec, |around| {
+            let built = build(spec, around);
+            let ready = built.as_ref().map_err(Clone::clone);
+            let ready = ready.and_then(|backend| backend.preflight());
+            Self {
+                name: &spec.name,
+                kind: &spec.kind,
+                model: spec.model.as_deref(),
+                program: check::program(spec, around).map(|path| path.display().to_string()),
+                containment: built.ok().map(|backend| backend.describe().containment),
+                fallback: &spec.fallback,
+                problem: ready.err().map(|error| plain(&error.to_string())),
+            }
+        })
+    }
+}
+
+impl View for Backends<'_> {
+    fn print(&self, _ui: Ui) {
+        let lines: Vec<Vec<String>> = (self.0.iter())
+            .map(|one| {
+                let mut about = one.problem.clone().unwrap_or_else(|| {
+                    let found = one.program.as_deref().unwrap_or_default();
+                    format!("ready {found}").trim_end().to_owned()
+                });
+                if !one.fallback.is_empty() {
+                    about.push_str(&format!("; else {}", one.fallback.join(", ")));
+                }
+                show::row([one.name, one.kind, one.model.unwrap_or("-"), &about])
+            })
+            .collect();
+        show::out(&show::table(&lines));
+    }
+}
+
+/// The result of a check of one backend.
+#[derive(Debug, Serialize)]
+struct BackendCheck<'a> {
+    name: &'a str,
+    kind: &'a str,
+    ready: bool,
+    findings: Vec<CheckItem>,
+}
+
+impl View for BackendCheck<'_> {
+    fn print(&self, _ui: Ui) {
+        let lines: Vec<Vec<String>> = (self.findings.iter())
+            .map(|one| {
+                let mark = if one.problem.is_none() { "ok" } else { "FAILED" };
+                show::row([mark, one.what, &one.said])
+            })
+            .collect();
+        show::out(&show::table(&lines));
+    }
+}
+
+/// Calls `look` with the surroundings that a run would give to this backend.
+fn among<T>(home: &Env, spec: &BackendSpec, look: impl FnOnce(&Surroundings<'_>) -> T) -> T {
+    let mut env = env::child_environment();
+    env.extend(keyring::resolve_secrets(spec));
+    let slots = slots_folder(home);
+    look(&Surroundings { env: &env, sandbox_start: None, slots: Some(&slots), clock: &home.clock })
+}
+
+fn check(cli: &Cli<'_>, here: &LoadedProject, name: &str) -> Result<Exit, Failure> {
+    let backends = &here.config.backends;
+    let Some(spec) = backends.get(name) else {
+        let near = nearest(name, backends.keys().map(String::as_str))
+            .map_or_else(String::new, |near| format!("; did you mean {near:?}?"));
+        let what = format!("there is no [backends.{name}]{near}");
+        return Err(Failure::configuration(what).hint("runner backends list"));
+    };
+    let marker = env::marker()?;
+    let mut findings = among(cli.env, spec, |around| check::check(spec, around, &marker));
+    findings.push(state(cli.env));
+    findings.push(describe_sandbox(&spec.kind));
+    for finding in &mut findings {
+        finding.said = plain(&finding.said);
+    }
+    let worst = findings.iter().find_map(|finding| finding.problem);
+    let ready = worst.is_none();
+    cli.ui.show(&BackendCheck { name, kind: &spec.kind, ready, findings });
+    Ok(worst.map_or(Exit::Done, |class| {
+        let why = String::new();
+        Outcome::Failed { class, why }.exit(true)
+    }))
+}
+
+/// Checks that runner's own folder can be written.
+fn state(home: &Env) -> CheckItem {
+    let there = home.state.ancestors().find(|path| path.exists());
+    let there = there.unwrap_or(Path::new("/"));
+    let writable = rustix::fs::access(there, rustix::fs::Access::WRITE_OK);
+    CheckItem {
+        what: "runner",
+        said: match &writable {
+            Ok(()) => home.state.display().to_string(),
+            Err(error) => format!("{} cannot be written: {error}", there.display()),
+        },
+        problem: writable.err().map(|_| Class::Environment),
+    }
+}
+
+/// Describes the sandbox that a run would get. A backend within this program starts no process.
+fn describe_sandbox(kind: &str) -> CheckItem {
+    let (said, missing) = match doctor::sandbox::describe() {
+        Ok(said) => (said, false),
+        Err(why) => (why, true),
+    };
+    CheckItem {
+        what: "sandbox",
+        problem: (missing && kind != "builtin").then_some(Class::Environment),
+        said,
+    }
+}

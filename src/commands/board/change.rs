@@ -1,0 +1,127 @@
+//! `runner board apply`, `pick`, `add` and `done`.
+
+use runner_engine::outcome::Exit;
+use runner_engine::process_id::ProcessIdentity;
+use runner_jobs::lifecycle::board::{self, BoardChange, BoardEditor, BoardRequest, HistoryRecord};
+use runner_jobs::lifecycle::newest::newest;
+use serde::Serialize;
+
+use super::{BoardArg, failure, hand, path};
+use crate::commands::Cli;
+use crate::project::LoadedProject;
+use crate::ui::{Failure, Ui, View, safe, show};
+
+/// The result of a request to a board.
+#[derive(Serialize)]
+struct BoardEdit {
+    records: Vec<HistoryRecord>,
+    before: Vec<HistoryRecord>,
+    /// The heading of the picked task.
+    picked: Option<String>,
+    run: Option<String>,
+    /// The result as a sentence.
+    #[serde(skip)]
+    text: String,
+}
+
+impl BoardEdit {
+    fn new(done: BoardChange, text: String) -> Self {
+        Self {
+            records: done.records,
+            before: done.before,
+            picked: done.picked.map(|task| task.heading),
+            run: done.run.map(|run| run.to_string()),
+            text,
+        }
+    }
+}
+
+impl View for BoardEdit {
+    fn print(&self, ui: Ui) {
+        if ui.quiet {
+            return;
+        }
+        show::out(&format!("{}\n", safe::line(&self.text)));
+        for line in board::lines(&self.records) {
+            show::out(&format!("  {}\n", safe::line(&line)));
+        }
+    }
+}
+
+/// Applies the newest entry's verdicts.
+pub fn apply(cli: &Cli<'_>, here: &LoadedProject, which: &BoardArg) -> Result<Exit, Failure> {
+    let entry = newest(&here.root, &which.agent)
+        .map_err(|error| Failure::data(safe::line(&error.whole())))?;
+    let edit = match &entry {
+        None => {
+            let text = "no dream yet: there is no verdict".to_owned();
+            BoardEdit::new(BoardChange::default(), text)
+        }
+        Some((path, entry)) => {
+            let done = change(cli, here, which, &BoardRequest::Apply(entry))?;
+            let text = match done.before.first() {
+                Some(before) => {
+                    format!("{path} was already applied, at {}", show::format_time(before.ts))
+                }
+                None => format!("applied {path}"),
+            };
+            BoardEdit::new(done, text)
+        }
+    };
+    cli.ui.show(&edit);
+    Ok(Exit::Done)
+}
+
+/// Begins the next task.
+pub fn pick(cli: &Cli<'_>, here: &LoadedProject, which: &BoardArg) -> Result<Exit, Failure> {
+    let done = change(cli, here, which, &BoardRequest::Pick)?;
+    let text = match (&done.picked, done.records.is_empty()) {
+        (Some(task), true) => format!("{} is DOING already", task.heading),
+        (Some(task), false) => format!("picked {}", task.heading),
+        (None, _) => "nothing is open on the board".to_owned(),
+    };
+    cli.ui.show(&BoardEdit::new(done, text));
+    Ok(Exit::Done)
+}
+
+/// Adds an open task after all others.
+pub fn add(
+    cli: &Cli<'_>,
+    here: &LoadedProject,
+    which: &BoardArg,
+    heading: &str,
+) -> Result<Exit, Failure> {
+    let done = change(cli, here, which, &BoardRequest::Add(heading))?;
+    cli.ui.show(&BoardEdit::new(done, format!("added {}", heading.trim())));
+    Ok(Exit::Done)
+}
+
+/// Marks a task as done.
+pub fn done(
+    cli: &Cli<'_>,
+    here: &LoadedProject,
+    which: &BoardArg,
+    heading: &str,
+) -> Result<Exit, Failure> {
+    let done = change(cli, here, which, &BoardRequest::Done(heading))?;
+    let task = done.records.iter().flat_map(|it| &it.moves).next();
+    let text = format!("{} is DONE", task.map_or(heading, |it| &it.task));
+    cli.ui.show(&BoardEdit::new(done, text));
+    Ok(Exit::Done)
+}
+
+/// Makes the requested change on the selected board.
+fn change(
+    cli: &Cli<'_>,
+    here: &LoadedProject,
+    which: &BoardArg,
+    wish: &BoardRequest<'_>,
+) -> Result<BoardChange, Failure> {
+    let path = path(here, which);
+    let mut store = cli.env.store()?;
+    here.register(&mut store, cli.env.wall()?)?;
+    let me = ProcessIdentity::me();
+    let hand = hand(cli.env, here, &me, &mut store)?;
+    let mut desk = BoardEditor { hand, board: &path, agent: &which.agent };
+    desk.carry_out(std::slice::from_ref(wish)).map_err(|error| failure(error, &path))
+}

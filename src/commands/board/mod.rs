@@ -1,0 +1,192 @@
+//! `runner board`: shows a project's tasks and changes them.
+
+mod change;
+mod history;
+mod tasks;
+
+use runner_engine::outcome::Exit;
+use runner_engine::process_id::ProcessIdentity;
+use runner_engine::store::Store;
+use runner_jobs::lifecycle::BOARD;
+use runner_jobs::lifecycle::board::BoardError;
+use runner_jobs::lifecycle::cycle::CycleSpec;
+use runner_jobs::lifecycle::work::WorkSpec;
+use runner_jobs::manual_edit::{EditActor, ManualEditError};
+use runner_text::org::BoardForm;
+
+use super::Cli;
+use crate::env::Env;
+use crate::project::LoadedProject;
+use crate::ui::{Failure, Listing, safe};
+
+/// Show the board of tasks, apply the newest dream's verdicts, or pick, add or finish a task
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example: runner board show")]
+pub struct BoardArgs {
+    #[command(subcommand)]
+    command: BoardCommand,
+}
+
+/// Shows and changes a project's board.
+#[derive(Debug, clap::Subcommand)]
+enum BoardCommand {
+    /// Print each task with its keyword, line and heading
+    #[command(
+        after_help = "Example: runner board show --json | jq -r '.tasks[] | select(.keyword == \"NEXT\").heading'"
+    )]
+    Show {
+        #[command(flatten)]
+        which: BoardArg,
+        #[command(flatten)]
+        listing: Listing,
+    },
+    /// List verdicts that had no effect: duplicate headings, unknown keywords; exit code 1 when
+    /// there is any
+    #[command(after_help = "Example: runner board lint || $EDITOR plan.org")]
+    Lint {
+        #[command(flatten)]
+        which: BoardArg,
+        #[command(flatten)]
+        listing: Listing,
+    },
+    /// Apply the newest entry's verdicts, once; a verdict that does not name exactly one task is
+    /// reported
+    #[command(after_help = "Example: runner board apply --json | jq '.records[].unresolved'")]
+    Apply {
+        #[command(flatten)]
+        which: BoardArg,
+        #[command(flatten)]
+        listing: Listing,
+    },
+    /// Begin the next task: the first NEXT, or else a task that is DOING already, or else the top
+    /// TODO
+    #[command(after_help = "Example: runner board pick")]
+    Pick {
+        #[command(flatten)]
+        which: BoardArg,
+        #[command(flatten)]
+        listing: Listing,
+    },
+    /// Add an open task after all others
+    #[command(after_help = "Example: runner board add 'tide tables load without a network'")]
+    Add {
+        /// The heading of the task
+        heading: String,
+        #[command(flatten)]
+        which: BoardArg,
+        #[command(flatten)]
+        listing: Listing,
+    },
+    /// Mark a task as done
+    #[command(after_help = "Example: runner board done 'tide tables load without a network'")]
+    Done {
+        /// The heading of the task
+        heading: String,
+        #[command(flatten)]
+        which: BoardArg,
+        #[command(flatten)]
+        listing: Listing,
+    },
+    /// List the moves on the board: task, time, run and entry, the newest first
+    #[command(after_help = "Example: runner board history --limit 5")]
+    History {
+        /// Maximum number of moves; 0 means all
+        #[arg(long, default_value_t = 20)]
+        limit: usize,
+        #[command(flatten)]
+        listing: Listing,
+    },
+}
+
+/// Selects a board and its agent.
+#[derive(Debug, clap::Args)]
+pub struct BoardArg {
+    /// The path of the board below the project [default: that of the agent's jobs, else plan.org]
+    #[arg(long, value_name = "FILE")]
+    pub board: Option<String>,
+    /// The agent [default: the one without a name]
+    #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
+    pub agent: String,
+}
+
+impl BoardArgs {
+    /// Carries out one of the `board` commands.
+    pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
+        let here = LoadedProject::load(cli.env, cli.here)?;
+        match &self.command {
+            BoardCommand::Show { which, .. } => tasks::show(cli, &here, which),
+            BoardCommand::Lint { which, .. } => tasks::lint(cli, &here, which),
+            BoardCommand::Apply { which, .. } => change::apply(cli, &here, which),
+            BoardCommand::Pick { which, .. } => change::pick(cli, &here, which),
+            BoardCommand::Add { heading, which, .. } => change::add(cli, &here, which, heading),
+            BoardCommand::Done { heading, which, .. } => change::done(cli, &here, which, heading),
+            BoardCommand::History { limit, .. } => history::history(cli, &here, *limit),
+        }
+    }
+}
+
+/// Returns the path of the board that the arguments name, or else of the board of the agent's jobs.
+pub(super) fn path(here: &LoadedProject, which: &BoardArg) -> String {
+    let of_agent = || {
+        here.config.jobs.values().find_map(|job| {
+            let kind = &job.spec.kind;
+            let cycle = kind.of::<CycleSpec>().map(|it| (&it.agent, &it.board));
+            let work = || kind.of::<WorkSpec>().map(|it| (&it.agent, &it.board));
+            let (agent, board) = cycle.or_else(work)?;
+            (*agent == which.agent).then(|| board.clone())
+        })
+    };
+    let named = which.board.clone().or_else(of_agent);
+    named.unwrap_or_else(|| BOARD.to_owned())
+}
+
+/// Creates the actor that edits a project for this command.
+pub(super) fn hand<'h>(
+    home: &'h Env,
+    here: &'h LoadedProject,
+    me: &'h ProcessIdentity,
+    store: &'h mut Store,
+) -> Result<EditActor<'h>, Failure> {
+    let root = &here.root;
+    let free = rustix::fs::statvfs(root)
+        .map_err(|error| Failure::environment(format!("{}: {error}", root.display())))?;
+    Ok(EditActor {
+        root,
+        project: &here.id,
+        state: &home.state,
+        clock: &home.clock,
+        me,
+        store,
+        free_bytes: free.f_bavail.saturating_mul(free.f_frsize),
+    })
+}
+
+fn failure(error: BoardError, path: &str) -> Failure {
+    let what = safe::line(&runner_engine::error_chain::whole(&error));
+    match error {
+        BoardError::Missing(_) => {
+            let example = match BoardForm::of(path) {
+                BoardForm::Org => "* TODO the first task",
+                BoardForm::Markdown => "- [ ] the first task",
+            };
+            Failure::data(what).hint(format!("echo '{example}' > {path}"))
+        }
+        BoardError::Unreadable { .. } => Failure::data(what),
+        BoardError::Cannot(_) => Failure::data(what).hint("runner board show"),
+        BoardError::Internal { .. } => Failure::internal(what),
+        BoardError::Act(error) => act_failure(error),
+    }
+}
+
+pub(super) fn act_failure(error: ManualEditError) -> Failure {
+    let what = safe::line(&runner_engine::error_chain::whole(&error));
+    match error {
+        ManualEditError::Busy(_) | ManualEditError::Changed(_) => {
+            Failure::later(what).hint("repeat it")
+        }
+        ManualEditError::Guard(_) | ManualEditError::Conflict(_) => Failure::refused(what),
+        ManualEditError::Disk(_) => Failure::cannot_write(what),
+        ManualEditError::Unfinished { .. } => Failure::cannot_write(what).hint("runner tick"),
+        ManualEditError::Ledger(error) => error.into(),
+    }
+}

@@ -1,0 +1,132 @@
+//! `runner board show` and `runner board lint`.
+
+use runner_engine::outcome::Exit;
+use runner_jobs::lifecycle::board;
+use runner_text::org::{Board, BoardForm, Keyword};
+use serde::Serialize;
+
+use super::{BoardArg, failure, path};
+use crate::commands::Cli;
+use crate::project::LoadedProject;
+use crate::ui::{Failure, Ui, View, safe, show};
+
+/// The tasks of a board.
+#[derive(Serialize)]
+struct BoardTasks<'a> {
+    board: &'a str,
+    tasks: Vec<BoardTask<'a>>,
+}
+
+#[derive(Serialize)]
+struct BoardTask<'a> {
+    heading: &'a str,
+    keyword: &'static str,
+    level: usize,
+    line: usize,
+}
+
+impl View for BoardTasks<'_> {
+    fn print(&self, _ui: Ui) {
+        if self.tasks.is_empty() {
+            return show::out(&format!("{} has no task\n", self.board));
+        }
+        let rows: Vec<Vec<String>> = (self.tasks.iter())
+            .map(|task| {
+                let indent = "  ".repeat(task.level.saturating_sub(1).min(8));
+                let heading = format!("{indent}{}", safe::line(task.heading));
+                show::row([&task.line.to_string(), task.keyword, &heading])
+            })
+            .collect();
+        show::out(&show::table(&rows));
+    }
+}
+
+/// The findings of a check of a board.
+#[derive(Serialize)]
+struct BoardLint<'a> {
+    board: &'a str,
+    /// The number of tasks.
+    tasks: usize,
+    findings: Vec<UnresolvedVerdict>,
+}
+
+/// A part of a verdict that could not be applied.
+#[derive(Serialize)]
+struct UnresolvedVerdict {
+    line: usize,
+    what: String,
+}
+
+impl View for BoardLint<'_> {
+    fn print(&self, _ui: Ui) {
+        for finding in &self.findings {
+            let what = safe::line(&finding.what);
+            show::out(&format!("{}:{}: {what}\n", self.board, finding.line));
+        }
+        if self.findings.is_empty() {
+            show::out(&format!("ok: {}\n", show::count(self.tasks as u64, "task")));
+        }
+    }
+}
+
+fn read(here: &LoadedProject, path: &str) -> Result<Board, Failure> {
+    let text = board::read(&here.root, path).map_err(|error| failure(error, path))?;
+    Ok(Board::read(&text, BoardForm::of(path)))
+}
+
+/// Prints the tasks of a board.
+pub fn show(cli: &Cli<'_>, here: &LoadedProject, which: &BoardArg) -> Result<Exit, Failure> {
+    let path = path(here, which);
+    let board = read(here, &path)?;
+    let tasks = board.tasks.iter().map(|task| BoardTask {
+        heading: &task.heading,
+        keyword: task.keyword.as_str(),
+        level: task.level,
+        line: task.line,
+    });
+    cli.ui.show(&BoardTasks { board: &path, tasks: tasks.collect() });
+    Ok(Exit::Done)
+}
+
+/// Prints the problems of a board.
+pub fn lint(cli: &Cli<'_>, here: &LoadedProject, which: &BoardArg) -> Result<Exit, Failure> {
+    let path = path(here, which);
+    let board = read(here, &path)?;
+    let findings = findings(&board);
+    let exit = if findings.is_empty() { Exit::Done } else { Exit::Failed };
+    cli.ui.show(&BoardLint { board: &path, tasks: board.tasks.len(), findings });
+    Ok(exit)
+}
+
+fn findings(board: &Board) -> Vec<UnresolvedVerdict> {
+    let mut found: Vec<UnresolvedVerdict> = Vec::new();
+    for (heading, lines) in board.doubles() {
+        let others: Vec<String> = lines.iter().map(usize::to_string).collect();
+        found.push(UnresolvedVerdict {
+            line: lines[0],
+            what: format!(
+                "{} tasks have the heading {heading:?} (lines {}): a verdict cannot name a single one of them",
+                lines.len(),
+                others.join(", ")
+            ),
+        });
+    }
+    found.extend(board.odd.iter().map(|odd| UnresolvedVerdict {
+        line: odd.line,
+        what: format!("{:?} is not a keyword that runner moves: {}", odd.keyword, odd.heading),
+    }));
+    let nameless = board.tasks.iter().filter(|task| task.heading.is_empty());
+    found.extend(nameless.map(|task| UnresolvedVerdict {
+        line: task.line,
+        what: format!("this {} has no heading", task.keyword),
+    }));
+    let doing: Vec<_> = board.tasks.iter().filter(|it| it.keyword == Keyword::Doing).collect();
+    if let [_, second, ..] = doing.as_slice() {
+        found.push(UnresolvedVerdict {
+            line: second.line,
+            what: format!("{} tasks are DOING at once", doing.len()),
+        });
+    }
+    found.sort_by_key(|finding| finding.line);
+    found
+}

@@ -1,0 +1,95 @@
+//! `runner budget`: shows the remaining budgets and the usage, and grants one-off extras.
+
+mod grant;
+mod history;
+mod standings;
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use runner_engine::outcome::Exit;
+use runner_engine::store::Amounts;
+use serde_json::{Map, Value, json};
+
+use super::Cli;
+use crate::budget::UNITS;
+use crate::config::OverrideScope;
+use crate::project::LoadedProject;
+use crate::ui::{Failure, Listing};
+
+/// Show what may still be spent and what was spent, or grant an extra once [default: show]
+#[derive(Debug, clap::Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "Example: runner budget --json | jq '.budgets[] | {label, left}'"
+)]
+pub struct BudgetArgs {
+    #[command(subcommand)]
+    command: Option<BudgetCommand>,
+    #[command(flatten)]
+    listing: Listing,
+}
+
+/// Shows budgets, or adds to one.
+#[derive(Debug, clap::Subcommand)]
+enum BudgetCommand {
+    /// Show each budget: its cap, the amounts used, reserved and left, and when it begins anew
+    #[command(after_help = "Example: runner budget show")]
+    Show {
+        #[command(flatten)]
+        listing: Listing,
+    },
+    History(history::HistoryArgs),
+    Grant(grant::GrantArgs),
+}
+
+impl BudgetArgs {
+    /// Returns the settings that `--config` may change for this command, or `None` if it uses none.
+    pub fn override_scope(&self) -> Option<OverrideScope> {
+        match self.command {
+            None | Some(BudgetCommand::Show { .. }) => Some(OverrideScope::Look),
+            Some(BudgetCommand::History(_) | BudgetCommand::Grant(_)) => None,
+        }
+    }
+
+    /// Carries out one of the `budget` commands. Without a command, it shows the budgets.
+    pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
+        let here = LoadedProject::load(cli.env, cli.here)?;
+        match &self.command {
+            None | Some(BudgetCommand::Show { .. }) => standings::run(cli, &here),
+            Some(BudgetCommand::History(args)) => args.run(cli, &here),
+            Some(BudgetCommand::Grant(args)) => args.run(cli, &here),
+        }
+    }
+}
+
+/// Converts the values to a map of units. An absent unit has no limit. Money is in dollars, time in
+/// seconds.
+fn bounded(values: [Option<u64>; 5]) -> Map<String, Value> {
+    UNITS
+        .iter()
+        .zip(values)
+        .enumerate()
+        .filter_map(|(unit, (name, value))| {
+            let value = value?;
+            #[allow(clippy::cast_precision_loss, reason = "dollars for people")]
+            let value = match unit {
+                2 => json!(value as f64 / 1e6),
+                _ => json!(value),
+            };
+            Some(((*name).to_owned(), value))
+        })
+        .collect()
+}
+
+fn all(amounts: Amounts) -> Map<String, Value> {
+    bounded(amounts.array().map(Some))
+}
+
+/// Returns the zone in which the project's times are shown.
+fn zone(here: &LoadedProject) -> TimeZone {
+    TimeZone::get(&here.config.night.zone).unwrap_or(TimeZone::UTC)
+}
+
+fn in_zone(at: Timestamp, zone: &TimeZone) -> String {
+    at.to_zoned(zone.clone()).strftime("%Y-%m-%d %H:%M %Z").to_string()
+}

@@ -1,0 +1,63 @@
+//! `runner corpus harvest`.
+
+use runner_engine::git::Git;
+use runner_engine::outcome::Exit;
+use runner_jobs::overnight::corpus::Corpus;
+use runner_jobs::overnight::corpus::harvest::{Harvest, harvest};
+use runner_jobs::overnight::facts::Facts;
+use runner_jobs::overnight::lock::RunLock;
+use runner_text::counted;
+
+use super::{CorpusFolder, inside, locked};
+use crate::env;
+use crate::ui::{Failure, Listing, Ui, View, safe, show};
+
+/// Import new learnings from commits, closed work and session notes; refused while a night runs
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example: runner corpus harvest --dry-run")]
+pub struct HarvestArgs {
+    /// Show what would be imported
+    #[arg(long)]
+    dry_run: bool,
+    #[command(flatten)]
+    listing: Listing,
+}
+
+impl HarvestArgs {
+    /// Imports new learnings, or shows what would be imported.
+    pub fn run(&self, folder: &CorpusFolder<'_>) -> Result<Exit, Failure> {
+        let date = folder.date()?;
+        let git = Git::new(&folder.root, &env::child_environment(), &env::marker()?);
+        let history = folder.history();
+        // Checks the lock before anything is read, so that the command refuses at once.
+        if !self.dry_run {
+            RunLock::inspect(&folder.root).map_err(locked)?;
+        }
+        let facts = Facts::read(&folder.root, &git);
+        let step =
+            |corpus: &Corpus| harvest(corpus, &facts.sources, &history, date).map_err(inside);
+        let report = if self.dry_run { folder.preview(step)? } else { folder.change(step)? };
+        folder.cli.ui.show(&report);
+        Ok(Exit::Done)
+    }
+}
+
+impl View for Harvest {
+    fn print(&self, _ui: Ui) {
+        let mut text = format!(
+            "{} new from {}, {} and {}; {} already known\n",
+            self.added.len(),
+            counted(self.commits, "commit"),
+            counted(self.closed_items, "closed item"),
+            counted(self.notes, "note"),
+            self.known
+        );
+        for one in &self.added {
+            text.push_str(&format!("  {}  ({})\n", safe::line(&one.path), safe::line(&one.source)));
+        }
+        for why in &self.left_out {
+            text.push_str(&format!("  left out: {}\n", safe::line(why)));
+        }
+        show::out(&text);
+    }
+}

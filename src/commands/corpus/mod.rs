@@ -1,0 +1,186 @@
+//! `runner corpus`: runs each step over the corpus manually.
+//!
+//! A read honours the commit marker: it first finishes a commit that a dead process began, and
+//! waits for one that is under way. A change takes the overnight lock, is written in one commit of
+//! its own, and is refused while a night runs.
+
+mod bench;
+mod brief;
+mod close_loop;
+mod defrag;
+mod harvest;
+mod health;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use jiff::tz::TimeZone;
+use runner_engine::error_chain::whole;
+use runner_engine::files::{DOCUMENT, read_in};
+use runner_engine::ids::{Fence, RunId};
+use runner_engine::outcome::Exit;
+use runner_jobs::overnight::commit::{self, Commit, CommitError};
+use runner_jobs::overnight::corpus::oscillation::FileHistory;
+use runner_jobs::overnight::corpus::{Changes, Corpus, FOLDER, read};
+use runner_jobs::overnight::lock::{CommitLock, FOLDER as NIGHT, LockError, RunLock};
+use serde_json::Value;
+
+use super::Cli;
+use crate::ui::{Failure, Listing};
+
+/// Work on the corpus below .agents step by step: health, bench, promotion, tidying, brief,
+/// harvest
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example: runner corpus health")]
+pub struct CorpusArgs {
+    #[command(subcommand)]
+    command: CorpusCommand,
+}
+
+/// Examines the corpus below `.agents/`, or tidies it manually.
+#[derive(Debug, clap::Subcommand)]
+enum CorpusCommand {
+    /// Show how fit the corpus is: each metric with its minimum, and stale, repeated, unconnected
+    /// or unreadable nodes
+    ///
+    /// Exit code 1 when a metric is below its minimum.
+    #[command(after_help = "Example: runner corpus health --json | jq .composite")]
+    Health {
+        #[command(flatten)]
+        listing: Listing,
+    },
+    Bench(bench::BenchArgs),
+    CloseLoop(close_loop::CloseLoopArgs),
+    Defrag(defrag::DefragArgs),
+    Brief(brief::BriefArgs),
+    Harvest(harvest::HarvestArgs),
+}
+
+impl CorpusArgs {
+    /// Carries out one of the `corpus` commands.
+    pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
+        let folder = CorpusFolder { cli, root: find(cli.here)? };
+        match &self.command {
+            CorpusCommand::Health { .. } => health::run(&folder),
+            CorpusCommand::Bench(args) => args.run(&folder),
+            CorpusCommand::CloseLoop(args) => args.run(&folder),
+            CorpusCommand::Defrag(args) => args.run(&folder),
+            CorpusCommand::Brief(args) => args.run(&folder),
+            CorpusCommand::Harvest(args) => args.run(&folder),
+        }
+    }
+}
+
+/// Returns the nearest folder at or above `from` that holds a corpus.
+fn find(from: &Path) -> Result<PathBuf, Failure> {
+    let from = fs::canonicalize(from)
+        .map_err(|error| Failure::data(format!("{}: {error}", from.display())))?;
+    let found = from.ancestors().find(|folder| folder.join(FOLDER).is_dir());
+    found.map(Path::to_owned).ok_or_else(|| {
+        Failure::data(format!("could not find {FOLDER} in {} or any parent folder", from.display()))
+            .hint(format!("mkdir -p {FOLDER}/learnings"))
+    })
+}
+
+/// The folder that holds the corpus, and everything a command works with.
+struct CorpusFolder<'a> {
+    cli: &'a Cli<'a>,
+    root: PathBuf,
+}
+
+impl CorpusFolder<'_> {
+    fn date(&self) -> Result<jiff::civil::Date, Failure> {
+        Ok(self.cli.env.wall()?.to_zoned(TimeZone::UTC).date())
+    }
+
+    /// Reads the whole corpus, never a half-committed state.
+    fn corpus(&self) -> Result<Corpus, Failure> {
+        let whole = || read(&self.root.join(FOLDER)).map_err(unreadable);
+        let reading = CommitLock::shared(&self.root).map_err(locked)?;
+        if !commit::is_pending(&self.root).map_err(not_committed)? {
+            return whole();
+        }
+        drop(reading);
+        let _lock = self.lock()?;
+        for (id, _) in commit::settle(&self.root).map_err(not_committed)?.rolled_forward {
+            self.cli.ui.info(&format!("runner: finished the commit of {id}"));
+        }
+        whole()
+    }
+
+    fn lock(&self) -> Result<RunLock, Failure> {
+        RunLock::take(&self.root, "corpus", self.cli.env.wall()?).map_err(locked)
+    }
+
+    /// Returns the report of a step whose changes are not made.
+    fn preview<T>(
+        &self,
+        step: impl FnOnce(&Corpus) -> Result<(T, Changes), Failure>,
+    ) -> Result<T, Failure> {
+        Ok(step(&self.corpus()?)?.0)
+    }
+
+    /// Makes a step's changes under the lock, after finishing the changes that others began.
+    fn change<T>(
+        &self,
+        step: impl FnOnce(&Corpus) -> Result<(T, Changes), Failure>,
+    ) -> Result<T, Failure> {
+        let now = self.cli.env.wall()?;
+        let _lock = self.lock()?;
+        commit::settle(&self.root).map_err(not_committed)?;
+        let corpus = read(&self.root.join(FOLDER)).map_err(unreadable)?;
+        let (report, changes) = step(&corpus)?;
+        let targets = commit::targets(&self.root, changes).map_err(not_committed)?;
+        let kept =
+            self.root.join(NIGHT).join("removed").join(now.strftime("%Y%m%dT%H%M%SZ").to_string());
+        commit::keep_removed(&self.root, &kept, &targets).map_err(not_committed)?;
+        // Only the lock protects the change: there is no run, and so no fence.
+        let free = |_: &RunId, _: Fence| Ok(());
+        Commit {
+            root: &self.root,
+            run: RunId::new(now),
+            fence: Fence(0),
+            guard: &free,
+            number: 0,
+            iteration_id: "by-hand".to_owned(),
+            started_at: format!("{now:.0}"),
+            record: Value::Null,
+        }
+        .make(targets)
+        .map_err(not_committed)?;
+        // Clears only this commit. The next night must still record what a night that died has
+        // committed.
+        commit::clear_one(&self.root, 0).map_err(not_committed)?;
+        Ok(report)
+    }
+
+    fn history(&self) -> FileHistory {
+        let bytes = read_in(&self.root, Path::new(NIGHT).join("oscillation.json"), DOCUMENT);
+        bytes.map(|bytes| FileHistory::parse(&bytes)).unwrap_or_default()
+    }
+}
+
+fn unreadable(error: impl std::error::Error) -> Failure {
+    Failure::environment(whole(&error))
+}
+
+fn inside(error: impl std::error::Error) -> Failure {
+    Failure::internal(whole(&error))
+}
+
+pub(super) fn locked(error: LockError) -> Failure {
+    match error {
+        LockError::Held { .. } => Failure::later(error.to_string())
+            .hint("run the command again when the other one has finished"),
+        LockError::Io { .. } => Failure::cannot_write(error.to_string()),
+    }
+}
+
+fn not_committed(error: CommitError) -> Failure {
+    match error {
+        CommitError::Before(_) => Failure::cannot_write(error.to_string()),
+        CommitError::Unfinished(_) => Failure::cannot_write(error.to_string())
+            .hint("free disk space or restore the changed file, then run the command again"),
+        CommitError::TakenOver => Failure::later(error.to_string()),
+    }
+}

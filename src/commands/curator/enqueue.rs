@@ -1,0 +1,113 @@
+//! `runner curator enqueue`.
+
+use std::path::{Path, PathBuf};
+
+use runner_engine::outcome::Exit;
+use runner_jobs::curator::Source;
+use runner_jobs::curator::job::{CuratorJobKind, JobFile};
+use serde::Serialize;
+
+use super::{disk, model, worker};
+use crate::commands::Cli;
+use crate::config::curator::kind as kind_of;
+use crate::env::Env;
+use crate::project::LoadedProject;
+use crate::ui::{Failure, Listing, Ui, View, show};
+
+/// Put a job file into the queue
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Example: runner curator enqueue --kind ingest-claude-session --source ~/.claude/projects/-p/s.jsonl"
+)]
+pub struct EnqueueArgs {
+    /// The kind of the job: lint-wiki, dream-seed or ingest-claude-session
+    #[arg(long)]
+    kind: String,
+    /// The file that the job is about: a note, a transcript
+    #[arg(long, value_name = "PATH")]
+    source: Option<PathBuf>,
+    /// The first line of the source, from 1
+    #[arg(long, value_name = "N", requires = "source", value_parser = clap::value_parser!(u64).range(1..))]
+    chunk_start: Option<u64>,
+    /// The last line of the source
+    #[arg(long, value_name = "N", requires = "source", value_parser = clap::value_parser!(u64).range(1..))]
+    chunk_end: Option<u64>,
+    /// The priority; jobs with a higher priority start first
+    #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
+    priority: i32,
+    #[command(flatten)]
+    listing: Listing,
+}
+
+/// The job file in the queue.
+#[derive(Serialize)]
+#[serde(transparent)]
+struct EnqueuedJob {
+    job: JobFile,
+    /// Whether a job of kind curator processes the queue.
+    #[serde(skip)]
+    served: bool,
+}
+
+impl View for EnqueuedJob {
+    fn print(&self, ui: Ui) {
+        ui.info(&format!("{} waits", self.job.id));
+        if !self.served {
+            show::complain("no job processes the queue\n  fix: runner curator setup --apply");
+        }
+    }
+}
+
+impl EnqueueArgs {
+    /// Puts a job file into the queue.
+    pub fn run(&self, cli: &Cli<'_>, project: &LoadedProject) -> Result<Exit, Failure> {
+        let kind = &self.kind;
+        let source = match &self.source {
+            None => None,
+            Some(path) => Some(Source {
+                path: named(cli.env, path)?,
+                chunk_start: self.chunk_start,
+                chunk_end: self.chunk_end,
+            }),
+        };
+        let listed = &project.config.curator.spec.kinds;
+        let known = kind_of(kind).map_err(|why| Failure::usage(format!("--kind: {why}")))?;
+        if !listed.contains(&known) {
+            let words: Vec<&str> = listed.iter().map(|kind| kind.as_str()).collect();
+            return Err(Failure::usage(format!(
+                "--kind {kind}: [curator] kinds lists only {}",
+                words.join(", ")
+            ))
+            .hint("runner config show curator.kinds"));
+        }
+        if known == CuratorJobKind::IngestClaudeSession && source.is_none() {
+            return Err(Failure::usage(format!(
+                "--kind {kind} needs --source, the path of the transcript"
+            )));
+        }
+        if source.is_some()
+            && let (Some(start), Some(end)) = (self.chunk_start, self.chunk_end)
+            && end < start
+        {
+            return Err(Failure::usage(format!(
+                "--chunk-end {end} comes before --chunk-start {start}"
+            )));
+        }
+        let worker = worker(project)?;
+        let job = worker
+            .enqueue(known, source, self.priority, cli.env.wall()?)
+            .map_err(|error| disk(&worker, &error))?;
+        let served = model::job_of(project).is_some();
+        cli.ui.show(&EnqueuedJob { job, served });
+        Ok(Exit::Done)
+    }
+}
+
+/// Resolves a path so that it means the same in every working directory.
+fn named(home: &Env, path: &Path) -> Result<String, Failure> {
+    let whole = std::fs::canonicalize(home.here.join(path))
+        .map_err(|error| Failure::data(format!("--source {}: {error}", path.display())))?;
+    whole.to_str().map(str::to_owned).ok_or_else(|| {
+        Failure::data(format!("--source {}: the path must be UTF-8", whole.display()))
+    })
+}

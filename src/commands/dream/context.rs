@@ -1,0 +1,125 @@
+//! The project whose proposals are reviewed, and the errors of a review.
+
+use std::fs;
+use std::path::PathBuf;
+
+use runner_engine::git::Git;
+use runner_engine::process_id::ProcessIdentity;
+use runner_engine::store::Store;
+use runner_jobs::dream::DreamSpec;
+use runner_jobs::dream::review::{Decider, Proposals, ProposalsError, ReviewError};
+use runner_text::redact::Redactor;
+
+use super::{DreamJobArg, dream_job};
+use crate::commands::Cli;
+use crate::env::{self, Env};
+use crate::project::LoadedProject;
+use crate::ui::{Failure, safe, show};
+
+/// The project whose proposals are reviewed.
+pub(super) struct ReviewContext<'h> {
+    home: &'h Env,
+    here: LoadedProject,
+    spec: DreamSpec,
+}
+
+/// The resources that a [`Decider`] needs besides its context.
+pub(super) struct Tools {
+    store: Store,
+    git: Git,
+    cache: PathBuf,
+    me: ProcessIdentity,
+    redactor: Redactor,
+    free_bytes: u64,
+}
+
+impl<'h> ReviewContext<'h> {
+    pub(super) fn open(cli: &Cli<'h>, which: &DreamJobArg) -> Result<Self, Failure> {
+        let here = LoadedProject::load(cli.env, cli.here)?;
+        let spec = dream_job(&here, which)?.1.clone();
+        Ok(Self { home: cli.env, here, spec })
+    }
+
+    /// Reads all proposals as they are now.
+    pub(super) fn read(&self) -> Result<Proposals, Failure> {
+        Proposals::read(&self.here.root, &self.spec).map_err(proposals_failure)
+    }
+
+    /// Reads all proposals, and prints the files that could not be read.
+    pub(super) fn proposals(&self) -> Result<Proposals, Failure> {
+        let proposals = self.read()?;
+        for trouble in &proposals.troubles {
+            let (path, why) = (safe::line(&trouble.path), safe::line(&trouble.why));
+            show::notice(&format!("runner: not read: {path}: {why}"));
+        }
+        Ok(proposals)
+    }
+
+    pub(super) fn tools(&self) -> Result<Tools, Failure> {
+        let mut store = self.home.store()?;
+        self.here.register(&mut store, self.home.wall()?)?;
+        let root = &self.here.root;
+        let cache = self.home.state.join("projects").join(self.here.id.as_str());
+        fs::create_dir_all(&cache).map_err(|error| {
+            Failure::cannot_write(format!("cannot make {}: {error}", cache.display()))
+        })?;
+        let free = rustix::fs::statvfs(root)
+            .map_err(|error| Failure::environment(format!("{}: {error}", root.display())))?;
+        Ok(Tools {
+            store,
+            git: Git::new(root, &env::child_environment(), &env::marker()?),
+            cache,
+            me: ProcessIdentity::me(),
+            redactor: Redactor::new(Vec::new()),
+            free_bytes: free.f_bavail.saturating_mul(free.f_frsize),
+        })
+    }
+
+    pub(super) fn decider<'d>(&'d self, tools: &'d mut Tools) -> Decider<'d> {
+        Decider {
+            root: &self.here.root,
+            spec: &self.spec,
+            project: &self.here.id,
+            state: &self.home.state,
+            cache: &tools.cache,
+            git: &tools.git,
+            clock: &self.home.clock,
+            me: &tools.me,
+            store: &mut tools.store,
+            redactor: &tools.redactor,
+            free_bytes: tools.free_bytes,
+        }
+    }
+}
+
+fn proposals_failure(error: ProposalsError) -> Failure {
+    Failure::environment(safe::line(&runner_engine::error_chain::whole(&error)))
+}
+
+pub(super) fn failure(error: ReviewError) -> Failure {
+    let what = safe::line(&runner_engine::error_chain::whole(&error));
+    match error {
+        ReviewError::Ledger(error) => error.into(),
+        ReviewError::Book(error) => proposals_failure(error),
+        ReviewError::NotFound(_) => Failure::data(what).hint("runner dream list --all"),
+        ReviewError::Several { .. } => Failure::data(what).hint("give more characters of the id"),
+        ReviewError::Decided(before) => {
+            Failure::later(what).hint(format!("runner dream undo {}", before.proposal_id))
+        }
+        ReviewError::Stale { .. } => Failure::later(what)
+            .hint("look at it again (`runner dream show`), then repeat with --force, or wait for the next pass"),
+        ReviewError::Changed(_) => {
+            Failure::later(what).hint("look at the file, then repeat with --force")
+        }
+        ReviewError::Busy(_) => Failure::later(what).hint("run the command again when the other review is done"),
+        ReviewError::Cannot(_) => Failure::data(what),
+        ReviewError::Guard(_) => Failure::refused(what),
+        ReviewError::Conflict(_) => Failure::refused(what)
+            .hint("compare the current file with the kept copy, and resolve the difference manually"),
+        ReviewError::Unfinished { .. } => Failure::cannot_write(what).hint("runner tick"),
+        ReviewError::State { path, .. } => Failure::data(what).hint(format!("mv {path} {path}.bad")),
+        ReviewError::Disk(_) => Failure::cannot_write(what),
+        ReviewError::Git(_) => Failure::environment(what),
+        ReviewError::Internal(_) => Failure::internal(what),
+    }
+}

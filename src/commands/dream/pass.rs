@@ -1,0 +1,67 @@
+//! `runner dream run`: runs one pass manually, or shows what a pass would do.
+
+use std::fs;
+use std::io;
+
+use runner_engine::outcome::Exit;
+use runner_jobs::dream::quarantine::Quarantine;
+
+use super::{DreamJobArg, dream_job};
+use crate::commands::Cli;
+use crate::commands::dry_run::{self, DryRunRequest};
+use crate::commands::run::{self as by_hand, ManualRun};
+use crate::project::LoadedProject;
+use crate::ui::{Failure, Listing};
+
+/// Run one pass now
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example: runner dream run --max 5 --json")]
+pub(super) struct PassArgs {
+    /// Maximum number of ideas to show [default: the job's max_ideas]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    max: Option<u32>,
+    /// Show ideas again that were set aside after three unusable answers
+    #[arg(long)]
+    retry_parked: bool,
+    /// Show what would be asked, which backend would be asked, the maximum cost, and whether it
+    /// would start now; ask nothing and write nothing
+    #[arg(long, conflicts_with = "retry_parked")]
+    pub(super) dry_run: bool,
+    #[command(flatten)]
+    which: DreamJobArg,
+    #[command(flatten)]
+    listing: Listing,
+}
+
+impl PassArgs {
+    pub(super) fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
+        let settings = self.max.map(|max| ("max_ideas".to_owned(), max.to_string()));
+        let settings = settings.into_iter().collect();
+        if self.dry_run {
+            let project = LoadedProject::load_for_dry_run(cli.env, cli.here)?;
+            let (job, _) = dream_job(&project, &self.which)?;
+            let request = DryRunRequest { job, key: None, settings, deferral_is_normal: true };
+            return dry_run::run(cli, &project, request);
+        }
+        let project = LoadedProject::load(cli.env, cli.here)?;
+        let (job, _) = dream_job(&project, &self.which)?;
+        if self.retry_parked {
+            let cache = cli.env.state.join("projects").join(project.id.as_str());
+            let path = Quarantine::path(&cache);
+            match fs::remove_file(&path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    let what = format!("cannot remove {}: {error}", path.display());
+                    return Err(Failure::cannot_write(what));
+                }
+                _ => {}
+            }
+        }
+        let how = ManualRun {
+            manner: cli.spawn_mode(),
+            follow: false,
+            deferral_is_normal: true,
+            settings,
+        };
+        by_hand::once(cli.env, &project, job, None, how)
+    }
+}

@@ -1,0 +1,46 @@
+//! The actions of a review, and their results.
+
+use runner_jobs::dream::review::{DecisionInput, IfChanged};
+
+/// An action that the caller carries out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Carry out a decision on a proposal.
+    Decide {
+        /// The id of the proposal.
+        id: String,
+        verdict: DecisionInput,
+        note: Option<String>,
+        /// Whether the decision proceeds although the idea changed.
+        if_changed: IfChanged,
+    },
+    /// Take the decision on this proposal back.
+    Undo(String),
+    /// Leave the review.
+    Quit,
+}
+
+/// The result of an effect.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum News {
+    /// The decision was carried out.
+    Decided {
+        /// The id of the proposal.
+        id: String,
+        /// A short description of the decision.
+        says: String,
+    },
+    /// The decision was taken back.
+    Undone {
+        /// The id of the proposal.
+        id: String,
+        /// A short description of the result.
+        says: String,
+    },
+    /// The effect was refused and nothing was changed.
+    Refused {
+        why: String,
+        /// Whether forcing the effect would carry it out.
+        forcible: bool,
+    },
+}

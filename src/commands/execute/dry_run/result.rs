@@ -1,0 +1,94 @@
+//! The result of a dry run.
+
+use std::path::{Path, PathBuf};
+
+use runner_backends::Description;
+use runner_engine::outcome::Outcome;
+use runner_engine::sandbox::Sandbox;
+use runner_engine::store::{Amounts, Budget, RunRow};
+use runner_jobs::DryRunPlan;
+use runner_text::redact::Redactor;
+use serde::Serialize;
+
+/// The result of a dry run.
+pub struct DryRun {
+    /// The row of the run in the copy of the database.
+    pub row: RunRow,
+    /// The outcome of the admission.
+    pub stands: DryRunOutcome,
+    /// The backend that would be asked.
+    pub backend: Option<Description>,
+    /// The name of that backend in the configuration.
+    pub backend_name: String,
+    /// The most that the run may spend by its own budget. Default limits apply to the units that it
+    /// leaves out.
+    pub want: Budget,
+    /// The budgets that it spends from, in their state before the run.
+    pub levels: Vec<RemainingBudget>,
+    /// The path prefixes below the project that the run may write. Folders end with a slash.
+    pub writes: Vec<String>,
+    /// The paths that a program started by the run may write by itself; absent if it starts none.
+    pub program: Option<WriteScope>,
+    /// The actions of the run, or its outcome if it would end before it asks; absent if that is
+    /// unknown.
+    pub plan: Option<Result<DryRunPlan, Outcome>>,
+    /// The redactor that hides secrets in the output.
+    pub redactor: Redactor,
+    pub notes: Vec<String>,
+}
+
+/// The parts of the project that a program may write by itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct WriteScope {
+    /// Whether the program runs without a sandbox: `sandbox = "off"`.
+    pub anything: bool,
+    /// Files and folders below the project that the program may write. Folders end with a slash,
+    /// and "./" is the whole project.
+    pub writes: Vec<String>,
+    /// The paths within `writes` that the program may not write.
+    pub never: Vec<String>,
+}
+
+impl WriteScope {
+    /// Derives the scope from the sandbox of the program. Paths outside of the project are runner's
+    /// own and are left out.
+    pub(super) fn of(root: &Path, sandbox: &Sandbox) -> Self {
+        let below = |paths: &[PathBuf]| {
+            let below = paths.iter().filter_map(|path| {
+                let rest = path.strip_prefix(root).ok()?;
+                let name = match rest.as_os_str().is_empty() {
+                    true => ".".to_owned(),
+                    false => rest.display().to_string(),
+                };
+                Some(match path.is_dir() {
+                    true => name + "/",
+                    false => name,
+                })
+            });
+            below.collect()
+        };
+        // A protected path outside of the writable ones needs no mention.
+        let kept: Vec<PathBuf> = (sandbox.keep.iter())
+            .filter(|path| sandbox.write.iter().any(|write| path.starts_with(write)))
+            .cloned()
+            .collect();
+        Self { anything: sandbox.off, writes: below(&sandbox.write), never: below(&kept) }
+    }
+}
+
+/// The outcome of the admission of a dry run.
+#[derive(Clone, Debug, PartialEq)]
+pub enum DryRunOutcome {
+    /// The run would begin with these amounts reserved.
+    Admitted(Amounts),
+    /// The run would not begin, and would end with this outcome.
+    Declined(Outcome),
+}
+
+/// A budget and its usage.
+pub struct RemainingBudget {
+    pub label: String,
+    pub cap: Budget,
+    /// The amounts that are spent or reserved.
+    pub used: Amounts,
+}

@@ -1,0 +1,82 @@
+//! Takes the locks of a run: first the contract's lock, then the deciding lock.
+
+use std::path::PathBuf;
+
+use jiff::SignedDuration;
+use runner_engine::files::beneath;
+use runner_engine::locks::{ContractLock, JobLock, LockError, LockHolder, job_lock_path};
+use runner_engine::outcome::{Class, Outcome};
+use runner_engine::policy::Overlap;
+use runner_engine::store::{Origin, RunRow, RunState, Store};
+
+use super::{NotAdmitted, ResolvedRun, refuse};
+use crate::env::Env;
+use crate::ui::Failure;
+
+/// The time after which a run that must wait for another run of its job is tried again.
+const TURN_WAIT: SignedDuration = SignedDuration::from_secs(60);
+
+/// Takes both locks in their order: first the contract's lock, then the deciding lock.
+pub(super) fn take_locks(
+    home: &Env,
+    store: &Store,
+    setting: &ResolvedRun<'_>,
+    holder: &LockHolder,
+) -> Result<(JobLock, Option<ContractLock>), NotAdmitted> {
+    let contract = match contract_lock_path(setting)? {
+        Some(path) => Some(
+            ContractLock::take(&path, holder, holder.since).map_err(|it| not_ours(setting, it))?,
+        ),
+        None => None,
+    };
+    // The path uses the names from the database, because recovery looks for the lock there.
+    let path = job_lock_path(&home.state, &setting.row.project, &setting.row.job_name);
+    let at_work = |holder: &LockHolder| {
+        let unsettled = |run: RunRow| !matches!(run.state, RunState::Settled { .. });
+        holder.owner.is_alive() && store.run(&holder.run).is_ok_and(unsettled)
+    };
+    let mut lock = JobLock::take_for_run(&path, at_work).map_err(|it| not_ours(setting, it))?;
+    lock.sign(holder)
+        .map_err(|error| Failure::cannot_write(format!("cannot write the lock file: {error}")))?;
+    if let Some(contract) = &contract
+        && let Some(left) = contract.claim().map_err(|it| not_ours(setting, it))?
+    {
+        tracing::warn!(left, "another program's old lock file was replaced");
+    }
+    Ok((lock, contract))
+}
+
+/// Returns the path of the contract's lock file, for kinds that have one.
+pub(super) fn contract_lock_path(
+    setting: &ResolvedRun<'_>,
+) -> Result<Option<PathBuf>, NotAdmitted> {
+    let Some(path) = setting.spec.kind.lock_file() else {
+        return Ok(None);
+    };
+    beneath(&setting.here.root, &path)
+        .map(Some)
+        .map_err(|error| refuse(Class::Environment, error.to_string()))
+}
+
+/// Converts a lock error. A lock that another process holds causes a skip, or a wait if the job's
+/// runs queue; a lock that cannot be used is a failure.
+pub(super) fn not_ours(setting: &ResolvedRun<'_>, error: LockError) -> NotAdmitted {
+    let waits = match setting.row.origin {
+        Origin::Manual => false,
+        Origin::Queue => true,
+        Origin::Clock | Origin::Event => setting.overlap() != Overlap::Skip,
+    };
+    match &error {
+        LockError::Held { .. } | LockError::Foreign { .. } if waits => {
+            let now = setting.looked;
+            NotAdmitted::Before(Outcome::Deferred {
+                until: now.saturating_add(TURN_WAIT).unwrap_or(now),
+                why: error.to_string(),
+            })
+        }
+        LockError::Held { .. } | LockError::Foreign { .. } => {
+            NotAdmitted::Before(Outcome::Skipped { why: error.to_string() })
+        }
+        LockError::Io { source, .. } => refuse(Class::Environment, format!("{error}: {source}")),
+    }
+}

@@ -1,0 +1,154 @@
+//! Chooses the backends of a run, and reserves their budgets.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use runner_backends::chain::moves_on;
+use runner_backends::{Backend, BackendError, BackendSpec, Surroundings, build};
+use runner_engine::outcome::Class;
+use runner_engine::sandbox::SandboxedStart;
+use runner_engine::store::{FallbackReservation, Store};
+use runner_jobs::JobSpec;
+
+use super::super::{NotAdmitted, refuse};
+use super::{ResolvedRun, slots_folder};
+use crate::budget;
+use crate::project::LoadedProject;
+use crate::ui::Failure;
+
+/// The backends of a run.
+pub(in super::super) struct Backends {
+    /// The backend that is asked first.
+    pub first: Arc<dyn Backend>,
+    /// The fallback backends, in order.
+    pub others: Vec<Arc<dyn Backend>>,
+    /// The backends that were passed over and are never asked, each with the reason.
+    pub passed: Vec<String>,
+}
+
+impl Backends {
+    fn only(first: Arc<dyn Backend>, passed: Vec<String>) -> Self {
+        Self { first, others: Vec::new(), passed }
+    }
+}
+
+impl ResolvedRun<'_> {
+    /// Returns the first backend that is ready, the fallbacks behind it, and the reasons why others
+    /// were passed over.
+    pub fn backends(
+        &self,
+        store: &Store,
+        sandbox_start: &SandboxedStart,
+    ) -> Result<Backends, NotAdmitted> {
+        let slots = slots_folder(self.home);
+        let around = Surroundings {
+            env: &self.around,
+            sandbox_start: Some(sandbox_start),
+            slots: Some(&slots),
+            clock: &self.home.clock,
+        };
+        let mut left: VecDeque<_> = chain(&self.spec, &self.here).into();
+        let mut passed = Vec::new();
+        while let Some(spec) = left.pop_front() {
+            let built = build(spec, &around);
+            let ready = built.as_ref().map_err(Clone::clone);
+            let ready = ready.and_then(|backend| backend.preflight());
+            // A limit of the last backend leads to a deferral, which the admission decides.
+            let ready = match (ready, left.is_empty() || spec.kind == "builtin") {
+                (Ok(()), false) => self.room(store, &spec.name)?,
+                (ready, _) => ready,
+            };
+            match (built, ready) {
+                // The preflight error of the last backend is reported at admission.
+                (Ok(first), Err(error)) if left.is_empty() || !moves_on(&error) => {
+                    return Ok(Backends::only(first, passed));
+                }
+                (Err(error), _) if left.is_empty() || !moves_on(&error) => {
+                    return Err(refuse(error.class(), error.to_string()));
+                }
+                (_, Err(error)) => {
+                    let why = self.redactor.redact(&error.to_string()).into_owned();
+                    tracing::warn!(backend = spec.name, why, "is passed over");
+                    passed.push(format!("{}: {why}", spec.name));
+                }
+                (Ok(first), Ok(())) => {
+                    let others = left.into_iter().map(|spec| build(spec, &around));
+                    let others = others
+                        .filter_map(|built| match built {
+                            // This fallback may never be asked; if it is, the error is reported
+                            // then.
+                            Err(error) if moves_on(&error) => None,
+                            built => Some(built),
+                        })
+                        .collect::<Result<_, _>>()
+                        .map_err(|error| refuse(error.class(), error.to_string()))?;
+                    return Ok(Backends { first, others, passed });
+                }
+                (Err(_), Ok(())) => unreachable!("what was not made is not ready"),
+            }
+        }
+        Err(refuse(Class::Environment, format!("there is no [backends.{}]", self.spec.backend)))
+    }
+
+    /// Checks that the provider has not reported a limit on the pool that a backend spends from.
+    pub(super) fn room(
+        &self,
+        store: &Store,
+        backend: &str,
+    ) -> Result<Result<(), BackendError>, NotAdmitted> {
+        let pool = budget::pool(&self.here, backend);
+        Ok(match store.limit(&pool, self.home.wall()?)? {
+            Some(limit) => {
+                Err(BackendError::RateLimited { until: Some(limit.until), why: limit.why })
+            }
+            None => Ok(()),
+        })
+    }
+
+    /// Computes the reservation for the first backend of the chain and for its fallbacks. A
+    /// fallback whose budgets have too little left is removed from the chain, and the removal is
+    /// noted.
+    pub fn hold_chain(
+        &self,
+        store: &Store,
+        backends: &mut Backends,
+        now: Timestamp,
+    ) -> Result<FallbackReservation, Failure> {
+        let levels = |backend: &Arc<dyn Backend>| self.levels(store, backend.name(), now);
+        let first = levels(&backends.first)?;
+        let others = backends.others.iter().map(levels).collect::<Result<_, _>>()?;
+        let want = self.want(&backends.first.describe().kind);
+        let held = store.chained(want, self.spec.total, first, others, now)?;
+        let others = std::mem::take(&mut backends.others);
+        for (backend, short) in others.into_iter().zip(&held.short) {
+            let Some(short) = short else {
+                backends.others.push(backend);
+                continue;
+            };
+            let why = format!(
+                "{} has {} {} left, and this run may need {}",
+                short.level, short.left, short.unit, short.wanted
+            );
+            tracing::warn!(backend = backend.name(), why, "is left out");
+            backends.passed.push(format!("{}: {why}", backend.name()));
+        }
+        Ok(held)
+    }
+}
+
+/// Returns the job's backend and its fallbacks, in the order in which they are asked.
+pub(super) fn chain<'c>(spec: &JobSpec, here: &'c LoadedProject) -> Vec<&'c BackendSpec> {
+    let backends = &here.config.backends;
+    let Some(first) = backends.get(&spec.backend) else {
+        return Vec::new();
+    };
+    let others = first.fallback.iter().filter_map(|name| backends.get(name));
+    let mut chain: Vec<&BackendSpec> = std::iter::once(first).chain(others).collect();
+    // The findings of a curator's rules need no model, so the built-in backend can handle them. An
+    // event is for its target alone.
+    if spec.kind.falls_back_to_rules() && chain.iter().all(|it| it.kind != "builtin") {
+        chain.extend(backends.values().find(|it| it.kind == "builtin"));
+    }
+    chain
+}

@@ -1,0 +1,84 @@
+//! `runner lifecycle check`: lists the mistakes in a declared cycle.
+
+use std::path::PathBuf;
+
+use runner_engine::outcome::Exit;
+use runner_jobs::lifecycle::cycle::{BUILT_IN, BadCycle, declared};
+use runner_jobs::lifecycle::spec::{CycleState, Spec, SpecError};
+use serde::Serialize;
+
+use super::{AgentArg, of_agent};
+use crate::commands::Cli;
+use crate::cycles;
+use crate::project::LoadedProject;
+use crate::ui::{Failure, Listing, Ui, View, safe, show};
+
+/// Print "ok", or every mistake in the declared cycle with its line
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example: runner lifecycle check --file lifecycle.org")]
+pub(super) struct CheckArgs {
+    /// Check this file instead
+    #[arg(long, value_name = "FILE")]
+    file: Option<PathBuf>,
+    #[command(flatten)]
+    agent: AgentArg,
+    #[command(flatten)]
+    listing: Listing,
+}
+
+/// The mistakes in a cycle.
+#[derive(Debug, Serialize)]
+struct CheckedCycle {
+    file: String,
+    mistakes: Vec<SpecError>,
+}
+
+impl View for CheckedCycle {
+    fn print(&self, _ui: Ui) {
+        for SpecError { line, why } in &self.mistakes {
+            show::out(&format!("{}:{line}: {}\n", self.file, safe::line(why)));
+        }
+        if self.mistakes.is_empty() {
+            show::out("ok\n");
+        }
+    }
+}
+
+impl CheckArgs {
+    pub(super) fn run(&self, cli: &Cli<'_>, here: &LoadedProject) -> Result<Exit, Failure> {
+        let file = match &self.file {
+            Some(file) => Some(cli.env.here.join(file).display().to_string()),
+            None => cycles::file(&of_agent(here, &self.agent.agent).1),
+        };
+        let mistakes = match declared(&here.root, file.as_deref()) {
+            Ok(spec) => of_project(here, &spec),
+            Err(BadCycle::Mistakes { mistakes, .. }) => mistakes,
+            Err(error @ BadCycle::Unreadable { .. }) => {
+                return Err(Failure::data(error.to_string()));
+            }
+        };
+        let exit = if mistakes.is_empty() { Exit::Done } else { Exit::Configuration };
+        cli.ui.show(&CheckedCycle { file: file.unwrap_or_else(|| BUILT_IN.to_owned()), mistakes });
+        Ok(exit)
+    }
+}
+
+/// Lists the parts of a cycle that do not fit this project.
+fn of_project(here: &LoadedProject, spec: &Spec) -> Vec<SpecError> {
+    let mut found = Vec::new();
+    for CycleState { backend, prompt, line, .. } in &spec.states {
+        if let Some(backend) = backend.as_ref().filter(|it| !here.config.backends.contains_key(*it))
+        {
+            let known: Vec<&str> = here.config.backends.keys().map(String::as_str).collect();
+            let why = format!("there is no [backends.{backend}] (there are: {})", known.join(", "));
+            found.push(SpecError { line: *line, why });
+        }
+        let file = prompt.as_ref().filter(|it| !it.contains(char::is_whitespace));
+        let file = file.filter(|it| it.contains(['.', '/']));
+        if let Some(file) = file.filter(|it| !here.root.join(it).is_file()) {
+            let why = format!("PROMPT names {file}, but there is no such file");
+            found.push(SpecError { line: *line, why });
+        }
+    }
+    found
+}

@@ -1,0 +1,129 @@
+//! The `runner lifecycle` commands: show an agent's cycle and the agent's position in it, and make
+//! one manual step.
+
+mod check;
+mod goto;
+mod history;
+mod orient;
+mod states;
+
+use runner_engine::error_chain::whole;
+use runner_engine::outcome::Exit;
+use runner_jobs::lifecycle::cycle::CycleSpec;
+use runner_jobs::lifecycle::position::BadPosition;
+use runner_jobs::lifecycle::spec::Spec;
+
+use super::Cli;
+use super::run::{self as by_hand, ManualRun};
+use crate::project::LoadedProject;
+use crate::ui::{Failure, Listing, safe};
+
+pub use goto::GOTO;
+
+/// Show the cycle of an agent, with its states and its position, or make one step manually
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example: runner lifecycle show")]
+pub struct LifecycleArgs {
+    #[command(subcommand)]
+    command: LifecycleCommand,
+}
+
+/// Shows and controls an agent's cycle.
+#[derive(Debug, clap::Subcommand)]
+enum LifecycleCommand {
+    Check(check::CheckArgs),
+    Show(states::ShowArgs),
+    Tick(TickArgs),
+    Goto(goto::GotoArgs),
+    Orient(orient::OrientArgs),
+    History(history::HistoryArgs),
+}
+
+/// Make one step now; a closed gate is skipped, as on the schedule
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example: runner lifecycle tick && runner lifecycle show")]
+struct TickArgs {
+    #[command(flatten)]
+    agent: AgentArg,
+    #[command(flatten)]
+    listing: Listing,
+}
+
+/// Selects an agent.
+#[derive(Debug, clap::Args)]
+struct AgentArg {
+    /// The agent [default: the one without a name]
+    #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
+    agent: String,
+}
+
+impl LifecycleArgs {
+    /// Carries out one of the `lifecycle` commands.
+    pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
+        let here = LoadedProject::load(cli.env, cli.here)?;
+        match &self.command {
+            LifecycleCommand::Check(args) => args.run(cli, &here),
+            LifecycleCommand::Show(args) => args.run(cli, &here),
+            LifecycleCommand::Tick(args) => {
+                let (job, _) = named(&here, &args.agent.agent)?;
+                let how = ManualRun {
+                    manner: cli.spawn_mode(),
+                    follow: false,
+                    deferral_is_normal: true,
+                    settings: Vec::new(),
+                };
+                by_hand::once(cli.env, &here, job, None, how)
+            }
+            LifecycleCommand::Goto(args) => args.run(cli, &here),
+            LifecycleCommand::Orient(args) => args.run(cli, &here),
+            LifecycleCommand::History(args) => args.run(cli, &here),
+        }
+    }
+}
+
+/// Returns the job that is the cycle of an agent, and its settings. Without such a job it returns
+/// the settings of the built-in cycle.
+fn of_agent(here: &LoadedProject, agent: &str) -> (Option<String>, CycleSpec) {
+    let found = here.config.jobs.iter().find_map(|(name, job)| {
+        let cycle = job.spec.kind.of::<CycleSpec>()?;
+        (cycle.agent == agent).then(|| (name.clone(), cycle.clone()))
+    });
+    match found {
+        Some((name, cycle)) => (Some(name), cycle),
+        None => {
+            let cycle = CycleSpec { agent: agent.to_owned(), ..CycleSpec::default() };
+            (None, cycle)
+        }
+    }
+}
+
+/// Returns the job that is the cycle of an agent, or an error if there is none.
+fn named<'h>(here: &'h LoadedProject, agent: &str) -> Result<(&'h str, &'h CycleSpec), Failure> {
+    let cycles = || {
+        here.config
+            .jobs
+            .iter()
+            .filter_map(|(name, job)| Some((name.as_str(), job.spec.kind.of::<CycleSpec>()?)))
+    };
+    if let Some(found) = cycles().find(|(_, cycle)| cycle.agent == agent) {
+        return Ok(found);
+    }
+    let agents: Vec<&str> = cycles().map(|(_, cycle)| cycle.agent.as_str()).collect();
+    Err(if agents.is_empty() {
+        Failure::configuration("this project has no job of kind lifecycle")
+            .hint("runner config set jobs.lifecycle.kind lifecycle")
+    } else {
+        let whose = if agent.is_empty() {
+            "no cycle of an agent without a name".to_owned()
+        } else {
+            format!("no cycle of an agent {agent:?}")
+        };
+        Failure::usage(format!("this project has {whose}; it has: {}", agents.join(", ")))
+            .hint(format!("add --agent {}", agents[0]))
+    })
+}
+
+fn bad(error: &BadPosition, spec: &Spec) -> Failure {
+    Failure::environment(safe::line(&whole(error)))
+        .hint(format!("runner lifecycle goto {}", spec.first().name))
+}

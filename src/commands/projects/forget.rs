@@ -1,0 +1,122 @@
+//! `runner projects forget`: shows the records of a project that it would remove, or removes exactly
+//! these.
+
+use std::fs;
+use std::path::PathBuf;
+
+use runner_engine::ids::ProjectId;
+use runner_engine::outcome::Exit;
+use serde::Serialize;
+
+use super::named;
+use crate::commands::Cli;
+use crate::daemon::client;
+use crate::ui::{Failure, Listing, Ui, View, show};
+
+/// Remove a project and its history from the database; show what is removed, and remove it with
+/// --yes
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example: runner projects forget /home/me/finished --yes")]
+pub(super) struct ForgetArgs {
+    /// The project's path, or its id
+    project: PathBuf,
+    /// Remove the project
+    #[arg(long)]
+    yes: bool,
+    #[command(flatten)]
+    listing: Listing,
+}
+
+/// The records of a project that are removed.
+#[derive(Debug, Serialize)]
+struct ForgottenProject {
+    id: ProjectId,
+    path: String,
+    jobs: u64,
+    nights: u64,
+    occurrences: u64,
+    runs: usize,
+    /// The folders of runs, with their logs.
+    remove: Vec<String>,
+    done: bool,
+    /// The folder that contains the folders of runs.
+    #[serde(skip)]
+    state: String,
+}
+
+impl View for ForgottenProject {
+    fn print(&self, ui: Ui) {
+        let text = format!(
+            "{} {} ({})\n  from the database: {}, {}, {}, {}, and what they spent\n  from {}: {} of runs\n  the project's own files stay as they are\n",
+            if self.done { "forgotten:" } else { "would forget" },
+            self.path,
+            self.id,
+            show::count(self.jobs, "job"),
+            show::count(self.nights, "night"),
+            show::count(self.occurrences, "occurrence"),
+            show::count(self.runs as u64, "run"),
+            self.state,
+            show::count(self.remove.len() as u64, "folder"),
+        );
+        match self.done {
+            true => ui.info(text.trim_end()),
+            false => show::out(&format!(
+                "{text}nothing was done; to do it: runner projects forget {} --yes\n",
+                self.id
+            )),
+        }
+    }
+}
+
+impl ForgetArgs {
+    /// Shows the plan, and carries it out if `--yes` is given.
+    pub(super) fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
+        let (home, name) = (cli.env, &self.project);
+        let nothing = || Failure::data(format!("there is no project {}", name.display()));
+        let Some(reader) = home.store_to_read()? else {
+            return Err(nothing().hint("runner projects"));
+        };
+        let known = named(home, &reader, name)?;
+        let plan = reader.forgetting(&known.id)?;
+        drop(reader);
+        if let Some(run) = plan.live.first().or(plan.awaited_by.first()) {
+            let why = match plan.live.is_empty() {
+                true => "another project's queue waits for one of its runs",
+                false => "it has runs that are not over",
+            };
+            return Err(Failure::later(format!(
+                "{} is not forgotten: {why}",
+                known.path.display()
+            ))
+            .hint(format!("runner cancel {run}")));
+        }
+        let folders: Vec<PathBuf> = plan
+            .runs
+            .iter()
+            .map(|run| home.run_folder(run.as_str()))
+            .filter(|path| path.exists())
+            .collect();
+        if self.yes {
+            home.store()?.forget(&plan)?;
+            for path in &folders {
+                if let Err(error) = fs::remove_dir_all(path) {
+                    show::complain(&format!("{} is left: {error}", path.display()));
+                }
+            }
+            client::wake(home);
+        }
+
+        cli.ui.show(&ForgottenProject {
+            id: known.id,
+            path: known.path.display().to_string(),
+            jobs: plan.jobs,
+            nights: plan.nights,
+            occurrences: plan.occurrences,
+            runs: plan.runs.len(),
+            remove: folders.iter().map(|path| path.display().to_string()).collect(),
+            done: self.yes,
+            state: home.state.display().to_string(),
+        });
+        Ok(Exit::Done)
+    }
+}

@@ -1,0 +1,96 @@
+//! `runner projects list`: lists the registered projects and their state. It changes nothing.
+
+use runner_engine::ids::ProjectId;
+use runner_engine::outcome::Exit;
+use runner_engine::store::Project;
+use serde::Serialize;
+
+use crate::commands::Cli;
+use crate::filesystem;
+use crate::project::registration::Registration;
+use crate::project::{self, identity};
+use crate::ui::{Failure, Ui, View, show};
+
+/// All registered projects.
+#[derive(Debug, Serialize)]
+#[serde(transparent)]
+struct ProjectList(Vec<ListedProject>);
+
+#[derive(Debug, Serialize)]
+struct ListedProject {
+    id: ProjectId,
+    path: String,
+    standing: &'static str,
+    trouble: Option<String>,
+    hint: Option<String>,
+    /// The kind of the shared file system that the project is on, if it is on one.
+    shared: Option<String>,
+}
+
+pub(super) fn run(cli: &Cli<'_>) -> Result<Exit, Failure> {
+    let projects = match cli.env.store_to_read()? {
+        Some(store) => store.every_project()?,
+        None => Vec::new(),
+    };
+    cli.ui.show(&ProjectList(projects.into_iter().map(ListedProject::of).collect()));
+    Ok(Exit::Done)
+}
+
+impl ListedProject {
+    fn of(known: Project) -> Self {
+        let standing = project::standing_of_row(&known);
+        let path = known.displaced_from().unwrap_or_else(|| known.path.clone());
+        let (trouble, hint) = match standing.trouble(&path, &known.id) {
+            Some((what, hint)) => (Some(what), Some(hint)),
+            None if standing == Registration::Replaced => (
+                Some(
+                    "a different folder is at its path now; it continues as the same project"
+                        .to_owned(),
+                ),
+                Some("runner tick   (or, if it is another one: runner init --new-id)".to_owned()),
+            ),
+            None => match (identity::git_folder(&path), project::contradiction(&known)) {
+                (Ok(_), None) => (None, None),
+                (Ok(_), Some((what, hint))) => (Some(what), Some(hint)),
+                (Err(failure), _) => {
+                    let (what, hint) = failure.parts();
+                    (Some(what), hint)
+                }
+            },
+        };
+        Self {
+            shared: filesystem::shared(&path),
+            path: path.display().to_string(),
+            standing: standing.as_str(),
+            id: known.id,
+            trouble,
+            hint,
+        }
+    }
+}
+
+impl View for ProjectList {
+    fn print(&self, _ui: Ui) {
+        let Self(projects) = self;
+        if projects.is_empty() {
+            return show::out("no project yet; `runner init` makes the current folder one\n");
+        }
+        let rows = projects.iter().map(|it| show::row([it.standing, it.id.as_str(), &it.path]));
+        let mut text = String::new();
+        for (line, it) in show::table(&rows.collect::<Vec<_>>()).lines().zip(projects) {
+            text.push_str(&format!("{line}\n"));
+            if let Some(trouble) = &it.trouble {
+                text.push_str(&format!("  {trouble}\n"));
+            }
+            if let Some(hint) = &it.hint {
+                text.push_str(&format!("  fix: {hint}\n"));
+            }
+            if let Some(kind) = &it.shared {
+                text.push_str(&format!(
+                    "  warning: it is on {kind}, which other machines write to as well\n"
+                ));
+            }
+        }
+        show::out(&text);
+    }
+}

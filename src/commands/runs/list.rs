@@ -1,0 +1,145 @@
+//! `runner runs`: lists the runs of a project, or of all projects, the newest first.
+
+use runner_engine::outcome::{Exit, Outcome};
+use runner_engine::store::{JobId, Project, RunFilter, RunRow, RunState, Store};
+use runner_jobs::dream::review;
+use runner_jobs::lifecycle::board;
+use serde::Serialize;
+
+use super::{RunRecord, state_name, waits};
+use crate::commands::{Cli, lifecycle};
+use crate::project::{self, LoadedProject};
+use crate::ui::{Failure, Listing, Ui, View, show};
+
+/// Selects the runs that are listed.
+#[derive(Debug, clap::Args)]
+pub(super) struct ListArgs {
+    /// List only the runs of this job
+    #[arg(long)]
+    job: Option<String>,
+    /// List the runs of all projects
+    #[arg(long)]
+    all: bool,
+    /// Maximum number of runs; 0 means all
+    #[arg(long, default_value_t = 20)]
+    limit: u32,
+    #[command(flatten)]
+    listing: Listing,
+}
+
+/// Runs, the newest first.
+#[derive(Debug, Serialize)]
+#[serde(transparent)]
+struct RunList {
+    runs: Vec<ListedRun>,
+    /// The text for people if there is no run.
+    #[serde(skip)]
+    nothing: &'static str,
+}
+
+/// One run, with its last two columns for people.
+#[derive(Debug, Serialize)]
+struct ListedRun {
+    #[serde(flatten)]
+    run: RunRecord,
+    #[serde(skip)]
+    state: &'static str,
+    #[serde(skip)]
+    text: String,
+}
+
+impl View for RunList {
+    fn print(&self, _ui: Ui) {
+        if self.runs.is_empty() {
+            return show::out(self.nothing);
+        }
+        let rows = self.runs.iter().map(|ListedRun { run, state, text }| {
+            show::row([run.id.as_str(), &run.job, state, &show::format_time(run.requested), text])
+        });
+        show::out(&show::table(&rows.collect::<Vec<_>>()));
+    }
+}
+
+impl ListArgs {
+    /// Lists the runs.
+    pub(super) fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
+        let store = cli.env.store_to_read()?;
+        if store.is_none() && !self.all {
+            // There is nothing to list, but a missing project is still an error.
+            LoadedProject::load(cli.env, cli.here)?;
+        }
+        let mut list =
+            RunList { runs: Vec::new(), nothing: "no runs yet; `runner night` makes the first\n" };
+        if let Some(store) = store {
+            let project = self.project(cli, &store)?;
+            match self.job_id(&store, project.as_ref())? {
+                ListedJob::Unused(nothing) => list.nothing = nothing,
+                ListedJob::Known(job) => {
+                    let filter = RunFilter {
+                        project: project.map(|project| project.id),
+                        job,
+                        limit: self.limit,
+                        // Manual decisions have a list of their own; here they appear only if their
+                        // job is named.
+                        but_kind: Some(review::KIND),
+                        ..RunFilter::default()
+                    };
+                    let now = cli.env.wall()?;
+                    list.runs =
+                        store.runs(&filter)?.iter().map(|row| ListedRun::of(row, now)).collect();
+                }
+            }
+        }
+        cli.ui.show(&list);
+        Ok(Exit::Done)
+    }
+
+    /// Returns the project whose runs are listed, or `None` for all projects. The database knows
+    /// the runs even if the project's files are broken.
+    fn project(&self, cli: &Cli<'_>, store: &Store) -> Result<Option<Project>, Failure> {
+        if self.all {
+            return Ok(None);
+        }
+        let kept = project::kept(cli.env, store, cli.here)?;
+        if let Some(trouble) = &kept.trouble {
+            show::complain(&trouble.to_string());
+        }
+        Ok(Some(kept.row))
+    }
+
+    fn job_id(&self, store: &Store, project: Option<&Project>) -> Result<ListedJob, Failure> {
+        let Some(name) = self.job.as_deref() else { return Ok(ListedJob::Known(None)) };
+        let Some(project) = project else {
+            return Err(Failure::usage("--job needs one project; leave out --all"));
+        };
+        let manual = [review::JOB, board::JOB, lifecycle::GOTO].contains(&name);
+        if manual && !store.jobs(&project.id)?.iter().any(|job| job.name == name) {
+            return Ok(ListedJob::Unused(match name {
+                review::JOB => {
+                    "nothing was decided yet; `runner dream list` has what is proposed\n"
+                }
+                _ => "nothing was done manually yet\n",
+            }));
+        }
+        Ok(ListedJob::Known(Some(project::job_of(store, &project.id, name)?.id)))
+    }
+}
+
+/// The job whose runs are listed.
+enum ListedJob {
+    /// A job of manual commands that was never used, with the text for people.
+    Unused(&'static str),
+    /// A job, or all jobs.
+    Known(Option<JobId>),
+}
+
+impl ListedRun {
+    fn of(row: &RunRow, now: jiff::Timestamp) -> Self {
+        let text = match row.outcome().and_then(Outcome::why) {
+            Some(why) => why.to_owned(),
+            None if matches!(row.state, RunState::Queued { .. }) => waits(row, now),
+            None => row.summary.headline.clone(),
+        };
+        Self { run: RunRecord::of(row), state: state_name(row), text }
+    }
+}

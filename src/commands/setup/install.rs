@@ -1,0 +1,128 @@
+//! `runner setup` and `runner setup --apply`: plans the files of the host scheduler and the changes
+//! of the project's settings.
+
+use jiff::civil::Time;
+
+use super::SetupArgs;
+use super::advice::{advice, credentials};
+use super::view::{SetupAction, SetupFile, SetupView};
+use crate::commands::Cli;
+use crate::project::{self, LoadedProject};
+use crate::setup::hosts::HostScheduler;
+use crate::setup::project::{ProjectPart, SetupOptions, part};
+use crate::setup::record::SetupRecord;
+use crate::setup::{Convergence, SchedulerKind, WantedSetup, converge, fitting, frozen, wake};
+use crate::ui::{Failure, show};
+
+/// Plans the setup of the current project, or of the machine alone outside of a project.
+pub(super) fn plan(
+    cli: &Cli<'_>,
+    args: &SetupArgs,
+    old: &SetupRecord,
+) -> Result<SetupView, Failure> {
+    let (kind, why) = match SchedulerKind::WORDS.iter().find(|(word, _)| *word == args.scheduler) {
+        Some((_, kind)) => (*kind, "requested with --scheduler".to_owned()),
+        None => fitting(old),
+    };
+    let home = cli.env;
+    let wish = options(args)?;
+    let mut record = old.clone();
+    let mut edits = Vec::new();
+    let mut notes = Vec::new();
+    let at_work = match project::find(cli.here) {
+        Ok(root) => Some(LoadedProject::load(home, &root)?),
+        Err(failure) if args.at.is_some() || args.wake || !args.runner.is_empty() => {
+            return Err(failure);
+        }
+        Err(_) => None,
+    };
+    match &at_work {
+        Some(here) => {
+            let root = here.root.display().to_string();
+            let ProjectPart { served, edit, night } =
+                part(home, here, &wish, old.projects.get(&root))?;
+            notes.push(format!("the night of {root} opens at {night}"));
+            if args.wake {
+                let settings = &here.config.night;
+                let opens = wish.at.unwrap_or(settings.at);
+                notes.extend(wake::advice(kind, opens, &settings.zone));
+            }
+            record.projects.insert(root, served);
+            edits.extend(edit);
+        }
+        None => {
+            record.everywhere = true;
+            notes.push(
+                "this folder is in no project: the timer serves all projects that `runner init` has made or will make"
+                    .to_owned(),
+            );
+        }
+    }
+    let others = record.projects.len() - usize::from(at_work.is_some());
+    if others > 0 {
+        notes.push(format!(
+            "there is one timer per user, and a tick serves all projects: {} already set up, and this adds only its minutes",
+            show::count(others as u64, "other project")
+        ));
+    }
+    let minutes = record.minutes();
+    let host = HostScheduler::of(kind, home, &minutes)?;
+    let mut files: Vec<SetupFile> = host
+        .files
+        .iter()
+        .map(|file| SetupFile { path: file.path.display().to_string(), text: file.text.clone() })
+        .collect();
+    files.extend(
+        host.crontab
+            .iter()
+            .map(|text| SetupFile { path: "crontab".to_owned(), text: text.clone() }),
+    );
+    notes.extend(advice(kind, host.lingers));
+    let frozen = frozen();
+    if !frozen.contains_key("PATH") {
+        return Err(Failure::environment("PATH is not set, so no program would be found at night"));
+    }
+    let environment = (kind != SchedulerKind::Manual).then_some(&frozen);
+    let convergence = match kind.is_of_this_system() {
+        true => converge(home, old, WantedSetup { kind: Some(kind), record, edits, environment })?,
+        // The kind belongs to another operating system, so it is only shown.
+        false => Convergence { steps: Vec::new(), left: Vec::new() },
+    };
+    let of_this_system = kind.is_of_this_system();
+    Ok(SetupView {
+        scheduler: kind,
+        why,
+        of_this_system,
+        minutes: minutes.into_iter().collect(),
+        files,
+        notes,
+        credentials: credentials(home, at_work.as_ref(), kind, &frozen),
+        ..SetupView::of(SetupAction::of(args), convergence)
+    })
+}
+
+/// Checks the flags that change the settings of the project.
+fn options(args: &SetupArgs) -> Result<SetupOptions, Failure> {
+    let at = match &args.at {
+        None => None,
+        Some(text) => Some(
+            Some(text)
+                .filter(|text| text.len() == 5)
+                .and_then(|text| Time::strptime("%H:%M", text).ok())
+                .ok_or_else(|| {
+                    Failure::usage(format!("--at {text}: not a time like 02:30 or 23:45"))
+                })?,
+        ),
+    };
+    if args.runner.len() > 1 && args.runner.iter().any(|name| *name != args.runner[0]) {
+        return Err(Failure::usage(format!(
+            "--runner {}: a job uses one backend; set up one job for each",
+            args.runner.join(" --runner ")
+        ))
+        .hint(format!(
+            "runner setup --runner {} --job JOB --apply, once for each",
+            args.runner[1]
+        )));
+    }
+    Ok(SetupOptions { at, backend: args.runner.first().cloned(), jobs: args.job.clone() })
+}
