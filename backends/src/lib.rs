@@ -43,6 +43,7 @@ use runner_engine::process::Cancel;
 use runner_engine::sandbox::SandboxLevel;
 use serde::{Deserialize, Serialize};
 
+pub use api::ollama_health::{OllamaHealth, ollama_health};
 pub use builtin::Builtin;
 pub use chain::Chain;
 pub use child::Patience;

@@ -16,7 +16,7 @@ use runner_engine::time::boot_time;
 use runner_text::redact::Redacted;
 
 use super::message::{Message, Templates};
-use super::{Delivering, heartbeat, programs, webhook};
+use super::{heartbeat, programs, take_lock, webhook};
 use crate::config::addresses::Address;
 use crate::config::notify::Channel;
 use crate::config::{self, Notify};
@@ -34,7 +34,7 @@ pub fn run(home: &Env, beat: bool) -> Result<Exit, Failure> {
         // The result is ignored: the receiver exists to notice a missing heartbeat.
         let _unheard = heartbeat::send(home);
     }
-    let Some(_lock) = Delivering::take(home)? else {
+    let Some(_lock) = take_lock(home)? else {
         return Ok(Exit::Done);
     };
     let mut store = home.store()?;

@@ -5,12 +5,11 @@
 //! It must never return a configuration in which it found an error.
 
 use runner_jobs::kinds::BadValue;
-use runner_text::nearest::nearest;
 use serde::de::DeserializeOwned;
 use serde_path_to_error::Segment;
 use toml::{Table, Value};
 
-use super::finding::{Finding, Fix, Part};
+use super::finding::{Finding, Fix, Part, Reason};
 use super::reference;
 use super::shape::{MOST, misfits};
 use super::sources::{ConfigMistake, Sources, locate, within};
@@ -42,19 +41,19 @@ impl<'a> Reader<'a> {
         reader
     }
 
-    fn add(&mut self, key: String, why: String, part: Part, fix: Option<Fix>) {
+    fn add(&mut self, key: String, why: Reason, part: Part, fix: Option<Fix>) {
         if self.found.len() < MOST {
             self.found.push(Finding { key, why, part, fix });
         }
     }
 
     /// Adds an error about a value.
-    pub(super) fn wrong(&mut self, key: &str, why: impl Into<String>) {
+    pub(super) fn wrong(&mut self, key: &str, why: impl Into<Reason>) {
         self.add(key.to_owned(), why.into(), Part::Value, None);
     }
 
     /// Adds an error about a value that names a path which a run must never change.
-    pub(super) fn forbidden(&mut self, key: &str, why: impl Into<String>, fix: Fix) {
+    pub(super) fn forbidden(&mut self, key: &str, why: impl Into<Reason>, fix: Fix) {
         self.add(key.to_owned(), why.into(), Part::Value, Some(fix));
     }
 
@@ -74,7 +73,8 @@ impl<'a> Reader<'a> {
         let names = self.names(table);
         let there = names.contains(&name);
         if !there {
-            self.wrong(key, format!("there is no [{table}.{name}]{}", did_you_mean(name, names)));
+            let why = Reason::from(format!("there is no [{table}.{name}]"));
+            self.wrong(key, why.near(name, names));
         }
         there
     }
@@ -166,9 +166,4 @@ impl<'a> Reader<'a> {
             _ => Err(locate(sources, self.found)),
         }
     }
-}
-
-/// Suggests the nearest of several names.
-pub(super) fn did_you_mean<'n>(name: &str, names: impl IntoIterator<Item = &'n str>) -> String {
-    nearest(name, names).map_or_else(String::new, |near| format!("; did you mean {near:?}?"))
 }

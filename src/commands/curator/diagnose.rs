@@ -1,12 +1,12 @@
 //! Problems that keep the curator from working, each with the command that fixes it.
 
+use runner_backends::{OllamaHealth, ollama_health};
 use runner_engine::outcome::Exit;
 use runner_jobs::curator::queue::is_windows;
 use runner_text::counted;
 use serde::Serialize;
 
-use super::model::{CuratorStanding, gather};
-use super::probe::{Health, probe};
+use super::model::{CuratorStanding, DEADLINE, gather};
 use super::text::health;
 use crate::commands::Cli;
 use crate::project::LoadedProject;
@@ -48,9 +48,9 @@ pub fn run(cli: &Cli<'_>, project: &LoadedProject) -> Result<Exit, Failure> {
     let elsewhere = |model: &str| {
         let other = USUAL.into_iter().filter(|it| *it != standing.configured.endpoint);
         other
-            .map(|endpoint| (endpoint, probe(endpoint, model)))
+            .map(|endpoint| (endpoint, ollama_health(endpoint, model, DEADLINE)))
             .find(|(_, health)| {
-                matches!(health, Health::Ready { .. } | Health::ModelMissing { .. })
+                matches!(health, OllamaHealth::Ready { .. } | OllamaHealth::ModelMissing { .. })
             })
             .map(|(endpoint, _)| endpoint)
     };
@@ -152,25 +152,25 @@ fn findings(
     let endpoint = &configured.endpoint;
     let said = format!("{} at {endpoint}: {}", configured.engine, health(&it.health));
     match &it.health {
-        Health::Ready { .. } => {}
-        Health::ModelMissing { .. } => {
+        OllamaHealth::Ready { .. } => {}
+        OllamaHealth::ModelMissing { .. } => {
             add("note", said, at(endpoint, &["ollama", "pull", &configured.model]));
         }
-        Health::NotAsked { .. } if configured.engine != "ollama" => {}
-        Health::NotAsked { .. } => {
+        OllamaHealth::NotAsked { .. } if configured.engine != "ollama" => {}
+        OllamaHealth::NotAsked { .. } => {
             add("note", said, format!("runner config set curator.endpoint {}", USUAL[0]));
         }
-        Health::Dead { .. } | Health::Silent { .. } | Health::Stranger { .. } => {
+        OllamaHealth::Dead { .. } | OllamaHealth::Silent { .. } | OllamaHealth::Stranger { .. } => {
             let hint = match (elsewhere(&configured.model), &it.health) {
                 (Some(other), _) => format!("runner config set curator.endpoint {other}"),
-                (None, Health::Stranger { .. }) => {
+                (None, OllamaHealth::Stranger { .. }) => {
                     let other = USUAL.into_iter().find(|it| it != endpoint).unwrap_or(USUAL[0]);
                     let place = other.trim_start_matches("http://");
                     format!(
                         "OLLAMA_HOST={place} ollama serve & runner config set curator.endpoint {other}"
                     )
                 }
-                (None, Health::Silent { .. }) => {
+                (None, OllamaHealth::Silent { .. }) => {
                     typed(&["curl", "-m", "5", &format!("{endpoint}/api/version")])
                 }
                 (None, _) => at(endpoint, &["ollama", "serve"]),

@@ -9,7 +9,6 @@ mod enqueue;
 mod event;
 mod events;
 mod model;
-mod probe;
 mod setup;
 mod text;
 mod work;

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use runner_backends::registry::KINDS;
+use runner_backends::{OllamaHealth, ollama_health};
 use runner_engine::process::find_program;
 use runner_jobs::curator::CuratorSpec;
 use runner_jobs::curator::lint::vault;
@@ -13,10 +15,11 @@ use runner_jobs::curator::worker_status::WorkerStatus;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::probe::{Health, probe};
 use crate::env;
 use crate::project::LoadedProject;
 
+/// Time limit of a check of the engine.
+pub const DEADLINE: Duration = Duration::from_millis(1_500);
 /// The programs to which an event can be handed.
 const RUNNERS: [&str; 2] = ["claude", "codex"];
 /// The programs that bridge to hosts of other agents.
@@ -31,7 +34,7 @@ pub struct CuratorStanding {
     pub at: Timestamp,
     pub configured: Configured,
     /// The state of the engine at the configured address.
-    pub health: Health,
+    pub health: OllamaHealth,
     pub worker: WorkerStanding,
     /// The folder of the notes.
     pub vault: Folder,
@@ -115,10 +118,10 @@ pub fn gather(here: &LoadedProject, now: Timestamp) -> CuratorStanding {
     let engine_known = KINDS.contains(&curator.engine.as_str())
         || here.config.backends.contains_key(&curator.engine);
     let health = match curator.engine.as_str() {
-        "ollama" => probe(&curator.endpoint, &curator.model),
-        other => {
-            Health::NotAsked { why: format!("`runner backends check {other}` checks {other}") }
-        }
+        "ollama" => ollama_health(&curator.endpoint, &curator.model, DEADLINE),
+        other => OllamaHealth::NotAsked {
+            why: format!("`runner backends check {other}` checks {other}"),
+        },
     };
     let worker = Worker::of(&here.root, &spec.worker_dir);
     let there = worker.as_ref().is_ok_and(|worker| worker.folder().is_dir());

@@ -7,9 +7,7 @@ mod remove;
 mod status;
 mod view;
 
-use std::fs::File;
-
-use runner_engine::files::open_with;
+use runner_engine::file_lock::{FileLock, LockMode};
 use runner_engine::outcome::Exit;
 
 use super::Cli;
@@ -120,16 +118,13 @@ impl SetupArgs {
     }
 }
 
-fn lock(home: &Env) -> Result<File, Failure> {
+fn lock(home: &Env) -> Result<FileLock, Failure> {
     home.make_state()?;
     let path = home.setup_lock();
-    let cannot = |why: String| Failure::later(format!("{}: {why}", path.display()));
-    let mut options = File::options();
-    options.create(true).truncate(false).write(true);
-    let file = open_with(&mut options, &path)
+    let file = FileLock::open(&path)
         .map_err(|error| Failure::cannot_write(format!("{}: {error}", path.display())))?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(_) => Err(cannot("another `runner setup` is running".to_owned()).hint("say it again")),
-    }
+    FileLock::take(file, LockMode::Exclusive).map_err(|_| {
+        Failure::later(format!("{}: another `runner setup` is running", path.display()))
+            .hint("say it again")
+    })
 }
