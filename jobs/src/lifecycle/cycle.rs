@@ -19,13 +19,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::newest;
+use super::manifest;
 use super::position::{self, BadPosition, Position};
 use super::rem::{self, RemSpec};
 use super::spec::{self, CycleState, Spec, SpecError, StateKind};
 use super::step::{CycleStep, TickFacts, step};
 use super::work::{self, WorkSpec};
-use super::{Files, settings};
+use super::{Files, files};
 use crate::dry_run::DryRunPlan;
 use crate::failmark;
 use crate::kind::{BadSetting, Kind, ProjectSettings, Targets, Works, given_input};
@@ -288,14 +288,14 @@ impl Kind for CycleSpec {
     }
 
     fn publishes(&self) -> Targets {
-        Targets::Folders(vec![newest::folder(&self.agent), ".runner".to_owned()])
+        Targets::Folders(vec![manifest::folder_of(&self.agent), ".runner".to_owned()])
     }
 
     fn check(&self) -> Result<(), BadSetting> {
         if let Some(path) = &self.cycle {
             RelPath::new(path).map_err(|error| ("cycle", error.to_string()))?;
         }
-        settings::check(&self.agent, &self.board, self.writes.as_deref())
+        files::check(&self.agent, &self.board, self.writes.as_deref())
     }
 
     fn adopt(&mut self, project: &ProjectSettings<'_>) {

@@ -19,7 +19,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{Files, manifest, settings};
+use super::{Files, files, manifest};
 use crate::dry_run::{DryRunPlan, priced};
 use crate::json::pretty;
 use crate::kind::{BadSetting, Kind, ProjectSettings, Targets, given_input};
@@ -185,7 +185,7 @@ impl Kind for DaydreamSpec {
     }
 
     fn check(&self) -> Result<(), BadSetting> {
-        settings::check(self.agent.as_deref().unwrap_or_default(), super::BOARD, None)
+        files::check(self.agent.as_deref().unwrap_or_default(), super::BOARD, None)
     }
 
     fn adopt(&mut self, project: &ProjectSettings<'_>) {

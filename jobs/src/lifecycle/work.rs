@@ -24,10 +24,10 @@ use serde_json::{Value, json};
 
 use super::board::{self, BoardEditor, BoardError, BoardRequest};
 use super::entry::Entry;
-use super::newest::{self, folder, newest_in};
+use super::manifest::{folder_of, newest_in};
 use super::orient::{Orientation, orient};
 use super::spec::StateKind;
-use super::{Files, audit, settings};
+use super::{Files, audit, files};
 use crate::dry_run::{DryRunPlan, priced};
 use crate::kind::{BadSetting, Kind, ProjectSettings, Targets, Works, given_input};
 use crate::manual_edit::{EditActor, ManualEditError};
@@ -162,7 +162,7 @@ fn audited(
     entry: &Entry,
     answer: &str,
 ) -> Result<Vec<String>, JobError> {
-    let folder = folder(&spec.agent);
+    let folder = folder_of(&spec.agent);
     let run = ctx.admitted.run();
     let audit = audit::record(&mut ctx.files, &folder, entry, answer, (run, ctx.clock.now()))?;
     let claims = audit.map(|audit| audit.claims).unwrap_or_default();
@@ -390,11 +390,11 @@ impl Kind for WorkSpec {
 
     /// The findings of an audit are written next to the entry.
     fn publishes(&self) -> Targets {
-        Targets::Folders(vec![newest::folder(&self.agent)])
+        Targets::Folders(vec![folder_of(&self.agent)])
     }
 
     fn check(&self) -> Result<(), BadSetting> {
-        settings::check(&self.agent, &self.board, self.writes.as_deref())
+        files::check(&self.agent, &self.board, self.writes.as_deref())
     }
 
     fn adopt(&mut self, project: &ProjectSettings<'_>) {

@@ -113,8 +113,7 @@ impl Night<'_, '_> {
         iteration.fitness_after = Some(after.clone());
 
         let targets = targets(&staging, &original, &all)?;
-        let idle = targets.iter().all(Target::is_idle);
-        let next = self.judge(iteration, (&before, &after), idle, rescues)?;
+        let next = self.judge(iteration, (&before, &after), &targets, rescues)?;
         let Some(next) = next else {
             staging.discard(root)?;
             return Ok(NextIteration::End);
@@ -145,7 +144,7 @@ impl Night<'_, '_> {
         &mut self,
         iteration: &mut Iteration,
         (before, after): (&Fitness, &Fitness),
-        idle: bool,
+        targets: &[Target],
         rescues: &mut WarnBudget,
     ) -> Result<Option<NextIteration>, IterationFailure> {
         let mut deltas: Vec<f64> = self
@@ -161,7 +160,7 @@ impl Night<'_, '_> {
             window: self.spec.plateau_window,
             max_drop: MAX_DROP,
             warn_only: self.spec.warn_only,
-            idle,
+            idle: targets.iter().all(Target::is_idle),
         };
         // A drop for which a rescue was spent is accepted: later drops are measured from the state
         // after it.
