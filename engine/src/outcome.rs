@@ -127,6 +127,23 @@ impl Outcome {
         }
     }
 
+    /// Replaces the reason, if there is one.
+    #[must_use]
+    pub fn map_why(mut self, change: impl FnOnce(&str) -> String) -> Self {
+        match &mut self {
+            Self::Succeeded => {}
+            Self::Degraded { why }
+            | Self::Failed { why, .. }
+            | Self::TimedOut { why }
+            | Self::Cancelled { why }
+            | Self::Lost { why }
+            | Self::Skipped { why }
+            | Self::Deferred { why, .. }
+            | Self::Missed { why, .. } => *why = change(why),
+        }
+        self
+    }
+
     /// Returns the failure class of a failed outcome.
     pub fn class(&self) -> Option<Class> {
         match self {

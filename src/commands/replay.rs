@@ -11,9 +11,10 @@ use runner_engine::error_chain::whole;
 use runner_engine::files::{RECORD, read_host, write_atomic};
 use runner_engine::ids::RunId;
 use runner_engine::outcome::Exit;
+use runner_jobs::Folders;
 use runner_jobs::kinds;
 use runner_jobs::recording::{FOLDER, Recording, RecordingError, run_named};
-use runner_jobs::replay::{Replayed, Scratch, replay};
+use runner_jobs::replay::{Replayed, replay};
 use serde::Serialize;
 
 use super::{Cli, runs};
@@ -68,10 +69,11 @@ impl ReplayArgs {
         }
         let into = self.into.as_ref().map(|into| cli.here.join(into));
         let scratch = Folder::make(cli.env, into.as_deref())?;
-        let lent = Scratch {
+        let lent = Folders {
             root: &scratch.root,
             cache: &scratch.aside.join(CACHE),
             run_dir: &scratch.aside.join(RUN),
+            state: None,
         };
         let done = replay(&recording, lent, &cli.env.clock);
         let replayed = done.map_err(|error| Failure::internal(whole(&error)))?;

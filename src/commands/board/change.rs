@@ -3,7 +3,7 @@
 use runner_engine::outcome::Exit;
 use runner_engine::process_id::ProcessIdentity;
 use runner_jobs::lifecycle::board::{self, BoardChange, BoardEditor, BoardRequest, HistoryRecord};
-use runner_jobs::lifecycle::newest::newest;
+use runner_jobs::lifecycle::manifest::newest;
 use serde::Serialize;
 
 use super::{BoardArg, failure, hand, path};

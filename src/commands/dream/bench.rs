@@ -100,7 +100,7 @@ impl BenchArgs {
         let indexed = cli.env.now()?;
         let all: Vec<usize> = (0..survey.ideas.len()).collect();
         let mut troubles = survey.troubles;
-        let judged = judge_all(&survey.ideas, &all, &reader, &room, &mut troubles, &mut Silent)
+        let judged = judge_all((&survey.ideas, &all), &reader, &room, &mut troubles, &mut Silent)
             .map_err(|error| Failure::internal(error.to_string()))?;
         let ended = cli.env.now()?;
         let peak_bytes = peak();

@@ -24,12 +24,11 @@ use runner_engine::outcome::{Class, Exit, Outcome};
 use runner_engine::process_id::ProcessIdentity;
 use runner_engine::recover::sweep;
 use runner_engine::store::{RunState, Store};
-use runner_jobs::failmark;
 
 use super::Cli;
 use crate::env;
 use crate::spawn;
-use crate::ui::{Failure, log, show};
+use crate::ui::{Failure, log};
 use admitted::locked;
 use locks::take_locks;
 use resolved_run::ResolvedRun;
@@ -160,19 +159,10 @@ fn attempt(
             };
         }
     };
-    let now = home.wall()?;
-    let deferrals = spawn::deferrals(store, row, &outcome)?;
-    let (root, spec) = (&setting.here.root, &setting.spec);
-    if let Err(error) = failmark::update(root, spec, &row.id, &outcome, deferrals, now) {
-        tracing::error!(%error, "the failmark could not be written");
-        show::complain(&format!(
-            "the failmark of {} could not be written: {error}",
-            setting.spec.name
-        ));
-    }
+    spawn::update_failmark(home, store, &setting.here, &setting.spec, (row, &outcome))?;
     if locks.is_some() {
         let row = store.run(&row.id)?;
-        sweep(store, &row, now)?;
+        sweep(store, &row, home.wall()?)?;
     }
     drop(locks);
     Ok(outcome)

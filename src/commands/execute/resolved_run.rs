@@ -9,16 +9,21 @@ mod sandbox;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use jiff::Timestamp;
-use runner_engine::error_chain::plain;
+use runner_backends::{Backend, Chain};
 use runner_engine::outcome::Outcome;
 use runner_engine::policy::Overlap;
-use runner_engine::store::{Budget, BudgetLevel, RunRow, Store};
+use runner_engine::process::Cancel;
+use runner_engine::store::{Admitted, Budget, BudgetLevel, RunRow, Store};
 use runner_engine::tick::civil_date;
+use runner_jobs::execute::redacted;
 use runner_jobs::kind::{Asks, Targets};
 use runner_jobs::recording::Recorder;
-use runner_jobs::{JobSpec, Spending, kinds};
+use runner_jobs::{
+    ContextParts, Folders, JobSpec, PaidBackend, Progress, RunBackends, RunMode, Spending, kinds,
+};
 use runner_text::redact::{self, Redactor};
 
 use super::NotAdmitted;
@@ -61,7 +66,14 @@ pub(super) struct ResolvedRun<'a> {
     /// environment.
     pub redactor: Redactor,
     /// The environment of this program, which provides the time of admission.
-    home: &'a Env,
+    pub home: &'a Env,
+    /// The folder for the project's caches.
+    pub cache: PathBuf,
+    /// The paths below the project that the run may write.
+    writes: Vec<String>,
+    /// The staging folder. It lies under the root of the targets, so that renames stay on one file
+    /// system.
+    pub staging: String,
     /// The time at which the configuration was read.
     pub looked: Timestamp,
 }
@@ -118,6 +130,9 @@ impl<'a> ResolvedRun<'a> {
         Ok(Self {
             row,
             run_dir: home.run_folder(row.id.as_str()),
+            cache: home.cache_folder(&here.id),
+            writes: spec.kind.publishes().paths(),
+            staging: format!("{}/{}", spec.kind.staging(), row.id),
             here,
             spec,
             environment,
@@ -153,8 +168,22 @@ impl<'a> ResolvedRun<'a> {
         Ok(budgets.into_iter().map(|account| account.level).collect())
     }
 
+    /// Returns the backends of an admitted run, and how each is paid for.
+    pub fn paid(&self, backends: Backends, convened: Convened) -> RunBackends {
+        RunBackends {
+            first: self.paid_backend(backends.first),
+            fallbacks: Chain::new(backends.others.into_iter().map(|one| self.paid_backend(one))),
+            passed: backends.passed,
+            panel: self.panel(convened),
+        }
+    }
+
+    fn paid_backend(&self, backend: Arc<dyn Backend>) -> PaidBackend {
+        PaidBackend { spending: self.spending(backend.name()), backend }
+    }
+
     /// Returns how requests to the named backend are paid for.
-    pub fn spending(&self, backend: &str) -> Spending {
+    fn spending(&self, backend: &str) -> Spending {
         let config = &self.here.config;
         Spending {
             pool: budget::pool(&self.here, backend),
@@ -189,7 +218,7 @@ impl<'a> ResolvedRun<'a> {
     }
 
     /// Returns the recorder of the run, or `None` if the run is not recorded.
-    pub fn recorder(&self, staging: &str) -> Option<Recorder> {
+    pub fn recorder(&self) -> Option<Recorder> {
         if kinds::unrecorded(self.spec.kind.name()).is_some() {
             return None;
         }
@@ -199,14 +228,9 @@ impl<'a> ResolvedRun<'a> {
         Some(Recorder {
             path: self.home.recording(&self.row.id),
             project: self.row.project.clone(),
-            writes: self.writes(),
-            staging: staging.to_owned(),
+            writes: self.writes.clone(),
+            staging: self.staging.clone(),
         })
-    }
-
-    /// Returns the paths below the project that the run may write.
-    pub fn writes(&self) -> Vec<String> {
-        self.spec.kind.publishes().paths()
     }
 
     /// Returns the writable paths for people: folders end with a slash.
@@ -220,19 +244,42 @@ impl<'a> ResolvedRun<'a> {
         }
     }
 
-    /// Returns the staging folder. It lies under the root of the targets, so that renames stay on
-    /// one file system.
-    pub fn staging(&self) -> String {
-        format!("{}/{}", self.spec.kind.staging(), self.row.id)
+    /// Returns the parts of a context that plans the run. A real run adds a sandbox for the job's
+    /// program, and the mode.
+    pub fn parts<'c>(
+        &'c self,
+        admitted: &'c Admitted,
+        store: &'c mut Store,
+        progress: &'c mut dyn Progress,
+        cancel: Cancel,
+        backends: RunBackends,
+    ) -> ContextParts<'c> {
+        let state = Some(self.home.state.as_path());
+        ContextParts {
+            admitted,
+            folders: Folders {
+                root: &self.here.root,
+                cache: &self.cache,
+                run_dir: &self.run_dir,
+                state,
+            },
+            writes: &self.writes,
+            staging: &self.staging,
+            env: &self.environment,
+            sandbox: None,
+            clock: &self.home.clock,
+            cancel,
+            progress,
+            redactor: self.redactor.clone(),
+            store,
+            backends,
+            keeper: None,
+            mode: RunMode::DryRun,
+        }
     }
 
     /// Removes the secrets that the run received from an outcome.
     pub fn redacted(&self, outcome: Outcome) -> Outcome {
-        let clean = |text: String| plain(&self.redactor.redact(&text));
-        match outcome {
-            Outcome::Failed { class, why } => Outcome::Failed { class, why: clean(why) },
-            Outcome::Skipped { why } => Outcome::Skipped { why: clean(why) },
-            other => other,
-        }
+        redacted(outcome, &self.redactor)
     }
 }

@@ -3,7 +3,7 @@
 //! ```text
 //! copy of the database ──> looks at both locks ──> facts ──> Ledger::admit, in the copy
 //!                                                            │ admitted              │ declined
-//!                                                            └──> jobs::rehearse <───┘ as if let in
+//!                                                            └──> Kind::dry_run <────┘ as if let in
 //! ```
 //!
 //! The same code decides as for a real run; only the database is a copy in memory. This module must
@@ -11,20 +11,22 @@
 
 mod result;
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
+use runner_backends::Backend;
 use runner_engine::admission::AdmissionFacts;
 use runner_engine::ids::RunId;
 use runner_engine::locks::{ContractLock, JobLock, LockError, job_lock_path};
 use runner_engine::outcome::{Class, Outcome};
 use runner_engine::process_id::ProcessIdentity;
-use runner_engine::scope::Scope;
+use runner_engine::recover::running_of;
 use runner_engine::store::{
-    Admission, Admitted, Budget, BudgetLevel, Enter, NewOccurrence, NightId, Recorded, RunRow,
-    RunState, RunSummary, Store,
+    Admission, Admitted, Enter, NewOccurrence, NightId, Recorded, RunRow, RunState, RunSummary,
+    Store,
 };
-use runner_jobs::context::{Tools, Workplace};
 use runner_jobs::kind::Works;
-use runner_jobs::{Context, DryRunPlan, Silent};
+use runner_jobs::{Context, DryRunPlan, JobError, RunBackends, Silent};
 
 use super::admitted::cancel_token;
 use super::input::AdmissionInput;
@@ -127,47 +129,46 @@ impl<'h> DryRunStore<'h> {
         reported: &mut DryRun,
     ) -> Result<(), NotAdmitted> {
         let held = self.look_at_locks(setting);
-        self.recover_stale_runs(setting, reported)?;
-        let AdmissionInput { git, backends, sandbox_start, facts, want, levels, convened } =
-            AdmissionInput::of(self.home, &self.store, setting, Purpose::DryRun)?;
-        let backend = backends.first;
+        self.settle_stale_runs(setting, reported)?;
+        let input = AdmissionInput::of(&self.store, setting, Purpose::DryRun)?;
+        let backend = &input.backends.first;
         let described = backend.describe();
         reported.backend_name = backend.name().to_owned();
-        let passed = backends.passed.into_iter();
+        let passed = input.backends.passed.iter();
         reported.notes.extend(passed.map(|one| format!("is not asked: {one}")));
-        let absent = convened.absent().iter();
+        let absent = input.convened.absent().iter();
         reported.notes.extend(absent.map(|it| format!("is not asked: {}: {}", it.runner, it.why)));
-        reported.want = want;
+        reported.want = input.want;
         let works = setting.spec.kind.works_now();
         let own = matches!(works, Some(Works::Program(_)));
         let agent = matches!(works, Some(Works::Agent(_)))
             && matches!(described.kind.as_str(), "command" | "claude" | "codex");
-        reported.program =
-            (own || agent).then(|| WriteScope::of(&setting.here.root, &sandbox_start.sandbox));
+        reported.program = (own || agent)
+            .then(|| WriteScope::of(&setting.here.root, &input.sandbox_start.sandbox));
         reported.backend = Some(described);
-        for level in &levels {
+        for level in &input.levels {
             reported.levels.push(RemainingBudget {
                 label: level.label.clone(),
                 cap: level.cap,
                 used: self.store.account(level.level, &level.key)?,
             });
         }
-        if let Some(until) = facts.paused_until.filter(|until| *until > self.now) {
+        if let Some(until) = input.facts.paused_until.filter(|until| *until > self.now) {
             reported
                 .notes
                 .push(format!("the job is paused until {until}: a manual request runs anyway"));
         }
         if held.is_err() {
-            reported.plan = self.as_if(setting, reported.want, &git, &backend)?;
+            reported.plan = self.as_if(setting, &input)?;
             return held;
         }
-        let entered = self.admit(setting, &facts, reported.want, &levels)?;
+        let entered = self.store.admit(&input.enter(setting, &self.me)?)?;
         let admitted = match entered {
             Admission::Admitted(admitted) => admitted,
             Admission::Declined(outcome) => {
                 reported.stands = DryRunOutcome::Declined(setting.redacted(outcome));
                 if charge == Charge::AtMost {
-                    reported.plan = self.as_if(setting, reported.want, &git, &backend)?;
+                    reported.plan = self.as_if(setting, &input)?;
                 }
                 return Ok(());
             }
@@ -177,7 +178,7 @@ impl<'h> DryRunStore<'h> {
         // The reservation of each question is charged in full, because no usage is reported in a
         // dry run. The run's time is charged in full as well.
         if charge == Charge::AtMost {
-            let plan = self.plan(setting, &admitted, &git, &backend)?;
+            let plan = self.plan(setting, &admitted, backend)?;
             if let Err(other) = &plan {
                 outcome = other.clone();
             }
@@ -191,53 +192,27 @@ impl<'h> DryRunStore<'h> {
         Ok(())
     }
 
-    fn admit(
-        &mut self,
-        setting: &ResolvedRun<'_>,
-        facts: &AdmissionFacts,
-        want: Budget,
-        levels: &[BudgetLevel],
-    ) -> Result<Admission, NotAdmitted> {
-        Ok(self.store.admit(&Enter {
-            run: &setting.row.id,
-            owner: &self.me,
-            facts,
-            want,
-            levels,
-            total: setting.spec.total,
-            staging: &setting.staging(),
-            now: self.home.now()?,
-        })?)
-    }
-
     /// Plans a run that is not admitted as if it were, in another copy of the database without
     /// budgets.
     fn as_if(
         &self,
         setting: &ResolvedRun<'_>,
-        want: Budget,
-        git: &runner_engine::git::Git,
-        backend: &std::sync::Arc<dyn runner_backends::Backend>,
+        input: &AdmissionInput,
     ) -> Result<Option<Result<DryRunPlan, Outcome>>, NotAdmitted> {
         let mut apart = DryRunStore::of(self.home, &setting.here)?;
-        let key = format!("as if {}", setting.row.id);
-        let Some(run) = apart.enter(
-            &setting.here,
-            &setting.row.job_name,
-            &key,
-            None,
-            setting.row.settings.clone(),
-        )?
-        else {
+        let (row, key) = (setting.row, format!("as if {}", setting.row.id));
+        let settings = row.settings.clone();
+        let Some(run) = apart.enter(&setting.here, &row.job_name, &key, None, settings)? else {
             return Ok(None);
         };
         let row = apart.store.run(&run)?;
         let setting = ResolvedRun::of(self.home, &apart.store, &row)?;
         let facts =
             AdmissionFacts { manual: true, free_bytes: u64::MAX, ..AdmissionFacts::default() };
-        match apart.admit(&setting, &facts, want, &[])? {
+        let enter = input.enter(&setting, &apart.me)?;
+        match apart.store.admit(&Enter { facts: &facts, levels: &[], ..enter })? {
             Admission::Admitted(admitted) => {
-                apart.plan(&setting, &admitted, git, backend).map(Some)
+                apart.plan(&setting, &admitted, &input.backends.first).map(Some)
             }
             Admission::Declined(_) => Ok(None),
         }
@@ -247,43 +222,21 @@ impl<'h> DryRunStore<'h> {
         &mut self,
         setting: &ResolvedRun<'_>,
         admitted: &Admitted,
-        git: &runner_engine::git::Git,
-        backend: &std::sync::Arc<dyn runner_backends::Backend>,
+        backend: &Arc<dyn Backend>,
     ) -> Result<Result<DryRunPlan, Outcome>, NotAdmitted> {
-        let allowed = setting.writes();
-        let allowed: Vec<&str> = allowed.iter().map(String::as_str).collect();
-        let scope = match Scope::open(&setting.here.root, &allowed, &setting.staging()) {
-            Ok(scope) => scope,
+        let (mut unwatched, backends) = (Silent, RunBackends::only(backend.clone()));
+        let store = &mut self.store;
+        let parts = setting.parts(admitted, store, &mut unwatched, cancel_token()?, backends);
+        let mut context = match Context::new(parts) {
+            Ok(context) => context,
             Err(error) => {
-                return Ok(Err(Outcome::Failed {
-                    class: Class::Environment,
-                    why: error.to_string(),
-                }));
+                let class = Class::Environment;
+                return Ok(Err(Outcome::Failed { class, why: error.to_string() }));
             }
         };
-        let cache = self.home.cache_folder(&setting.here.id);
-        let mut unwatched = Silent;
-        let mut context = Context::new(
-            admitted,
-            Workplace { root: &setting.here.root, cache: &cache, run_dir: &setting.run_dir },
-            scope,
-            git.clone(),
-            Tools {
-                cancel: cancel_token()?,
-                progress: &mut unwatched,
-                redactor: setting.redactor.clone(),
-                env: &setting.environment,
-                // A dry run starts no program.
-                sandbox_start: None,
-                clock: &self.home.clock,
-            },
-            &mut self.store,
-            backend.clone(),
-        )
-        .dry_running();
         match setting.spec.kind.dry_run(&mut context) {
             Ok(plan) => Ok(Ok(plan)),
-            Err(runner_jobs::JobError::Ledger(error)) => Err(error.into()),
+            Err(JobError::Ledger(error)) => Err(error.into()),
             Err(error) => Ok(Err(setting.redacted(error.outcome(self.now)))),
         }
     }
@@ -302,20 +255,19 @@ impl<'h> DryRunStore<'h> {
 
     /// Settles the job's dead runs in the copy, as a real run does, so that their reservations are
     /// free.
-    fn recover_stale_runs(
+    fn settle_stale_runs(
         &mut self,
         setting: &ResolvedRun<'_>,
         reported: &mut DryRun,
     ) -> Result<(), NotAdmitted> {
-        for dead in self.store.live()? {
+        // A run whose lock is held is alive.
+        if self.job_lock(setting.row).is_err() {
+            return Ok(());
+        }
+        for dead in running_of(&self.store, &setting.row.project, &setting.row.job_name)? {
             let RunState::Running { execution, .. } = &dead.state else {
                 continue;
             };
-            let dead_here = dead.job == setting.row.job && dead.id != setting.row.id;
-            // A run whose lock is held is alive.
-            if !dead_here || self.job_lock(setting.row).is_err() {
-                continue;
-            }
             reported
                 .notes
                 .push(format!("run {} of this job died; it would be settled first", dead.id));

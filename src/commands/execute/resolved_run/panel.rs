@@ -131,20 +131,10 @@ impl ResolvedRun<'_> {
     }
 
     /// Creates the panel of the run from its convened backends.
-    pub fn voices(&self, convened: Convened) -> Panel {
-        Panel {
-            ready: convened
-                .able
-                .into_iter()
-                .map(|it| Panelist {
-                    spending: self.spending(it.backend.name()),
-                    backend: it.backend,
-                    place: it.place,
-                })
-                .collect(),
-            absent: convened.absent,
-            asked: Vec::new(),
-        }
+    pub(super) fn panel(&self, convened: Convened) -> Panel {
+        let ready = convened.able.into_iter();
+        let ready = ready.map(|it| Panelist { by: self.paid_backend(it.backend), place: it.place });
+        Panel { ready: ready.collect(), absent: convened.absent, asked: Vec::new() }
     }
 
     /// Creates the sandbox of one backend, with its own folder and temporary files and no access to
