@@ -14,7 +14,7 @@ pub(super) struct Signals(SignalDelivery<UnixStream, SignalOnly>);
 impl Signals {
     pub fn catch(which: &[i32]) -> io::Result<Self> {
         let (read, write) = UnixStream::pair()?;
-        SignalDelivery::with_pipe(read, write, SignalOnly::default(), which).map(Self)
+        SignalDelivery::with_pipe(read, write, SignalOnly, which).map(Self)
     }
 
     /// Returns the signals that arrived since the last call.
