@@ -5,8 +5,8 @@ use std::sync::OnceLock;
 
 use super::edits::Edit;
 use super::lines::lines;
-use super::resolve::fold;
 use super::scan::{ScannedLine, Scanner, headings};
+use super::task::fold;
 pub use super::task::{BoardForm, Keyword, Odd, Task};
 
 /// The tasks of a text.
