@@ -99,24 +99,6 @@ impl World for Host<'_> {
     }
 }
 
-impl<W: World + ?Sized> World for &W {
-    fn try_lock(&self, project: &ProjectId, job: &str) -> Result<Option<Box<dyn Any>>, LockError> {
-        (**self).try_lock(project, job)
-    }
-
-    fn is_alive(&self, owner: &ProcessIdentity) -> bool {
-        (**self).is_alive(owner)
-    }
-
-    fn kill(&self, owner: &ProcessIdentity) {
-        (**self).kill(owner);
-    }
-
-    fn kill_marked(&self, run: &RunId) -> Killed {
-        (**self).kill_marked(run)
-    }
-}
-
 /// The host and the settings with which a tick runs.
 pub struct Driver<'a> {
     pub world: Box<dyn World + 'a>,

@@ -43,6 +43,7 @@ mod docs_tests;
 use std::path::Path;
 
 use clap::CommandFactory as _;
+use runner_engine::failpoint;
 use runner_engine::outcome::Exit;
 use runner_engine::store::StoreError;
 
@@ -94,6 +95,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         ))
         .hint("runner config set KEY VALUE, or runner enqueue JOB --set KEY=VALUE"));
     }
+    failpoint::arm_steps(env::setting);
     let home = Env::read()?.with(&args.config, reach.unwrap_or_default())?;
     if reach.is_some() {
         home.overrides.honoured()?;

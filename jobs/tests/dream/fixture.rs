@@ -282,12 +282,6 @@ impl Fixture {
         Proposals::read(&self.root, &self.spec).unwrap()
     }
 
-    /// Makes the database fail after this many further commits, as if the process were dead. With
-    /// `None` the database does not fail.
-    pub fn set_fuse(&mut self, commits: Option<u32>) {
-        self.store.set_fuse(commits);
-    }
-
     /// Returns a second handle on the fixture, for a person who acts while a pass runs.
     pub fn other(&self) -> OtherPerson {
         OtherPerson {

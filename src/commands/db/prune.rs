@@ -7,7 +7,6 @@ use runner_engine::store::{PruneFacts, PrunePlan};
 use serde::Serialize;
 
 use crate::commands::Cli;
-use crate::env::Env;
 use crate::maintenance;
 use crate::ui::{Failure, Listing, Ui, View, show};
 
@@ -56,7 +55,7 @@ impl PruneArgs {
         let mut store = cli.env.store()?;
         let plan = maintenance::plan(cli.env, &store, &retention, now)?;
         cli.ui.info(describe_plan(&plan).trim_end());
-        maintenance::carry_out(&mut store, &plan, &mut Env::dying())?;
+        maintenance::carry_out(&mut store, &plan)?;
         store.cut_log(0)?;
         cli.ui.show(&Pruned { done: true, plan });
         Ok(Exit::Done)

@@ -143,7 +143,7 @@ impl RestoreArgs {
             return Ok(Exit::Done);
         }
         let planned = plan.keep.clone();
-        let reported = plan.carry_out(now, &mut Env::dying()).map_err(|error| match error {
+        let reported = plan.carry_out(now).map_err(|error| match error {
             StoreError::InUse { .. } => in_use(cli.env),
             other => Failure::from(other).of_a_copy(),
         })?;

@@ -17,6 +17,7 @@ mod locks;
 mod resolved_run;
 
 use jiff::SignedDuration;
+use runner_engine::failpoint;
 use runner_engine::ids::RunId;
 use runner_engine::locks::LockHolder;
 use runner_engine::outcome::{Class, Exit, Outcome};
@@ -67,7 +68,7 @@ impl ExecuteArgs {
     /// Executes one requested run.
     pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
         let home = cli.env;
-        env::arm_for_tests();
+        failpoint::arm_acts(env::setting);
         let id: RunId = self.run.parse().map_err(|error| Failure::usage(format!("{error}")))?;
         let mut store = home.store()?;
         let row = store.run(&id)?;

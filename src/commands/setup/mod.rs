@@ -99,8 +99,7 @@ impl SetupArgs {
         }
         cli.ui.info(view.text().trim_end());
         let new_crontab = home.state.join("crontab.new");
-        view.troubles =
-            carry_out(&view.planned, &home.setup_note(), &new_crontab, &mut Env::dying())?;
+        view.troubles = carry_out(&view.planned, &home.setup_note(), &new_crontab)?;
         // A changed schedule counts from the time at which it is read. Reading it with the first
         // tick would be too late for that tick's own minute.
         if let Ok(root) = project::find(cli.here) {

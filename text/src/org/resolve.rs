@@ -8,9 +8,10 @@
 //! login" does not name "Fix login page" or "Fix login-page". If two tasks have the same heading,
 //! neither is chosen. The search must never guess.
 
+use unicode_normalization::UnicodeNormalization as _;
+
 use super::board::Board;
 use super::task::{Keyword, Task};
-pub use super::words::fold;
 
 /// The result of a search for the task that a text names.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -96,4 +97,37 @@ fn behind(rest: &str) -> Option<&str> {
         return Some(&rest[1..]);
     }
     matches!(rest, "." | ";" | "," | ":" | "!").then_some("")
+}
+
+/// Returns the text in the form that is used for comparison: NFKC, uniform hyphens and quotes,
+/// single spaces.
+pub fn fold(words: &str) -> String {
+    // Most texts are ASCII and need no normalisation.
+    if words.is_ascii() {
+        return joined(words.chars(), words.len());
+    }
+    joined(words.nfkc(), words.len())
+}
+
+fn joined(words: impl Iterator<Item = char>, length: usize) -> String {
+    let mut out = String::with_capacity(length);
+    let mut blank = false;
+    for c in words {
+        let c = match c {
+            '\u{2010}'..='\u{2015}' | '\u{2212}' | '\u{00ad}' => '-',
+            '\u{2018}'..='\u{201b}' | '\u{2032}' | '\u{00b4}' | '`' => '\'',
+            '\u{201c}'..='\u{201f}' | '\u{2033}' | '«' | '»' => '"',
+            c => c,
+        };
+        if c.is_whitespace() || c.is_control() || matches!(c, '\u{200b}' | '\u{feff}') {
+            blank = !out.is_empty();
+            continue;
+        }
+        if blank {
+            out.push(' ');
+            blank = false;
+        }
+        out.push(c);
+    }
+    out
 }

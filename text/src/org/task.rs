@@ -1,7 +1,8 @@
 //! A task on a board, its keyword, and the format of its file.
 
-use std::fmt;
 use std::ops::Range;
+
+use strum::{Display, EnumString, IntoStaticStr};
 
 /// The format of a board.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -26,7 +27,10 @@ impl BoardForm {
 }
 
 /// The state of a task.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Display, EnumString, IntoStaticStr,
+)]
+#[strum(serialize_all = "UPPERCASE", const_into_str)]
 pub enum Keyword {
     /// Open.
     Todo,
@@ -45,29 +49,17 @@ impl Keyword {
 
     /// Returns the keyword as it is written in a file.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Todo => "TODO",
-            Self::Next => "NEXT",
-            Self::Doing => "DOING",
-            Self::Done => "DONE",
-            Self::Cancelled => "CANCELLED",
-        }
+        self.into_str()
     }
 
     /// Returns the keyword for `word`, or `None` if it is not one.
     pub fn of(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|known| known.as_str() == word)
+        word.parse().ok()
     }
 
     /// Returns whether nothing remains to be done.
     pub fn is_closed(self) -> bool {
         matches!(self, Self::Done | Self::Cancelled)
-    }
-}
-
-impl fmt::Display for Keyword {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
     }
 }
 
