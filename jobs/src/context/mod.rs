@@ -9,7 +9,6 @@
 //! A run, a dry run and a replay get the same context; they differ in [`RunMode`] and in their
 //! parts. A function that needs one part takes that part.
 
-mod clock;
 mod files;
 mod programs;
 
@@ -26,11 +25,11 @@ use runner_engine::store::{Admitted, Store};
 use runner_engine::time::Clock;
 use runner_text::redact::Redactor;
 
+use crate::clock::RunClock;
 use crate::lifecycle::publish::Publish;
 use crate::recording::{LARGEST, Recorder};
 use crate::spender::{RunBackends, Spender, SpenderTools};
 
-pub use clock::RunClock;
 use files::Caches;
 pub use files::{CHILD_FOLDER, Folders, OUT_FOLDER, RunFiles};
 pub use programs::Programs;

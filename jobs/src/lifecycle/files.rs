@@ -7,7 +7,6 @@ use runner_text::values::{Text, read_text};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::kind::BadSetting;
 use crate::reserved::{self, NEVER, reserved};
 
 /// The settings for the lifecycle's files and commits in a project.
@@ -67,7 +66,11 @@ fn private(text: &str) -> Result<String, String> {
 const LONGEST_NAME: usize = 40;
 
 /// Checks the name of an agent, its board and the paths that it may write.
-pub(super) fn check(agent: &str, board: &str, writes: Option<&[String]>) -> Result<(), BadSetting> {
+pub(super) fn check(
+    agent: &str,
+    board: &str,
+    writes: Option<&[String]>,
+) -> Result<(), (&'static str, String)> {
     let good = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '_');
     if agent.len() > LONGEST_NAME || !agent.chars().all(good) {
         let why = format!(

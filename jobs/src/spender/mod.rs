@@ -28,7 +28,7 @@ use runner_engine::store::{Admitted, Amounts, Store, StoreError};
 use runner_text::redact::Redactor;
 
 use crate::JobError;
-use crate::context::RunClock;
+use crate::clock::RunClock;
 use crate::prices::Prices;
 use crate::report::refusals::describe_failed_tools;
 use crate::steps::StepsFile;

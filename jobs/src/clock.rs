@@ -15,7 +15,7 @@ pub struct RunClock<'a> {
 }
 
 impl<'a> RunClock<'a> {
-    pub(super) fn new(clock: &'a Clock, admitted: &Admitted) -> Self {
+    pub(crate) fn new(clock: &'a Clock, admitted: &Admitted) -> Self {
         Self { clock, now: admitted.started(), deadline: admitted.deadline() }
     }
 
