@@ -21,7 +21,7 @@ use crate::project;
 use crate::tick;
 use crate::ui::{Failure, Listing, Ui, View, show};
 
-/// The order in which the tables are printed, as people would expect it.
+/// The order in which the tables are printed.
 const ORDER: [&str; 12] = [
     "project", "night", "day", "daemon", "pools", "prices", "backends", "groups", "defaults",
     "jobs", "notify", "channels",
@@ -277,14 +277,14 @@ pub(super) fn set(
     }
     write(&path, &old, &new)?;
     cli.ui.info(&format!("set {key} in {}", path.display()));
-    // The mistakes that remain were printed above, and every tick reports them again.
+    // The remaining errors were printed above, and every tick reports them again.
     if let (0, Err(failure)) = (rest, register(cli.env)) {
         show::complain(&format!("the change takes effect at the next tick: {}", failure.message()));
     }
     Ok(Exit::Done)
 }
 
-/// Makes a changed schedule apply from now on, and not only when a tick reads it.
+/// Applies a changed schedule immediately, and not only when a tick reads it.
 fn register(home: &Env) -> Result<(), Failure> {
     // Without a database, nothing is registered yet. A later registration starts from its own time.
     if home.store_to_read()?.is_none() {

@@ -1,6 +1,5 @@
 //! `runner demo`: creates a sample project with a real history, and runs a night in it: a dream
-//! pass over its ideas, and a complete cycle of an agent, which works, is audited, dreams and
-//! plans.
+//! pass over its ideas, and a complete agent cycle of work, audit, dream and plan.
 
 use runner_text::counted;
 use std::fs;
@@ -102,7 +101,7 @@ impl DemoArgs {
             fs::write(&path, text).map_err(|error| cannot(&path, error))?;
         }
         let (root, _) = init::make(cli.env, &dir, init::IdChoice::Known)?;
-        // A child can commit only with its own view of the file system.
+        // A child can commit only if the sandbox gives it a separate view of the file system.
         let mut agent = self.agent;
         if agent == DemoAgent::Scripted && available().level != Some(SandboxLevel::Full) {
             agent = DemoAgent::Builtin;

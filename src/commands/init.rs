@@ -103,7 +103,7 @@ pub fn make(home: &Env, dir: &Path, id: IdChoice) -> Result<(PathBuf, Vec<String
             root.display()
         )));
     }
-    // A mistake in any layer is reported before there is a project that cannot run.
+    // Reports an error in any layer before it creates a project that cannot run.
     let path = root.join(project::FILE);
     let config = config::load(&home.stack(Some(&path)))?;
     let old = config::file(&path)?;
@@ -112,7 +112,7 @@ pub fn make(home: &Env, dir: &Path, id: IdChoice) -> Result<(PathBuf, Vec<String
         choose(home, store.as_ref(), &root, config.project.as_ref(), id)?
     };
     let mut steps = Vec::new();
-    // The id in the project's file is only a seed for a clone's own id, so an existing one stays
+    // The id in the project's file is only a seed for the clone's id, so an existing seed stays
     // unchanged.
     if config.project.is_none() || old.is_none() {
         steps.push(config_file(&path, old, &id)?);
@@ -234,8 +234,8 @@ fn config_file(
         Some((text, _)) => (added(), format!("{}\n\n{table}", text.trim_end())),
         None => (
             "wrote   runner.toml (yours to edit and to commit)".to_owned(),
-            // The text has no commented-out table. Such a table, once uncommented, would duplicate
-            // one that a command has added.
+            // The text contains no commented-out table. A user who uncomments it would duplicate a
+            // table that a command has added.
             format!(
                 "# What runner does here at night. `runner config show --origin` lists every setting with its\n\
                  # source; what is set here overrides the default. To change one:\n\
@@ -276,7 +276,7 @@ fn exclude(git: &Git, lines: &[String]) -> Result<Option<InitStep>, Failure> {
     Ok(Some(InitStep { line, what: InitAction::File(path, text) }))
 }
 
-/// Checks that a step can be carried out, as far as that is known without doing it.
+/// Checks whether a step can be carried out, as far as this is possible without doing it.
 fn writable(root: &Path, what: &InitAction) -> Result<(), Failure> {
     let folder = match what {
         InitAction::File(path, _) | InitAction::Folder(path) => path.parent().map(Path::to_owned),

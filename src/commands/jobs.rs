@@ -72,7 +72,7 @@ struct JobView {
     schedule: String,
     next_due: Option<Timestamp>,
     paused_until: Option<Timestamp>,
-    /// The number of consecutive failures that count.
+    /// The number of consecutive failures since the last success or reset.
     failures: u32,
     /// Whether the circuit breaker keeps schedules from starting the job.
     stopped: bool,
@@ -224,7 +224,7 @@ impl View for Resets {
     }
 }
 
-/// Clears the failmark and the failures of one job, or of all jobs of the project.
+/// Removes the failure marker and resets the failures of one job, or of all jobs of the project.
 fn reset(home: &Env, here: &LoadedProject, job: Option<&str>) -> Result<Resets, Failure> {
     let now = home.wall()?;
     let names: Vec<&str> = match job {

@@ -105,7 +105,8 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     done
 }
 
-/// Reports whether a command is a dry run, which must leave no trace, not even a mark of damage.
+/// Reports whether a command is a dry run, which must write nothing, not even the record of a
+/// damaged database.
 fn is_dry(command: &Command) -> bool {
     match command {
         Command::Night(args) => args.dry_run,
@@ -212,7 +213,7 @@ fn dispatch(args: &Args, home: &Env) -> Result<Exit, Failure> {
     }
 }
 
-/// Checks that the database can be used, before a command writes anything else. An older format is
+/// Checks that the database can be used before a command writes anything else. An older format is
 /// accepted, because the database is migrated when it is opened for writing.
 fn usable(home: &Env) -> Result<(), Failure> {
     match home.store_to_read() {

@@ -70,8 +70,8 @@ pub fn with_steps(
     let closes = now.saturating_add(settings.length).unwrap_or(now);
     let night = store.open_night(&project.id, &civil_date(now, &settings.zone), now, closes)?;
     manner.ui.info(&format!("night {}", night.name));
-    // All of them are recorded before the first begins: if this process dies, the next tick runs
-    // the rest. A job that follows another one is recorded when that one has ended.
+    // All jobs are recorded before the first one starts: if this process dies, the next tick runs
+    // the rest. A job that follows another job is recorded when that job has ended.
     let mut queue = VecDeque::new();
     for (name, kind) in due {
         let more = steps.iter().find(|(step, _)| *step == name);

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! night ──> report::whole ──> markdown | page | JSON on standard output
-//!                        └──> --open: the page in a file ──> the host's opener, by argument vector
+//!                        └──> --open: the page in a file ──> the host's opener
 //! ```
 
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! The `runner tick` command: starts everything that is due in all projects, and stays while the
-//! started runs live.
+//! The `runner tick` command: starts everything that is due in all projects, and waits until the
+//! started runs have ended.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -51,7 +51,7 @@ impl View for TickReport {
 }
 
 impl TickArgs {
-    /// Ticks until none of the runs that it started is live.
+    /// Ticks until all runs that it started have ended.
     pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
         let home = cli.env;
         let me = ProcessIdentity::me();

@@ -150,7 +150,7 @@ impl View for BackendCheck<'_> {
     }
 }
 
-/// Calls `look` with the surroundings that a run would give to this backend.
+/// Calls `look` with the environment that a run would give to this backend.
 fn among<T>(home: &Env, spec: &BackendSpec, look: impl FnOnce(&Surroundings<'_>) -> T) -> T {
     let mut env = env::child_environment();
     env.extend(keyring::resolve_secrets(spec));

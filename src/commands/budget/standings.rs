@@ -116,7 +116,7 @@ pub fn run(cli: &Cli<'_>, here: &LoadedProject) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-/// Lists the budgets that exist now: the day, each job's, the open night's, all pools.
+/// Lists the current budgets: the day's, each job's, the open night's and all pools'.
 fn budgets(
     here: &LoadedProject,
     store: Option<&Store>,

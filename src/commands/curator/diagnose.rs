@@ -13,7 +13,8 @@ use crate::project::LoadedProject;
 use crate::setup::plan::shown;
 use crate::ui::{Failure, Ui, View, safe, show};
 
-/// The endpoints at which another engine is searched: the usual port and the usual second port.
+/// The endpoints where the diagnosis looks for another engine: the usual port and the usual second
+/// port.
 const USUAL: [&str; 2] = ["http://127.0.0.1:11434", "http://127.0.0.1:11435"];
 
 /// A finding of the diagnosis.

@@ -11,8 +11,8 @@ use crate::maintenance;
 use crate::ui::{Failure, Ui, View, show};
 
 const RESTORE: &str = "runner db restore";
-/// The hint if the database is intact but some rows are wrong. Restoring an older backup would lose
-/// more than such rows do.
+/// The hint if the database is intact but some rows are inconsistent. Restoring an older backup
+/// would lose more data.
 const ROWS: &str = "runner tick   (recovers what it can; `runner db backup` keeps a copy to examine; a restore would lose more)";
 
 /// The result of a check of the database.

@@ -45,7 +45,7 @@ struct Restore {
     kept: Option<String>,
     /// Whether the current database is intact.
     whole: bool,
-    /// The records that the current database has and the copy lacks; absent if that cannot be
+    /// The records that the current database has and the copy lacks; `None` if this cannot be
     /// determined.
     since: Option<RestoreLoss>,
     #[serde(rename = "told")]

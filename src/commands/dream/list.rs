@@ -118,8 +118,7 @@ pub(super) fn status_text(item: &ProposalItem) -> String {
     }
 }
 
-/// Returns the word that the contract uses for a value, or an empty text if the value is not a
-/// word.
+/// Returns the contract's word for a value, or an empty string if the value is not a word.
 pub(super) fn contract_word(value: &impl Serialize) -> String {
     match serde_json::to_value(value) {
         Ok(serde_json::Value::String(word)) => word,

@@ -1,8 +1,8 @@
 //! `--dry-run` of `run`, `dream run` and `night`: shows what would happen, the maximum cost, and
 //! what would prevent it.
 //!
-//! `execute::dry_run` goes through the runs; this module orders and prints them. It must never
-//! write a file or ask a backend.
+//! `execute::dry_run` simulates the runs; this module orders and prints them. It must never write a
+//! file or ask a backend.
 
 mod view;
 
@@ -59,11 +59,11 @@ pub fn run(
 pub struct NightTurn {
     /// The dry run, with every earlier run charged its maximum.
     pub reported: DryRun,
-    /// Whether the night's budget suffices for the run.
+    /// Whether the night's budget is sufficient for the run.
     pub fits: BudgetFit,
 }
 
-/// Whether the budget still suffices when a run's turn comes.
+/// Whether the remaining budget is sufficient when a run's turn comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BudgetFit {
     /// Yes, no matter how much the runs before it spend.
@@ -119,8 +119,8 @@ fn all(
     let night = stage.store.open_night(&project.id, &date, now, closes)?;
     let mut queue = VecDeque::new();
     for (name, job) in project.config.jobs.iter().filter(|(_, job)| job.enabled) {
-        // As in a real night, a job that follows another one is entered after it, and a cycle's job
-        // when its turn comes.
+        // As in a real night, a job that follows another job is recorded after it, and a cycle's
+        // job when its turn comes.
         if matches!(job.when, TriggerSpec::Clock(Trigger::After(_)) | TriggerSpec::Lifecycle) {
             continue;
         }

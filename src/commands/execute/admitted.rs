@@ -76,8 +76,8 @@ struct AdmittedRun {
 }
 
 impl AdmittedRun {
-    /// Executes the admitted part. From here on only the run's own settlement or its recovery ends
-    /// it.
+    /// Executes the admitted part of the run. From here on, only settlement or recovery ends the
+    /// run.
     fn done(
         self,
         cli: &Cli<'_>,

@@ -29,7 +29,7 @@ pub(super) fn take_locks(
         ),
         None => None,
     };
-    // The path uses the names from the database, because recovery looks for the lock there.
+    // The path uses the names from the database, because recovery looks for the lock at this path.
     let path = job_lock_path(&home.state, &setting.row.project, &setting.row.job_name);
     let at_work = |holder: &LockHolder| {
         let unsettled = |run: RunRow| !matches!(run.state, RunState::Settled { .. });

@@ -1,14 +1,14 @@
 //! `runner execute RUN`: the process of one run.
 //!
 //! ```text
-//! contract's lock ──> deciding lock ──> recover what died here ──> facts ──> Ledger::admit ──> jobs::perform
-//!      │                   │                                                    │                   │
-//!      └── held: skipped ──┘                                                    └── declined        └── failmark, sweep
+//! contract's lock ──> deciding lock ──> recover dead runs ──> facts ──> Store::admit ──> execute
+//!      │                   │                                               │               │
+//!      └── held: skipped ──┘                                               └── declined    └──> failmark, sweep
 //! ```
 //!
-//! The locks are held until the outcome is committed and the sweep after it is done. A run that was
-//! never admitted is only ever *declined*: if another process has admitted it meanwhile, that
-//! process sets its outcome.
+//! The locks are held until the outcome is committed and the sweep after it is complete. A run that
+//! was not admitted is only *declined*: if another process has admitted the run meanwhile, that
+//! process sets the outcome.
 
 mod admitted;
 pub mod dry_run;
@@ -38,7 +38,7 @@ pub(in crate::commands) use resolved_run::slots_folder;
 enum NotAdmitted {
     /// The outcome of the run, unless another process has the run.
     Before(Outcome),
-    /// An error that leaves the run as it is. The process that started the run, or the next tick,
+    /// An error that leaves the run unsettled. The process that started the run, or the next tick,
     /// settles it.
     Hard(Failure),
 }
@@ -49,7 +49,7 @@ impl<T: Into<Failure>> From<T> for NotAdmitted {
     }
 }
 
-/// Creates a failure before admission. The class names who must act.
+/// Creates a failure before admission. The class states who must act.
 fn refuse(class: Class, why: impl Into<String>) -> NotAdmitted {
     NotAdmitted::Before(Outcome::Failed { class, why: why.into() })
 }

@@ -166,8 +166,8 @@ impl<'a> ResolvedRun<'a> {
             prices: match price_file::over(&self.home.config_folder(), config) {
                 Ok(listed) => listed.prices,
                 Err(error) => {
-                    // The built-in prices still apply. A model that only the file lists is charged
-                    // the reserved amount.
+                    // The built-in prices still apply. For a model that only the file lists, the
+                    // reserved amount is charged.
                     tracing::warn!(%error, "continuing without the price file");
                     config.prices.clone()
                 }
@@ -175,8 +175,7 @@ impl<'a> ResolvedRun<'a> {
         }
     }
 
-    /// Returns the most that the run may spend. Units that its kind or its backend cannot use are
-    /// 0.
+    /// Returns the run's maximum usage. Units that its kind or its backend cannot use are 0.
     pub fn want(&self, backend: &str) -> Budget {
         let mut want = self.spec.budget;
         if self.spec.kind.asks() == Asks::Never {
@@ -220,8 +219,8 @@ impl<'a> ResolvedRun<'a> {
         }
     }
 
-    /// Returns the staging folder. It lies under the root of the targets, so that renames stay on
-    /// one file system.
+    /// Returns the staging folder. It is below the root of the targets, so that renames stay on one
+    /// file system.
     pub fn staging(&self) -> String {
         format!("{}/{}", self.spec.kind.staging(), self.row.id)
     }

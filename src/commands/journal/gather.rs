@@ -7,8 +7,8 @@
 //! database ──> runs without an entry ─┘
 //! ```
 //!
-//! A verdict is resolved by the first commit after its entry in which the board shows that it was
-//! applied. The module must never list a folder whose name cannot be an agent's name.
+//! A verdict is resolved by the first commit after its entry in which the board reflects the
+//! verdict. The module must never list a folder whose name cannot be an agent's name.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! `runner journal`: shows the entries that the dreams between the runs wrote, on the terminal, as
-//! JSON or as one static page.
+//! `runner journal`: shows the entries that dreams wrote, on the terminal, as JSON or as one static
+//! page.
 //!
 //! It reads the entries, git and the database. It writes only the page, and only to the given
 //! folder. It must never show a file whose name begins with an underscore.

@@ -70,7 +70,7 @@ pub struct ShownEntry {
 pub struct AppliedVerdict {
     /// The text of the verdict in the entry.
     pub text: String,
-    /// The first commit after which the verdict is fulfilled.
+    /// The first commit after which the board reflects the verdict.
     pub resolved: Option<Commit>,
 }
 

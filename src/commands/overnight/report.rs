@@ -108,8 +108,8 @@ impl NightReportArgs {
         };
         let value: Value =
             serde_json::from_slice(&bytes).map_err(|error| bad(error.to_string()))?;
-        // A summary may come from another program, in either version. Parts that do not fit are
-        // reported and not refused.
+        // A summary may come from another program, in either version. Parts that do not match the
+        // format are reported, but not refused.
         let (summary, missing) = summary_import::read(&value).map_err(bad)?;
         cli.ui.show(&NightReportView {
             value,

@@ -23,7 +23,7 @@ struct ListedProject {
     standing: &'static str,
     trouble: Option<String>,
     hint: Option<String>,
-    /// The kind of the shared file system that the project is on, if it is on one.
+    /// The type of the shared file system that contains the project, if any.
     shared: Option<String>,
 }
 

@@ -1,5 +1,5 @@
-//! The `runner projects` commands: list the registered projects and their state, follow a project
-//! that was moved, and forget a project.
+//! The `runner projects` commands: list the registered projects and their states, register the new
+//! path of a moved project, and forget a project.
 
 mod forget;
 mod list;

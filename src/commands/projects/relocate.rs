@@ -116,7 +116,7 @@ fn check_old_path(known: &Project, root: &Path) -> Result<(), Failure> {
     let still = inspect_path(&known.path, &known.id, bound, project::carried);
     let has_it = identity::own(root).ok().flatten().as_ref() == Some(&known.id);
     if let (PathOccupant::Project { same_id: true, own, .. }, false) = (&still, same_folder)
-        // A clone at the old path that carries only the seed is not the project.
+        // A clone at the old path that contains only the seed is not the project.
         && (*own || !has_it)
     {
         return Err(Failure::data(format!(

@@ -29,7 +29,7 @@ pub(super) struct ShowArgs {
 struct RunDetails {
     #[serde(flatten)]
     run: RunRecord,
-    /// The tallies that its backends reported while they answered.
+    /// The counts that the run's backends reported while they answered.
     #[serde(rename = "told")]
     reported: Option<Tally>,
     #[serde(flatten)]
@@ -146,7 +146,7 @@ impl RunDetails {
     }
 }
 
-/// Formats the tallies that the backends reported while they answered.
+/// Formats the counts that the backends reported while they answered.
 fn tool_counts(tally: &Tally) -> Vec<(&'static str, String)> {
     let mut lines = Vec::new();
     let usage = &tally.usage;

@@ -46,7 +46,7 @@ impl LogsArgs {
             None
         };
         found |= log.exists();
-        // With `--follow` these lines were printed already.
+        // With `--follow` these lines have already been printed.
         for name in output::FILES.iter().filter(|_| !follow) {
             let Ok(bytes) = read_host(log.with_file_name(name), RECORD) else {
                 continue;
@@ -67,8 +67,8 @@ impl LogsArgs {
     }
 }
 
-/// Prints the log of a run and its program's output until the run is over. The log comes through
-/// the daemon if there is one. Returns the outcome, or `None` if the reader has gone away.
+/// Prints the log of a run and its program's output until the run is over. The log comes from the
+/// daemon if one is running. Returns the outcome, or `None` if the reader has exited.
 fn follow_log(home: &Env, run: &RunId) -> Result<Option<String>, Failure> {
     let stdout = std::io::stdout();
     let [log, output @ ..] = follow::FILES.map(|(name, _)| (name, 0));
@@ -104,7 +104,7 @@ fn print(first: usize) -> impl FnMut(usize, &str, u64) -> io::Result<()> {
     }
 }
 
-/// Prints the log through the daemon, and from the file itself if the daemon ends before the run.
+/// Prints the log from the daemon, and from the file if the daemon ends before the run.
 fn through(
     home: &Env,
     daemon: Client,

@@ -127,7 +127,7 @@ pub fn state_name(row: &RunRow) -> &'static str {
     }
 }
 
-/// Describes what a queued run waits for, as far as its own row states it.
+/// Describes the reason why a queued run waits, as far as the run's row contains it.
 pub fn waits(row: &RunRow, now: Timestamp) -> String {
     let mut text = match (row.waits_for(), row.ready_at()) {
         (Some((run, job)), at) => {

@@ -54,7 +54,7 @@ struct ShownEvent {
     last: Timestamp,
     count: u64,
     outcome: EventOutcome,
-    /// The time at which the run starts, or at which the scheduler decides that none does.
+    /// The time at which the run starts, or at which the scheduler decides not to start one.
     at: Timestamp,
     /// The zone of the job's schedule.
     #[serde(skip)]

@@ -85,7 +85,7 @@ pub(super) fn plan(
     let environment = (kind != SchedulerKind::Manual).then_some(&frozen);
     let convergence = match kind.is_of_this_system() {
         true => converge(home, old, WantedSetup { kind: Some(kind), record, edits, environment })?,
-        // The kind belongs to another operating system, so it is only shown.
+        // The scheduler belongs to another operating system, so its files are only shown.
         false => Convergence { steps: Vec::new(), left: Vec::new() },
     };
     let of_this_system = kind.is_of_this_system();

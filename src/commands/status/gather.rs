@@ -68,8 +68,7 @@ pub(super) fn gather(cli: &Cli<'_>) -> Result<Status, Failure> {
                 let mistake = LoadedProject::at(home, Some(&store), root)
                     .and_then(|here| here.check(&store))
                     .err();
-                // A project that has only never run is not a problem, so this failure is not
-                // reported.
+                // A project that has never run is not a problem, so this failure is not reported.
                 drop(failure);
                 status.projects.push(unregistered(root, mistake));
                 Vec::new()

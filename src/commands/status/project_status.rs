@@ -23,7 +23,7 @@ use crate::commands::runs::state_name;
 use crate::project::projection::Projection;
 use crate::ui::{Failure, show};
 
-/// Number of scheduled times in a row, each replaced by the next, from which on a job counts as
+/// Number of consecutive scheduled times, each replaced by the next, after which a job counts as
 /// starved.
 const STARVED: u32 = 3;
 /// Number of latest runs that are searched for the failure of a failing job.
@@ -130,7 +130,8 @@ impl GatheredStatus<'_> {
         .collect()
     }
 
-    /// Returns failures without a failmark, because it could not be written or somebody removed it.
+    /// Returns failures without a failure marker, which could not be written or which somebody
+    /// removed.
     fn unmarked(
         &self,
         project: &ProjectId,

@@ -178,7 +178,8 @@ fn activity(project: &ProjectStatus) -> Rows {
     rows
 }
 
-/// Formats the rest of each capped unit with its cap, or returns `None` if no unit is capped.
+/// Formats the remaining amount of each limited unit with its limit, or returns `None` if no unit
+/// is limited.
 fn left(budget: &BudgetStatus) -> Option<String> {
     let (cap, left) = (&budget.cap, &budget.left);
     let mut parts = Vec::new();

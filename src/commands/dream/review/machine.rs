@@ -6,8 +6,8 @@
 //!   List ───────────────> Card ──────────> Amend ─────────────────> Into
 //!     ▲ <──────────────── │ ▲ │ a r s        │ 1 3 4 5                │ enter
 //!     │       escape      │ │ └──> Decide <──┴────────────────────────┘
-//!     │                   │ └────── refused, for it changed: Confirm ── F ──> Decide, forced
-//!     └── f: Filter, /: Text, c: Note, ?: Help; each goes back to where it was
+//!     │                   │ └────── refused, idea changed:   Confirm ── F ──> Decide, forced
+//!     └── f: Filter, /: Text, c: Note, ?: Help; each returns to the previous mode
 //! ```
 //!
 //! The module is pure: it uses no terminal, no disk and no clock. A decision takes effect when its

@@ -1,4 +1,4 @@
-//! The machine, key by key.
+//! Tests of the review's state machine, key by key.
 
 use runner_jobs::dream::decisions::Decision;
 use runner_jobs::dream::proposal::Proposal;

@@ -251,7 +251,7 @@ fn bar(text: &str, width: usize) -> Row {
     vec![(CellStyle::Bar, text + &" ".repeat(fill))]
 }
 
-/// Cuts a text to the width and marks the cut.
+/// Truncates a text to the width and marks the truncation.
 fn cut(text: &str, width: usize) -> String {
     if columns(text) <= width {
         return text.to_owned();

@@ -1,9 +1,9 @@
-//! Goes through a run without making it: `--dry-run`.
+//! Simulates a run for `--dry-run`.
 //!
 //! ```text
-//! copy of the database ──> looks at both locks ──> facts ──> Ledger::admit, in the copy
-//!                                                            │ admitted              │ declined
-//!                                                            └──> jobs::rehearse <───┘ as if let in
+//! copy of the database ──> check both locks ──> facts ──> Store::admit, in the copy
+//!                                                         │ admitted          │ declined
+//!                                                         └──> plan <─────────┘ as if admitted
 //! ```
 //!
 //! The same code decides as for a real run; only the database is a copy in memory. This module must
@@ -65,7 +65,7 @@ impl<'h> DryRunStore<'h> {
         Ok(Self { store, now, ended: now, home, me: ProcessIdentity::me() })
     }
 
-    /// Enters an occurrence in the copy, or returns `None` if its key is taken.
+    /// Records an occurrence in the copy, or returns `None` if its key already exists.
     pub fn enter(
         &mut self,
         project: &LoadedProject,
@@ -86,13 +86,13 @@ impl<'h> DryRunStore<'h> {
         }
     }
 
-    /// Starts the runs that waited for another run that has ended by now, and returns their ids.
+    /// Starts the runs that waited for a run that has ended, and returns their ids.
     pub fn ready(&mut self, night: NightId) -> Result<Vec<RunId>, Failure> {
         Ok(self.store.start_ready(Some(night), &self.me, self.ended)?)
     }
 
-    /// Makes a dry run and settles it in the copy. With [`Charge::AtMost`], the run is charged all
-    /// that it may spend. With [`Charge::Nothing`], it is charged nothing and gets no plan.
+    /// Makes a dry run and settles it in the copy. With [`Charge::AtMost`], the run is charged its
+    /// maximum. With [`Charge::Nothing`], it is charged nothing and gets no plan.
     pub fn dry_run(&mut self, run: &RunId, charge: Charge) -> Result<DryRun, Failure> {
         let row = self.store.run(run)?;
         let setting = ResolvedRun::of(self.home, &self.store, &row)?;
@@ -300,8 +300,7 @@ impl<'h> DryRunStore<'h> {
         JobLock::inspect(&job_lock_path(&self.home.state, &row.project, &row.job_name))
     }
 
-    /// Settles the job's dead runs in the copy, as a real run does, so that their reservations are
-    /// free.
+    /// Settles the job's dead runs in the copy, as a real run does, to release their reservations.
     fn recover_stale_runs(
         &mut self,
         setting: &ResolvedRun<'_>,

@@ -1,4 +1,4 @@
-//! The means that keeps the machine awake for a run, and the reason given to it.
+//! Keeps the machine awake for a run.
 
 use runner_engine::awake::{InhibitRequest, Inhibitor, InhibitorCommand};
 

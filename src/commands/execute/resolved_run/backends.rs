@@ -23,7 +23,7 @@ pub(in super::super) struct Backends {
     pub first: Arc<dyn Backend>,
     /// The fallback backends, in order.
     pub others: Vec<Arc<dyn Backend>>,
-    /// The backends that were passed over and are never asked, each with the reason.
+    /// The skipped backends, which are never asked, each with the reason.
     pub passed: Vec<String>,
 }
 
@@ -34,8 +34,8 @@ impl Backends {
 }
 
 impl ResolvedRun<'_> {
-    /// Returns the first backend that is ready, the fallbacks behind it, and the reasons why others
-    /// were passed over.
+    /// Returns the first backend that is ready, the remaining fallbacks, and the skipped backends
+    /// with their reasons.
     pub fn backends(
         &self,
         store: &Store,
@@ -145,8 +145,8 @@ pub(super) fn chain<'c>(spec: &JobSpec, here: &'c LoadedProject) -> Vec<&'c Back
     };
     let others = first.fallback.iter().filter_map(|name| backends.get(name));
     let mut chain: Vec<&BackendSpec> = std::iter::once(first).chain(others).collect();
-    // The findings of a curator's rules need no model, so the built-in backend can handle them. An
-    // event is for its target alone.
+    // A curator's rule-based findings need no model, so the built-in backend can handle them. An
+    // event has no fallback, because only its target may handle it.
     if spec.kind.falls_back_to_rules() && chain.iter().all(|it| it.kind != "builtin") {
         chain.extend(backends.values().find(|it| it.kind == "builtin"));
     }

@@ -49,7 +49,7 @@ fn gates(
         })?;
         facts.quiet_until = ui.until(now, &zone);
     }
-    // A queued run is wanted whenever its turn comes, however late.
+    // A queued run must run when its turn comes, even if it is late.
     if row.origin != Origin::Queue {
         if let Some(within) = policy.start_within
             && !store.began(&row.occurrence)?

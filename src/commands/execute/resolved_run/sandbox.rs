@@ -8,8 +8,8 @@
 //! their requests, and closed to commands unless the job opens it, because a command could send
 //! what it can read.
 //!
-//! The sandbox must never name a path of the project that was not checked without following links:
-//! something that a child put there once must not decide what the next child may write.
+//! The sandbox must never contain a path of the project that was not checked without following
+//! links: a link that an earlier child created must not change what the next child may write.
 
 use std::fs;
 use std::path::{Path, PathBuf};
