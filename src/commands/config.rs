@@ -135,7 +135,7 @@ fn file(here: &Path) -> Result<Option<PathBuf>, Failure> {
     Ok(project::find(here).ok().map(|root| root.join(project::FILE)))
 }
 
-/// All settings, perhaps with the source of each.
+/// All settings, optionally with the source of each.
 struct ShownSettings {
     settings: ResolvedSettings,
     /// Whether the sources are shown.
@@ -169,7 +169,7 @@ impl View for ShownSettings {
 }
 
 impl ShownSettings {
-    /// Formats the settings as TOML that can be read again, each table under its own header.
+    /// Formats the settings as TOML that can be parsed again, each table under a separate header.
     fn toml(&self) -> String {
         let rank = |entry: &ResolvedSetting| {
             let top = ORDER.iter().position(|name| *name == entry.path[0]);
@@ -284,9 +284,10 @@ pub(super) fn set(
     Ok(Exit::Done)
 }
 
-/// Applies a changed schedule immediately, and not only when a tick reads it.
+/// Applies a changed schedule immediately instead of at the next tick.
 fn register(home: &Env) -> Result<(), Failure> {
-    // Without a database, nothing is registered yet. A later registration starts from its own time.
+    // Without a database, nothing is registered yet. The schedule will count from the time of its
+    // first registration.
     if home.store_to_read()?.is_none() {
         return Ok(());
     }

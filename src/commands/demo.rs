@@ -67,7 +67,7 @@ enum DemoAgent {
 }
 
 impl DemoArgs {
-    /// Makes the project and runs a night there.
+    /// Creates the project and runs a night in it.
     pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
         let dir = cli.here.join(&self.dir);
         let root = self.make(cli, &dir)?;
@@ -79,7 +79,7 @@ impl DemoArgs {
         Ok(exit)
     }
 
-    /// Makes the project at `dir`, which must not exist, and returns its root.
+    /// Creates the project at `dir`, which must not exist, and returns its root.
     fn make(&self, cli: &Cli<'_>, dir: &Path) -> Result<PathBuf, Failure> {
         if dir.symlink_metadata().is_ok() {
             return Err(Failure::data(format!("{} is there already", dir.display()))
@@ -179,7 +179,7 @@ fn cycle(root: &Path, agent: DemoAgent) -> Result<(), Failure> {
     fs::write(&settings, text).map_err(|error| cannot(&settings, error))
 }
 
-/// Converts the history to the input of `git fast-import`, with the same commits and hashes on
+/// Converts the history to input for `git fast-import`, which yields the same commit hashes on
 /// every machine.
 fn fast_import(history: &str) -> String {
     let mut out = String::new();
@@ -233,7 +233,7 @@ fn fast_import(history: &str) -> String {
     out
 }
 
-/// Runs a git command that writes. Only the demo uses it, and only in the folder that it just
+/// Runs a git command that writes. The command runs only in the folder that the demo has just
 /// created.
 fn git(dir: &Path, args: &[&str], stdin: Stdin) -> Result<(), Failure> {
     let mut env = env::child_environment();

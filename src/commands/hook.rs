@@ -62,7 +62,7 @@ struct SessionPlace {
     cwd: Option<PathBuf>,
 }
 
-/// Records the tool use in the payload. Outside of a project, or in a run of runner itself, it
+/// Records the tool use in the payload. Outside of a project, or in a run that runner started, it
 /// records nothing.
 fn post_tool_use(cli: &Cli<'_>, agent: Option<&str>) -> Result<Exit, Failure> {
     if let Some(agent) = agent.filter(|it| !is_agent_name(it)) {

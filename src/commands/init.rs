@@ -29,7 +29,7 @@ const FOLDERS: &[(&str, bool)] =
 /// Selects the id that a project gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IdChoice {
-    /// The id in the project's files or in the database, or else a new one.
+    /// The id in the project's files or in the database, or else a new id.
     Known,
     /// Always a new id.
     New,
@@ -71,7 +71,7 @@ impl InitArgs {
     }
 }
 
-/// One thing to write, and the line that reports it.
+/// A planned change, and the line that reports it.
 struct InitStep {
     line: String,
     what: InitAction,
@@ -144,7 +144,7 @@ pub fn make(home: &Env, dir: &Path, id: IdChoice) -> Result<(PathBuf, Vec<String
             ignored.push(format!("/{folder}/"));
         }
     }
-    // Neither the record of tools nor the daydreams should be committed.
+    // Neither the record of tool calls nor the daydreams should be committed.
     let private = [&config.lifecycle.steps, &config.lifecycle.daydreams];
     ignored.extend(private.map(|path| format!("/{path}")));
     steps.extend(exclude(&git, &ignored)?);
@@ -234,8 +234,8 @@ fn config_file(
         Some((text, _)) => (added(), format!("{}\n\n{table}", text.trim_end())),
         None => (
             "wrote   runner.toml (yours to edit and to commit)".to_owned(),
-            // The text contains no commented-out table. A user who uncomments it would duplicate a
-            // table that a command has added.
+            // The text contains no commented-out table: a user who uncomments a table that a
+            // command has already added would define it twice.
             format!(
                 "# What runner does here at night. `runner config show --origin` lists every setting with its\n\
                  # source; what is set here overrides the default. To change one:\n\
@@ -276,7 +276,7 @@ fn exclude(git: &Git, lines: &[String]) -> Result<Option<InitStep>, Failure> {
     Ok(Some(InitStep { line, what: InitAction::File(path, text) }))
 }
 
-/// Checks whether a step can be carried out, as far as this is possible without doing it.
+/// Checks whether a step can be carried out, as far as this is possible without carrying it out.
 fn writable(root: &Path, what: &InitAction) -> Result<(), Failure> {
     let folder = match what {
         InitAction::File(path, _) | InitAction::Folder(path) => path.parent().map(Path::to_owned),

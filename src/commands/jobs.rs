@@ -1,4 +1,4 @@
-//! `runner jobs`: lists jobs, shows one, resets the failures of one.
+//! `runner jobs`: lists the jobs, shows one job, and resets a job's failures.
 //!
 //! This module must never change the history of a job's runs; the reset itself is recorded.
 

@@ -52,7 +52,7 @@ use crate::env::{self, Env};
 use crate::spawn::SpawnMode;
 use crate::ui::{Failure, Ui};
 
-/// Everything that a command works with besides its own arguments.
+/// The inputs of a command besides its arguments.
 #[derive(Clone, Copy)]
 pub struct Cli<'a> {
     /// The program's environment: folders, clock, settings that flags override.
@@ -61,7 +61,7 @@ pub struct Cli<'a> {
     pub here: &'a Path,
     /// Whether the command line names that folder, which must then be in a project.
     pub folder_is_named: bool,
-    /// The only way to print.
+    /// The output format; a command prints only through it and `show`.
     pub ui: Ui,
     /// The number of `-v` flags.
     pub verbose: u8,
@@ -80,7 +80,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     match &args.command {
         Command::Completions(shell) => return Ok(shell.run(&mut Args::command())),
         Command::Man(pages) => return pages.run(&Args::command(), args.ui()),
-        // Runs the same tick again, in the environment of the file.
+        // Runs the same tick again in the environment from the file.
         Command::Tick(tick::TickArgs { environment: Some(file), .. }) => {
             return Err(env::restart_in(file));
         }

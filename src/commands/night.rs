@@ -98,8 +98,8 @@ pub fn with_steps(
     running.finish(&project, closes)
 }
 
-/// Returns the jobs that begin a night, with their kinds. A job of a cycle runs when its turn comes, and a job that
-/// follows another one runs after it.
+/// Returns the jobs that begin a night, with their kinds. A job of a cycle runs when its turn
+/// comes, and a job that follows another job runs after it.
 fn due(config: &Config) -> Vec<(&str, &str)> {
     let begins = |when: &TriggerSpec| {
         !matches!(when, TriggerSpec::Clock(Trigger::After(_)) | TriggerSpec::Lifecycle)
@@ -108,7 +108,7 @@ fn due(config: &Config) -> Vec<(&str, &str)> {
     due.map(|(name, job)| (name.as_str(), job.spec.kind.name())).collect()
 }
 
-/// A night whose runs are under way.
+/// A night in progress.
 struct RunningNight<'a> {
     home: &'a Env,
     store: Store,

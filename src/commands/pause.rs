@@ -1,7 +1,7 @@
 //! The `runner pause` and `runner resume` commands: pause and resume one job, or all jobs.
 //!
-//! Each command is one step in the database that every tick, host timer and daemon respects. Manual
-//! runs are not affected.
+//! Each command is one change in the database that every tick, host timer and daemon respects.
+//! Manual runs are not affected.
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;

@@ -1,6 +1,6 @@
 //! The `enqueue`, `cancel` and `retry` commands, which change queued and running runs.
 //!
-//! Each command is one step in the database, so that every tick, host timer and daemon sees it.
+//! Each command is one change in the database, so that every tick, host timer and daemon sees it.
 //! None of them starts a run itself.
 
 use jiff::tz::TimeZone;
@@ -109,7 +109,7 @@ impl EnqueueArgs {
         let project = LoadedProject::load(home, cli.here)?;
         project.config.job(&self.job)?;
         let settings = settings(&self.set)?;
-        // An invalid setting is refused here and not at night.
+        // An invalid setting is refused now, and not at night.
         let changed =
             config::load_with(&home.stack(Some(&project.root.join(FILE))), &self.job, &settings)?;
         if let Some(own) = changed.job(&self.job)?.spec.kind.of::<OvernightSpec>() {
@@ -168,7 +168,7 @@ impl CancelArgs {
 }
 
 impl RetryArgs {
-    /// Queues one more attempt at the run's work.
+    /// Queues one more attempt for the run's occurrence.
     pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
         let mut store = cli.env.store()?;
         let row = runs::find(&store, &self.run)?;

@@ -1,7 +1,7 @@
 //! The `runner replay` command: replays a recorded run and compares the results.
 //!
-//! This module must never write to the project, nor to any of the user's folders except the one
-//! that the command names.
+//! This module must never write to the project, nor to any of the user's folders except the folder
+//! in the arguments.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -111,7 +111,7 @@ pub(super) struct ManualRun {
     pub settings: Vec<(String, String)>,
 }
 
-/// The run of an earlier request with the same key. People read of it in a notice.
+/// The run of an earlier request with the same key. A notice reports it to people.
 #[derive(Debug, Serialize)]
 #[serde(transparent)]
 struct KnownRun(RunRecord);

@@ -52,7 +52,7 @@ impl Failure {
         Self::new(Exit::Data, what)
     }
 
-    /// Creates a usage failure for arguments that parse but make no sense together.
+    /// Creates a usage failure for invalid arguments that the parser does not detect.
     pub fn usage(what: impl Into<String>) -> Self {
         Self::new(Exit::Usage, what)
     }
@@ -87,7 +87,7 @@ impl Failure {
         self
     }
 
-    /// Adds a drawing of the file's lines in question, with the place marked.
+    /// Adds an excerpt of the file with the location marked.
     pub fn drawn(mut self, drawing: impl Into<String>) -> Self {
         self.drawing = Some(drawing.into());
         self

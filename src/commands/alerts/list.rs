@@ -45,7 +45,7 @@ struct EndedBy {
     at: Timestamp,
     /// `recovered`, or the name of the person who ended the alert.
     by: String,
-    /// Whether the job recovered, so that no person ended the alert.
+    /// Whether the alert ended because the job recovered, and not because a person ended it.
     #[serde(skip)]
     recovered: bool,
 }
@@ -58,10 +58,10 @@ struct AlertMessage {
     made: Timestamp,
     state: MessageState,
     tries: u32,
-    /// The time of the next try; only set while the message waits.
+    /// The time of the next attempt; set only while the message waits.
     next: Option<Timestamp>,
     over: Option<Timestamp>,
-    /// The error of the last try.
+    /// The error of the last attempt.
     said: String,
 }
 

@@ -1,5 +1,4 @@
-//! `runner alerts`: shows the alerts and the delivery of their messages, and acknowledges an alert
-//! so that its messages end.
+//! `runner alerts`: shows the alerts and the delivery of their messages, and silences an alert.
 
 mod ack;
 mod list;

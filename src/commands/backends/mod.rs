@@ -1,5 +1,5 @@
-//! `runner backends`: lists the backends and checks whether one is ready. These commands must never
-//! ask a model, and never show a key.
+//! `runner backends`: lists the backends and checks whether a backend is ready. These commands must
+//! never ask a model or show a key.
 
 mod prices;
 
@@ -88,7 +88,7 @@ struct Backend<'a> {
     program: Option<String>,
     containment: Option<String>,
     fallback: &'a [String],
-    /// The result of the preflight, if it failed.
+    /// The error of the preflight check; `None` if the check succeeded.
     problem: Option<String>,
 }
 
@@ -182,7 +182,7 @@ fn check(cli: &Cli<'_>, here: &LoadedProject, name: &str) -> Result<Exit, Failur
     }))
 }
 
-/// Checks that runner's own folder can be written.
+/// Checks that runner's state folder is writable.
 fn state(home: &Env) -> CheckItem {
     let there = home.state.ancestors().find(|path| path.exists());
     let there = there.unwrap_or(Path::new("/"));
@@ -197,7 +197,8 @@ fn state(home: &Env) -> CheckItem {
     }
 }
 
-/// Describes the sandbox that a run would get. A backend within this program starts no process.
+/// Describes the sandbox that a run would get. The built-in backend starts no process, so it does
+/// not need a sandbox.
 fn describe_sandbox(kind: &str) -> CheckItem {
     let (said, missing) = match doctor::sandbox::describe() {
         Ok(said) => (said, false),

@@ -72,7 +72,7 @@ pub fn apply(cli: &Cli<'_>, here: &LoadedProject, which: &BoardArg) -> Result<Ex
     Ok(Exit::Done)
 }
 
-/// Begins the next task.
+/// Starts the next task.
 pub fn pick(cli: &Cli<'_>, here: &LoadedProject, which: &BoardArg) -> Result<Exit, Failure> {
     let done = change(cli, here, which, &BoardRequest::Pick)?;
     let text = match (&done.picked, done.records.is_empty()) {

@@ -125,7 +125,8 @@ impl BoardArgs {
     }
 }
 
-/// Returns the path of the board that the arguments name, or else of the board of the agent's jobs.
+/// Returns the path of the board: the path in the arguments, or else the board of the agent's jobs,
+/// or else the default board.
 pub(super) fn path(here: &LoadedProject, which: &BoardArg) -> String {
     let of_agent = || {
         here.config.jobs.values().find_map(|job| {

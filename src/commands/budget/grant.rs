@@ -36,7 +36,7 @@ pub struct GrantArgs {
     listing: Listing,
 }
 
-/// An extra of a budget.
+/// A grant for a budget.
 #[derive(Serialize)]
 pub struct BudgetGrant {
     made: Timestamp,
@@ -80,7 +80,7 @@ impl BudgetGrant {
     }
 }
 
-/// A new extra, and the budget after it.
+/// A new grant, and the budget after the grant.
 #[derive(Serialize)]
 struct GrantedBudget {
     level: &'static str,
@@ -112,7 +112,7 @@ impl View for GrantedBudget {
 }
 
 impl GrantArgs {
-    /// Grants the extra, and records it as an event.
+    /// Adds the grant to the budget, and records it as an event.
     pub fn run(&self, cli: &Cli<'_>, here: &LoadedProject) -> Result<Exit, Failure> {
         let now = cli.env.wall()?;
         let reason = self.reason.trim();
@@ -170,7 +170,7 @@ impl GrantArgs {
         Ok(Exit::Done)
     }
 
-    /// Returns the time at which the extra ends, which must be in the future.
+    /// Returns the time at which the grant ends, which must be in the future.
     fn until(&self, zone: &TimeZone, now: Timestamp) -> Result<Option<Timestamp>, Failure> {
         let Some(until) = &self.until else {
             return Ok(None);

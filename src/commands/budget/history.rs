@@ -63,7 +63,7 @@ impl View for Spending {
 }
 
 impl HistoryArgs {
-    /// Shows the spent amounts of the project.
+    /// Shows the amounts that the project has spent.
     pub fn run(&self, cli: &Cli<'_>, here: &LoadedProject) -> Result<Exit, Failure> {
         let by = match self.by.as_str() {
             "night" => GroupBy::Night,

@@ -14,7 +14,7 @@ use crate::commands::Cli;
 use crate::project::LoadedProject;
 use crate::ui::{Failure, Ui, View, show};
 
-/// The budgets and the waiting limits of providers.
+/// The budgets, and the rate limits that providers have reported.
 #[derive(Serialize)]
 struct Budgets {
     budgets: Vec<ShownBudget>,
@@ -76,7 +76,7 @@ impl View for Budgets {
     }
 }
 
-/// Shows all budgets that exist now.
+/// Shows all current budgets.
 pub fn run(cli: &Cli<'_>, here: &LoadedProject) -> Result<Exit, Failure> {
     let now = cli.env.wall()?;
     let store = cli.env.store_to_read()?;
@@ -155,8 +155,7 @@ fn standing(
     })
 }
 
-/// Returns the label of the pool of a limit. A backend without a pool is labelled with its own
-/// name.
+/// Returns the label of a limit's pool. For a backend without a pool, this is the backend's name.
 fn name_of(here: &LoadedProject, limit: &ProviderLimit) -> String {
     match limit.pool.strip_prefix(&format!("{} ", here.id)) {
         Some(backend) => format!("backend {backend}"),

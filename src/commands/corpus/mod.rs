@@ -82,7 +82,7 @@ fn find(from: &Path) -> Result<PathBuf, Failure> {
     })
 }
 
-/// The folder that holds the corpus, and everything a command works with.
+/// The folder that contains the corpus, and the other inputs of a command.
 struct CorpusFolder<'a> {
     cli: &'a Cli<'a>,
     root: PathBuf,
@@ -112,7 +112,7 @@ impl CorpusFolder<'_> {
         RunLock::take(&self.root, "corpus", self.cli.env.wall()?).map_err(locked)
     }
 
-    /// Returns the report of a step whose changes are not made.
+    /// Runs a step without making its changes, and returns its report.
     fn preview<T>(
         &self,
         step: impl FnOnce(&Corpus) -> Result<(T, Changes), Failure>,

@@ -1,4 +1,5 @@
-//! Problems that keep the curator from working, each with the command that fixes it.
+//! `runner curator diagnose`: finds the problems that keep the curator from working, each with the
+//! command that fixes it.
 
 use runner_engine::outcome::Exit;
 use runner_jobs::curator::queue::is_windows;
@@ -20,7 +21,7 @@ const USUAL: [&str; 2] = ["http://127.0.0.1:11434", "http://127.0.0.1:11435"];
 /// A finding of the diagnosis.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 struct Diagnosis {
-    /// `wrong` if the curator does not work, `note` if it works with reduced function.
+    /// `wrong` if the curator does not work, `note` if it works with reduced functionality.
     level: &'static str,
     what: String,
     /// The command that fixes the finding.
@@ -68,7 +69,7 @@ fn typed(words: &[&str]) -> String {
     shown(&words)
 }
 
-/// Formats a command of the engine's own program for the engine at this address.
+/// Formats a command of the engine's program that addresses the engine at `endpoint`.
 fn at(endpoint: &str, words: &[&str]) -> String {
     let command = typed(words);
     if endpoint.trim_end_matches('/') == USUAL[0] {
@@ -78,7 +79,8 @@ fn at(endpoint: &str, words: &[&str]) -> String {
     format!("OLLAMA_HOST={} {command}", typed(&[place]))
 }
 
-/// Reports a note if the job's backend uses another address or model than the one that was checked.
+/// Returns a note for each of the address and the model of the job's backend that differs from the
+/// configured engine's.
 fn apart(project: &LoadedProject, it: &CuratorStanding) -> Vec<Diagnosis> {
     let name = it.configured.backend.as_deref().unwrap_or_default();
     let Some(spec) = project.config.backends.get(name) else {

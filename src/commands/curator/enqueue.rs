@@ -103,7 +103,7 @@ impl EnqueueArgs {
     }
 }
 
-/// Resolves a path so that it means the same in every working directory.
+/// Converts the path of an existing file to an absolute path, which must be UTF-8.
 fn named(home: &Env, path: &Path) -> Result<String, Failure> {
     let whole = std::fs::canonicalize(home.here.join(path))
         .map_err(|error| Failure::data(format!("--source {}: {error}", path.display())))?;

@@ -142,7 +142,7 @@ fn escalate(
     }
     let job = model::job_of(project).ok_or_else(super::work::no_job)?;
     if it.left == 0 {
-        // The row records that nothing is left, and no run is made.
+        // This records that no budget is left, and no run is started.
         let spent = book::spend(worker, &it.event.id, cli.env.wall()?);
         return Err(match spent {
             Err(error) => failure(project, error),

@@ -1,9 +1,9 @@
 //! Asks the engine's address for its state, within a deadline.
 //!
-//! The probe sends two plain HTTP requests on a thread that the caller never waits for longer than
-//! the deadline. An address that cannot be resolved, a host that drops packets and a service that
-//! never finishes its answer therefore cost the same. It must never send anything but these two
-//! requests, and never follow a redirect.
+//! The probe sends two plain HTTP requests on a separate thread, and the caller never waits for
+//! longer than the deadline. The deadline therefore also limits the wait for an unresolvable
+//! address, a host that drops packets or a service that never finishes its answer. The probe must
+//! never send anything else, and never follow a redirect.
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpStream, ToSocketAddrs as _};
@@ -26,7 +26,7 @@ const LARGEST: u64 = 4 << 20;
 pub enum Health {
     /// The engine answers and has the model.
     Ready { version: String },
-    /// The engine answers and lacks the model.
+    /// The engine answers but lacks the model.
     ModelMissing { version: String, models: Vec<String> },
     /// Nothing listens at the endpoint.
     Dead {

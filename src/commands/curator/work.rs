@@ -37,7 +37,8 @@ pub fn no_job() -> Failure {
         .hint("runner curator setup --apply")
 }
 
-/// Returns the job to run: the named one, which must be of kind curator, or the usual one.
+/// Returns the job to run: the named job, which must be of kind curator, or the default curator
+/// job.
 fn chosen<'a>(project: &'a LoadedProject, name: Option<&'a str>) -> Result<&'a str, Failure> {
     let Some(name) = name else {
         return model::job_of(project).ok_or_else(no_job);
@@ -127,7 +128,7 @@ impl WorkSignals {
             let tell = tell.try_clone().map_err(cannot)?;
             signal_hook::low_level::pipe::register(signal, tell).map_err(cannot)?;
         }
-        // If inotify is unavailable, the watch only reacts more slowly.
+        // Without inotify, the watch reacts more slowly.
         let changes = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).ok();
         let changes = changes.filter(|watch| {
             let what = WatchFlags::CLOSE_WRITE | WatchFlags::MOVED_TO;

@@ -27,7 +27,7 @@ struct DatabaseCheck {
 impl View for DatabaseCheck {
     fn print(&self, _ui: Ui) {
         let StoreHealth { format, sqlite, bytes, log_bytes, rows, findings, .. } = &self.health;
-        // A file that cannot be read has no format, and the error of the command describes it.
+        // An unreadable file has no format; the command's error describes the problem.
         if *format == 0 {
             return;
         }
@@ -54,7 +54,7 @@ pub fn check(cli: &Cli<'_>) -> Result<Exit, Failure> {
         return Err(Failure::configuration(format!("there is no database at {}", path.display()))
             .hint("runner init"));
     }
-    // The check opens the database read-only and does not even migrate its format.
+    // The check opens the database read-only and does not migrate it to the current format.
     let looked = Store::read(&path).map_err(Failure::from);
     let looked = looked.and_then(|store| maintenance::examine(cli.env, &store));
     let database = path.display().to_string();

@@ -157,7 +157,7 @@ impl RestoreArgs {
     }
 }
 
-/// Asks for a confirmation on the terminal. No answer means no.
+/// Asks for a confirmation on the terminal. An empty answer means no.
 fn confirmed() -> bool {
     show::notice("Do it? [y/N]");
     let mut answer = String::new();
@@ -165,7 +165,7 @@ fn confirmed() -> bool {
     matches!(answer.trim(), "y" | "Y" | "yes")
 }
 
-/// Returns the newest backup that is intact.
+/// Returns the newest intact backup.
 fn newest(home: &Env) -> Result<PathBuf, Failure> {
     let mut why = String::new();
     for backup in maintenance::backups(home) {
@@ -174,7 +174,7 @@ fn newest(home: &Env) -> Result<PathBuf, Failure> {
             Err(error) => why.push_str(&format!("; {error}")),
         }
     }
-    // A database that can be read must not be moved away.
+    // A readable database must not be moved away.
     let hint = match home.store_to_read() {
         Ok(Some(_)) => "runner db check   (the present database can be read)".to_owned(),
         _ => aside(&home.store_path()),

@@ -1,7 +1,7 @@
-//! `runner dream bench`: measures the answer by rule on ideas with a known answer.
+//! `runner dream bench`: measures the rule-based answers on ideas with known answers.
 //!
-//! The command judges ideas and counts the results. It proposes nothing, keeps nothing and asks no
-//! model.
+//! The command judges ideas and counts the results. It makes no proposals, stores nothing and asks
+//! no model.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ use crate::env;
 use crate::project::LoadedProject;
 use crate::ui::{Failure, Listing, Ui, View, show};
 
-/// Maximum size of a file of labels, in bytes.
+/// Maximum size of the label file, in bytes.
 const LONGEST: u64 = 64 * 1024 * 1024;
 
 /// Measure the answer by rule on ideas with a known answer; proposes nothing
@@ -88,7 +88,7 @@ impl BenchArgs {
     ) -> Result<Measurement, Failure> {
         let environment =
             |error: &dyn std::error::Error| Failure::environment(error_chain::whole(error));
-        // Every idea is read. The state that another pass keeps of the ideas is not used here.
+        // Every idea is read; the state that dream passes keep about the ideas is not used here.
         let survey =
             take_inventory(root, spec, Path::new("")).map_err(|error| environment(&error))?;
         let reader =

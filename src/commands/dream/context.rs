@@ -40,12 +40,12 @@ impl<'h> ReviewContext<'h> {
         Ok(Self { home: cli.env, here, spec })
     }
 
-    /// Reads all proposals as they are now.
+    /// Reads the current proposals.
     pub(super) fn read(&self) -> Result<Proposals, Failure> {
         Proposals::read(&self.here.root, &self.spec).map_err(proposals_failure)
     }
 
-    /// Reads all proposals, and prints the files that could not be read.
+    /// Reads all proposals, and reports the files that could not be read.
     pub(super) fn proposals(&self) -> Result<Proposals, Failure> {
         let proposals = self.read()?;
         for trouble in &proposals.troubles {

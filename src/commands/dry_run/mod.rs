@@ -21,7 +21,7 @@ use crate::env::Env;
 use crate::project::LoadedProject;
 use crate::ui::Failure;
 
-/// One run that is simulated.
+/// A run to simulate.
 #[derive(Clone, Debug)]
 pub struct DryRunRequest<'a> {
     pub job: &'a str,
@@ -66,11 +66,11 @@ pub struct NightTurn {
 /// Whether the remaining budget is sufficient when a run's turn comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BudgetFit {
-    /// Yes, no matter how much the runs before it spend.
+    /// The budget is sufficient even if all earlier runs spend their maximum.
     Yes,
-    /// Yes, unless the runs before it spend all that they may.
+    /// The budget is sufficient only if the earlier runs spend less than their maximum.
     Perhaps,
-    /// No.
+    /// The budget is not sufficient.
     No,
 }
 

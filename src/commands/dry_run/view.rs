@@ -24,7 +24,7 @@ fn of_budget(budget: Budget) -> [Option<u64>; 5] {
     [budget.calls, budget.tokens, budget.micros, budget.seconds, budget.ideas]
 }
 
-/// A request whose key was used before, so that nothing would be run.
+/// A request whose key was used before, so that nothing would run.
 #[derive(Debug, Serialize)]
 pub struct KnownRequest<'a> {
     pub dry_run: bool,
@@ -152,8 +152,8 @@ fn json(reported: &DryRun, root: &Path) -> Value {
 }
 
 fn requests(plan: &DryRunPlan, kind: &str, clean: &dyn Fn(&str) -> String) -> Value {
-    // The sources of a prompt are files that its owner chose, and are shown whole. Those of a dream
-    // are the project's own long notes and history, and are shown by name.
+    // The sources of a prompt are files that the user chose, and are shown in full. The sources of
+    // a dream are the project's long notes and its history, and are shown only by name.
     let whole = kind == "prompt";
     let of = plan.requests.iter().map(|one| {
         let sources = one.request.sources.iter().map(|source| {

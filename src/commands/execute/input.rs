@@ -25,8 +25,7 @@ pub(super) struct AdmissionInput {
 }
 
 impl AdmissionInput {
-    /// Gathers the inputs of the admission. Creates nothing except, for a real run, the run's own
-    /// folders.
+    /// Gathers the inputs of the admission. For a real run, it also creates the run's folders.
     pub fn of(
         home: &Env,
         store: &Store,
@@ -57,8 +56,8 @@ impl AdmissionInput {
 }
 
 /// Settles an earlier run of this job whose process died, before another run is admitted. The dead
-/// run may hold budget, live processes and a half-done publication. It gets no further attempt,
-/// because this run is the next one.
+/// run may have left a reservation, live processes and an incomplete publication. It gets no
+/// further attempt, because this run replaces it.
 pub(super) fn recover_stale_runs(
     home: &Env,
     store: &mut Store,

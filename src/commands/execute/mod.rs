@@ -3,7 +3,7 @@
 //! ```text
 //! contract's lock ──> deciding lock ──> recover dead runs ──> facts ──> Store::admit ──> execute
 //!      │                   │                                               │               │
-//!      └── held: skipped ──┘                                               └── declined    └──> failmark, sweep
+//!      └── held: skipped ──┘                                               └── declined    └──> failure marker, sweep
 //! ```
 //!
 //! The locks are held until the outcome is committed and the sweep after it is complete. A run that
@@ -36,7 +36,7 @@ pub(in crate::commands) use resolved_run::slots_folder;
 
 /// The outcome of a run that was not admitted, or the error that left it without one.
 enum NotAdmitted {
-    /// The outcome of the run, unless another process has the run.
+    /// The outcome of the run, unless another process executes the run.
     Before(Outcome),
     /// An error that leaves the run unsettled. The process that started the run, or the next tick,
     /// settles it.
@@ -135,7 +135,7 @@ fn attempt(
         Err(NotAdmitted::Before(outcome)) => {
             let outcome = setting.redacted(outcome);
             if !store.decline(&row.id, &outcome, home.wall()?)? {
-                // Another process has the run, and the database holds its outcome.
+                // Another process executes the run and commits its outcome.
                 let row = store.run(&row.id)?;
                 return Ok(row.outcome().cloned().unwrap_or(Outcome::Skipped {
                     why: "another process is running it".to_owned(),

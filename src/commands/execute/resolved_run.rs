@@ -1,5 +1,5 @@
 //! The inputs of a run, resolved from the configuration: its specification, the paths and variables
-//! that it may use, its budget, and the facts that decide on its admission.
+//! that it may use, its budget, and the facts for the admission decision.
 
 mod awake;
 mod backends;
@@ -53,7 +53,7 @@ pub(super) struct ResolvedRun<'a> {
     pub spec: JobSpec,
     /// The private folder of the run.
     pub run_dir: PathBuf,
-    /// The environment of its children.
+    /// The environment of the run's children.
     pub environment: BTreeMap<String, String>,
     /// The environment for its backends' children; each backend passes on its own part.
     around: BTreeMap<String, String>,
@@ -106,7 +106,7 @@ impl<'a> ResolvedRun<'a> {
         let handed = env::named(spec.kind.variables().iter().map(String::as_str));
         let mut secrets: Vec<String> =
             handed.values().filter(|value| !value.is_empty()).cloned().collect();
-        // Only a backend's own children see the backend's variables.
+        // Only the children of a backend get the backend's variables.
         let mut around = environment.clone();
         for backend in chain(&spec, &here).into_iter().chain(panel::panel_backends(&spec, &here)) {
             around.extend(keyring::resolve_secrets(backend));
@@ -153,7 +153,7 @@ impl<'a> ResolvedRun<'a> {
         Ok(budgets.into_iter().map(|account| account.level).collect())
     }
 
-    /// Returns how requests to the named backend are paid for.
+    /// Returns how requests to the named backend are charged.
     pub fn spending(&self, backend: &str) -> Spending {
         let config = &self.here.config;
         Spending {
@@ -175,7 +175,7 @@ impl<'a> ResolvedRun<'a> {
         }
     }
 
-    /// Returns the run's maximum usage. Units that its kind or its backend cannot use are 0.
+    /// Returns the run's maximum usage. Units that the job's kind or the backend cannot use are 0.
     pub fn want(&self, backend: &str) -> Budget {
         let mut want = self.spec.budget;
         if self.spec.kind.asks() == Asks::Never {
@@ -208,7 +208,7 @@ impl<'a> ResolvedRun<'a> {
         self.spec.kind.publishes().paths()
     }
 
-    /// Returns the writable paths for people: folders end with a slash.
+    /// Formats the writable paths for people: folders end with a slash.
     pub fn writes_in_words(&self) -> Vec<String> {
         match self.spec.kind.publishes() {
             Targets::Files(files) => files,

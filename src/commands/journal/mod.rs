@@ -1,8 +1,8 @@
 //! `runner journal`: shows the entries that dreams wrote, on the terminal, as JSON or as one static
 //! page.
 //!
-//! It reads the entries, git and the database. It writes only the page, and only to the given
-//! folder. It must never show a file whose name begins with an underscore.
+//! This module reads the entries, the git history and the database. It writes only the page, and
+//! only to the given folder. It must never show a file whose name begins with an underscore.
 
 mod gather;
 mod history;

@@ -24,7 +24,7 @@ pub(super) struct HistoryArgs {
     listing: Listing,
 }
 
-/// The steps of a cycle, the newest first.
+/// The steps of a cycle, newest first.
 #[derive(Debug, Serialize)]
 #[serde(transparent)]
 struct StepHistory(Vec<PastStep>);

@@ -1,5 +1,5 @@
 //! The `runner lifecycle` commands: show an agent's cycle and the agent's position in it, and make
-//! one manual step.
+//! one step manually.
 
 mod check;
 mod goto;
@@ -81,8 +81,8 @@ impl LifecycleArgs {
     }
 }
 
-/// Returns the job that is the cycle of an agent, and its settings. Without such a job it returns
-/// the settings of the built-in cycle.
+/// Returns the lifecycle job of an agent and its settings. Without such a job, it returns the
+/// settings of the built-in cycle.
 fn of_agent(here: &LoadedProject, agent: &str) -> (Option<String>, CycleSpec) {
     let found = here.config.jobs.iter().find_map(|(name, job)| {
         let cycle = job.spec.kind.of::<CycleSpec>()?;
@@ -97,7 +97,7 @@ fn of_agent(here: &LoadedProject, agent: &str) -> (Option<String>, CycleSpec) {
     }
 }
 
-/// Returns the job that is the cycle of an agent, or an error if there is none.
+/// Returns the lifecycle job of an agent, or an error if there is none.
 fn named<'h>(here: &'h LoadedProject, agent: &str) -> Result<(&'h str, &'h CycleSpec), Failure> {
     let cycles = || {
         here.config

@@ -72,7 +72,7 @@ fn print_schema(name: Option<&str>) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-/// Returns the named overnight job, or the only one.
+/// Returns the named overnight job, or the only overnight job.
 fn night_job<'h>(
     here: &'h LoadedProject,
     wanted: Option<&str>,

@@ -45,11 +45,11 @@ pub(super) struct NightReportArgs {
 #[derive(Debug, Serialize)]
 #[serde(transparent)]
 struct NightReportView {
-    /// The summary as its file contains it.
+    /// The summary as stored in the file.
     value: Value,
     #[serde(skip)]
     summary: Summary,
-    /// The parts of the file that do not fit.
+    /// The parts of the file that do not match the format.
     #[serde(skip)]
     missing: Vec<String>,
     #[serde(skip)]

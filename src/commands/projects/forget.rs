@@ -1,5 +1,5 @@
-//! `runner projects forget`: shows the records of a project that it would remove, or removes exactly
-//! these.
+//! `runner projects forget`: shows the records of a project that it would remove, or removes
+//! exactly these records.
 
 use std::fs;
 use std::path::PathBuf;

@@ -1,4 +1,5 @@
-//! `runner projects list`: lists the registered projects and their state. It changes nothing.
+//! `runner projects list`: lists the registered projects and their state. The command changes
+//! nothing.
 
 use runner_engine::ids::ProjectId;
 use runner_engine::outcome::Exit;

@@ -27,7 +27,7 @@ pub(super) struct MoveArgs {
     listing: Listing,
 }
 
-/// A project that was moved, or that was at its new path already.
+/// A project that was moved, or that was already at its new path.
 #[derive(Debug, Serialize)]
 struct MovedProject {
     id: ProjectId,

@@ -38,7 +38,7 @@ struct RunDetails {
     row: RunRow,
     #[serde(skip)]
     events: Vec<Event>,
-    /// Whether the triggers of its job no longer start the job because of failures.
+    /// Whether the circuit breaker keeps the triggers from starting the job.
     #[serde(skip)]
     job_is_stopped: bool,
     #[serde(skip)]

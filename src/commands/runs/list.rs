@@ -27,7 +27,7 @@ pub(super) struct ListArgs {
     listing: Listing,
 }
 
-/// Runs, the newest first.
+/// Runs, newest first.
 #[derive(Debug, Serialize)]
 #[serde(transparent)]
 struct RunList {
@@ -79,8 +79,8 @@ impl ListArgs {
                         project: project.map(|project| project.id),
                         job,
                         limit: self.limit,
-                        // Manual decisions have a list of their own; here they appear only if their
-                        // job is named.
+                        // Manual decisions have a separate list; here they appear only if the
+                        // command names their job.
                         but_kind: Some(review::KIND),
                         ..RunFilter::default()
                     };
@@ -94,8 +94,8 @@ impl ListArgs {
         Ok(Exit::Done)
     }
 
-    /// Returns the project whose runs are listed, or `None` for all projects. The database knows
-    /// the runs even if the project's files are broken.
+    /// Returns the project whose runs are listed, or `None` for all projects. The database contains
+    /// the runs even if the project's files are invalid.
     fn project(&self, cli: &Cli<'_>, store: &Store) -> Result<Option<Project>, Failure> {
         if self.all {
             return Ok(None);

@@ -149,7 +149,7 @@ impl NextArgs {
         let zone = zone(&schedule.zone)?;
         let from = match &self.from {
             Some(from) => parse_time(from, &zone, cli.env.wall()?)?,
-            // Intervals count from this time, so fractions of a second are cut off to keep the
+            // Intervals count from this time, so fractions of a second are removed to keep the
             // output readable.
             None => {
                 let now = cli.env.wall()?;

@@ -1,5 +1,5 @@
 //! The `runner setup` command: shows, applies, removes or verifies the steps that make this machine
-//! tick on its own.
+//! tick automatically.
 
 mod advice;
 mod install;
@@ -103,8 +103,8 @@ impl SetupArgs {
         let new_crontab = home.state.join("crontab.new");
         view.troubles =
             carry_out(&view.planned, &home.setup_note(), &new_crontab, &mut Env::dying())?;
-        // A changed schedule counts from the time at which it is read. Reading it with the first
-        // tick would be too late for that tick's own minute.
+        // A changed schedule applies from the time at which it is read. Reading it at the first
+        // tick would be too late for the minute of that tick.
         if let Ok(root) = project::find(cli.here) {
             let mut store = home.store()?;
             LoadedProject::at(home, Some(&store), &root)?.register(&mut store, home.wall()?)?;

@@ -17,7 +17,7 @@ pub(super) struct SetupView {
     pub(super) files: Vec<SetupFile>,
     /// The messages of the planned steps.
     pub(super) steps: Vec<String>,
-    /// Items of ours that were left alone, each with the reason.
+    /// Items of runner that were left unchanged, each with the reason.
     pub(super) left: Vec<String>,
     pub(super) notes: Vec<String>,
     pub(super) credentials: Vec<String>,

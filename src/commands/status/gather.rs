@@ -27,7 +27,7 @@ use crate::ui::{Failure, show};
 /// Time without a tick after which the status reports it. Host timers tick every quarter of an
 /// hour.
 const SILENCE: SignedDuration = SignedDuration::from_hours(1);
-/// Collects the status of everything, or of one project if the command works in one.
+/// Collects the status of all projects, or of one project if the current folder is inside it.
 pub(super) fn gather(cli: &Cli<'_>) -> Result<Status, Failure> {
     let home = cli.env;
     let now = home.wall()?;

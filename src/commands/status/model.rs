@@ -146,7 +146,7 @@ pub(super) struct LiveRun {
     pub(super) since: Timestamp,
 }
 
-/// A deciding lock whose owner is a living process.
+/// A deciding lock whose owner is a live process.
 #[derive(Debug, Serialize)]
 pub(super) struct HeldLock {
     pub(super) job: String,

@@ -95,7 +95,7 @@ impl ScanInput<'_> {
             let done = meanwhile();
             let mut seen = some();
             if let Some(other) = other {
-                seen.extend(other.join().expect("a look does not panic"));
+                seen.extend(other.join().expect("the scan does not panic"));
             }
             (seen, done)
         });

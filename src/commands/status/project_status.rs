@@ -257,7 +257,7 @@ fn live_run(row: &RunRow) -> LiveRun {
     }
 }
 
-/// Lists the deciding locks of a project that a living process holds, by job.
+/// Lists the deciding locks of a project that a live process holds, by job.
 fn locks(state: &Path, project: &ProjectId) -> Vec<HeldLock> {
     let folder = job_lock_path(state, project, "any");
     let folder = folder.parent().unwrap_or(state);

@@ -1,5 +1,5 @@
-//! The review as a state machine: a key goes in, effects come out, and the results of the effects
-//! go back in.
+//! The review as a state machine: it handles keys, returns effects, and handles the results of
+//! these effects.
 //!
 //! ```text
 //!            enter, n, p            m                      2 (merge)
@@ -23,23 +23,23 @@ use crate::ui::screen::Input;
 /// The part of the review that the person sees.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// Views the list of proposals.
+    /// The list of proposals.
     List,
-    /// Views one proposal.
+    /// One proposal.
     Card,
-    /// Chooses another action.
+    /// The choice of another action.
     Amend,
-    /// Types the destination of a merge.
+    /// The input of a merge destination.
     Into(String),
-    /// Chooses a filter for the proposals.
+    /// The choice of a filter.
     Filter,
-    /// Types a text to search for.
+    /// The input of a search text.
     Text(String),
-    /// Types a note for the next decision.
+    /// The input of a note for the next decision.
     Note(String),
-    /// Sees that the idea changed and may force the decision.
+    /// The question whether to force the decision although the idea has changed.
     Confirm(DecisionInput),
-    /// Reads the help on the keys.
+    /// The help for the keys.
     Help,
 }
 
@@ -64,7 +64,7 @@ pub struct Review {
     pub mode: Mode,
     /// The mode to return to.
     back: Mode,
-    /// The index of the current proposal among the visible ones.
+    /// The index of the current proposal among the visible proposals.
     pub at: usize,
     /// The first visible line of the card.
     pub scroll: usize,
@@ -363,7 +363,7 @@ fn typed(mut text: String, key: Input) -> Typed {
     Typed::More(text)
 }
 
-/// Returns the choice after `now`, or `None` after the last one.
+/// Returns the choice after `now`, or `None` after the last choice.
 fn turned<T: Copy + PartialEq>(now: Option<T>, all: &[T]) -> Option<T> {
     let next = now.map_or(0, |now| all.iter().position(|one| *one == now).map_or(0, |at| at + 1));
     all.get(next).copied()

@@ -1,5 +1,5 @@
-//! Renders the review as exactly as many rows as the terminal has, none of them wider than the
-//! terminal. This module is pure.
+//! Renders the review to fill the terminal exactly: one text for each terminal row, none wider than
+//! the terminal. This module is pure.
 
 use runner_jobs::dream::review::{LineKind, ProposalItem};
 use unicode_width::UnicodeWidthChar as _;

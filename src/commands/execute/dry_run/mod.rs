@@ -57,7 +57,7 @@ pub enum Charge {
 }
 
 impl<'h> DryRunStore<'h> {
-    /// Creates a copy of the database in which the project is registered in its present state.
+    /// Creates a copy of the database in which the project is registered in its current state.
     pub fn of(home: &'h Env, project: &LoadedProject) -> Result<Self, Failure> {
         let now = home.wall()?;
         let mut store = home.store_for_dry_run()?;
@@ -210,8 +210,8 @@ impl<'h> DryRunStore<'h> {
         })?)
     }
 
-    /// Plans a run that is not admitted as if it were, in another copy of the database without
-    /// budgets.
+    /// Plans a run that is not admitted as if it were admitted, in another copy of the database
+    /// without budgets.
     fn as_if(
         &self,
         setting: &ResolvedRun<'_>,

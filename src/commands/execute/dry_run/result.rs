@@ -22,7 +22,7 @@ pub struct DryRun {
     pub backend_name: String,
     /// The run's own budget. Default limits apply to the missing units.
     pub want: Budget,
-    /// The budgets that it spends from, in their state before the run.
+    /// The budgets that the run spends from, in their state before the run.
     pub levels: Vec<RemainingBudget>,
     /// The path prefixes below the project that the run may write. Folders end with a slash.
     pub writes: Vec<String>,
@@ -67,7 +67,7 @@ impl WriteScope {
             });
             below.collect()
         };
-        // A protected path that is not inside a writable path is not listed.
+        // A protected path outside all writable paths is not listed.
         let kept: Vec<PathBuf> = (sandbox.keep.iter())
             .filter(|path| sandbox.write.iter().any(|write| path.starts_with(write)))
             .cloned()

@@ -85,7 +85,7 @@ impl ResolvedRun<'_> {
                         .map_err(|error| refuse(error.class(), error.to_string()))?;
                     return Ok(Backends { first, others, passed });
                 }
-                (Err(_), Ok(())) => unreachable!("what was not made is not ready"),
+                (Err(_), Ok(())) => unreachable!("a backend that was not built is not ready"),
             }
         }
         Err(refuse(Class::Environment, format!("there is no [backends.{}]", self.spec.backend)))
@@ -108,7 +108,7 @@ impl ResolvedRun<'_> {
 
     /// Computes the reservation for the first backend of the chain and for its fallbacks. A
     /// fallback whose budgets have too little left is removed from the chain, and the removal is
-    /// noted.
+    /// recorded.
     pub fn hold_chain(
         &self,
         store: &Store,

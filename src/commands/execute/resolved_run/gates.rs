@@ -1,8 +1,8 @@
-//! Collects the facts that decide on the admission of a run, and reads the present conditions of its
-//! job's policy: quiet hours, the interval, the start deadline, and the host's battery and load. Each
-//! is read only if the policy uses it.
+//! Collects the facts for the admission of a run, and reads the current conditions for its job's
+//! policy: quiet hours, the interval, the start deadline, and the host's battery and load. Each is
+//! read only if the policy uses it.
 //!
-//! This module must never decide: `admission` does.
+//! This module must never make the decision; `admission` makes it.
 
 use std::path::Path;
 

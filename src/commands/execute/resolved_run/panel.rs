@@ -7,8 +7,8 @@
 //! ```
 //!
 //! An overnight run does not depend on any of these backends, so this module never refuses the run.
-//! Each backend gets a separate sandbox: it cannot write where another backend works, or the paths
-//! that the run's programs may write.
+//! Each backend gets a separate sandbox: it cannot write to another backend's folder, or to the
+//! paths that the run's programs may write.
 
 use std::path::PathBuf;
 use std::sync::Arc;
