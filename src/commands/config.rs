@@ -312,7 +312,7 @@ pub(super) fn write(path: &Path, old: &str, new: &str) -> Result<(), Failure> {
             "{} was changed in the meantime; nothing was written",
             path.display()
         ))
-        .hint("say it again"));
+        .hint("run the command again"));
     }
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder).map_err(|error| cannot(error.to_string()))?;

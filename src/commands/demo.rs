@@ -82,7 +82,7 @@ impl DemoArgs {
     /// Creates the project at `dir`, which must not exist, and returns its root.
     fn make(&self, cli: &Cli<'_>, dir: &Path) -> Result<PathBuf, Failure> {
         if dir.symlink_metadata().is_ok() {
-            return Err(Failure::data(format!("{} is there already", dir.display()))
+            return Err(Failure::data(format!("{} already exists", dir.display()))
                 .hint(format!("runner demo {}-2   (or remove the folder)", dir.display())));
         }
         let cannot = |path: &Path, error: std::io::Error| {
@@ -90,7 +90,7 @@ impl DemoArgs {
         };
         fs::create_dir_all(dir).map_err(|error| cannot(dir, error))?;
         let dir: PathBuf = fs::canonicalize(dir).map_err(|error| cannot(dir, error))?;
-        cli.ui.info(&format!("a sample project in {}", dir.display()));
+        cli.ui.info(&format!("created a sample project in {}", dir.display()));
         git(&dir, &["init", "--quiet", "--initial-branch=main"], Stdin::Null)?;
         git(&dir, &["fast-import", "--quiet"], Stdin::Bytes(fast_import(HISTORY).into_bytes()))?;
         git(&dir, &["reset", "--quiet", "--hard"], Stdin::Null)?;
@@ -247,7 +247,7 @@ fn git(dir: &Path, args: &[&str], stdin: Stdin) -> Result<(), Failure> {
     let spec = ChildSpec {
         program: env::host_program("git").ok_or_else(|| {
             Failure::unavailable("git was not found in PATH".to_owned())
-                .hint("apt-get install git   (or your system's way)")
+                .hint("apt-get install git   (or your system's package manager)")
         })?,
         args: args.iter().map(Into::into).collect(),
         cwd: dir.to_owned(),
@@ -261,7 +261,8 @@ fn git(dir: &Path, args: &[&str], stdin: Stdin) -> Result<(), Failure> {
     let cancel = Cancel::new().map_err(|error| fail(error.to_string()))?;
     let ended =
         process::run(&spec, &cancel, &mut |_, _| OutputVerdict::Continue).map_err(|error| {
-            fail(format!("{error}")).hint("apt-get install git   (or your system's way)")
+            fail(format!("{error}"))
+                .hint("apt-get install git   (or your system's package manager)")
         })?;
     match ended.status {
         ExitStatus::Exit(0) => Ok(()),

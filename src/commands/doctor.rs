@@ -42,7 +42,7 @@ impl View for Diagnosis {
     fn print(&self, _ui: Ui) {
         show::out(&doctor::text(&self.findings));
         if !self.wrong {
-            show::out("nothing is wrong\n");
+            show::out("no problems were found\n");
         }
     }
 }

@@ -119,7 +119,7 @@ pub fn make(home: &Env, dir: &Path, id: IdChoice) -> Result<(PathBuf, Vec<String
     }
     if own {
         steps.push(InitStep {
-            line: format!("wrote   this clone's id to its git folder ({})", identity::FILE),
+            line: format!("wrote   the clone's id to the git folder ({})", identity::FILE),
             what: InitAction::Own(id.clone()),
         });
     }
@@ -136,7 +136,7 @@ pub fn make(home: &Env, dir: &Path, id: IdChoice) -> Result<(PathBuf, Vec<String
                 .hint(format!("mv {0} {0}.old", path.display())));
             }
             Err(_) => steps.push(InitStep {
-                line: format!("made    {folder}/"),
+                line: format!("created {folder}/"),
                 what: InitAction::Folder(path),
             }),
         }
@@ -233,11 +233,11 @@ fn config_file(
         }
         Some((text, _)) => (added(), format!("{}\n\n{table}", text.trim_end())),
         None => (
-            "wrote   runner.toml (yours to edit and to commit)".to_owned(),
+            "wrote   runner.toml (edit it as you like, and commit it)".to_owned(),
             // The text contains no commented-out table: a user who uncomments a table that a
             // command has already added would define it twice.
             format!(
-                "# What runner does here at night. `runner config show --origin` lists every setting with its\n\
+                "# Settings of runner's nights in this project. `runner config show --origin` lists every setting with its\n\
                  # source; what is set here overrides the default. To change one:\n\
                  # runner config set jobs.dream.max_ideas 50\n\n{table}"
             ),

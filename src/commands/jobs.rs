@@ -209,15 +209,15 @@ impl View for Resets {
             ui.info("nothing to acknowledge");
         }
         for one in &self.0 {
-            let failures = show::count(one.failures.into(), "failure");
+            let failures = show::count(one.failures.into(), "consecutive failure");
             let text = match (one.failures, one.failmark, one.was_stopped) {
-                (0, false, _) if one.alerts > 0 => "its alerts are closed".to_owned(),
+                (0, false, _) if one.alerts > 0 => "open alerts closed".to_owned(),
                 (0, false, _) => "nothing to acknowledge".to_owned(),
-                (0, true, _) => "its failmark is removed".to_owned(),
+                (0, true, _) => "failure marker removed".to_owned(),
                 (_, _, true) => {
-                    format!("acknowledged {failures} in a row; its schedule starts it again")
+                    format!("acknowledged {failures}; the schedule starts the job again")
                 }
-                (_, _, false) => format!("acknowledged {failures} in a row"),
+                (_, _, false) => format!("acknowledged {failures}"),
             };
             ui.info(&format!("{}: {text}", one.job));
         }
@@ -243,8 +243,10 @@ fn reset(home: &Env, here: &LoadedProject, job: Option<&str>) -> Result<Resets, 
         let who = env::person();
         let failures = store.acknowledge(&here.id, row.id, name, &who, now)?;
         let alerts = store.end_alerts(row.id, &who, now)?;
-        let failmark = failmark::remove(&here.root, &here.config.job(name)?.spec)
-            .map_err(|error| Failure::cannot_write(format!("the failmark of {name}: {error}")))?;
+        let failmark =
+            failmark::remove(&here.root, &here.config.job(name)?.spec).map_err(|error| {
+                Failure::cannot_write(format!("the failure marker of {name}: {error}"))
+            })?;
         if failures > 0 || failmark || alerts > 0 || job.is_some() {
             done.push(ResetJob { job: name.to_owned(), failures, was_stopped, failmark, alerts });
         }

@@ -61,7 +61,7 @@ impl ManArgs {
             })
             .collect::<Result<_, _>>()?;
         fs::create_dir_all(into).map_err(|error| {
-            Failure::cannot_write(format!("cannot make {}: {error}", into.display()))
+            Failure::cannot_write(format!("cannot create {}: {error}", into.display()))
         })?;
         for (path, page) in &wanted {
             write_atomic(path, &page.text, 0o644).map_err(|error| {

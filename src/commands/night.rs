@@ -137,8 +137,9 @@ impl RunningNight<'_> {
             queue.extend(self.store.start_ready(Some(self.night.id), &self.me, now)?);
         }
         for run in queue {
-            let outcome =
-                Outcome::Cancelled { why: "the night was cancelled before its turn".to_owned() };
+            let outcome = Outcome::Cancelled {
+                why: "the night was cancelled before this run started".to_owned(),
+            };
             self.store.decline(&run, &outcome, self.home.wall()?)?;
         }
         Ok(())
@@ -209,7 +210,7 @@ impl View for NightView {
         match &self.stands {
             ReportState::Written(path) => ui.info(&format!("{headline} — {}", path.display())),
             ReportState::Due(closes) => ui.info(&format!(
-                "{headline}; the report is written when the remaining runs have finished, at the latest at {}",
+                "{headline}; the report is written when the remaining runs have finished, by {} at the latest",
                 show::format_time(*closes)
             )),
             ReportState::Failed => show::complain(&format!(
@@ -231,7 +232,7 @@ struct NothingDue {
 impl NothingDue {
     fn of(project: &LoadedProject) -> Self {
         let why = match project.config.jobs.len() {
-            0 => "this project has no job".to_owned(),
+            0 => "this project has no jobs".to_owned(),
             jobs => format!(
                 "none of {} is enabled and begins a night (`runner config show` lists them)",
                 show::count(jobs as u64, "job")
@@ -244,6 +245,6 @@ impl NothingDue {
 impl View for NothingDue {
     fn print(&self, ui: Ui) {
         let why = &self.why;
-        ui.info(&format!("nothing is due: {why}; no night is opened and no report written"));
+        ui.info(&format!("nothing is due: {why}; no night was opened and no report was written"));
     }
 }

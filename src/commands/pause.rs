@@ -91,7 +91,7 @@ impl PauseArgs {
             None => FOREVER,
         };
         if end <= now {
-            return Err(Failure::usage(format!("{} is past", show::format_time(end))));
+            return Err(Failure::usage(format!("{} is in the past", show::format_time(end))));
         }
         // Scheduled times up to now were due before the pause, so they are recorded first.
         let mut troubles = Vec::new();
@@ -136,9 +136,9 @@ impl ResumeArgs {
         let all = store.paused_until(now)?;
         let notice = match (ended, all) {
             (_, Some(_)) if id.is_some() => {
-                format!("{what} may run again, but everything is paused: runner resume --all")
+                format!("{what} is resumed, but everything is paused: runner resume --all")
             }
-            (true, _) => format!("{what} goes on"),
+            (true, _) => format!("{what} is resumed"),
             (false, _) => format!("{what} was not paused"),
         };
         cli.ui.show(&PauseState {

@@ -121,8 +121,11 @@ impl EnqueueArgs {
         let ready_at = match &self.at {
             Some(at) => match when::parse_time(at, &zone, now).map_err(Failure::usage)? {
                 past if past < now => {
-                    return Err(Failure::usage(format!("{} is past", show::format_time(past)))
-                        .hint(format!("runner enqueue {}", self.job)));
+                    return Err(Failure::usage(format!(
+                        "{} is in the past",
+                        show::format_time(past)
+                    ))
+                    .hint(format!("runner enqueue {}", self.job)));
                 }
                 at => at,
             },
@@ -179,7 +182,7 @@ impl RetryArgs {
         if store.occurrence(&row.occurrence)?.outcome.is_none() {
             let open = store.last_run_of(&row.occurrence)?.unwrap_or(row);
             return Err(Failure::data(format!(
-                "{} is not over: run {} is {}",
+                "{} has not ended: run {} is {}",
                 open.job_name,
                 open.id,
                 runs::state_name(&open)
@@ -206,7 +209,9 @@ fn settings(set: &[String]) -> Result<Vec<(String, String)>, Failure> {
 fn show_queued(cli: &Cli<'_>, store: &Store, run: &RunId) -> Result<Exit, Failure> {
     let row = store.run(run)?;
     if !client::wake(cli.env) && row.outcome().is_none() {
-        cli.ui.info("no daemon is running: the next `runner tick` starts it when its turn comes");
+        cli.ui.info(
+            "no daemon is running: the next `runner tick` starts the run when its turn comes",
+        );
     }
     cli.ui.show(&QueuedRun { run: RunRecord::of(&row), state: describe_state(&row) });
     Ok(Exit::Done)

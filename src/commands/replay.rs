@@ -97,7 +97,7 @@ impl View for ReplayView {
         let same = replayed.artifacts.iter().filter(|one| one.equal).count();
         let verdict = match (replayed.equal, total) {
             (true, 0) => {
-                format!("it produced no artifacts, like the recorded run ({})", replayed.outcome)
+                format!("no artifacts, like the recorded run ({})", replayed.outcome)
             }
             (true, _) => format!("all {total} artifacts are byte for byte the same"),
             (false, _) => format!("the result differs; {same} of {total} artifacts are the same"),
@@ -122,7 +122,7 @@ impl View for ReplayView {
         }
         if replayed.redacted > 0 && !replayed.equal {
             text.push_str(&format!(
-            "  note     secrets were removed from {} contents of the recording: results made from them may differ\n",
+            "  note     secrets were removed from {} inputs of the recording: results based on them may differ\n",
             replayed.redacted
         ));
         }
@@ -192,7 +192,7 @@ fn unusable(error: &RecordingError) -> Failure {
 fn export(from: &Path, to: &Path, ui: Ui) -> Result<Exit, Failure> {
     let cannot = |error: &dyn std::error::Error| Failure::cannot_write(whole(error));
     if to.symlink_metadata().is_ok() {
-        return Err(Failure::data(format!("{} is there already", to.display()))
+        return Err(Failure::data(format!("{} already exists", to.display()))
             .hint(format!("rm {}", to.display())));
     }
     let bytes = read_host(from, RECORD).map_err(|error| cannot(&error))?;
@@ -220,14 +220,14 @@ impl Folder {
             aside: scratch,
         };
         if folder.root.symlink_metadata().is_ok() {
-            return Err(Failure::data(format!("{} is there already", folder.root.display()))
+            return Err(Failure::data(format!("{} already exists", folder.root.display()))
                 .hint("runner replay RUN --into ANOTHER"));
         }
         home.make_state()?;
         let parts = [CACHE, RUN].map(|name| folder.aside.join(name));
         for part in parts.iter().chain([&folder.root]) {
             fs::create_dir_all(part).map_err(|error| {
-                Failure::cannot_write(format!("cannot make {}: {error}", part.display()))
+                Failure::cannot_write(format!("cannot create {}: {error}", part.display()))
             })?;
         }
         Ok(folder)

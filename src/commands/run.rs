@@ -183,8 +183,8 @@ fn followed(
     manner: SpawnMode,
 ) -> Result<RunRow, Failure> {
     // Closing `running` stops the follower.
-    let (over, running) =
-        io::pipe().map_err(|error| Failure::environment(format!("cannot make a pipe: {error}")))?;
+    let (over, running) = io::pipe()
+        .map_err(|error| Failure::environment(format!("cannot create a pipe: {error}")))?;
     let stdout = io::stdout();
     thread::scope(|scope| {
         let stops = [stdout.as_fd(), over.as_fd()];

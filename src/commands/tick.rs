@@ -45,7 +45,7 @@ struct StartedRun {
 impl View for TickReport {
     fn print(&self, ui: Ui) {
         for (run, word) in &self.settled_for_the_dead {
-            ui.info(&format!("run {run} was settled for its dead owner: {word}"));
+            ui.info(&format!("run {run}, whose process died, was settled: {word}"));
         }
     }
 }

@@ -100,7 +100,7 @@ fn fitted(text: &str, rows: usize, columns: usize) -> String {
     } else {
         lines[..room - 1].iter().for_each(|line| row(line));
         let more = (lines.len() - room + 1) as u64;
-        row(&format!("… {} more", count(more, "line")));
+        row(&format!("… {}", count(more, "more line")));
     }
     frame
 }
@@ -195,7 +195,7 @@ mod tests {
         assert_eq!(fitted("a\nb\n", 4, 20), format!("a{clear}b{clear}"));
         assert_eq!(
             fitted("a\nb\nc\nd\n", 4, 20),
-            format!("a{clear}b{clear}… 2 lines more{clear}"),
+            format!("a{clear}b{clear}… 2 more lines{clear}"),
             "the last row is not free"
         );
         assert_eq!(fitted("夜夜夜\u{1b}[2J", 4, 5), format!("夜夜{clear}"));

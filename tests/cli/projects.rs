@@ -74,7 +74,7 @@ fn init_lists_files_and_writes_once() {
         .ends(0)
         .expect_text("wrote   runner.toml")
         .expect_text("git folder (runner-id)")
-        .expect_text("made    ideas/")
+        .expect_text("created ideas/")
         .expect_text("ignored /dreams/ and /.runner/ and /_steps.jsonl and /daydreams.json in .git/info/exclude");
     let before = fixture.tree(".");
     let id = fixture.read(".git/runner-id");
@@ -211,7 +211,7 @@ fn moved_project_keeps_its_history() {
     let old = old.display().to_string();
     fixture.run(&["projects", "move", &old, &nowhere]).ends(65).expect_text("is not a project");
     fixture.run(&["projects", "move", &old, &to]).ends(0);
-    fixture.run(&["projects", "move", &to, &to]).ends(0).expect_text("there already");
+    fixture.run(&["projects", "move", &to, &to]).ends(0).expect_text("already the project's path");
     at(&fixture, &new, &["night"]).ends(0);
     assert_eq!(standings(&fixture), pairs(&[("elsewhere", "known")]));
     assert_eq!(fixture.count("SELECT count(*) FROM nights"), 2);
@@ -226,7 +226,7 @@ fn invalid_project_move_is_refused() {
     fixture
         .run(&["projects", "move", old, &to])
         .ends(65)
-        .expect_text("is still there")
+        .expect_text("still exists")
         .expect_text("--new-id");
     at(&fixture, &copy, &["init", "--new-id"]).ends(0);
     fixture.run(&["projects", "move", old, &to]).ends(65).expect_text("already a separate project");
@@ -590,7 +590,7 @@ fn forget_removes_only_the_named_project() {
     let kept: Vec<i64> = counts(&fixture, "AND 1");
     let plan = fixture.run(&["projects", "forget", "."]).ends(0);
     assert!(plan.out.contains("would forget") && plan.out.contains("1 night"), "{plan:?}");
-    assert!(plan.out.contains("nothing was done"), "{plan:?}");
+    assert!(plan.out.contains("nothing was changed"), "{plan:?}");
     assert_eq!(counts(&fixture, "AND 1"), kept, "the plan changed something");
     let files = fixture.tree(".");
     fixture.run(&["projects", "forget", ".", "--yes"]).ends(0).expect_text("forgotten");

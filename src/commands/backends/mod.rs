@@ -120,7 +120,7 @@ impl View for Backends<'_> {
                     format!("ready {found}").trim_end().to_owned()
                 });
                 if !one.fallback.is_empty() {
-                    about.push_str(&format!("; else {}", one.fallback.join(", ")));
+                    about.push_str(&format!("; fallback: {}", one.fallback.join(", ")));
                 }
                 show::row([one.name, one.kind, one.model.unwrap_or("-"), &about])
             })

@@ -91,12 +91,12 @@ pub fn run(cli: &Cli<'_>, here: &LoadedProject) -> Result<Exit, Failure> {
 
 impl View for Prices<'_> {
     fn print(&self, _ui: Ui) {
-        let mut rows = vec![show::row(["", "model", "in", "out", "cached", "from"])];
+        let mut rows = vec![show::row(["", "model", "in", "out", "cached", "source"])];
         for one in &self.backends {
             rows.push(match &one.price {
                 Some(price) => line(one.backend, one.model, price),
                 None => {
-                    let why = "no price: charged as reserved";
+                    let why = "no price; charged the reserved amount";
                     show::row([one.backend, one.model, "-", "-", "-", why])
                 }
             });
@@ -107,13 +107,13 @@ impl View for Prices<'_> {
         rows.extend(own.iter().map(|one| line("", one.model, &one.price)));
         show::out(&show::table(&rows));
         let mut last = format!(
-            "Prices are in dollars per million tokens; the built-in list is of {}.",
+            "Prices are in dollars per million tokens; the built-in list is dated {}.",
             self.as_of
         );
         if let Some(file) = &self.file {
             let count = self.models.len() - own.len();
             last.push_str(&format!(
-                "\n{file} has {count} more models, and {} without a price for tokens.",
+                "\n{file} has {count} more models, and {} without a token price.",
                 counted(self.passed_over, "entry")
             ));
         }

@@ -183,7 +183,7 @@ pub(super) fn act_failure(error: ManualEditError) -> Failure {
     let what = safe::line(&runner_engine::error_chain::whole(&error));
     match error {
         ManualEditError::Busy(_) | ManualEditError::Changed(_) => {
-            Failure::later(what).hint("repeat it")
+            Failure::later(what).hint("run the command again")
         }
         ManualEditError::Guard(_) | ManualEditError::Conflict(_) => Failure::refused(what),
         ManualEditError::Disk(_) => Failure::cannot_write(what),

@@ -55,7 +55,7 @@ impl View for Budgets {
             out.push_str(&format!("{}\n", budget.label));
             out.push_str(&show::table(&lines(&budget.standing)));
             let renewal = match budget.renews {
-                Some(at) => format!("begins anew {}", in_zone(at, &self.zone)),
+                Some(at) => format!("renews {}", in_zone(at, &self.zone)),
                 None if budget.level == NIGHT => "ends with the night".to_owned(),
                 None => "opens with the next run".to_owned(),
             };

@@ -52,7 +52,7 @@ impl View for CloseLoop {
             ));
         }
         for (why, count) in &self.held {
-            text.push_str(&format!("  held: {count} because {why}\n"));
+            text.push_str(&format!("  not promoted: {count} because {why}\n"));
         }
         show::out(&text);
     }

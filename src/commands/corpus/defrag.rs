@@ -70,7 +70,7 @@ impl View for Defrag {
             }
         }
         let text = match (text.is_empty(), self.applied) {
-            (true, _) => "everything is in order\n".to_owned(),
+            (true, _) => "no changes are needed\n".to_owned(),
             (false, true) => text,
             (false, false) => {
                 text + "nothing was changed; run again with --apply to make these changes\n"

@@ -171,7 +171,7 @@ fn inside(error: impl std::error::Error) -> Failure {
 pub(super) fn locked(error: LockError) -> Failure {
     match error {
         LockError::Held { .. } => Failure::later(error.to_string())
-            .hint("run the command again when the other one has finished"),
+            .hint("run the command again after the other run has finished"),
         LockError::Io { .. } => Failure::cannot_write(error.to_string()),
     }
 }

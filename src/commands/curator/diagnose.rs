@@ -185,7 +185,7 @@ fn findings(
     if state == Some("working") && !it.alive {
         let pid = it.status.as_ref().map(|status| status["pid"].clone()).unwrap_or_default();
         let what = format!(
-            "the worker's process {pid} is gone, but its status still reports it as working"
+            "the worker's process {pid} no longer exists, but the worker's status is still \"working\""
         );
         add("wrong", what, "runner curator work --once".to_owned());
     }

@@ -51,7 +51,7 @@ struct EnqueuedJob {
 
 impl View for EnqueuedJob {
     fn print(&self, ui: Ui) {
-        ui.info(&format!("{} waits", self.job.id));
+        ui.info(&format!("{} is queued", self.job.id));
         if !self.served {
             show::complain("no job processes the queue\n  fix: runner curator setup --apply");
         }

@@ -93,7 +93,7 @@ impl EventsArgs {
         let (all, bad) = book::all(&worker).map_err(|error| disk(&worker, &error))?;
         if bad > 0 {
             let lines = counted(bad, "line");
-            show::complain(&format!("events: {lines} could not be read; not shown"));
+            show::complain(&format!("events: {lines} could not be parsed; skipped"));
         }
         let named = |id: &str| book::named(&all, id).map_err(|error| failure(project, error));
         match &self.command {

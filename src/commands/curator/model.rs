@@ -124,7 +124,7 @@ pub fn gather(here: &LoadedProject, now: Timestamp) -> CuratorStanding {
     let there = worker.as_ref().is_ok_and(|worker| worker.folder().is_dir());
     let why = match &worker {
         Err(why) => Some(why.clone()),
-        Ok(worker) if !there => Some(format!("{} is not there", worker.folder().display())),
+        Ok(worker) if !there => Some(format!("{} does not exist", worker.folder().display())),
         Ok(_) => None,
     };
     let notes = vault(&here.root, &spec.vault_dir).err();

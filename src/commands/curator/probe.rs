@@ -75,14 +75,14 @@ fn address(endpoint: &str) -> Result<(String, u16), String> {
     }
     let (host, port) = match rest.rsplit_once(':') {
         Some((host, port)) if !port.contains(']') => {
-            let port = port.parse().map_err(|_| format!("{port:?} is no port"))?;
+            let port = port.parse().map_err(|_| format!("{port:?} is not a port"))?;
             (host, port)
         }
         _ => (rest, 80),
     };
     let host = host.trim_start_matches('[').trim_end_matches(']');
     if host.is_empty() || !host.bytes().all(|byte| byte.is_ascii_graphic()) {
-        return Err(format!("{endpoint:?} names no host"));
+        return Err(format!("{endpoint:?} contains no host"));
     }
     Ok((host.to_owned(), port))
 }
@@ -95,7 +95,7 @@ fn ask(host: &str, port: u16, model: &str) -> Health {
         Ok(text) => match serde_json::from_str::<Value>(&text).map(|it| it["version"].clone()) {
             Ok(Value::String(version)) => version,
             _ => {
-                return stranger(format!("its answer is not from Ollama: {}", brief(&text)));
+                return stranger(format!("the answer is not from Ollama: {}", brief(&text)));
             }
         },
     };
@@ -105,7 +105,7 @@ fn ask(host: &str, port: u16, model: &str) -> Health {
     };
     let tags: Value = match serde_json::from_str(&tags) {
         Ok(tags) => tags,
-        Err(_) => return stranger(format!("its list of models is not JSON: {}", brief(&tags))),
+        Err(_) => return stranger(format!("the list of models is not JSON: {}", brief(&tags))),
     };
     let names = tags["models"].as_array().into_iter().flatten();
     let models: Vec<String> = names
@@ -146,9 +146,9 @@ fn get(host: &str, port: u16, path: &str, until: Duration) -> Result<String, Hea
     let mut stream = stream.ok_or(last)?;
     let spoken = |error: std::io::Error| match error.kind() {
         std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut => {
-            Health::Silent { why: "it accepts the request but does not answer".to_owned() }
+            Health::Silent { why: "no answer after the connection was accepted".to_owned() }
         }
-        _ => Health::Stranger { why: format!("it hangs up: {error}") },
+        _ => Health::Stranger { why: format!("the connection failed: {error}") },
     };
     let _set = stream.set_write_timeout(Some(left()));
     let question = format!(
@@ -159,7 +159,7 @@ fn get(host: &str, port: u16, path: &str, until: Duration) -> Result<String, Hea
     let mut piece = [0; 16 * 1024];
     let body = loop {
         if boot_time() >= until {
-            return Err(Health::Silent { why: "its answer does not end".to_owned() });
+            return Err(Health::Silent { why: "the answer does not end".to_owned() });
         }
         let _set = stream.set_read_timeout(Some(left()));
         let count = stream.read(&mut piece).map_err(spoken)?;
@@ -172,14 +172,16 @@ fn get(host: &str, port: u16, path: &str, until: Duration) -> Result<String, Hea
         {
             return Err(Health::Stranger {
                 why: match text.is_empty() {
-                    true => "it closes the connection without an answer".to_owned(),
-                    false => format!("its answer is not HTTP: {}", brief(&text)),
+                    true => "the connection was closed without an answer".to_owned(),
+                    false => format!("the answer is not HTTP: {}", brief(&text)),
                 },
             });
         }
         let Some((head, body)) = text.split_once("\r\n\r\n") else {
             if ended {
-                return Err(Health::Stranger { why: format!("half an answer: {}", brief(&text)) });
+                return Err(Health::Stranger {
+                    why: format!("incomplete answer: {}", brief(&text)),
+                });
             }
             continue;
         };
@@ -192,7 +194,7 @@ fn get(host: &str, port: u16, path: &str, until: Duration) -> Result<String, Hea
         if status != "200" {
             return Err(Health::Stranger {
                 why: format!(
-                    "it answers {path} with {}",
+                    "the answer to {path} is {}",
                     brief(head.lines().next().unwrap_or(head))
                 ),
             });

@@ -43,8 +43,11 @@ fn text(standing: &CuratorStanding) -> String {
     }
     if let Some(status) = &standing.status {
         let state = status["state"].as_str().unwrap_or_default();
-        let gone =
-            if !standing.alive && state == "working" { ", and its process is gone" } else { "" };
+        let gone = if !standing.alive && state == "working" {
+            ", but the process no longer runs"
+        } else {
+            ""
+        };
         let at = status["updated_at"].as_str().unwrap_or_default();
         row("last", format!("{state} at {at}{gone}"));
         if let Some(error) = status["last_error"].as_str() {
@@ -64,15 +67,15 @@ pub fn health(health: &Health) -> String {
     match health {
         Health::Ready { version } => format!("ready (version {version})"),
         Health::ModelMissing { version, models } => format!(
-            "version {version}, but the model is missing; it has {}",
+            "version {version}, but the model is missing; available models: {}",
             match models.as_slice() {
                 [] => "none".to_owned(),
                 models => models.iter().take(5).map(String::as_str).collect::<Vec<_>>().join(", "),
             }
         ),
-        Health::Dead { why } => format!("nothing listens there ({why})"),
-        Health::Silent { why } => format!("nobody answers ({why})"),
-        Health::Stranger { why } => format!("something else listens there ({why})"),
+        Health::Dead { why } => format!("nothing listens at this address ({why})"),
+        Health::Silent { why } => format!("no answer ({why})"),
+        Health::Stranger { why } => format!("another program listens at this address ({why})"),
         Health::NotAsked { why } => format!("not asked: {why}"),
     }
 }

@@ -47,7 +47,7 @@ fn chosen<'a>(project: &'a LoadedProject, name: Option<&'a str>) -> Result<&'a s
     if kind.of::<CuratorSpec>().is_some() {
         return Ok(name);
     }
-    Err(Failure::usage(format!("--job {name}: it is of kind {}, not curator", kind.name()))
+    Err(Failure::usage(format!("--job {name}: the job is of kind {}, not curator", kind.name()))
         .hint("runner curator status"))
 }
 

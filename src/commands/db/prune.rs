@@ -72,7 +72,7 @@ fn describe_plan(plan: &PrunePlan) -> String {
         }
     };
     line(rows.occurrences.len() as u64, "occurrences");
-    line(rows.runs, "runs of those");
+    line(rows.runs, "runs of these occurrences");
     line(rows.deferrals.len() as u64, "deferrals between the first and the last of their chains");
     line(rows.nights.len() as u64, "nights");
     line(rows.budget_usage.len() as u64, "budgets of days, weeks and windows");

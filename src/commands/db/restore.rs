@@ -29,9 +29,9 @@ pub struct RestoreArgs {
     listing: Listing,
 }
 
-const LOST_UNKNOWN: &str = "lost    what was paused, resumed, acknowledged, granted or put off since, which cannot be listed; \
-     `runner pause --all` before the next tick holds everything back\n";
-const THEN: &str = "then    what came due since is recorded as missed, what was waiting as skipped; nothing silently runs twice\n";
+const LOST_UNKNOWN: &str = "lost    pauses, resumptions, acknowledgements, grants and deferrals since the copy, which cannot be listed; \
+     `runner pause --all` before the next tick prevents all starts\n";
+const THEN: &str = "then    occurrences since the copy are recorded as missed, and waiting runs as skipped; nothing silently runs twice\n";
 
 /// The plan of a restore, or its result.
 #[derive(Debug, Serialize)]
@@ -64,8 +64,8 @@ impl View for Restore {
             return show::out(&self.describe_plan());
         };
         show::out(&format!(
-            "restored; since then: {} missed, {} skipped, {} ended\n",
-            show::count(reported.missed, "moment"),
+            "restored; since the copy: {} missed, {} skipped, {} ended\n",
+            show::count(reported.missed, "scheduled time"),
             show::count(reported.skipped, "waiting run"),
             show::count(reported.ended, "live run")
         ));
@@ -159,7 +159,7 @@ impl RestoreArgs {
 
 /// Asks for a confirmation on the terminal. An empty answer means no.
 fn confirmed() -> bool {
-    show::notice("Do it? [y/N]");
+    show::notice("Restore? [y/N]");
     let mut answer = String::new();
     let _no_answer_is_no = io::stdin().lock().read_line(&mut answer);
     matches!(answer.trim(), "y" | "Y" | "yes")
@@ -176,7 +176,7 @@ fn newest(home: &Env) -> Result<PathBuf, Failure> {
     }
     // A readable database must not be moved away.
     let hint = match home.store_to_read() {
-        Ok(Some(_)) => "runner db check   (the present database can be read)".to_owned(),
+        Ok(Some(_)) => "runner db check   (the current database can be read)".to_owned(),
         _ => aside(&home.store_path()),
     };
     Err(Failure::data(format!("there is no intact backup in {}{why}", home.backups().display()))
@@ -216,6 +216,8 @@ fn in_use(home: &Env) -> Failure {
     ));
     match pids.is_empty() {
         true => failure.hint("runner db restore --yes   (again, in a few seconds)"),
-        false => failure.hint(format!("kill -TERM {}   (then repeat this)", pids.join(" "))),
+        false => {
+            failure.hint(format!("kill -TERM {}   (then run this command again)", pids.join(" ")))
+        }
     }
 }

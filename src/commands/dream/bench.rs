@@ -126,7 +126,7 @@ fn labels(path: &Path) -> Result<Vec<truth::Label>, Failure> {
         |why: String| Failure::usage(format!("{shown}: {why}")).hint("runner help dream bench");
     let size = std::fs::metadata(path).map_err(|error| bad(error.to_string()))?.len();
     if size > LONGEST {
-        return Err(bad(format!("it is {size} bytes long, the limit is {LONGEST}")));
+        return Err(bad(format!("the file has {size} bytes; the limit is {LONGEST}")));
     }
     let text = read_text_host(path, LONGEST).map_err(|error| bad(error.to_string()))?;
     truth::parse(&text).map_err(bad)
@@ -184,7 +184,7 @@ fn format_figures(reported: &Measurement) -> String {
         line(
             "thresholds from the other half",
             format!(
-                "{}: {} of {} cited, {} of {} open ones archived",
+                "{}: {} of {} cited, {} of {} open ideas archived",
                 bars.join(" and "),
                 held.cited,
                 held.known,
@@ -245,7 +245,7 @@ fn table(figures: &Figures) -> String {
     let mut called: Vec<&str> = confusion.values().flat_map(|row| row.keys().copied()).collect();
     called.sort_unstable();
     called.dedup();
-    let mut head = vec!["is \\ called".to_owned()];
+    let mut head = vec!["true \\ assigned".to_owned()];
     head.extend(called.iter().map(|class| (*class).to_owned()));
     let mut rows = vec![head];
     for (class, row) in confusion {

@@ -79,8 +79,8 @@ impl View for ProposalList<'_> {
     fn print(&self, _ui: Ui) {
         if self.proposals.is_empty() {
             return show::out(&match self.undecided {
-                0 => "nothing is left to decide; `runner dream run` looks for more\n".to_owned(),
-                1 => "the one undecided proposal does not match the filter\n".to_owned(),
+                0 => "no undecided proposals; `runner dream run` looks for more\n".to_owned(),
+                1 => "the only undecided proposal does not match the filter\n".to_owned(),
                 n => format!("none of {n} undecided proposals matches the filter\n"),
             });
         }

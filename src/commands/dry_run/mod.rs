@@ -44,7 +44,7 @@ pub fn run(
     let own = OccurrenceId::new(stage.now).to_string();
     let key = key.map_or(own, |key| format!("key {key}"));
     let Some(run) = stage.enter(project, job, &key, None, settings)? else {
-        let known = "it was already requested with this key: nothing would be run";
+        let known = "already requested with this key: nothing would run";
         cli.ui.show(&view::KnownRequest { dry_run: true, job, known });
         return Ok(Exit::Done);
     };

@@ -245,8 +245,8 @@ fn text(reported: &DryRun) -> String {
                 .map(|word| clean(word))
                 .collect();
             line("starts", &words.join(" "));
-            line("in", &child.folder.display().to_string());
-            line("with", &child.environment.join(" "));
+            line("folder", &child.folder.display().to_string());
+            line("variables", &child.environment.join(" "));
             if !child.unset.is_empty() {
                 line("", &format!("not set: {}", child.unset.join(" ")));
             }
@@ -349,7 +349,7 @@ fn left(level: &RemainingBudget) -> String {
         })
         .collect();
     match parts.as_slice() {
-        [] => format!("{}: not bounded", level.label),
+        [] => format!("{}: no limit", level.label),
         parts => format!("{}: {}", level.label, parts.join(", ")),
     }
 }
@@ -357,7 +357,7 @@ fn left(level: &RemainingBudget) -> String {
 fn fit_name(fits: BudgetFit) -> &'static str {
     match fits {
         BudgetFit::Yes => "yes",
-        BudgetFit::Perhaps => "yes, unless the jobs before it use up their limits",
+        BudgetFit::Perhaps => "yes, unless earlier jobs use up their limits",
         BudgetFit::No => "no",
     }
 }

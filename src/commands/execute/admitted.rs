@@ -38,7 +38,7 @@ pub(super) fn locked(
     let staging = setting.staging();
     let cache = home.cache_folder(&here.id);
     std::fs::create_dir_all(&cache).map_err(|error| {
-        let what = format!("cannot make {}: {error}", cache.display());
+        let what = format!("cannot create {}: {error}", cache.display());
         refuse(Class::Environment, what)
     })?;
     let entered = store.admit(&Enter {
@@ -62,7 +62,8 @@ pub(super) fn locked(
 }
 
 pub(super) fn cancel_token() -> Result<Cancel, Failure> {
-    Cancel::new().map_err(|error| Failure::internal(format!("cannot make a cancel token: {error}")))
+    Cancel::new()
+        .map_err(|error| Failure::internal(format!("cannot create a cancel token: {error}")))
 }
 
 struct AdmittedRun {

@@ -71,7 +71,7 @@ pub(super) fn recover_stale_runs(
             && dead.id != row.id
             && matches!(dead.state, RunState::Running { .. })
         {
-            tracing::info!(run = %dead.id, "its process is gone; it is settled first");
+            tracing::info!(run = %dead.id, "the run's process is gone; the run is settled first");
             recover_locked(store, &driver, &dead.id, home.now()?)?;
             spawn::mark(home, store, &dead.id)?;
             if store.run(&dead.id)?.outcome().is_none() {

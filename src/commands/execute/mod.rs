@@ -126,7 +126,7 @@ fn attempt(
         )
     })
     .and_then(|()| {
-        tracing::info!(job = setting.spec.name, project = %setting.here.root.display(), "begins");
+        tracing::info!(job = setting.spec.name, project = %setting.here.root.display(), "the run begins");
         locks = Some(take_locks(home, store, setting, &holder)?);
         locked(cli, store, setting, &holder.owner)
     });
@@ -138,7 +138,7 @@ fn attempt(
                 // Another process executes the run and commits its outcome.
                 let row = store.run(&row.id)?;
                 return Ok(row.outcome().cloned().unwrap_or(Outcome::Skipped {
-                    why: "another process is running it".to_owned(),
+                    why: "another process is executing this run".to_owned(),
                 }));
             }
             outcome
@@ -163,9 +163,9 @@ fn attempt(
     let deferrals = spawn::deferrals(store, row, &outcome)?;
     let (root, spec) = (&setting.here.root, &setting.spec);
     if let Err(error) = failmark::update(root, spec, &row.id, &outcome, deferrals, now) {
-        tracing::error!(%error, "the failmark could not be written");
+        tracing::error!(%error, "the failure marker could not be written");
         show::complain(&format!(
-            "the failmark of {} could not be written: {error}",
+            "the failure marker of {} could not be written: {error}",
             setting.spec.name
         ));
     }

@@ -135,7 +135,7 @@ impl View for Journal {
                         show::out(&format!("  {}{done}\n", safe::line(&verdict.text)));
                     }
                     for claim in &entry.failed_claims {
-                        show::out(&format!("  does not hold: {}\n", safe::line(claim)));
+                        show::out(&format!("  found false: {}\n", safe::line(claim)));
                     }
                 }
                 TimelineItem::Gap(gap) => {

@@ -55,7 +55,7 @@ impl GotoArgs {
         let Some(state) = spec.state(&self.state) else {
             let names: Vec<&str> = spec.states.iter().map(|it| it.name.as_str()).collect();
             return Err(Failure::usage(format!(
-                "the cycle has no state {:?} (it has: {})",
+                "the cycle has no state {:?} (states: {})",
                 self.state,
                 names.join(", ")
             )));

@@ -114,12 +114,15 @@ fn named<'h>(here: &'h LoadedProject, agent: &str) -> Result<(&'h str, &'h Cycle
             .hint("runner config set jobs.lifecycle.kind lifecycle")
     } else {
         let whose = if agent.is_empty() {
-            "no cycle of an agent without a name".to_owned()
+            "no cycle for the unnamed agent".to_owned()
         } else {
-            format!("no cycle of an agent {agent:?}")
+            format!("no cycle for the agent {agent:?}")
         };
-        Failure::usage(format!("this project has {whose}; it has: {}", agents.join(", ")))
-            .hint(format!("add --agent {}", agents[0]))
+        Failure::usage(format!(
+            "this project has {whose}; its cycles have the agents {}",
+            agents.join(", ")
+        ))
+        .hint(format!("add --agent {}", agents[0]))
     })
 }
 

@@ -77,7 +77,7 @@ impl NightReportArgs {
         let folder = file.parent().unwrap_or(Path::new(".")).to_owned();
         let absent = |error: &io::Error| {
             let failure = Failure::data(format!(
-                "there is no report of a night: {}: {}",
+                "there is no night report: {}: {}",
                 file.display(),
                 error_chain::error_chain(error)
             ));
@@ -103,7 +103,7 @@ impl NightReportArgs {
         }
         let bytes = read_no_link(&file, LARGEST).map_err(|error| absent(&error))?;
         let bad = |why: String| {
-            Failure::data(format!("{} is not a summary of a night: {why}", file.display()))
+            Failure::data(format!("{} is not a night summary: {why}", file.display()))
                 .hint(format!("runner overnight report --validate --from {}", folder.display()))
         };
         let value: Value =

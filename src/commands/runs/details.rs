@@ -162,7 +162,7 @@ fn tool_counts(tally: &Tally) -> Vec<(&'static str, String)> {
     if tally.unstated > 0 {
         used.push_str(&format!("; {} of {} reported no usage", tally.unstated, tally.asked));
     }
-    lines.push(("stated use", used));
+    lines.push(("reported usage", used));
     if !tally.tools.is_empty() {
         let tools = tally.tools.iter().map(|(name, count)| format!("{name} ×{count}"));
         let mut tools = tools.collect::<Vec<_>>().join(", ");

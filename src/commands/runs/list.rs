@@ -69,7 +69,7 @@ impl ListArgs {
             LoadedProject::load(cli.env, cli.here)?;
         }
         let mut list =
-            RunList { runs: Vec::new(), nothing: "no runs yet; `runner night` makes the first\n" };
+            RunList { runs: Vec::new(), nothing: "no runs yet; `runner night` starts the first\n" };
         if let Some(store) = store {
             let project = self.project(cli, &store)?;
             match self.job_id(&store, project.as_ref())? {
@@ -115,10 +115,8 @@ impl ListArgs {
         let manual = [review::JOB, board::JOB, lifecycle::GOTO].contains(&name);
         if manual && !store.jobs(&project.id)?.iter().any(|job| job.name == name) {
             return Ok(ListedJob::Unused(match name {
-                review::JOB => {
-                    "nothing was decided yet; `runner dream list` has what is proposed\n"
-                }
-                _ => "nothing was done manually yet\n",
+                review::JOB => "no decisions yet; `runner dream list` lists the proposals\n",
+                _ => "nothing has been done manually yet\n",
             }));
         }
         Ok(ListedJob::Known(Some(project::job_of(store, &project.id, name)?.id)))

@@ -58,7 +58,7 @@ impl LogsArgs {
             found = true;
         }
         if !found {
-            show::complain(&format!("run {} has no log: it never began", row.id));
+            show::complain(&format!("run {} has no log because it never started", row.id));
         }
         if let Some(outcome) = outcome {
             show::out(&format!("{outcome}\n"));
@@ -78,8 +78,8 @@ fn follow_log(home: &Env, run: &RunId) -> Result<Option<String>, Failure> {
         return Ok(ended(followed));
     };
     // Closing `running` stops the follower.
-    let (over, running) =
-        io::pipe().map_err(|error| Failure::environment(format!("cannot make a pipe: {error}")))?;
+    let (over, running) = io::pipe()
+        .map_err(|error| Failure::environment(format!("cannot create a pipe: {error}")))?;
     thread::scope(|scope| {
         let stops = [stdout.as_fd(), over.as_fd()];
         let said = scope.spawn(move || follow::follow(home, run, &output, &stops, &mut print(1)));

@@ -130,6 +130,9 @@ fn lock(home: &Env) -> Result<File, Failure> {
         .map_err(|error| Failure::cannot_write(format!("{}: {error}", path.display())))?;
     match file.try_lock() {
         Ok(()) => Ok(file),
-        Err(_) => Err(cannot("another `runner setup` is running".to_owned()).hint("say it again")),
+        Err(_) => {
+            Err(cannot("another `runner setup` is running".to_owned())
+                .hint("run the command again"))
+        }
     }
 }

@@ -108,8 +108,8 @@ impl SetupView {
         }
         if self.act == SetupAction::Plan && self.of_this_system {
             text.push_str(match self.steps.is_empty() {
-                true => "everything is as it should be\n",
-                false => "nothing was done; `--apply` applies it\n",
+                true => "nothing to change\n",
+                false => "nothing was changed; `--apply` makes the changes\n",
             });
         }
         text
@@ -120,10 +120,10 @@ impl View for SetupView {
     fn print(&self, ui: Ui) {
         ui.info(match (self.act, self.planned.is_empty()) {
             (SetupAction::Plan, _) => return show::out(&self.text()),
-            (_, true) => "everything is as it should be; nothing was done",
-            (SetupAction::Remove, false) => "undone",
+            (_, true) => "nothing to change",
+            (SetupAction::Remove, false) => "the setup is removed",
             (SetupAction::Apply, false) => {
-                "done; `runner setup --verify` checks it, `runner doctor` checks everything"
+                "set up; `runner setup --verify` checks the setup, `runner doctor` checks everything"
             }
         });
     }

@@ -163,7 +163,7 @@ impl GatheredStatus<'_> {
                     .class()
                     .map_or_else(|| outcome.as_str().to_owned(), |it| it.as_str().to_owned()),
                 message: format!(
-                    "{} (it has no failmark)",
+                    "{} (no failure marker)",
                     outcome.why().unwrap_or_else(|| outcome.as_str())
                 ),
                 hint: format!("runner runs show {}", row.id),
@@ -248,7 +248,7 @@ fn live_run(row: &RunRow) -> LiveRun {
         run: row.id.to_string(),
         state: match row.owner() {
             Some(owner) if matches!(row.state, RunState::Running { .. }) && !owner.is_alive() => {
-                "running, but its process is gone; the next tick settles it".to_owned()
+                "running, but the process is gone; the next tick settles the run".to_owned()
             }
             _ => state_name(row).to_owned(),
         },

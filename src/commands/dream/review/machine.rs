@@ -263,7 +263,7 @@ impl Review {
                 match self.decided.last() {
                     Some(id) => return Some(Effect::Undo(id.clone())),
                     None => {
-                        let why = "nothing was decided here yet; `runner dream undo ID` undoes earlier decisions";
+                        let why = "nothing has been decided in this review; `runner dream undo ID` undoes earlier decisions";
                         self.said = Some((why.to_owned(), true));
                     }
                 };

@@ -118,7 +118,7 @@ fn another_action_is_chosen_and_a_merge_asks_where_to() {
 }
 
 #[test]
-fn what_changed_is_only_done_when_that_is_said_again() {
+fn changed_idea_needs_forced_decision() {
     let mut review = three();
     let stale = || News::Refused { why: "it has changed".into(), forcible: true };
     assert!(keys(&mut review, "\na").is_some());

@@ -134,9 +134,9 @@ impl<'h> DryRunStore<'h> {
         let described = backend.describe();
         reported.backend_name = backend.name().to_owned();
         let passed = backends.passed.into_iter();
-        reported.notes.extend(passed.map(|one| format!("is not asked: {one}")));
+        reported.notes.extend(passed.map(|one| format!("not asked: {one}")));
         let absent = convened.absent().iter();
-        reported.notes.extend(absent.map(|it| format!("is not asked: {}: {}", it.runner, it.why)));
+        reported.notes.extend(absent.map(|it| format!("not asked: {}: {}", it.runner, it.why)));
         reported.want = want;
         let works = setting.spec.kind.works_now();
         let own = matches!(works, Some(Works::Program(_)));
@@ -317,8 +317,8 @@ impl<'h> DryRunStore<'h> {
             }
             reported
                 .notes
-                .push(format!("run {} of this job died; it would be settled first", dead.id));
-            let outcome = Outcome::Lost { why: "its process is gone".to_owned() };
+                .push(format!("run {} of this job died and would be settled first", dead.id));
+            let outcome = Outcome::Lost { why: "the process is gone".to_owned() };
             self.store
                 .settle(&dead.id, Some(execution.fence), &outcome, &RunSummary::default(), self.now)
                 .map_err(|error| refuse(Class::Internal, error.to_string()))?;

@@ -69,7 +69,7 @@ impl ResolvedRun<'_> {
                 }
                 (_, Err(error)) => {
                     let why = self.redactor.redact(&error.to_string()).into_owned();
-                    tracing::warn!(backend = spec.name, why, "is passed over");
+                    tracing::warn!(backend = spec.name, why, "the backend is skipped");
                     passed.push(format!("{}: {why}", spec.name));
                 }
                 (Ok(first), Ok(())) => {
@@ -130,7 +130,7 @@ impl ResolvedRun<'_> {
                 "{} has {} {} left, and this run may need {}",
                 short.level, short.left, short.unit, short.wanted
             );
-            tracing::warn!(backend = backend.name(), why, "is left out");
+            tracing::warn!(backend = backend.name(), why, "the fallback is skipped");
             backends.passed.push(format!("{}: {why}", backend.name()));
         }
         Ok(held)

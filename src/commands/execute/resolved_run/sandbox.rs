@@ -39,7 +39,7 @@ impl ResolvedRun<'_> {
             None => SandboxSettings::default(),
         };
         let cannot = |path: &Path, error: std::io::Error| {
-            Failure::cannot_write(format!("cannot make {}: {error}", path.display()))
+            Failure::cannot_write(format!("cannot create {}: {error}", path.display()))
         };
         let real = |path: &Path| match fs::canonicalize(path) {
             Err(_) if purpose == Purpose::DryRun => Ok(path.to_owned()),
