@@ -71,7 +71,7 @@ impl DemoArgs {
     pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
         let dir = cli.here.join(&self.dir);
         let root = self.make(cli, &dir)?;
-        // The night's own output would repeat the report.
+        // The night's output would repeat the report.
         let hushed = SpawnMode { ui: Ui { quiet: true, ..Ui::default() }, ..cli.spawn_mode() };
         let steps = [("lifecycle", STEPS)];
         let exit = night::with_steps(cli.env, &root, &steps, hushed, AwakeFlags::default())?;

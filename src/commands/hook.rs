@@ -74,7 +74,7 @@ fn post_tool_use(cli: &Cli<'_>, agent: Option<&str>) -> Result<Exit, Failure> {
     if read as u64 > LONGEST {
         return Err(Failure::data(format!("the payload is longer than {LONGEST} bytes")));
     }
-    // For its own runs, runner writes the rows from the event stream.
+    // Runner writes the rows of its own runs from their event streams.
     if env::setting("RUNNER_RUN").is_some() {
         return Ok(Exit::Done);
     }

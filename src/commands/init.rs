@@ -226,7 +226,7 @@ fn config_file(
                     "{} defines a project without an id",
                     path.display()
                 ))
-                .hint(format!("write `[project]` and below it `id = \"{id}\"`")));
+                .hint(format!("add `[project]` and, below it, `id = \"{id}\"`")));
             };
             lines.insert(header + 1, format!("id = \"{id}\""));
             (added(), lines.join("\n") + "\n")
@@ -246,7 +246,7 @@ fn config_file(
     Ok(InitStep { line, what: InitAction::File(path.to_owned(), text.into_bytes()) })
 }
 
-/// Adds lines to the repository's own exclude file, which is never committed.
+/// Adds lines to the repository's `.git/info/exclude` file, which is never committed.
 fn exclude(git: &Git, lines: &[String]) -> Result<Option<InitStep>, Failure> {
     let path = git
         .path(&["--git-path", "info/exclude"])

@@ -89,7 +89,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let reach = reach(&args.command);
     if reach.is_none() && !args.config.is_empty() {
         return Err(Failure::usage(format!(
-            "--config {}: this command does not use it",
+            "--config {}: this command does not use this setting",
             args.config[0]
         ))
         .hint("runner config set KEY VALUE, or runner enqueue JOB --set KEY=VALUE"));

@@ -138,7 +138,7 @@ fn find(home: &Env, here: &Path, wanted: &str) -> Result<PathBuf, Failure> {
     let start = wanted.trim().to_ascii_uppercase();
     if start.is_empty() {
         return Err(
-            Failure::usage("expected the id of a run, or the beginning of one").hint("runner runs")
+            Failure::usage("expected a run id or the beginning of a run id").hint("runner runs")
         );
     }
     let folder = home.state.join(FOLDER);

@@ -132,7 +132,7 @@ fn open(path: &Path, ui: Ui) -> Result<Exit, Failure> {
     }
 }
 
-/// Writes the page to a file in runner's own folder.
+/// Writes the page to a file in runner's state folder.
 fn write_page(home: &Env, name: &str, page: &str) -> Result<PathBuf, Failure> {
     let folder = home.state.join("pages");
     let path = folder.join(name);

@@ -172,7 +172,7 @@ pub(super) fn failure(project: &LoadedProject, error: EventError) -> Failure {
             Failure::data(error.to_string()).hint("runner curator events --all")
         }
         EventError::Spent(_) | EventError::Over(_) => Failure::refused(error.to_string())
-            .hint("runner curator event   (a new event has its own budget)"),
+            .hint("runner curator event   (a new event has a separate budget)"),
     }
 }
 

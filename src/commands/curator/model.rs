@@ -39,7 +39,7 @@ pub struct CuratorStanding {
     pub queue: Depths,
     /// The number of jobs that may still start in the current 60-minute window.
     pub left_this_hour: Option<u32>,
-    /// The worker's own status from `logs/status.json`.
+    /// The worker's status from `logs/status.json`.
     pub status: Option<Value>,
     /// Whether the process that wrote the status is alive.
     pub alive: bool,

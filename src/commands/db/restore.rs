@@ -31,7 +31,7 @@ pub struct RestoreArgs {
 
 const LOST_UNKNOWN: &str = "lost    pauses, resumptions, acknowledgements, grants and deferrals since the copy, which cannot be listed; \
      `runner pause --all` before the next tick prevents all starts\n";
-const THEN: &str = "then    occurrences since the copy are recorded as missed, and waiting runs as skipped; nothing silently runs twice\n";
+const THEN: &str = "then    occurrences that became due since the copy are recorded as missed, and waiting runs as skipped; nothing silently runs twice\n";
 
 /// The plan of a restore, or its result.
 #[derive(Debug, Serialize)]
@@ -91,7 +91,7 @@ impl Restore {
         }
         text.push_str(&match &self.since {
             Some(since) => format!(
-                "lost    what is not in the copy: {}, {}, {}, {}; pauses stay as they are now ({})\n",
+                "lost    records that are not in the copy: {}, {}, {}, {}; current pauses are kept ({})\n",
                 show::count(since.runs, "run"),
                 show::count(since.breaker_resets, "circuit breaker reset"),
                 show::count(since.grants, "grant"),

@@ -38,7 +38,7 @@ impl View for KnownRequest<'_> {
     }
 }
 
-/// The dry run of one run.
+/// A simulated run.
 pub struct SimulatedRun<'a> {
     pub project: &'a Path,
     pub reported: DryRun,

@@ -46,7 +46,7 @@ pub(super) fn take_locks(
     Ok((lock, contract))
 }
 
-/// Returns the path of the contract's lock file, for kinds that have one.
+/// Returns the path of the contract's lock file, or `None` if the kind has no such file.
 pub(super) fn contract_lock_path(
     setting: &ResolvedRun<'_>,
 ) -> Result<Option<PathBuf>, NotAdmitted> {

@@ -34,7 +34,7 @@ use locks::take_locks;
 use resolved_run::ResolvedRun;
 pub(in crate::commands) use resolved_run::slots_folder;
 
-/// The outcome of a run that was not admitted, or the error that left it without one.
+/// The outcome of a run that was not admitted, or the error that prevented an outcome.
 enum NotAdmitted {
     /// The outcome of the run, unless another process executes the run.
     Before(Outcome),

@@ -55,7 +55,7 @@ pub(super) struct ResolvedRun<'a> {
     pub run_dir: PathBuf,
     /// The environment of the run's children.
     pub environment: BTreeMap<String, String>,
-    /// The environment for its backends' children; each backend passes on its own part.
+    /// The environment for the children of the backends; each backend passes on a part of it.
     around: BTreeMap<String, String>,
     /// The redactor that hides the values handed to the run's children besides the ordinary
     /// environment.

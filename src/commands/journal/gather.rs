@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! rem/**/manifest.json ──> entries ─┐
-//! git log ──> tagged commits ───────┼──> one timeline, the newest first
+//! git log ──> tagged commits ───────┼──> one timeline, newest first
 //! database ──> runs without an entry ─┘
 //! ```
 //!

@@ -79,12 +79,10 @@ impl RunSpending {
                 "day" | "job" => account.key.split_once(' ').map_or("", |(_, rest)| rest),
                 _ => &account.key,
             };
-            let what = if account.held { "holds" } else { "had reserved" };
+            let what = if account.held { "reserves" } else { "had reserved" };
             let amounts = budget::format_amounts(account.reserved);
-            lines.push(show::row([
-                "account",
-                &format!("{} {key}: {what} {amounts}", account.level),
-            ]));
+            lines
+                .push(show::row(["budget", &format!("{} {key}: {what} {amounts}", account.level)]));
         }
         lines
     }

@@ -94,7 +94,7 @@ impl SetupArgs {
         }
         if !view.of_this_system {
             return Err(Failure::unavailable(format!(
-                "{} is not available on this system: its files can be shown here, but set up only on its own system",
+                "{} is not available on this system: the files can be shown here, but set up only on a system with this scheduler",
                 view.scheduler.as_str()
             ))
             .hint("runner setup --apply"));

@@ -72,7 +72,7 @@ pub(super) fn plan(
     let scheduler = kind.unwrap_or(SchedulerKind::Manual);
     Ok(SetupView {
         scheduler,
-        why: "it is already set up".to_owned(),
+        why: "already set up".to_owned(),
         of_this_system: scheduler.is_of_this_system(),
         minutes: minutes.into_iter().collect(),
         notes,

@@ -77,7 +77,7 @@ impl SetupView {
         let mut text = format!("{}: {}\n", self.scheduler.as_str(), self.why);
         if !self.of_this_system {
             text.push_str(
-                "  not available on this system; with the paths of this system it would be:\n",
+                "  not available on this system; the files, with the paths of this system:\n",
             );
             for file in &self.files {
                 text.push_str(&format!("\n{}\n", file.path));

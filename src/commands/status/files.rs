@@ -57,7 +57,7 @@ impl Files {
                 };
                 match read {
                     Ok(fresh) => (standing, seen.contradiction, Some(fresh)),
-                    // The last version that was read stays in effect, so it is also the one shown.
+                    // The last version that was read stays in effect, so that version is shown.
                     Err(failure) => (standing, Some(failure.to_string()), kept),
                 }
             }

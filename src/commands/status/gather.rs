@@ -47,7 +47,7 @@ pub(super) fn gather(cli: &Cli<'_>) -> Result<Status, Failure> {
     };
     let root = match project::find(cli.here) {
         Ok(root) => Some(root),
-        // The project's file may be gone while the database still knows the project.
+        // The project's file may be missing while the database still contains the project.
         Err(failure) if cli.folder_is_named => match home.store_to_read()? {
             Some(store) => Some(project::kept(home, &store, cli.here)?.row.path),
             None => return Err(failure),
@@ -103,7 +103,7 @@ fn silence(last: Option<Timestamp>, now: Timestamp) -> Option<String> {
     ))
 }
 
-/// Creates the status of a project that the database does not know.
+/// Creates the status of a project that is not in the database.
 fn unregistered(root: &Path, mistake: Option<Failure>) -> ProjectStatus {
     ProjectStatus {
         id: project::id_at(root).map(|id| id.to_string()),

@@ -22,7 +22,7 @@ pub(super) struct Status {
     pub(super) ticks: TickState,
     /// The sandbox that a run would get on this host; absent if none is available.
     pub(super) sandbox: Option<String>,
-    /// Number of requested and running runs of all projects, including manual ones.
+    /// Number of requested and running runs of all projects, including manual runs.
     pub(super) live_runs: usize,
     pub(super) projects: Vec<ProjectStatus>,
 }

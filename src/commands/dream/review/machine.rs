@@ -43,7 +43,7 @@ pub enum Mode {
     Help,
 }
 
-/// Details of the current proposal, shown besides its own text.
+/// Details of the current proposal, shown in addition to the proposal's text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Detail {
     /// The id of the proposal.
@@ -121,7 +121,7 @@ impl Review {
         known.is_none_or(|detail| detail.id != current.proposal.id).then_some(current)
     }
 
-    /// Replaces the proposals with newly read ones and keeps the person's position.
+    /// Replaces the proposals with newly read proposals and keeps the person's position.
     pub fn reload(&mut self, items: Vec<ProposalItem>) {
         let current = self.current().map(|item| item.proposal.id.clone());
         self.items = items;
@@ -211,7 +211,7 @@ impl Review {
             News::Undone { id, says } => {
                 self.decided.retain(|decided| *decided != id);
                 self.said = Some((says, false));
-                // The proposal becomes the current one again.
+                // The proposal becomes current again.
                 let place = self.shown().iter().position(|item| item.proposal.id == id);
                 if let Some(place) = place {
                     (self.at, self.scroll) = (place, 0);

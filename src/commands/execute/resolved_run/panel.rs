@@ -182,7 +182,7 @@ impl Convened {
         &self.absent
     }
 
-    /// Moves each backend whose budget is short, as `why` reports, to the absent ones.
+    /// Moves each backend whose budget is insufficient, as `why` reports, to the absent backends.
     fn leave(&mut self, mut why: impl FnMut(&Able) -> Option<String>) {
         let all = std::mem::take(&mut self.able);
         for one in all {
