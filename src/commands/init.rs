@@ -237,8 +237,8 @@ fn config_file(
             // The text contains no commented-out table: a user who uncomments a table that a
             // command has already added would define it twice.
             format!(
-                "# Settings of runner's nights in this project. `runner config show --origin` lists every setting with its\n\
-                 # source; what is set here overrides the default. To change one:\n\
+                "# Settings of runner's nights in this project. They override the defaults.\n\
+                 # `runner config show --origin` lists every setting with its source. To change a setting:\n\
                  # runner config set jobs.dream.max_ideas 50\n\n{table}"
             ),
         ),

@@ -68,7 +68,8 @@ pub struct Cli<'a> {
 }
 
 impl Cli<'_> {
-    /// Returns how the command starts runs: with visible progress, and in the command's process group.
+    /// Returns how the command starts runs: with visible progress, and in the command's process
+    /// group.
     pub fn spawn_mode(&self) -> SpawnMode {
         SpawnMode { watched: true, ui: self.ui, verbose: self.verbose, apart: false }
     }

@@ -76,8 +76,8 @@ impl GotoArgs {
         };
         let run = hand
             .place(&mut held, &act, &mut |scope, _, _| {
-                // The position is overwritten regardless of the file's current content, even if it is
-                // invalid.
+                // The position is overwritten regardless of the file's current content, even if the
+                // content is invalid.
                 let seen = scope.inspect(&path, 1 << 20)?;
                 let expect =
                     seen.map_or(Expect::Absent, |(bytes, _)| Expect::Digest(Digest::of(&bytes)));
