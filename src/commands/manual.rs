@@ -61,7 +61,7 @@ impl ManArgs {
             })
             .collect::<Result<_, _>>()?;
         fs::create_dir_all(into).map_err(|error| {
-            Failure::cannot_write(format!("cannot make {}: {error}", into.display()))
+            Failure::cannot_write(format!("cannot create {}: {error}", into.display()))
         })?;
         for (path, page) in &wanted {
             write_atomic(path, &page.text, 0o644).map_err(|error| {
@@ -76,10 +76,11 @@ impl ManArgs {
     }
 }
 
-/// Reports whether a page must be written. A page that already has the same text need not be.
+/// Reports whether a page must be written. A page that already has the same text is not written
+/// again.
 ///
 /// # Errors
-/// Returns an error if a file of another origin has the page's name.
+/// Returns an error if another program's file has the page's name.
 fn ours(path: &Path, text: &[u8]) -> Result<bool, Failure> {
     match fs::symlink_metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(true),

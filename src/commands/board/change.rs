@@ -54,14 +54,14 @@ pub fn apply(cli: &Cli<'_>, here: &LoadedProject, which: &BoardArg) -> Result<Ex
         .map_err(|error| Failure::data(safe::line(&error.whole())))?;
     let edit = match &entry {
         None => {
-            let text = "no dream yet: there is no verdict".to_owned();
+            let text = "no dream has run yet, so there are no verdicts".to_owned();
             BoardEdit::new(BoardChange::default(), text)
         }
         Some((path, entry)) => {
             let done = change(cli, here, which, &BoardRequest::Apply(entry))?;
             let text = match done.before.first() {
                 Some(before) => {
-                    format!("{path} was already applied, at {}", show::format_time(before.ts))
+                    format!("{path} was already applied at {}", show::format_time(before.ts))
                 }
                 None => format!("applied {path}"),
             };
@@ -72,13 +72,13 @@ pub fn apply(cli: &Cli<'_>, here: &LoadedProject, which: &BoardArg) -> Result<Ex
     Ok(Exit::Done)
 }
 
-/// Begins the next task.
+/// Starts the next task.
 pub fn pick(cli: &Cli<'_>, here: &LoadedProject, which: &BoardArg) -> Result<Exit, Failure> {
     let done = change(cli, here, which, &BoardRequest::Pick)?;
     let text = match (&done.picked, done.records.is_empty()) {
-        (Some(task), true) => format!("{} is DOING already", task.heading),
+        (Some(task), true) => format!("{} is already DOING", task.heading),
         (Some(task), false) => format!("picked {}", task.heading),
-        (None, _) => "nothing is open on the board".to_owned(),
+        (None, _) => "the board has no open task".to_owned(),
     };
     cli.ui.show(&BoardEdit::new(done, text));
     Ok(Exit::Done)

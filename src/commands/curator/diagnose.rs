@@ -1,4 +1,5 @@
-//! Problems that keep the curator from working, each with the command that fixes it.
+//! `runner curator diagnose`: finds the problems that keep the curator from working, each with the
+//! command that fixes it.
 
 use runner_backends::{OllamaHealth, ollama_health};
 use runner_engine::outcome::Exit;
@@ -13,13 +14,14 @@ use crate::project::LoadedProject;
 use crate::setup::plan::shown;
 use crate::ui::{Failure, Ui, View, safe, show};
 
-/// The endpoints at which another engine is searched: the usual port and the usual second port.
+/// The endpoints where the diagnosis looks for another engine: the usual port and the usual second
+/// port.
 const USUAL: [&str; 2] = ["http://127.0.0.1:11434", "http://127.0.0.1:11435"];
 
 /// A finding of the diagnosis.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 struct Diagnosis {
-    /// `wrong` if the curator does not work, `note` if it works with reduced function.
+    /// `wrong` if the curator does not work, `note` if it works with reduced functionality.
     level: &'static str,
     what: String,
     /// The command that fixes the finding.
@@ -67,7 +69,7 @@ fn typed(words: &[&str]) -> String {
     shown(&words)
 }
 
-/// Formats a command of the engine's own program for the engine at this address.
+/// Formats a command of the engine's program that addresses the engine at `endpoint`.
 fn at(endpoint: &str, words: &[&str]) -> String {
     let command = typed(words);
     if endpoint.trim_end_matches('/') == USUAL[0] {
@@ -77,7 +79,8 @@ fn at(endpoint: &str, words: &[&str]) -> String {
     format!("OLLAMA_HOST={} {command}", typed(&[place]))
 }
 
-/// Reports a note if the job's backend uses another address or model than the one that was checked.
+/// Returns a note for each of the address and the model of the job's backend that differs from the
+/// configured engine's.
 fn apart(project: &LoadedProject, it: &CuratorStanding) -> Vec<Diagnosis> {
     let name = it.configured.backend.as_deref().unwrap_or_default();
     let Some(spec) = project.config.backends.get(name) else {
@@ -182,7 +185,7 @@ fn findings(
     if state == Some("working") && !it.alive {
         let pid = it.status.as_ref().map(|status| status["pid"].clone()).unwrap_or_default();
         let what = format!(
-            "the worker's process {pid} is gone, but its status still reports it as working"
+            "the worker's process {pid} no longer exists, but the worker's status is still \"working\""
         );
         add("wrong", what, "runner curator work --once".to_owned());
     }

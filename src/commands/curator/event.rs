@@ -39,7 +39,7 @@ pub struct EventArgs {
 
 /// The severity of an event.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
-#[allow(missing_docs, reason = "the words say it")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 enum SeverityArg {
     Info,
     Warn,

@@ -1,4 +1,4 @@
-//! Gathers the state of the curator, which `curator status --json` prints, without a model call.
+//! Gathers the state of the curator for `runner curator status --json`, without a model call.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -28,7 +28,7 @@ pub const BRIDGES: [&str; 2] = ["openclaw", "oc-ask"];
 /// The state of the curator.
 #[derive(Clone, Debug, Serialize)]
 pub struct CuratorStanding {
-    /// 1.
+    /// The version of the output's schema, which is 1.
     pub schema_version: u32,
     /// The time at which the state was read.
     pub at: Timestamp,
@@ -40,13 +40,13 @@ pub struct CuratorStanding {
     pub vault: Folder,
     /// The number of files in each folder of the queue.
     pub queue: Depths,
-    /// The number of jobs that may still begin in the current 60-minute window.
+    /// The number of jobs that may still start in the current 60-minute window.
     pub left_this_hour: Option<u32>,
-    /// The worker's own status from `logs/status.json`.
+    /// The worker's status from `logs/status.json`.
     pub status: Option<Value>,
     /// Whether the process that wrote the status is alive.
     pub alive: bool,
-    /// The programs to which an event can be handed, by name.
+    /// The paths of the programs that can handle an event, by name.
     pub runners: BTreeMap<&'static str, Option<String>>,
     /// The bridge to hosts of other agents, if there is one.
     pub bridge: Bridge,
@@ -66,10 +66,10 @@ pub struct Configured {
     pub enabled: bool,
     /// The backend that writes texts.
     pub backend: Option<String>,
-    /// Maximum number of jobs that begin in any 60 minutes.
+    /// Maximum number of jobs that start in any 60 minutes.
     pub hourly_cap: u32,
     pub kinds: Vec<&'static str>,
-    /// Whether this program can ask the engine.
+    /// Whether runner supports the engine.
     pub engine_known: bool,
 }
 
@@ -95,11 +95,11 @@ pub struct WorkerStanding {
 pub struct Bridge {
     /// Whether a bridge is available.
     pub supported: bool,
-    /// The location of the bridge, or the missing part.
+    /// The location of the bridge, or the programs that are missing.
     pub why: String,
 }
 
-/// Returns the job of kind curator: the one named `curator`, or else the first.
+/// Returns the job of kind curator that is named `curator`, or else the first job of that kind.
 pub fn job_of(here: &LoadedProject) -> Option<&str> {
     let is = |job: &crate::config::Job| job.spec.kind.of::<CuratorSpec>().is_some();
     let jobs = &here.config.jobs;
@@ -127,7 +127,7 @@ pub fn gather(here: &LoadedProject, now: Timestamp) -> CuratorStanding {
     let there = worker.as_ref().is_ok_and(|worker| worker.folder().is_dir());
     let why = match &worker {
         Err(why) => Some(why.clone()),
-        Ok(worker) if !there => Some(format!("{} is not there", worker.folder().display())),
+        Ok(worker) if !there => Some(format!("{} does not exist", worker.folder().display())),
         Ok(_) => None,
     };
     let notes = vault(&here.root, &spec.vault_dir).err();

@@ -44,8 +44,11 @@ fn text(standing: &CuratorStanding) -> String {
     }
     if let Some(status) = &standing.status {
         let state = status["state"].as_str().unwrap_or_default();
-        let gone =
-            if !standing.alive && state == "working" { ", and its process is gone" } else { "" };
+        let gone = if !standing.alive && state == "working" {
+            ", but the process no longer runs"
+        } else {
+            ""
+        };
         let at = status["updated_at"].as_str().unwrap_or_default();
         row("last", format!("{state} at {at}{gone}"));
         if let Some(error) = status["last_error"].as_str() {

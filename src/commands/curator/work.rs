@@ -1,13 +1,14 @@
-//! `curator work`: runs the job of kind curator until no further run may begin.
+//! `runner curator work`: runs the curator job until no further run may start.
 //!
 //! ```text
-//! something waits, and the hour has room? ── yes ──> one run ── it did something ──> again
-//!    │ no                                        └── it did not: another works, it failed ──> end; watching: wait
-//!    └──> end; watching: wait for a file, half a minute, or a signal, which ends it
+//! a file waits, and the hourly cap allows a start?
+//!    │ yes ──> one run ── it processed a file ──> repeat
+//!    │                 └── another run is active, or it failed ──> end; with --watch: wait
+//!    └ no ───> end; with --watch: wait for a file, half a minute, or a signal that ends the watch
 //! ```
 //!
-//! The result of its own run decides whether the loop goes on. Changes that other processes make to
-//! the folder do not count.
+//! Only the result of the loop's last run determines whether the loop continues, and not changes
+//! that other processes make to the folder.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -36,7 +37,8 @@ pub fn no_job() -> Failure {
         .hint("runner curator setup --apply")
 }
 
-/// Returns the job to run: the named one, which must be of kind curator, or the usual one.
+/// Returns the job to run: the named job, which must be of kind curator, or the default curator
+/// job.
 fn chosen<'a>(project: &'a LoadedProject, name: Option<&'a str>) -> Result<&'a str, Failure> {
     let Some(name) = name else {
         return model::job_of(project).ok_or_else(no_job);
@@ -45,7 +47,7 @@ fn chosen<'a>(project: &'a LoadedProject, name: Option<&'a str>) -> Result<&'a s
     if kind.of::<CuratorSpec>().is_some() {
         return Ok(name);
     }
-    Err(Failure::usage(format!("--job {name}: it is of kind {}, not curator", kind.name()))
+    Err(Failure::usage(format!("--job {name}: the job is of kind {}, not curator", kind.name()))
         .hint("runner curator status"))
 }
 
@@ -68,7 +70,7 @@ pub struct WorkArgs {
 }
 
 impl WorkArgs {
-    /// Processes the queue, once or for as long as the command watches it.
+    /// Processes the queue once, or repeatedly with `--watch`.
     pub fn run(&self, cli: &Cli<'_>, project: &LoadedProject) -> Result<Exit, Failure> {
         let job = chosen(project, self.job.as_deref())?;
         let cap = project.config.curator.spec.hourly_cap;
@@ -126,7 +128,7 @@ impl WorkSignals {
             let tell = tell.try_clone().map_err(cannot)?;
             signal_hook::low_level::pipe::register(signal, tell).map_err(cannot)?;
         }
-        // If inotify is unavailable, the watch only reacts more slowly.
+        // Without inotify, the watch reacts more slowly.
         let changes = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).ok();
         let changes = changes.filter(|watch| {
             let what = WatchFlags::CLOSE_WRITE | WatchFlags::MOVED_TO;
@@ -141,8 +143,8 @@ impl WorkSignals {
         poll(&mut polled, Some(&Timespec::default())).is_ok_and(|count| count > 0)
     }
 
-    /// Waits for a change in the folder, the end of the pace or a signal. Returns `false` after a
-    /// signal.
+    /// Waits for a change in the folder, the end of the interval or a signal. Returns `false` after
+    /// a signal.
     fn wait(&mut self) -> Result<bool, Failure> {
         let mut polled = vec![PollFd::new(&self.reported, PollFlags::IN)];
         if let Some(changes) = &self.changes {

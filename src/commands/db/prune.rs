@@ -31,7 +31,7 @@ struct Pruned {
 
 impl View for Pruned {
     fn print(&self, _ui: Ui) {
-        // A plan that was carried out was printed before.
+        // A plan that was carried out has already been printed.
         if !self.done {
             show::out(&describe_plan(&self.plan));
         }
@@ -44,7 +44,7 @@ impl PruneArgs {
         let now = cli.env.wall()?;
         let retention = maintenance::retention(cli.env)?;
         if self.dry_run {
-            // The dry run only reads: it neither creates a database nor migrates one to this format.
+            // A dry run only reads: it neither creates nor migrates a database.
             let plan = match cli.env.store_to_read()? {
                 Some(store) => maintenance::plan(cli.env, &store, &retention, now)?,
                 None => retention.plan(PruneFacts::default(), now),
@@ -71,7 +71,7 @@ fn describe_plan(plan: &PrunePlan) -> String {
         }
     };
     line(rows.occurrences.len() as u64, "occurrences");
-    line(rows.runs, "runs of those");
+    line(rows.runs, "runs of these occurrences");
     line(rows.deferrals.len() as u64, "deferrals between the first and the last of their chains");
     line(rows.nights.len() as u64, "nights");
     line(rows.budget_usage.len() as u64, "budgets of days, weeks and windows");

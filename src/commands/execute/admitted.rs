@@ -60,7 +60,8 @@ pub(super) fn locked(
 }
 
 pub(super) fn cancel_token() -> Result<Cancel, Failure> {
-    Cancel::new().map_err(|error| Failure::internal(format!("cannot make a cancel token: {error}")))
+    Cancel::new()
+        .map_err(|error| Failure::internal(format!("cannot create a cancel token: {error}")))
 }
 
 /// Cancels the run on TERM, INT or HUP. The run then settles itself as cancelled.

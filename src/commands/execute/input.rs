@@ -24,8 +24,7 @@ pub(super) struct AdmissionInput {
 }
 
 impl AdmissionInput {
-    /// Gathers the inputs of the admission. Creates nothing except, for a real run, the run's own
-    /// folders.
+    /// Gathers the inputs of the admission. For a real run, it also creates the run's folders.
     pub fn of(
         store: &Store,
         setting: &ResolvedRun<'_>,

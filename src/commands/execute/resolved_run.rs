@@ -1,5 +1,5 @@
 //! The inputs of a run, resolved from the configuration: its specification, the paths and variables
-//! that it may use, its budget, and the facts that decide on its admission.
+//! that it may use, its budget, and the facts for the admission decision.
 
 mod awake;
 mod backends;
@@ -58,9 +58,9 @@ pub(super) struct ResolvedRun<'a> {
     pub spec: JobSpec,
     /// The private folder of the run.
     pub run_dir: PathBuf,
-    /// The environment of its children.
+    /// The environment of the run's children.
     pub environment: BTreeMap<String, String>,
-    /// The environment for its backends' children; each backend passes on its own part.
+    /// The environment for the children of the backends; each backend passes on a part of it.
     around: BTreeMap<String, String>,
     /// The redactor that hides the values handed to the run's children besides the ordinary
     /// environment.
@@ -118,7 +118,7 @@ impl<'a> ResolvedRun<'a> {
         let handed = env::named(spec.kind.variables().iter().map(String::as_str));
         let mut secrets: Vec<String> =
             handed.values().filter(|value| !value.is_empty()).cloned().collect();
-        // Only a backend's own children see the backend's variables.
+        // Only the children of a backend get the backend's variables.
         let mut around = environment.clone();
         for backend in chain(&spec, &here).into_iter().chain(panel::panel_backends(&spec, &here)) {
             around.extend(keyring::resolve_secrets(backend));
@@ -195,8 +195,8 @@ impl<'a> ResolvedRun<'a> {
             prices: match price_file::over(&self.home.config_folder(), config) {
                 Ok(listed) => listed.prices,
                 Err(error) => {
-                    // The built-in prices still apply. A model that only the file lists is charged
-                    // the reserved amount.
+                    // The built-in prices still apply. For a model that only the file lists, the
+                    // reserved amount is charged.
                     tracing::warn!(%error, "continuing without the price file");
                     config.prices.clone()
                 }
@@ -204,8 +204,7 @@ impl<'a> ResolvedRun<'a> {
         }
     }
 
-    /// Returns the most that the run may spend. Units that its kind or its backend cannot use are
-    /// 0.
+    /// Returns the run's maximum usage. Units that the job's kind or the backend cannot use are 0.
     pub fn want(&self, backend: &str) -> Budget {
         let mut want = self.spec.budget;
         if self.spec.kind.asks() == Asks::Never {

@@ -102,7 +102,7 @@ impl StartArgs {
             settings,
         };
         match by_hand::once(cli.env, &project, job, None, how)? {
-            // Another night took the lock first.
+            // Another overnight run took the lock first.
             Exit::Done if RunLock::inspect(&project.root).is_err() => Ok(Exit::TryLater),
             exit => Ok(exit),
         }

@@ -1,5 +1,5 @@
 //! The `runner setup` command: shows, applies, removes or verifies the steps that make this machine
-//! tick on its own.
+//! tick automatically.
 
 mod advice;
 mod install;
@@ -92,7 +92,7 @@ impl SetupArgs {
         }
         if !view.of_this_system {
             return Err(Failure::unavailable(format!(
-                "{} is not available on this system: its files can be shown here, but set up only on its own system",
+                "{} is not available on this system: the files can be shown here, but set up only on a system with this scheduler",
                 view.scheduler.as_str()
             ))
             .hint("runner setup --apply"));

@@ -1,9 +1,9 @@
 //! Repeats the status: redraws it on a terminal, and elsewhere prints it when it has changed.
 //!
 //! ```text
-//! look ──> draw ──> wait: 2 s, or the database changed ──> look …
-//!                    ├ interrupted ──> 130
-//!                    └ nobody reads any more ──> 0
+//! read ──> draw ──> wait: 2 s, or a change of the database ──> read …
+//!                    ├ interrupted ──> exit code 130
+//!                    └ the reader has closed the output ──> exit code 0
 //! ```
 //!
 //! The cursor is never hidden and no alternate screen is opened, so nothing needs to be restored at
@@ -25,9 +25,9 @@ use crate::commands::Cli;
 use crate::env::Env;
 use crate::ui::{Failure, show};
 
-/// Maximum time between two looks.
+/// Maximum time between two updates.
 const PACE: Duration = Duration::from_secs(2);
-/// Time to wait after a change of the database, because changes mostly come several at once.
+/// Time to wait after a change of the database, because several changes usually follow each other.
 const SETTLE: Duration = Duration::from_millis(100);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,7 +79,7 @@ pub(super) fn watch(cli: &Cli<'_>) -> Result<Exit, Failure> {
 
 fn changes(home: &Env) -> Option<OwnedFd> {
     let watch = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).ok()?;
-    // Without the watch, changes are only noticed later.
+    // Without the watch, changes are noticed later.
     inotify::add_watch(&watch, &home.state, WatchFlags::MODIFY).ok()?;
     Some(watch)
 }
@@ -94,7 +94,7 @@ impl WatchSignals {
         let stdout = io::stdout();
         let mut polled = vec![
             PollFd::new(&self.reported, PollFlags::IN),
-            // Only the closing of the other end is awaited, which `poll` always reports.
+            // This waits only for the other end to close, which `poll` always reports.
             PollFd::from_borrowed_fd(stdout.as_fd(), PollFlags::empty()),
         ];
         if let Some(changes) = &self.changes {

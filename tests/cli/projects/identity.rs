@@ -22,7 +22,7 @@ fn moved_project_keeps_its_history() {
     let old = old.display().to_string();
     fixture.run(&["projects", "move", &old, &nowhere]).ends(65).expect_text("is not a project");
     fixture.run(&["projects", "move", &old, &to]).ends(0);
-    fixture.run(&["projects", "move", &to, &to]).ends(0).expect_text("there already");
+    fixture.run(&["projects", "move", &to, &to]).ends(0).expect_text("already the project's path");
     at(&fixture, &new, &["night"]).ends(0);
     assert_eq!(standings(&fixture), pairs(&[("elsewhere", "known")]));
     assert_eq!(fixture.count("SELECT count(*) FROM nights"), 2);
@@ -37,7 +37,7 @@ fn invalid_project_move_is_refused() {
     fixture
         .run(&["projects", "move", old, &to])
         .ends(65)
-        .expect_text("is still there")
+        .expect_text("still exists")
         .expect_text("--new-id");
     at(&fixture, &copy, &["init", "--new-id"]).ends(0);
     fixture.run(&["projects", "move", old, &to]).ends(65).expect_text("already a separate project");

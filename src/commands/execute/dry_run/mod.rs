@@ -1,4 +1,4 @@
-//! Goes through a run without making it: `--dry-run`.
+//! Simulates a run for `--dry-run`.
 //!
 //! ```text
 //! copy of the database ──> looks at both locks ──> facts ──> Ledger::admit, in the copy
@@ -59,7 +59,7 @@ pub enum Charge {
 }
 
 impl<'h> DryRunStore<'h> {
-    /// Creates a copy of the database in which the project is registered in its present state.
+    /// Creates a copy of the database in which the project is registered in its current state.
     pub fn of(home: &'h Env, project: &LoadedProject) -> Result<Self, Failure> {
         let now = home.wall()?;
         let mut store = home.store_for_dry_run()?;
@@ -67,7 +67,7 @@ impl<'h> DryRunStore<'h> {
         Ok(Self { store, now, ended: now, home, me: ProcessIdentity::me() })
     }
 
-    /// Enters an occurrence in the copy, or returns `None` if its key is taken.
+    /// Records an occurrence in the copy, or returns `None` if its key already exists.
     pub fn enter(
         &mut self,
         project: &LoadedProject,
@@ -88,13 +88,13 @@ impl<'h> DryRunStore<'h> {
         }
     }
 
-    /// Starts the runs that waited for another run that has ended by now, and returns their ids.
+    /// Starts the runs that waited for a run that has ended, and returns their ids.
     pub fn ready(&mut self, night: NightId) -> Result<Vec<RunId>, Failure> {
         Ok(self.store.start_ready(Some(night), &self.me, self.ended)?)
     }
 
-    /// Makes a dry run and settles it in the copy. With [`Charge::AtMost`], the run is charged all
-    /// that it may spend. With [`Charge::Nothing`], it is charged nothing and gets no plan.
+    /// Makes a dry run and settles it in the copy. With [`Charge::AtMost`], the run is charged its
+    /// maximum. With [`Charge::Nothing`], it is charged nothing and gets no plan.
     pub fn dry_run(&mut self, run: &RunId, charge: Charge) -> Result<DryRun, Failure> {
         let row = self.store.run(run)?;
         let setting = ResolvedRun::of(self.home, &self.store, &row)?;
@@ -270,8 +270,8 @@ impl<'h> DryRunStore<'h> {
             };
             reported
                 .notes
-                .push(format!("run {} of this job died; it would be settled first", dead.id));
-            let outcome = Outcome::Lost { why: "its process is gone".to_owned() };
+                .push(format!("run {} of this job died and would be settled first", dead.id));
+            let outcome = Outcome::Lost { why: "the process is gone".to_owned() };
             self.store
                 .settle(&dead.id, Some(execution.fence), &outcome, &RunSummary::default(), self.now)
                 .map_err(|error| refuse(Class::Internal, error.to_string()))?;
