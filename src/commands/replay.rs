@@ -18,7 +18,7 @@ use serde::Serialize;
 
 use super::{Cli, runs};
 use crate::env::Env;
-use crate::ui::{Failure, Listing, Ui, View, show};
+use crate::ui::{Failure, Ui, View, show};
 
 /// Replay a recorded run without its project and its model, and compare the results
 #[derive(Debug, clap::Args)]
@@ -39,8 +39,6 @@ pub struct ReplayArgs {
     /// Write the recording to this file, which must not exist, and replay nothing
     #[arg(long, value_name = "FILE", conflicts_with = "into")]
     export: Option<PathBuf>,
-    #[command(flatten)]
-    listing: Listing,
 }
 
 /// The comparison of a run with its replay.

@@ -21,7 +21,7 @@ use crate::env::Env;
 use crate::follow;
 use crate::project::LoadedProject;
 use crate::spawn::{self, SpawnMode};
-use crate::ui::{Failure, Listing, Ui, View, show};
+use crate::ui::{Failure, Ui, View, show};
 
 /// Run one job now
 #[derive(Debug, clap::Args)]
@@ -41,8 +41,6 @@ pub struct RunArgs {
     pub(super) dry_run: bool,
     #[command(flatten)]
     awake: AwakeFlags,
-    #[command(flatten)]
-    listing: Listing,
 }
 
 /// The flags that override `keep_awake` for one command. Without a flag, `keep_awake` of the job

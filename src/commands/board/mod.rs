@@ -17,7 +17,7 @@ use runner_text::org::BoardForm;
 use super::Cli;
 use crate::env::Env;
 use crate::project::LoadedProject;
-use crate::ui::{Failure, Listing, safe};
+use crate::ui::{Failure, safe};
 
 /// Show the board of tasks, apply the newest dream's verdicts, or pick, add or finish a task
 #[derive(Debug, clap::Args)]
@@ -37,8 +37,6 @@ enum BoardCommand {
     Show {
         #[command(flatten)]
         which: BoardArg,
-        #[command(flatten)]
-        listing: Listing,
     },
     /// List verdicts that had no effect: duplicate headings, unknown keywords; exit code 1 when
     /// there is any
@@ -46,8 +44,6 @@ enum BoardCommand {
     Lint {
         #[command(flatten)]
         which: BoardArg,
-        #[command(flatten)]
-        listing: Listing,
     },
     /// Apply the newest entry's verdicts, once; a verdict that does not name exactly one task is
     /// reported
@@ -55,8 +51,6 @@ enum BoardCommand {
     Apply {
         #[command(flatten)]
         which: BoardArg,
-        #[command(flatten)]
-        listing: Listing,
     },
     /// Begin the next task: the first NEXT, or else a task that is DOING already, or else the top
     /// TODO
@@ -64,8 +58,6 @@ enum BoardCommand {
     Pick {
         #[command(flatten)]
         which: BoardArg,
-        #[command(flatten)]
-        listing: Listing,
     },
     /// Add an open task after all others
     #[command(after_help = "Example: runner board add 'tide tables load without a network'")]
@@ -74,8 +66,6 @@ enum BoardCommand {
         heading: String,
         #[command(flatten)]
         which: BoardArg,
-        #[command(flatten)]
-        listing: Listing,
     },
     /// Mark a task as done
     #[command(after_help = "Example: runner board done 'tide tables load without a network'")]
@@ -84,8 +74,6 @@ enum BoardCommand {
         heading: String,
         #[command(flatten)]
         which: BoardArg,
-        #[command(flatten)]
-        listing: Listing,
     },
     /// List the moves on the board: task, time, run and entry, the newest first
     #[command(after_help = "Example: runner board history --limit 5")]
@@ -93,8 +81,6 @@ enum BoardCommand {
         /// Maximum number of moves; 0 means all
         #[arg(long, default_value_t = 20)]
         limit: usize,
-        #[command(flatten)]
-        listing: Listing,
     },
 }
 

@@ -7,7 +7,7 @@ use super::events::failure;
 use super::worker;
 use crate::commands::Cli;
 use crate::project::LoadedProject;
-use crate::ui::{Failure, Listing, Ui, View};
+use crate::ui::{Failure, Ui, View};
 
 /// Raise an event that needs attention
 #[derive(Debug, clap::Args)]
@@ -33,8 +33,6 @@ pub struct EventArgs {
     /// A note on the event
     #[arg(long)]
     note: Option<String>,
-    #[command(flatten)]
-    listing: Listing,
 }
 
 /// The severity of an event.

@@ -25,7 +25,7 @@ use super::{disk, model, worker};
 use crate::commands::Cli;
 use crate::commands::run::{self as by_hand, ManualRun};
 use crate::project::LoadedProject;
-use crate::ui::{Failure, Listing};
+use crate::ui::Failure;
 
 /// The interval at which the queue is checked without a signal.
 const PACE: Duration = Duration::from_secs(30);
@@ -63,8 +63,6 @@ pub struct WorkArgs {
     /// The job of kind curator to run, if there are several [default: curator, or the first]
     #[arg(long, value_name = "JOB")]
     job: Option<String>,
-    #[command(flatten)]
-    listing: Listing,
 }
 
 impl WorkArgs {

@@ -10,7 +10,7 @@ use super::DreamJobArg;
 use super::context::{ReviewContext, failure};
 use super::filter::ActionWord;
 use crate::commands::Cli;
-use crate::ui::{Failure, Listing, Ui, View, safe, show};
+use crate::ui::{Failure, Ui, View, safe, show};
 
 /// Carry out a proposal
 #[derive(Debug, clap::Args)]
@@ -22,8 +22,6 @@ pub(super) struct AcceptArgs {
     note: DecisionNote,
     #[command(flatten)]
     force: Force,
-    #[command(flatten)]
-    listing: Listing,
 }
 
 /// Record that a proposal is wrong, and change nothing else
@@ -34,8 +32,6 @@ pub(super) struct RejectArgs {
     one: ProposalArg,
     #[command(flatten)]
     note: DecisionNote,
-    #[command(flatten)]
-    listing: Listing,
 }
 
 /// Take another action on the idea than the proposed one
@@ -54,8 +50,6 @@ pub(super) struct AmendArgs {
     note: DecisionNote,
     #[command(flatten)]
     force: Force,
-    #[command(flatten)]
-    listing: Listing,
 }
 
 /// Leave an idea as it is and do not ask again until the idea changes
@@ -66,8 +60,6 @@ pub(super) struct SkipArgs {
     one: ProposalArg,
     #[command(flatten)]
     note: DecisionNote,
-    #[command(flatten)]
-    listing: Listing,
 }
 
 /// Take a decision back: restore every file, and make the proposal undecided again
@@ -78,8 +70,6 @@ pub(super) struct UndoArgs {
     one: ProposalArg,
     #[command(flatten)]
     force: Force,
-    #[command(flatten)]
-    listing: Listing,
 }
 
 /// Selects a proposal.

@@ -10,7 +10,7 @@ use super::DreamJobArg;
 use super::context::ReviewContext;
 use super::filter::{FilterArgs, ProposalFilter};
 use crate::commands::Cli;
-use crate::ui::{Failure, Listing, Ui, View, safe, show};
+use crate::ui::{Failure, Ui, View, safe, show};
 
 /// List the undecided proposals of all passes, the newest first
 #[derive(Debug, clap::Args)]
@@ -23,8 +23,6 @@ pub(super) struct ListArgs {
     filter: FilterArgs,
     #[command(flatten)]
     which: DreamJobArg,
-    #[command(flatten)]
-    listing: Listing,
 }
 
 /// The proposals that pass the filter.

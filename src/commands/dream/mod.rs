@@ -47,18 +47,7 @@ impl DreamArgs {
 
     /// Carries out one of the `dream` commands.
     pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
-        match &self.command {
-            DreamCommand::Run(args) => args.run(cli),
-            DreamCommand::Bench(args) => args.run(cli),
-            DreamCommand::List(args) => args.run(cli),
-            DreamCommand::Show(args) => args.run(cli),
-            DreamCommand::Accept(args) => args.run(cli),
-            DreamCommand::Reject(args) => args.run(cli),
-            DreamCommand::Amend(args) => args.run(cli),
-            DreamCommand::Skip(args) => args.run(cli),
-            DreamCommand::Undo(args) => args.run(cli),
-            DreamCommand::Review(args) => args.run(cli),
-        }
+        dispatch!(&self.command, DreamCommand: Run Bench List Show Accept Reject Amend Skip Undo Review => run(cli))
     }
 }
 

@@ -11,7 +11,7 @@ use crate::commands::Cli;
 use crate::commands::dry_run::{self, DryRunRequest};
 use crate::commands::run::{self as by_hand, ManualRun};
 use crate::project::LoadedProject;
-use crate::ui::{Failure, Listing};
+use crate::ui::Failure;
 
 /// Run one pass now
 #[derive(Debug, clap::Args)]
@@ -29,8 +29,6 @@ pub(super) struct PassArgs {
     pub(super) dry_run: bool,
     #[command(flatten)]
     which: DreamJobArg,
-    #[command(flatten)]
-    listing: Listing,
 }
 
 impl PassArgs {

@@ -16,7 +16,7 @@ use runner_jobs::lifecycle::spec::Spec;
 use super::Cli;
 use super::run::{self as by_hand, ManualRun};
 use crate::project::LoadedProject;
-use crate::ui::{Failure, Listing, safe};
+use crate::ui::{Failure, safe};
 
 pub use goto::GOTO;
 
@@ -45,8 +45,6 @@ enum LifecycleCommand {
 struct TickArgs {
     #[command(flatten)]
     agent: AgentArg,
-    #[command(flatten)]
-    listing: Listing,
 }
 
 /// Selects an agent.

@@ -48,12 +48,8 @@ impl OvernightArgs {
 
     /// Carries out one of the `overnight` commands.
     pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
-        match &self.command {
-            OvernightCommand::Setup(args) => args.run(cli),
-            OvernightCommand::Start(args) => args.run(cli),
-            OvernightCommand::Report(args) => args.run(cli),
-            OvernightCommand::Schema { name } => print_schema(name.as_deref()),
-        }
+        dispatch!(&self.command, OvernightCommand: Setup Start Report => run(cli);
+            OvernightCommand::Schema { name } => print_schema(name.as_deref()))
     }
 }
 

@@ -11,7 +11,7 @@ use crate::commands::setup::SetupArgs;
 use crate::commands::{Cli, config as config_command};
 use crate::config::{self, Edit};
 use crate::project::{FILE, LoadedProject};
-use crate::ui::{Failure, Listing};
+use crate::ui::Failure;
 
 /// Path of the file with the generated assistance.
 const ASSISTANCE: &str = ".agentops/generated/dream/overnight.md";
@@ -33,8 +33,6 @@ pub(super) struct OvernightSetupArgs {
     /// A backend that is asked for a bounded report (may be repeated)
     #[arg(long, value_name = "NAME")]
     runner: Vec<String>,
-    #[command(flatten)]
-    listing: Listing,
 }
 
 impl OvernightSetupArgs {

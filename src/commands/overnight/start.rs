@@ -15,7 +15,7 @@ use crate::commands::{Cli, corpus, run as by_hand};
 use crate::config;
 use crate::env;
 use crate::project::{FILE, LoadedProject};
-use crate::ui::{Failure, Listing, Ui, View, show};
+use crate::ui::{Failure, Ui, View, show};
 
 /// Run a night now
 ///
@@ -70,8 +70,6 @@ pub(super) struct StartArgs {
     /// The overnight job, if the project has several
     #[arg(long, value_name = "NAME")]
     job: Option<String>,
-    #[command(flatten)]
-    listing: Listing,
 }
 
 impl StartArgs {
