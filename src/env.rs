@@ -216,9 +216,7 @@ impl Env {
             ))
             .hint("export XDG_STATE_HOME=/a/folder/on/a/local/disk"));
         }
-        let cannot = |error: io::Error| {
-            Failure::cannot_write(format!("cannot make {}: {error}", self.state.display()))
-        };
+        let cannot = |error: io::Error| Failure::not_made(&self.state, error);
         match fs::metadata(&self.state) {
             Ok(data) if data.permissions().mode() & 0o077 == 0 => Ok(()),
             Ok(_) => {

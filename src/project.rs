@@ -18,7 +18,6 @@ use runner_engine::store::{Budget, JobRow, Node, Project, RunRow, Store, why_gon
 use runner_engine::tick::REPORT_JOB;
 use runner_jobs::JobSpec;
 use runner_jobs::report::kind::ReportSpec;
-use runner_text::nearest::nearest;
 
 use crate::config::{self, Config};
 use crate::env::Env;
@@ -167,9 +166,7 @@ fn is_displaced(known: Option<&Project>) -> bool {
 
 /// Returns the identity of the folder at `root`.
 pub fn node(root: &Path) -> Result<Node, Failure> {
-    fs::metadata(root)
-        .map(|data| Node::of(&data))
-        .map_err(|error| Failure::environment(format!("{}: {error}", root.display())))
+    fs::metadata(root).map(|data| Node::of(&data)).map_err(|error| Failure::unreadable(root, error))
 }
 
 /// Returns the project that the database knows this very folder as: at its path, or at another path
@@ -425,8 +422,7 @@ fn git(root: &Path) -> String {
 pub fn job_of(store: &Store, project: &ProjectId, name: &str) -> Result<JobRow, Failure> {
     let jobs = store.jobs(project)?;
     let names: Vec<&str> = jobs.iter().map(|job| job.name.as_str()).collect();
-    let near = nearest(name, names.iter().copied())
-        .map_or_else(String::new, |near| format!("; did you mean {near:?}?"));
+    let near = config::did_you_mean(name, names.iter().copied());
     let there = runner_text::some_of(names.into_iter());
     let unknown = Failure::configuration(format!(
         "no job {name:?} in this project{near} (there is: {there})"

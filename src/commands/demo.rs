@@ -86,20 +86,18 @@ impl DemoArgs {
             return Err(Failure::data(format!("{} is there already", dir.display()))
                 .hint(format!("runner demo {}-2   (or remove the folder)", dir.display())));
         }
-        let cannot = |path: &Path, error: std::io::Error| {
-            Failure::cannot_write(format!("cannot write {}: {error}", path.display()))
-        };
-        fs::create_dir_all(dir).map_err(|error| cannot(dir, error))?;
-        let dir: PathBuf = fs::canonicalize(dir).map_err(|error| cannot(dir, error))?;
+        fs::create_dir_all(dir).map_err(|error| Failure::not_written(dir, error))?;
+        let dir: PathBuf =
+            fs::canonicalize(dir).map_err(|error| Failure::not_written(dir, error))?;
         cli.ui.info(&format!("a sample project in {}", dir.display()));
         git(&dir, &["init", "--quiet", "--initial-branch=main"], Stdin::Null)?;
         git(&dir, &["fast-import", "--quiet"], Stdin::Bytes(fast_import(HISTORY).into_bytes()))?;
         git(&dir, &["reset", "--quiet", "--hard"], Stdin::Null)?;
         let ideas = dir.join("ideas");
-        fs::create_dir(&ideas).map_err(|error| cannot(&ideas, error))?;
+        fs::create_dir(&ideas).map_err(|error| Failure::not_written(&ideas, error))?;
         for (name, text) in IDEAS {
             let path = ideas.join(name);
-            fs::write(&path, text).map_err(|error| cannot(&path, error))?;
+            fs::write(&path, text).map_err(|error| Failure::not_written(&path, error))?;
         }
         let (root, _) = init::make(cli.env, &dir, init::IdChoice::Known)?;
         // A child can commit only with its own view of the file system.
@@ -143,12 +141,9 @@ fn print_report(root: &Path) -> Result<(), Failure> {
 
 /// Adds the cycle to the project's settings, and the scripted agent to the project.
 fn cycle(root: &Path, agent: DemoAgent) -> Result<(), Failure> {
-    let cannot = |path: &Path, error: std::io::Error| {
-        Failure::cannot_write(format!("cannot write {}: {error}", path.display()))
-    };
     let settings = root.join(FILE);
-    let mut text =
-        read_text_in(root, &settings, DOCUMENT).map_err(|error| cannot(&settings, error))?;
+    let mut text = read_text_in(root, &settings, DOCUMENT)
+        .map_err(|error| Failure::not_written(&settings, error))?;
     text.push_str("\n[jobs.lifecycle]\nkind = \"lifecycle\"\ntrigger = \"every 10m\"\n");
     if agent == DemoAgent::Scripted {
         let folder = root.join(AGENT_FOLDER);
@@ -156,16 +151,16 @@ fn cycle(root: &Path, agent: DemoAgent) -> Result<(), Failure> {
             let path = folder.join(name);
             fs::write(&path, text)
                 .and_then(|()| fs::set_permissions(&path, fs::Permissions::from_mode(mode)))
-                .map_err(|error| cannot(&path, error))
+                .map_err(|error| Failure::not_written(&path, error))
         };
         let state = folder.join("state");
-        fs::create_dir_all(&state).map_err(|error| cannot(&state, error))?;
+        fs::create_dir_all(&state).map_err(|error| Failure::not_written(&state, error))?;
         write("agent.sh", AGENT, 0o755)?;
         write("key.env", "ANTHROPIC_API_KEY=the-script-needs-none\n", 0o600)?;
         let exclude = root.join(".git/info/exclude");
         open_with_no_link(fs::File::options().append(true).create(true), &exclude)
             .and_then(|mut file| writeln!(file, "/{AGENT_FOLDER}/"))
-            .map_err(|error| cannot(&exclude, error))?;
+            .map_err(|error| Failure::not_written(&exclude, error))?;
         let mut backend = toml::Table::new();
         let text_of = |path: PathBuf| toml::Value::String(path.display().to_string());
         backend.insert("type".to_owned(), toml::Value::String("claude".to_owned()));
@@ -177,7 +172,7 @@ fn cycle(root: &Path, agent: DemoAgent) -> Result<(), Failure> {
         text.push_str("backend = \"scripted\"\n\n[backends.scripted]\n");
         text.push_str(&backend.to_string());
     }
-    fs::write(&settings, text).map_err(|error| cannot(&settings, error))
+    fs::write(&settings, text).map_err(|error| Failure::not_written(&settings, error))
 }
 
 /// Converts the history to the input of `git fast-import`, with the same commits and hashes on

@@ -224,9 +224,7 @@ impl Folder {
         home.make_state()?;
         let parts = [CACHE, RUN].map(|name| folder.aside.join(name));
         for part in parts.iter().chain([&folder.root]) {
-            fs::create_dir_all(part).map_err(|error| {
-                Failure::cannot_write(format!("cannot make {}: {error}", part.display()))
-            })?;
+            fs::create_dir_all(part).map_err(|error| Failure::not_made(part, error))?;
         }
         Ok(folder)
     }

@@ -86,12 +86,7 @@ impl RunArgs {
         if let Some(own) = project.config.job(&self.job)?.spec.kind.of::<OvernightSpec>() {
             own_output(&project.root, own)?;
         }
-        let how = ManualRun {
-            manner: cli.spawn_mode(),
-            follow: self.follow,
-            deferral_is_normal: false,
-            settings: self.awake.settings(),
-        };
+        let how = ManualRun { follow: self.follow, ..ManualRun::new(cli, self.awake.settings()) };
         once(cli.env, &project, &self.job, key, how)
     }
 }
@@ -107,6 +102,13 @@ pub(super) struct ManualRun {
     pub deferral_is_normal: bool,
     /// Settings of the job that apply to this run only.
     pub settings: Vec<(String, String)>,
+}
+
+impl ManualRun {
+    /// Creates a run that is not followed, and whose deferral is a failure.
+    pub(super) fn new(cli: &Cli<'_>, settings: Vec<(String, String)>) -> Self {
+        Self { manner: cli.spawn_mode(), follow: false, deferral_is_normal: false, settings }
+    }
 }
 
 /// The run of an earlier request with the same key. People read of it in a notice.

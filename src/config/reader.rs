@@ -169,6 +169,6 @@ impl<'a> Reader<'a> {
 }
 
 /// Suggests the nearest of several names.
-pub(super) fn did_you_mean<'n>(name: &str, names: impl IntoIterator<Item = &'n str>) -> String {
+pub fn did_you_mean<'n>(name: &str, names: impl IntoIterator<Item = &'n str>) -> String {
     nearest(name, names).map_or_else(String::new, |near| format!("; did you mean {near:?}?"))
 }

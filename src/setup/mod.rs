@@ -107,7 +107,7 @@ pub fn text_at(path: &Path) -> Result<Option<String>, Failure> {
     match read_text_host(path, DOCUMENT) {
         Ok(text) => Ok(Some(text)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(Failure::environment(format!("{}: {error}", path.display()))),
+        Err(error) => Err(Failure::unreadable(path, error)),
     }
 }
 

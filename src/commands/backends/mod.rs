@@ -9,11 +9,11 @@ use runner_backends::check::{self, CheckItem};
 use runner_backends::{BackendSpec, Surroundings, build};
 use runner_engine::error_chain::plain;
 use runner_engine::outcome::{Class, Exit, Outcome};
-use runner_text::nearest::nearest;
 use serde::Serialize;
 
 use super::Cli;
 use super::execute::slots_folder;
+use crate::config;
 use crate::doctor;
 use crate::env::{self, Env};
 use crate::keyring;
@@ -153,8 +153,7 @@ fn among<T>(home: &Env, spec: &BackendSpec, look: impl FnOnce(&Surroundings<'_>)
 fn check(cli: &Cli<'_>, here: &LoadedProject, name: &str) -> Result<Exit, Failure> {
     let backends = &here.config.backends;
     let Some(spec) = backends.get(name) else {
-        let near = nearest(name, backends.keys().map(String::as_str))
-            .map_or_else(String::new, |near| format!("; did you mean {near:?}?"));
+        let near = config::did_you_mean(name, backends.keys().map(String::as_str));
         let what = format!("there is no [backends.{name}]{near}");
         return Err(Failure::configuration(what).hint("runner backends list"));
     };

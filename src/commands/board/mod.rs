@@ -16,6 +16,7 @@ use runner_text::org::BoardForm;
 
 use super::Cli;
 use crate::env::Env;
+use crate::filesystem;
 use crate::project::LoadedProject;
 use crate::ui::{Failure, safe};
 
@@ -134,8 +135,6 @@ pub(super) fn hand<'h>(
     store: &'h mut Store,
 ) -> Result<EditActor<'h>, Failure> {
     let root = &here.root;
-    let free = rustix::fs::statvfs(root)
-        .map_err(|error| Failure::environment(format!("{}: {error}", root.display())))?;
     Ok(EditActor {
         root,
         project: &here.id,
@@ -143,7 +142,7 @@ pub(super) fn hand<'h>(
         clock: &home.clock,
         me,
         store,
-        free_bytes: free.f_bavail.saturating_mul(free.f_frsize),
+        free_bytes: filesystem::free_bytes(root)?,
     })
 }
 

@@ -143,15 +143,9 @@ fn escalate(
             Ok(_) => Failure::internal("budget was spent from an event that has none left"),
         });
     }
-    let how = by_hand::ManualRun {
-        manner: cli.spawn_mode(),
-        follow: false,
-        deferral_is_normal: false,
-        settings: vec![
-            ("event".to_owned(), it.event.id.clone()),
-            ("backend".to_owned(), target.clone()),
-        ],
-    };
+    let settings = [("event", &it.event.id), ("backend", target)];
+    let settings = settings.map(|(key, value)| (key.to_owned(), value.clone())).into();
+    let how = by_hand::ManualRun::new(cli, settings);
     by_hand::once(cli.env, project, job, None, how)
 }
 

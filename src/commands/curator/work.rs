@@ -73,12 +73,7 @@ impl WorkArgs {
         let worker = worker(project)?;
         worker.make().map_err(|error| disk(&worker, &error))?;
         let run = || {
-            let how = ManualRun {
-                manner: cli.spawn_mode(),
-                follow: false,
-                deferral_is_normal: true,
-                settings: Vec::new(),
-            };
+            let how = ManualRun { deferral_is_normal: true, ..ManualRun::new(cli, Vec::new()) };
             by_hand::settled(cli.env, project, job, None, how)
         };
         if self.once {

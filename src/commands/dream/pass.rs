@@ -44,7 +44,7 @@ impl PassArgs {
         let project = LoadedProject::load(cli.env, cli.here)?;
         let (job, _) = dream_job(&project, &self.which)?;
         if self.retry_parked {
-            let cache = cli.env.state.join("projects").join(project.id.as_str());
+            let cache = cli.env.cache_folder(&project.id);
             let path = Quarantine::path(&cache);
             match fs::remove_file(&path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -54,12 +54,7 @@ impl PassArgs {
                 _ => {}
             }
         }
-        let how = ManualRun {
-            manner: cli.spawn_mode(),
-            follow: false,
-            deferral_is_normal: true,
-            settings,
-        };
+        let how = ManualRun { deferral_is_normal: true, ..ManualRun::new(cli, settings) };
         by_hand::once(cli.env, &project, job, None, how)
     }
 }

@@ -64,12 +64,7 @@ impl LifecycleArgs {
             LifecycleCommand::Show(args) => args.run(cli, &here),
             LifecycleCommand::Tick(args) => {
                 let (job, _) = named(&here, &args.agent.agent)?;
-                let how = ManualRun {
-                    manner: cli.spawn_mode(),
-                    follow: false,
-                    deferral_is_normal: true,
-                    settings: Vec::new(),
-                };
+                let how = ManualRun { deferral_is_normal: true, ..ManualRun::new(cli, Vec::new()) };
                 by_hand::once(cli.env, &here, job, None, how)
             }
             LifecycleCommand::Goto(args) => args.run(cli, &here),

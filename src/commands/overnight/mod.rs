@@ -9,10 +9,9 @@ use std::path::Path;
 
 use runner_engine::outcome::Exit;
 use runner_jobs::overnight::{OvernightSpec, ownership, schema};
-use runner_text::nearest::nearest;
 
 use super::Cli;
-use crate::config::Config;
+use crate::config::{Config, did_you_mean};
 use crate::project::LoadedProject;
 use crate::ui::{Failure, show};
 
@@ -103,8 +102,7 @@ fn known(config: &Config, runners: &[String]) -> Result<(), String> {
         None => Ok(()),
         Some(name) => {
             let known: Vec<&str> = config.backends.keys().map(String::as_str).collect();
-            let near = nearest(name, known.iter().copied())
-                .map_or_else(String::new, |near| format!("; did you mean {near:?}?"));
+            let near = did_you_mean(name, known.iter().copied());
             Err(format!("--runner {name}: there is no such backend ({}){near}", known.join(", ")))
         }
     }

@@ -41,7 +41,7 @@ impl OvernightSetupArgs {
         let project = LoadedProject::load(cli.env, cli.here)?;
         let path = project.root.join(FILE);
         let old = read_text_in(&project.root, FILE, DOCUMENT)
-            .map_err(|error| Failure::environment(format!("{}: {error}", path.display())))?;
+            .map_err(|error| Failure::unreadable(&path, error))?;
         let mut text = old.clone();
         for (key, value) in self.wanted(&project)? {
             let edit = Edit { key: &key, value: &value, file: &path, user: false };

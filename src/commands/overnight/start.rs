@@ -93,12 +93,7 @@ impl StartArgs {
             return preview_night(cli, &project.root, spec);
         }
         RunLock::inspect(&project.root).map_err(corpus::locked)?;
-        let how = by_hand::ManualRun {
-            manner: cli.spawn_mode(),
-            follow: false,
-            deferral_is_normal: false,
-            settings,
-        };
+        let how = by_hand::ManualRun::new(cli, settings);
         match by_hand::once(cli.env, &project, job, None, how)? {
             // Another night took the lock first.
             Exit::Done if RunLock::inspect(&project.root).is_err() => Ok(Exit::TryLater),
