@@ -26,7 +26,7 @@ use crate::ui::{Failure, Ui, show};
 /// The number of lines of the report that are shown.
 const SHOWN: usize = 120;
 
-const HISTORY: &str = include_str!("../../config/demo/history.txt");
+const HISTORY: &str = include_str!("../../config/demo/history.fast-import");
 const IDEAS: &[(&str, &str)] = &[
     ("csv-export.md", include_str!("../../config/demo/ideas/csv-export.md")),
     ("storm-surge-alerts.md", include_str!("../../config/demo/ideas/storm-surge-alerts.md")),
@@ -91,7 +91,7 @@ impl DemoArgs {
             fs::canonicalize(dir).map_err(|error| Failure::not_written(dir, error))?;
         cli.ui.info(&format!("a sample project in {}", dir.display()));
         git(&dir, &["init", "--quiet", "--initial-branch=main"], Stdin::Null)?;
-        git(&dir, &["fast-import", "--quiet"], Stdin::Bytes(fast_import(HISTORY).into_bytes()))?;
+        git(&dir, &["fast-import", "--quiet"], Stdin::Bytes(HISTORY.into()))?;
         git(&dir, &["reset", "--quiet", "--hard"], Stdin::Null)?;
         let ideas = dir.join("ideas");
         fs::create_dir(&ideas).map_err(|error| Failure::not_written(&ideas, error))?;
@@ -175,60 +175,6 @@ fn cycle(root: &Path, agent: DemoAgent) -> Result<(), Failure> {
     fs::write(&settings, text).map_err(|error| Failure::not_written(&settings, error))
 }
 
-/// Converts the history to the input of `git fast-import`, with the same commits and hashes on
-/// every machine.
-fn fast_import(history: &str) -> String {
-    let mut out = String::new();
-    let mut commits = 0;
-    let mut message = String::new();
-    let mut head = String::new();
-    let mut files: Vec<(String, String)> = Vec::new();
-    let data = |text: &str| format!("data {}\n{text}\n", text.len());
-    let mut flush = |head: &mut String, message: &mut String, files: &mut Vec<(String, String)>| {
-        if head.is_empty() {
-            return;
-        }
-        out.push_str("commit refs/heads/main\n");
-        out.push_str(head);
-        out.push_str(&data(message));
-        for (path, text) in files.drain(..) {
-            out.push_str(&format!("M 100644 inline {path}\n{}", data(&text)));
-        }
-        head.clear();
-        message.clear();
-    };
-    for line in history.lines().filter(|line| !line.starts_with('#')) {
-        if let Some(rest) = line.strip_prefix("commit ") {
-            flush(&mut head, &mut message, &mut files);
-            let (date, subject) =
-                rest.split_once(' ').expect("the embedded history is well formed");
-            let at: jiff::Timestamp = date.parse().expect("the embedded history has good dates");
-            commits += 1;
-            head = format!(
-                "mark :{commits}\ncommitter Mara Tide <mara@example.org> {} +0000\n",
-                at.as_second()
-            );
-            message = format!("{subject}\n");
-        } else if let Some(body) = line.strip_prefix("body ") {
-            message.push_str(if message.ends_with("\n\n") || message.matches('\n').count() > 1 {
-                ""
-            } else {
-                "\n"
-            });
-            message.push_str(body);
-            message.push('\n');
-        } else if let Some(path) = line.strip_prefix("file ") {
-            files.push((path.to_owned(), String::new()));
-        } else if let (Some(text), Some((_, content))) = (line.strip_prefix("  "), files.last_mut())
-        {
-            content.push_str(text);
-            content.push('\n');
-        }
-    }
-    flush(&mut head, &mut message, &mut files);
-    out
-}
-
 /// Runs a git command that writes. Only the demo uses it, and only in the folder that it just
 /// created.
 fn git(dir: &Path, args: &[&str], stdin: Stdin) -> Result<(), Failure> {
@@ -270,8 +216,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_history_becomes_a_stream_of_whole_commits() {
-        let stream = fast_import(HISTORY);
+    fn the_history_is_a_stream_of_whole_commits() {
+        let stream = HISTORY;
         assert_eq!(stream.matches("commit refs/heads/main\n").count(), 11);
         assert!(
             stream.contains("committer Mara Tide <mara@example.org> 1772442720 +0000\n"),

@@ -50,8 +50,11 @@ mod docs_tests;
 
 use std::path::Path;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use runner_engine::outcome::Exit;
 use runner_engine::store::StoreError;
+
+use serde::de::DeserializeOwned;
 
 use crate::commands::args::{Args, Command};
 use crate::config::OverrideScope;
@@ -79,6 +82,14 @@ impl Cli<'_> {
     pub fn spawn_mode(&self) -> SpawnMode {
         SpawnMode { watched: true, ui: self.ui, verbose: self.verbose, apart: false }
     }
+}
+
+/// Parses one of the words in which a contract writes the values of `T`.
+fn contract_words<T: DeserializeOwned + Clone + Send + Sync + 'static>(
+    words: impl IntoIterator<Item = &'static str>,
+) -> impl TypedValueParser<Value = T> {
+    let parser = PossibleValuesParser::new(words);
+    parser.try_map(|word| serde_json::from_value::<T>(word.into()))
 }
 
 /// Carries out one command.

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::DreamJobArg;
 use super::context::ReviewContext;
-use super::filter::{FilterArgs, ProposalFilter};
+use super::filter::ProposalFilter;
 use crate::commands::Cli;
 use crate::ui::{Failure, Ui, View, safe, show};
 
@@ -20,7 +20,7 @@ pub(super) struct ListArgs {
     #[arg(long)]
     all: bool,
     #[command(flatten)]
-    filter: FilterArgs,
+    filter: ProposalFilter,
     #[command(flatten)]
     which: DreamJobArg,
 }
@@ -91,8 +91,7 @@ impl ListArgs {
     pub(super) fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
         let proposals = ReviewContext::open(cli, &self.which)?.proposals()?;
         let shown = proposals.items.iter().filter(|item| self.all || item.decision.is_none());
-        let filter = ProposalFilter::from(&self.filter);
-        let shown = shown.filter(|item| filter.accepts(item));
+        let shown = shown.filter(|item| self.filter.accepts(item));
         cli.ui.show(&ProposalList {
             proposals: shown.map(ProposalView::of).collect(),
             undecided: proposals.undecided().count(),

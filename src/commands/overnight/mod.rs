@@ -72,28 +72,7 @@ fn night_job<'h>(
     here: &'h LoadedProject,
     wanted: Option<&str>,
 ) -> Result<(&'h str, &'h OvernightSpec), Failure> {
-    let nights: Vec<(&str, &OvernightSpec)> = here
-        .config
-        .jobs
-        .iter()
-        .filter_map(|(name, job)| Some((name.as_str(), job.spec.kind.of::<OvernightSpec>()?)))
-        .collect();
-    if let Some(wanted) = wanted {
-        here.config.job(wanted)?;
-        let found = nights.into_iter().find(|(name, _)| *name == wanted);
-        return found.ok_or_else(|| Failure::usage(format!("{wanted} is not an overnight job")));
-    }
-    match nights.as_slice() {
-        [only] => Ok(*only),
-        [] => Err(Failure::configuration("this project has no job of kind overnight")
-            .hint("runner overnight setup --apply")),
-        several => {
-            let names: Vec<&str> = several.iter().map(|(name, _)| *name).collect();
-            let what =
-                format!("this project has {} overnight jobs: {}", names.len(), names.join(", "));
-            Err(Failure::usage(what).hint(format!("add --job {}", names[0])))
-        }
-    }
+    here.job_of_kind(wanted, "an overnight", "runner overnight setup --apply")
 }
 
 /// Checks that each `--runner` is a backend. The error names the one that is none.
