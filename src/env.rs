@@ -58,6 +58,38 @@ pub struct Env {
     pub flags: Vec<String>,
 }
 
+/// Defines methods that return the path of a file or a folder in the state folder.
+macro_rules! state_paths {
+    ($($(#[$doc:meta])* $name:ident = $file:literal;)+) => {
+        impl Env {
+            $($(#[$doc])* pub fn $name(&self) -> PathBuf { self.state.join($file) })+
+        }
+    };
+}
+
+state_paths! {
+    daemon_lock = "daemon.lock";
+    daemon_log = "daemon.log";
+    /// Returns the path of the file that holds the time of the last tick, on one line. Every
+    /// ticking process writes it.
+    tick_stamp = "tick.stamp";
+    /// Returns the path of the file in which a tick stores the sandbox that is available for jobs.
+    sandbox_note = "sandbox.json";
+    /// Returns the path of the file with the environment of a host scheduler's tick.
+    environment_file = "environment";
+    /// Returns the path of the log of a host scheduler's ticks, for hosts that do not keep one.
+    timer_log = "timer.log";
+    old_timer_log = "timer.log.old";
+    /// Returns the path of the record of the actions of `setup`.
+    setup_note = "setup.json";
+    setup_lock = "setup.lock";
+    /// Returns the default folder for backups of the database.
+    backups = "backups";
+    store_path = "database.sqlite";
+    /// Returns the path of the mark that records a damaged database.
+    damage_mark = "damaged.json";
+}
+
 impl Env {
     /// Reads the environment.
     pub fn read() -> Result<Self, Failure> {
@@ -99,21 +131,12 @@ impl Env {
         Ok(self.now()?.wall)
     }
 
-    pub fn store_path(&self) -> PathBuf {
-        self.state.join("database.sqlite")
-    }
-
     /// Opens the database for writing.
     pub fn store(&self) -> Result<Store, Failure> {
         self.private_state()?;
         self.known_damage()?;
         self.known_loss()?;
         Ok(Store::open(&self.store_path())?)
-    }
-
-    /// Returns the path of the mark that records a damaged database.
-    fn damage_mark(&self) -> PathBuf {
-        self.state.join("damaged.json")
     }
 
     /// Returns an error if the database is marked as damaged. The mark holds until a check finds
@@ -194,11 +217,6 @@ impl Env {
         let _mostly_absent = fs::remove_file(self.damage_mark());
     }
 
-    /// Returns the default folder for backups of the database.
-    pub fn backups(&self) -> PathBuf {
-        self.state.join("backups")
-    }
-
     /// Makes the state folder, or makes it private, so that no other user can read its files or
     /// hold its locks.
     fn private_state(&self) -> Result<(), Failure> {
@@ -209,9 +227,7 @@ impl Env {
             ))
             .hint("export XDG_STATE_HOME=/a/folder/on/a/local/disk"));
         }
-        let cannot = |error: io::Error| {
-            Failure::cannot_write(format!("cannot make {}: {error}", self.state.display()))
-        };
+        let cannot = |error: io::Error| Failure::not_made(&self.state, error);
         match fs::metadata(&self.state) {
             Ok(data) if data.permissions().mode() & 0o077 == 0 => Ok(()),
             Ok(_) => {
@@ -268,14 +284,6 @@ impl Env {
         }
     }
 
-    pub fn daemon_lock(&self) -> PathBuf {
-        self.state.join("daemon.lock")
-    }
-
-    pub fn daemon_log(&self) -> PathBuf {
-        self.state.join("daemon.log")
-    }
-
     pub fn cache_folder(&self, project: &ProjectId) -> PathBuf {
         self.state.join("projects").join(project.as_str())
     }
@@ -284,17 +292,6 @@ impl Env {
     pub fn store_for_dry_run(&self) -> Result<Store, Failure> {
         self.known_loss()?;
         Ok(Store::dry_run_copy(&self.store_path())?)
-    }
-
-    /// Returns the path of the file that holds the time of the last tick, on one line. Every
-    /// ticking process writes it.
-    pub fn tick_stamp(&self) -> PathBuf {
-        self.state.join("tick.stamp")
-    }
-
-    /// Returns the path of the file in which a tick stores the sandbox that is available for jobs.
-    pub fn sandbox_note(&self) -> PathBuf {
-        self.state.join("sandbox.json")
     }
 
     /// Records that a tick was made. A failure is ignored, because it only makes a later status
@@ -332,32 +329,9 @@ impl Env {
             .ok_or_else(|| Failure::environment("HOME is not set, or is not an absolute path"))
     }
 
-    /// Returns the path of the file with the environment of a host scheduler's tick.
-    pub fn environment_file(&self) -> PathBuf {
-        self.state.join("environment")
-    }
-
     /// Returns the path of the file in which a person keeps keys for a host scheduler's tick.
     pub fn credentials_file(&self) -> PathBuf {
         self.config_folder().join(environment::CREDENTIALS)
-    }
-
-    /// Returns the path of the log of a host scheduler's ticks, for hosts that do not keep one.
-    pub fn timer_log(&self) -> PathBuf {
-        self.state.join("timer.log")
-    }
-
-    pub fn old_timer_log(&self) -> PathBuf {
-        self.state.join("timer.log.old")
-    }
-
-    /// Returns the path of the record of the actions of `setup`.
-    pub fn setup_note(&self) -> PathBuf {
-        self.state.join("setup.json")
-    }
-
-    pub fn setup_lock(&self) -> PathBuf {
-        self.state.join("setup.lock")
     }
 
     /// Returns the name that distinguishes this state folder's block in a crontab from those of

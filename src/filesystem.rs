@@ -5,9 +5,12 @@
 //! refused on such a file system, and a project there causes a warning. This module only detects
 //! the kind and decides nothing.
 
-use runner_engine::files::read_text_proc;
 use std::fs;
 use std::path::Path;
+
+use runner_engine::files::read_text_proc;
+
+use crate::ui::Failure;
 
 /// File systems that are shared between machines, by the magic number that `statfs` returns.
 const SHARED: &[(u64, &str)] = &[
@@ -56,6 +59,12 @@ const BEHIND_FUSE: &[&str] = &[
     "fuse.dbxfs",
     "fuse.keybase",
 ];
+
+/// Returns the free space of the file system that `path` lies on, in bytes.
+pub fn free_bytes(path: &Path) -> Result<u64, Failure> {
+    let free = rustix::fs::statvfs(path).map_err(|error| Failure::unreadable(path, error))?;
+    Ok(free.f_bavail.saturating_mul(free.f_frsize))
+}
 
 /// Returns the kind of the shared or synced file system that `path` lies on. Returns `None` for a
 /// local file system, and where the system does not report the kind.

@@ -13,9 +13,9 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::fd::BorrowedFd;
 use std::os::unix::fs::FileExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use runner_engine::files::open_host;
@@ -25,11 +25,11 @@ use runner_engine::store::{RunRow, RunState, StoreError};
 use runner_engine::time::boot_time;
 use runner_jobs::output;
 use runner_text::redact::Redacted;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
+use rustix::fs::inotify::WatchFlags;
 
 use crate::env::Env;
 use crate::ui::{Failure, log};
+use crate::wait::{Waiter, WakeReason};
 
 /// Maximum time to wait for a change, because a notification may be missed.
 const WAIT: Duration = Duration::from_millis(500);
@@ -86,7 +86,10 @@ pub fn follow(
         .store_to_read()?
         .ok_or_else(|| StoreError::NotFound { what: "run", name: run.to_string() })?;
     let folder = home.run_folder(run.as_str());
-    let mut changes = Changes::of(&home.state, &folder);
+    let waiter = Waiter::new();
+    // The folder holds the database's journal. Without the watch, changes are only noticed later.
+    waiter.watch(&home.state, WatchFlags::MODIFY);
+    let mut watched = false;
     let tail = |(name, from): &(&str, u64)| FileTail::new(folder.join(name), *from);
     let mut tails: Vec<FileTail> = files.iter().map(tail).collect();
     let mut over_since = None;
@@ -121,20 +124,15 @@ pub fn follow(
             }
             wait = QUIET;
         }
-        if changes.wait(stops, wait)? {
+        if !watched && waiter.watch(&folder, WatchFlags::MODIFY) {
+            watched = true;
+            // The file may have been written between the last read and the start of the watch.
+            wait = Duration::ZERO;
+        }
+        if waiter.wait(stops, wait)? == WakeReason::Closed {
             return Ok(FollowEnd::Abandoned);
         }
     }
-}
-
-/// The flags that `poll` reports, without being asked, for an end whose other end is closed.
-const GONE: PollFlags = PollFlags::HUP.union(PollFlags::ERR).union(PollFlags::NVAL);
-
-/// Checks whether the other end of a pipe or socket is closed.
-pub fn is_closed(end: BorrowedFd<'_>) -> bool {
-    let mut polled = [PollFd::from_borrowed_fd(end, PollFlags::empty())];
-    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-    poll(&mut polled, Some(&at_once)).is_ok() && polled[0].revents().intersects(GONE)
 }
 
 enum Stopped {
@@ -197,61 +195,5 @@ impl FileTail {
         }
         let text = std::mem::take(&mut self.rest);
         sink(&String::from_utf8_lossy(&text), self.at)
-    }
-}
-
-/// The sources that wake the follower: the database and the run's folder, as far as they can be
-/// watched.
-struct Changes {
-    watch: Option<OwnedFd>,
-    folder: PathBuf,
-    watched: bool,
-}
-
-impl Changes {
-    fn of(state: &Path, folder: &Path) -> Self {
-        let watch = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).ok();
-        if let Some(watch) = &watch {
-            // The folder holds the database's journal. Without the watch, changes are only noticed
-            // later.
-            let _slower = inotify::add_watch(watch, state, WatchFlags::MODIFY);
-        }
-        Self { watch, folder: folder.to_owned(), watched: false }
-    }
-
-    /// Waits for a change. Returns `true` if one of `stops` is closed at its other end.
-    fn wait(&mut self, stops: &[BorrowedFd<'_>], limit: Duration) -> Result<bool, Failure> {
-        let mut limit = limit;
-        if let Some(watch) = &self.watch
-            && !self.watched
-            && inotify::add_watch(watch, &self.folder, WatchFlags::MODIFY).is_ok()
-        {
-            self.watched = true;
-            // The file may have been written between the last read and the start of the watch.
-            limit = Duration::ZERO;
-        }
-        // No events are requested, because `poll` always reports that the other end has closed.
-        let mut polled: Vec<PollFd<'_>> =
-            stops.iter().map(|stop| PollFd::from_borrowed_fd(*stop, PollFlags::empty())).collect();
-        if let Some(watch) = &self.watch {
-            polled.push(PollFd::from_borrowed_fd(watch.as_fd(), PollFlags::IN));
-        }
-        let limit = Timespec {
-            tv_sec: limit.as_secs().try_into().unwrap_or(i64::MAX),
-            tv_nsec: limit.subsec_nanos().into(),
-        };
-        match poll(&mut polled, Some(&limit)) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(error) => {
-                return Err(Failure::internal(format!("cannot wait for a log: {error}")));
-            }
-        }
-        let stopped = polled.iter().take(stops.len()).any(|stop| stop.revents().intersects(GONE));
-        if let Some(watch) = &self.watch {
-            // The content of the events does not matter, only that some arrived.
-            let mut reported = [0_u8; 4096];
-            while rustix::io::read(watch, &mut reported).is_ok_and(|count| count > 0) {}
-        }
-        Ok(stopped)
     }
 }

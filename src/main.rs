@@ -25,6 +25,7 @@ mod setup;
 mod spawn;
 mod tick;
 mod ui;
+mod wait;
 
 fn main() -> std::process::ExitCode {
     entry::run()

@@ -109,9 +109,7 @@ pub fn examine(home: &Env, store: &Store) -> Result<StoreHealth, Failure> {
 /// Returns a path in the state folder for a new backup, with a name that is not in use.
 pub fn new_backup(home: &Env, now: Timestamp) -> Result<PathBuf, Failure> {
     let folder = home.backups();
-    fs::create_dir_all(&folder).map_err(|error| {
-        Failure::cannot_write(format!("cannot make {}: {error}", folder.display()))
-    })?;
+    fs::create_dir_all(&folder).map_err(|error| Failure::not_made(&folder, error))?;
     let stamp = now.strftime("%Y%m%dT%H%M%SZ");
     let names = (1..).map(|n| match n {
         1 => folder.join(format!("{PREFIX}{stamp}{ENDING}")),

@@ -16,9 +16,8 @@ use runner_engine::error_chain::error_chain;
 use runner_engine::ids::ProjectId;
 use runner_engine::store::{Budget, JobRow, Node, Project, RunRow, Store, why_gone};
 use runner_engine::tick::REPORT_JOB;
-use runner_jobs::JobSpec;
 use runner_jobs::report::kind::ReportSpec;
-use runner_text::nearest::nearest;
+use runner_jobs::{JobSpec, Kind};
 
 use crate::config::{self, Config};
 use crate::env::Env;
@@ -117,6 +116,42 @@ impl LoadedProject {
         self.config.job(&row.job_name).map(|job| job.spec.clone())
     }
 
+    /// Returns the job that `wanted` names, or the only one whose settings are of type `S`. `what`
+    /// names the kind, and `setup` is the command that makes such a job.
+    ///
+    /// # Errors
+    /// Returns an error if there is no such job, or several of them and `wanted` is `None`.
+    pub fn job_of_kind<S: Kind>(
+        &self,
+        wanted: Option<&str>,
+        what: &str,
+        setup: &str,
+    ) -> Result<(&str, &S), Failure> {
+        let jobs = self.config.jobs.iter();
+        let jobs: Vec<(&str, &S)> = jobs
+            .filter_map(|(name, job)| Some((name.as_str(), job.spec.kind.of::<S>()?)))
+            .collect();
+        if let Some(wanted) = wanted {
+            self.config.job(wanted)?;
+            let found = jobs.into_iter().find(|(name, _)| *name == wanted);
+            return found.ok_or_else(|| Failure::usage(format!("{wanted} is not {what} job")));
+        }
+        let kind = what.rsplit(' ').next().unwrap_or(what);
+        match jobs.as_slice() {
+            [only] => Ok(*only),
+            [] => {
+                let what = format!("this project has no job of kind {kind}");
+                Err(Failure::configuration(what).hint(setup))
+            }
+            several => {
+                let names: Vec<&str> = several.iter().map(|(name, _)| *name).collect();
+                let (count, all) = (names.len(), names.join(", "));
+                Err(Failure::usage(format!("this project has {count} {kind} jobs: {all}"))
+                    .hint(format!("add --job {}", names[0])))
+            }
+        }
+    }
+
     /// Updates the database from the project's files.
     ///
     /// # Errors
@@ -167,9 +202,7 @@ fn is_displaced(known: Option<&Project>) -> bool {
 
 /// Returns the identity of the folder at `root`.
 pub fn node(root: &Path) -> Result<Node, Failure> {
-    fs::metadata(root)
-        .map(|data| Node::of(&data))
-        .map_err(|error| Failure::environment(format!("{}: {error}", root.display())))
+    fs::metadata(root).map(|data| Node::of(&data)).map_err(|error| Failure::unreadable(root, error))
 }
 
 /// Returns the project that the database knows this very folder as: at its path, or at another path
@@ -425,8 +458,7 @@ fn git(root: &Path) -> String {
 pub fn job_of(store: &Store, project: &ProjectId, name: &str) -> Result<JobRow, Failure> {
     let jobs = store.jobs(project)?;
     let names: Vec<&str> = jobs.iter().map(|job| job.name.as_str()).collect();
-    let near = nearest(name, names.iter().copied())
-        .map_or_else(String::new, |near| format!("; did you mean {near:?}?"));
+    let near = config::did_you_mean(name, names.iter().copied());
     let there = runner_text::some_of(names.into_iter());
     let unknown = Failure::configuration(format!(
         "no job {name:?} in this project{near} (there is: {there})"

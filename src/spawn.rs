@@ -226,11 +226,7 @@ fn ended(live: &BTreeMap<u32, Started>, patience: Duration) -> Result<Vec<u32>, 
         .iter()
         .map(|(_, handle)| PollFd::from_borrowed_fd(handle.as_fd(), PollFlags::IN))
         .collect();
-    let patience = Timespec {
-        tv_sec: i64::try_from(patience.as_secs()).unwrap_or(60),
-        tv_nsec: i64::from(patience.subsec_nanos()),
-    };
-    match poll(&mut polled, Some(&patience)) {
+    match poll(&mut polled, Timespec::try_from(patience).ok().as_ref()) {
         Ok(_) | Err(rustix::io::Errno::INTR) => {}
         Err(error) => return Err(internal(error)),
     }

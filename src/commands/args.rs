@@ -3,7 +3,9 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{ArgAction, ArgMatches, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use clap::{
+    Arg, ArgAction, ArgMatches, CommandFactory as _, FromArgMatches as _, Parser, Subcommand,
+};
 use runner_engine::outcome::Exit;
 
 use crate::ui::Ui;
@@ -11,7 +13,7 @@ use crate::ui::Ui;
 /// Parses a command line. This function prints help and usage errors; the error value is the exit
 /// code.
 pub fn parse(line: impl Iterator<Item = OsString>) -> Result<Args, Exit> {
-    let parsed = Args::command().try_get_matches_from(line).and_then(|matches| {
+    let parsed = program().try_get_matches_from(line).and_then(|matches| {
         let mut args = Args::from_arg_matches(&matches)?;
         args.json = prints_json(&matches);
         Ok(args)
@@ -21,6 +23,31 @@ pub fn parse(line: impl Iterator<Item = OsString>) -> Result<Args, Exit> {
         let _closed = error.print();
         if error.use_stderr() { Exit::Usage } else { Exit::Done }
     })
+}
+
+/// The commands that print no result, and so have no `--json`.
+const WITHOUT_JSON: &str = "init|demo|daemon|execute|runs logs|config schema|config set|db path|\
+    dream review|journal export|hook post-tool-use|guard hook|completions|man|__deliver|\
+    curator events ack|curator setup|overnight schema";
+
+/// Returns the definition of the command line: all commands, with `--json` for each that prints a
+/// result.
+pub fn program() -> clap::Command {
+    Args::command().mut_subcommands(|command| with_json(command, ""))
+}
+
+fn with_json(command: clap::Command, above: &str) -> clap::Command {
+    let path = format!("{above}{}", command.get_name());
+    let command = command.mut_subcommands(|inner| with_json(inner, &format!("{path} ")));
+    let has_one = command.get_arguments().any(|arg| arg.get_id() == "json");
+    if has_one
+        || command.is_subcommand_required_set()
+        || WITHOUT_JSON.split('|').any(|it| it == path)
+    {
+        return command;
+    }
+    let help = "Print JSON on standard output";
+    command.arg(Arg::new("json").long("json").action(ArgAction::SetTrue).help(help))
 }
 
 /// Returns whether `--json` is set for the command or one of its parents.

@@ -19,7 +19,7 @@ use crate::daemon::client;
 use crate::env::Env;
 use crate::project;
 use crate::tick;
-use crate::ui::{Failure, Listing, Ui, View, show};
+use crate::ui::{Failure, Ui, View, show};
 
 /// The order in which the tables are printed.
 const ORDER: [&str; 12] = [
@@ -44,15 +44,10 @@ enum ConfigCommand {
         /// Add the source of the value to each line: layer, file and line
         #[arg(long)]
         origin: bool,
-        #[command(flatten)]
-        listing: Listing,
     },
     /// Print "ok", or every mistake in the settings with its location
     #[command(after_help = "Example: runner config check || $EDITOR runner.toml")]
-    Check {
-        #[command(flatten)]
-        listing: Listing,
-    },
+    Check,
     /// Print the JSON schema of runner.toml, for editors
     #[command(after_help = "Example: runner config schema > runner.schema.json")]
     Schema,
@@ -61,8 +56,6 @@ enum ConfigCommand {
     Get {
         /// The dotted name of the setting
         key: String,
-        #[command(flatten)]
-        listing: Listing,
     },
     /// Change one setting in the project's runner.toml and keep every other byte of the file
     #[command(after_help = "Example: runner config set night.at 23:30")]
@@ -103,7 +96,7 @@ impl ConfigArgs {
                 cli.ui.show(&ShownSettings { settings, origin: *origin });
                 Ok(Exit::Done)
             }
-            ConfigCommand::Check { .. } => {
+            ConfigCommand::Check => {
                 let file = file(cli.here)?;
                 let mistakes = config::mistakes(&cli.env.stack(file.as_deref()));
                 let exit = mistakes.first().map_or(Exit::Done, |first| first.failure.exit);

@@ -25,7 +25,7 @@ use crate::ui::{Failure, Ui, show};
 /// The number of lines of the report that are shown.
 const SHOWN: usize = 120;
 
-const HISTORY: &str = include_str!("../../config/demo/history.txt");
+const HISTORY: &str = include_str!("../../config/demo/history.fast-import");
 const IDEAS: &[(&str, &str)] = &[
     ("csv-export.md", include_str!("../../config/demo/ideas/csv-export.md")),
     ("storm-surge-alerts.md", include_str!("../../config/demo/ideas/storm-surge-alerts.md")),
@@ -85,20 +85,18 @@ impl DemoArgs {
             return Err(Failure::data(format!("{} already exists", dir.display()))
                 .hint(format!("runner demo {}-2   (or remove the folder)", dir.display())));
         }
-        let cannot = |path: &Path, error: std::io::Error| {
-            Failure::cannot_write(format!("cannot write {}: {error}", path.display()))
-        };
-        fs::create_dir_all(dir).map_err(|error| cannot(dir, error))?;
-        let dir: PathBuf = fs::canonicalize(dir).map_err(|error| cannot(dir, error))?;
-        cli.ui.info(&format!("created a sample project in {}", dir.display()));
+        fs::create_dir_all(dir).map_err(|error| Failure::not_written(dir, error))?;
+        let dir: PathBuf =
+            fs::canonicalize(dir).map_err(|error| Failure::not_written(dir, error))?;
+        cli.ui.info(&format!("a sample project in {}", dir.display()));
         git(&dir, &["init", "--quiet", "--initial-branch=main"], Stdin::Null)?;
-        git(&dir, &["fast-import", "--quiet"], Stdin::Bytes(fast_import(HISTORY).into_bytes()))?;
+        git(&dir, &["fast-import", "--quiet"], Stdin::Bytes(HISTORY.into()))?;
         git(&dir, &["reset", "--quiet", "--hard"], Stdin::Null)?;
         let ideas = dir.join("ideas");
-        fs::create_dir(&ideas).map_err(|error| cannot(&ideas, error))?;
+        fs::create_dir(&ideas).map_err(|error| Failure::not_written(&ideas, error))?;
         for (name, text) in IDEAS {
             let path = ideas.join(name);
-            fs::write(&path, text).map_err(|error| cannot(&path, error))?;
+            fs::write(&path, text).map_err(|error| Failure::not_written(&path, error))?;
         }
         let (root, _) = init::make(cli.env, &dir, init::IdChoice::Known)?;
         // A child can commit only if the sandbox gives it a separate view of the file system.
@@ -142,12 +140,9 @@ fn print_report(root: &Path) -> Result<(), Failure> {
 
 /// Adds the cycle to the project's settings, and the scripted agent to the project.
 fn cycle(root: &Path, agent: DemoAgent) -> Result<(), Failure> {
-    let cannot = |path: &Path, error: std::io::Error| {
-        Failure::cannot_write(format!("cannot write {}: {error}", path.display()))
-    };
     let settings = root.join(FILE);
-    let mut text =
-        read_text_in(root, &settings, DOCUMENT).map_err(|error| cannot(&settings, error))?;
+    let mut text = read_text_in(root, &settings, DOCUMENT)
+        .map_err(|error| Failure::not_written(&settings, error))?;
     text.push_str("\n[jobs.lifecycle]\nkind = \"lifecycle\"\ntrigger = \"every 10m\"\n");
     if agent == DemoAgent::Scripted {
         let folder = root.join(AGENT_FOLDER);
@@ -155,16 +150,16 @@ fn cycle(root: &Path, agent: DemoAgent) -> Result<(), Failure> {
             let path = folder.join(name);
             fs::write(&path, text)
                 .and_then(|()| fs::set_permissions(&path, fs::Permissions::from_mode(mode)))
-                .map_err(|error| cannot(&path, error))
+                .map_err(|error| Failure::not_written(&path, error))
         };
         let state = folder.join("state");
-        fs::create_dir_all(&state).map_err(|error| cannot(&state, error))?;
+        fs::create_dir_all(&state).map_err(|error| Failure::not_written(&state, error))?;
         write("agent.sh", AGENT, 0o755)?;
         write("key.env", "ANTHROPIC_API_KEY=the-script-needs-none\n", 0o600)?;
         let exclude = root.join(".git/info/exclude");
         open_with_no_link(fs::File::options().append(true).create(true), &exclude)
             .and_then(|mut file| writeln!(file, "/{AGENT_FOLDER}/"))
-            .map_err(|error| cannot(&exclude, error))?;
+            .map_err(|error| Failure::not_written(&exclude, error))?;
         let mut backend = toml::Table::new();
         let text_of = |path: PathBuf| toml::Value::String(path.display().to_string());
         backend.insert("type".to_owned(), toml::Value::String("claude".to_owned()));
@@ -176,61 +171,7 @@ fn cycle(root: &Path, agent: DemoAgent) -> Result<(), Failure> {
         text.push_str("backend = \"scripted\"\n\n[backends.scripted]\n");
         text.push_str(&backend.to_string());
     }
-    fs::write(&settings, text).map_err(|error| cannot(&settings, error))
-}
-
-/// Converts the history to input for `git fast-import`, which yields the same commit hashes on
-/// every machine.
-fn fast_import(history: &str) -> String {
-    let mut out = String::new();
-    let mut commits = 0;
-    let mut message = String::new();
-    let mut head = String::new();
-    let mut files: Vec<(String, String)> = Vec::new();
-    let data = |text: &str| format!("data {}\n{text}\n", text.len());
-    let mut flush = |head: &mut String, message: &mut String, files: &mut Vec<(String, String)>| {
-        if head.is_empty() {
-            return;
-        }
-        out.push_str("commit refs/heads/main\n");
-        out.push_str(head);
-        out.push_str(&data(message));
-        for (path, text) in files.drain(..) {
-            out.push_str(&format!("M 100644 inline {path}\n{}", data(&text)));
-        }
-        head.clear();
-        message.clear();
-    };
-    for line in history.lines().filter(|line| !line.starts_with('#')) {
-        if let Some(rest) = line.strip_prefix("commit ") {
-            flush(&mut head, &mut message, &mut files);
-            let (date, subject) =
-                rest.split_once(' ').expect("the embedded history is well formed");
-            let at: jiff::Timestamp = date.parse().expect("the embedded history has good dates");
-            commits += 1;
-            head = format!(
-                "mark :{commits}\ncommitter Mara Tide <mara@example.org> {} +0000\n",
-                at.as_second()
-            );
-            message = format!("{subject}\n");
-        } else if let Some(body) = line.strip_prefix("body ") {
-            message.push_str(if message.ends_with("\n\n") || message.matches('\n').count() > 1 {
-                ""
-            } else {
-                "\n"
-            });
-            message.push_str(body);
-            message.push('\n');
-        } else if let Some(path) = line.strip_prefix("file ") {
-            files.push((path.to_owned(), String::new()));
-        } else if let (Some(text), Some((_, content))) = (line.strip_prefix("  "), files.last_mut())
-        {
-            content.push_str(text);
-            content.push('\n');
-        }
-    }
-    flush(&mut head, &mut message, &mut files);
-    out
+    fs::write(&settings, text).map_err(|error| Failure::not_written(&settings, error))
 }
 
 /// Runs a git command that writes. The command runs only in the folder that the demo has just
@@ -275,8 +216,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_history_becomes_a_stream_of_whole_commits() {
-        let stream = fast_import(HISTORY);
+    fn the_history_is_a_stream_of_whole_commits() {
+        let stream = HISTORY;
         assert_eq!(stream.matches("commit refs/heads/main\n").count(), 11);
         assert!(
             stream.contains("committer Mara Tide <mara@example.org> 1772442720 +0000\n"),

@@ -4,9 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use clap::Parser as _;
-
-use super::args::Args;
+use super::args::program;
 use crate::config::{Overrides, Stack, load, mistakes};
 
 /// A fenced block with its language, its text and its location.
@@ -144,7 +142,7 @@ fn every_command_line_of_the_documentation_parses() {
         for words in commands(&text) {
             if let Some(line) = line_of(&words) {
                 count += 1;
-                if let Err(error) = Args::try_parse_from(&line) {
+                if let Err(error) = program().try_get_matches_from(&line) {
                     panic!("{}: {line:?}\n{error}", block.place);
                 }
             }

@@ -10,7 +10,7 @@ use crate::doctor::{self, DoctorFinding};
 use crate::env;
 use crate::setup::record::SetupRecord;
 use crate::setup::{SchedulerKind, environment, fitting};
-use crate::ui::{Failure, Listing, Ui, View, show};
+use crate::ui::{Failure, Ui, View, show};
 
 /// Check what keeps the nights from happening; each finding comes with the command that fixes
 /// it
@@ -26,8 +26,6 @@ pub struct DoctorArgs {
     /// The command already runs in that environment
     #[arg(long, hide = true)]
     there: bool,
-    #[command(flatten)]
-    listing: Listing,
 }
 
 /// The findings, and whether one of them is a problem.

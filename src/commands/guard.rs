@@ -13,7 +13,7 @@ use super::Cli;
 use crate::env;
 use crate::guard::hook::{self, WriteBounds};
 use crate::guard::reach::of_job;
-use crate::ui::{Failure, Listing, Ui, View, show};
+use crate::ui::{Failure, Ui, View, show};
 use crate::{config, project};
 
 /// Check whether something may be written, as the hook of an agent or for given paths
@@ -39,8 +39,6 @@ enum GuardCommand {
         /// The paths, relative to the current folder
         #[arg(required = true)]
         paths: Vec<String>,
-        #[command(flatten)]
-        listing: Listing,
     },
     /// Check that what is written to each path stays out of git's history; exit code 1 if one might
     /// not
@@ -49,8 +47,6 @@ enum GuardCommand {
         /// The paths, relative to the project's folder
         #[arg(required = true)]
         paths: Vec<String>,
-        #[command(flatten)]
-        listing: Listing,
     },
 }
 

@@ -95,8 +95,7 @@ pub fn make(home: &Env, dir: &Path, id: IdChoice) -> Result<(PathBuf, Vec<String
         }
         Err(error) => return Err(Failure::environment(whole(&error))),
     };
-    let root = fs::canonicalize(&root)
-        .map_err(|error| Failure::environment(format!("{}: {error}", root.display())))?;
+    let root = fs::canonicalize(&root).map_err(|error| Failure::unreadable(&root, error))?;
     if root.to_str().is_none() {
         return Err(Failure::data(format!(
             "{}: the path of a project must be UTF-8",
@@ -254,9 +253,7 @@ fn exclude(git: &Git, lines: &[String]) -> Result<Option<InitStep>, Failure> {
     let mut text = match read_no_link(&path, DOCUMENT) {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
-        Err(error) => {
-            return Err(Failure::cannot_write(format!("cannot write {}: {error}", path.display())));
-        }
+        Err(error) => return Err(Failure::not_written(&path, error)),
     };
     let known =
         |line: &str| text.split(|byte| *byte == b'\n').any(|known| known == line.as_bytes());
@@ -293,19 +290,17 @@ fn writable(root: &Path, what: &InitAction) -> Result<(), Failure> {
 }
 
 fn carry_out(root: &Path, what: InitAction) -> Result<(), Failure> {
-    let cannot = |path: &Path, why: String| {
-        Failure::cannot_write(format!("cannot write {}: {why}", path.display()))
-    };
     match what {
         InitAction::Own(id) => identity::write(root, &id),
         InitAction::Folder(path) => {
-            fs::create_dir(&path).map_err(|error| cannot(&path, error.to_string()))
+            fs::create_dir(&path).map_err(|error| Failure::not_written(&path, error))
         }
         InitAction::File(path, text) => {
             if let Some(folder) = path.parent() {
-                fs::create_dir_all(folder).map_err(|error| cannot(&path, error.to_string()))?;
+                fs::create_dir_all(folder).map_err(|error| Failure::not_written(&path, error))?;
             }
-            write_atomic(&path, &text, 0o644).map_err(|error| cannot(&path, whole(&error)))
+            write_atomic(&path, &text, 0o644)
+                .map_err(|error| Failure::not_written(&path, whole(&error)))
         }
     }
 }

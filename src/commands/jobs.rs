@@ -13,7 +13,7 @@ use super::Cli;
 use crate::daemon::client;
 use crate::env::{self, Env};
 use crate::project::LoadedProject;
-use crate::ui::{Failure, Listing, Ui, View, show};
+use crate::ui::{Failure, Ui, View, show};
 
 /// List jobs, show one, or reset one whose cause of failure is fixed [default: list]
 #[derive(Debug, clap::Args)]
@@ -24,8 +24,6 @@ use crate::ui::{Failure, Listing, Ui, View, show};
 pub struct JobsArgs {
     #[command(subcommand)]
     command: Option<JobsCommand>,
-    #[command(flatten)]
-    listing: Listing,
 }
 
 /// Manages the jobs of a project.
@@ -33,17 +31,12 @@ pub struct JobsArgs {
 enum JobsCommand {
     /// List the jobs of the project
     #[command(after_help = "Example: runner jobs list --json | jq -r '.[].job'")]
-    List {
-        #[command(flatten)]
-        listing: Listing,
-    },
+    List,
     /// Show one job: its kind, its schedule and its failures
     #[command(after_help = "Example: runner jobs show dream")]
     Show {
         /// The job's name in runner.toml
         job: String,
-        #[command(flatten)]
-        listing: Listing,
     },
     /// Reset the failures of a job, so that its schedule starts it again
     ///
@@ -57,8 +50,6 @@ enum JobsCommand {
         /// All jobs of the project
         #[arg(long, conflicts_with = "job")]
         all: bool,
-        #[command(flatten)]
-        listing: Listing,
     },
 }
 
@@ -83,7 +74,7 @@ impl JobsArgs {
     pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
         let project = LoadedProject::load(cli.env, cli.here)?;
         match &self.command {
-            None | Some(JobsCommand::List { .. }) => {
+            None | Some(JobsCommand::List) => {
                 cli.ui.show(&JobList(jobs(cli.env, &project)?));
             }
             Some(JobsCommand::Show { job, .. }) => {

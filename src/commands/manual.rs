@@ -60,9 +60,7 @@ impl ManArgs {
                 Err(failure) => Some(Err(failure)),
             })
             .collect::<Result<_, _>>()?;
-        fs::create_dir_all(into).map_err(|error| {
-            Failure::cannot_write(format!("cannot create {}: {error}", into.display()))
-        })?;
+        fs::create_dir_all(into).map_err(|error| Failure::not_made(into, error))?;
         for (path, page) in &wanted {
             write_atomic(path, &page.text, 0o644).map_err(|error| {
                 Failure::cannot_write(format!("cannot write {}: {}", path.display(), whole(&error)))

@@ -1,5 +1,13 @@
 //! The commands, one module for each. Every command returns its exit code.
 
+/// Calls the same method of the arguments of whichever subcommand was given. Subcommands that need
+/// something else follow as ordinary match arms.
+macro_rules! dispatch {
+    ($command:expr, $of:ident: $($name:ident)+ => $run:ident $with:tt $(; $($other:tt)+)?) => {
+        match $command { $($of::$name(args) => args.$run $with,)+ $($($other)+)? }
+    };
+}
+
 mod alerts;
 pub mod args;
 mod backends;
@@ -42,10 +50,12 @@ mod docs_tests;
 
 use std::path::Path;
 
-use clap::CommandFactory as _;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use runner_engine::failpoint;
 use runner_engine::outcome::Exit;
 use runner_engine::store::StoreError;
+
+use serde::de::DeserializeOwned;
 
 use crate::commands::args::{Args, Command};
 use crate::config::OverrideScope;
@@ -76,13 +86,21 @@ impl Cli<'_> {
     }
 }
 
+/// Parses one of the words in which a contract writes the values of `T`.
+fn contract_words<T: DeserializeOwned + Clone + Send + Sync + 'static>(
+    words: impl IntoIterator<Item = &'static str>,
+) -> impl TypedValueParser<Value = T> {
+    let parser = PossibleValuesParser::new(words);
+    parser.try_map(|word| serde_json::from_value::<T>(word.into()))
+}
+
 /// Carries out one command.
 pub fn run(args: &Args) -> Result<Exit, Failure> {
     // These commands read none of the user's files, so they run before anything is loaded.
     match &args.command {
-        Command::Completions(shell) => return Ok(shell.run(&mut Args::command())),
-        Command::Man(pages) => return pages.run(&Args::command(), args.ui()),
-        // Runs the same tick again in the environment from the file.
+        Command::Completions(shell) => return Ok(shell.run(&mut args::program())),
+        Command::Man(pages) => return pages.run(&args::program(), args.ui()),
+        // Runs the same tick again, in the environment of the file.
         Command::Tick(tick::TickArgs { environment: Some(file), .. }) => {
             return Err(env::restart_in(file));
         }
@@ -136,31 +154,7 @@ fn reach(command: &Command) -> Option<OverrideScope> {
         | Command::Tick(_)
         | Command::Daemon(_)
         | Command::Execute(_) => Some(OverrideScope::Run),
-        Command::Init(_)
-        | Command::Demo(_)
-        | Command::Enqueue(_)
-        | Command::Cancel(_)
-        | Command::Retry(_)
-        | Command::Pause(_)
-        | Command::Resume(_)
-        | Command::Runs(_)
-        | Command::Status(_)
-        | Command::Setup(_)
-        | Command::Doctor(_)
-        | Command::Db(_)
-        | Command::Report(_)
-        | Command::Projects(_)
-        | Command::Completions(_)
-        | Command::Man(_)
-        | Command::Corpus(_)
-        | Command::Guard(_)
-        | Command::Journal(_)
-        | Command::Hook(_)
-        | Command::Jobs(_)
-        | Command::Replay(_)
-        | Command::Alerts(_)
-        | Command::Deliver(_)
-        | Command::Board(_) => None,
+        _ => None,
     }
 }
 
@@ -175,45 +169,12 @@ fn dispatch(args: &Args, home: &Env) -> Result<Exit, Failure> {
     if let Command::Init(_) | Command::Demo(_) = &args.command {
         usable(home)?;
     }
-    match &args.command {
-        Command::Init(args) => args.run(&cli),
-        Command::Demo(args) => args.run(&cli),
-        Command::Night(args) => args.run(&cli),
-        Command::Run(args) => args.run(&cli),
-        Command::Daemon(args) => args.run(&cli),
-        Command::Enqueue(args) => args.run(&cli),
-        Command::Cancel(args) => args.run(&cli),
-        Command::Retry(args) => args.run(&cli),
-        Command::Pause(args) => args.run(&cli),
-        Command::Resume(args) => args.run(&cli),
-        Command::Completions(_) | Command::Man(_) => unreachable!("done before"),
-        Command::Tick(args) => args.run(&cli),
-        Command::Execute(args) => args.run(&cli),
-        Command::Runs(args) => args.run(&cli),
-        Command::Status(args) => args.run(&cli),
-        Command::Projects(args) => args.run(&cli),
-        Command::Report(args) => args.run(&cli),
-        Command::Budget(args) => args.run(&cli),
-        Command::Jobs(args) => args.run(&cli),
-        Command::Alerts(args) => args.run(&cli),
-        Command::Deliver(args) => args.run(&cli),
-        Command::Guard(args) => args.run(&cli),
-        Command::Journal(args) => args.run(&cli),
-        Command::Hook(args) => args.run(&cli),
-        Command::Config(args) => args.run(&cli),
-        Command::Schedule(args) => args.run(&cli),
-        Command::Backends(args) => args.run(&cli),
-        Command::Setup(args) => args.run(&cli),
-        Command::Doctor(args) => args.run(&cli),
-        Command::Db(args) => args.run(&cli),
-        Command::Replay(args) => args.run(&cli),
-        Command::Dream(args) => args.run(&cli),
-        Command::Board(args) => args.run(&cli),
-        Command::Lifecycle(args) => args.run(&cli),
-        Command::Overnight(args) => args.run(&cli),
-        Command::Corpus(args) => args.run(&cli),
-        Command::Curator(args) => args.run(&cli),
-    }
+    dispatch!(&args.command, Command: Init Demo Night Run Daemon Enqueue Cancel Retry Pause Resume Tick Execute Runs
+        Status Projects Report Budget Jobs Alerts Deliver Guard Journal Hook Config
+        Schedule Backends Setup Doctor Db Replay Dream Board Lifecycle Overnight Corpus
+        Curator
+        => run(&cli);
+        Command::Completions(_) | Command::Man(_) => unreachable!("done before"))
 }
 
 /// Checks that the database can be used before a command writes anything else. An older format is

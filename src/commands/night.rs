@@ -20,7 +20,7 @@ use crate::config::{Config, TriggerSpec};
 use crate::env::Env;
 use crate::project::LoadedProject;
 use crate::spawn::{self, SpawnMode};
-use crate::ui::{Failure, Listing, Ui, View, show};
+use crate::ui::{Failure, Ui, View, show};
 
 /// Run every enabled job of the project once, under one budget, and write one report
 #[derive(Debug, clap::Args)]
@@ -32,8 +32,6 @@ pub struct NightArgs {
     pub(super) dry_run: bool,
     #[command(flatten)]
     awake: AwakeFlags,
-    #[command(flatten)]
-    listing: Listing,
 }
 
 impl NightArgs {

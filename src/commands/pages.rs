@@ -69,15 +69,13 @@ fn every(program: &Command) -> Vec<(Vec<String>, Command)> {
 
 #[cfg(test)]
 mod tests {
-    use clap::{CommandFactory as _, Parser as _};
-
-    use super::super::args::Args;
+    use super::super::args::program;
     use super::super::docs_tests::{commands, line_of};
     use super::*;
 
     #[test]
     fn every_command_says_what_it_does_and_has_an_example() {
-        let program = Args::command();
+        let program = program();
         program.clone().debug_assert();
         let all = every(&program);
         assert!(all.len() > 25, "{}", all.len());
@@ -91,8 +89,8 @@ mod tests {
             let lines = commands(&example.unwrap_or_default());
             let line = lines.iter().find_map(|line| line_of(line)).unwrap_or_default();
             let own = words.len() == 1 || line.starts_with(words);
-            assert!(own, "the example of {named} calls another command: {after}");
-            if let Err(error) = Args::try_parse_from(&line) {
+            assert!(own, "the example of {named} is of something else: {after}");
+            if let Err(error) = super::super::args::program().try_get_matches_from(&line) {
                 panic!("{line:?}: {error}");
             }
             for argument in command.get_arguments() {
@@ -104,7 +102,7 @@ mod tests {
 
     #[test]
     fn pages_and_scripts_name_every_command() {
-        let pages = manual(&Args::command()).unwrap();
+        let pages = manual(&program()).unwrap();
         let names: Vec<&str> = pages.iter().map(|page| page.name.as_str()).collect();
         assert!(names.contains(&"runner.1") && names.contains(&"runner-config-show.1"));
         assert!(!names.iter().any(|name| name.contains("execute")));
@@ -113,7 +111,7 @@ mod tests {
             assert!(text.starts_with(MARK) && text.contains("Example"), "{}", page.name);
         }
         for shell in [Shell::Bash, Shell::Zsh, Shell::Fish, Shell::Elvish, Shell::PowerShell] {
-            let script = completions(shell, &mut Args::command());
+            let script = completions(shell, &mut program());
             for word in ["schedule", "simulate", "completions", "dry-run"] {
                 assert!(script.contains(word), "{shell}: {word}");
             }

@@ -14,7 +14,7 @@ use serde::Serialize;
 use super::Cli;
 use crate::daemon::client;
 use crate::project::{self, LoadedProject};
-use crate::ui::{Failure, Listing, Ui, View, show, when};
+use crate::ui::{Failure, Ui, View, show, when};
 
 /// Start nothing of a job, or of anything, for a while; live runs continue, and manual requests
 /// are still run
@@ -30,8 +30,6 @@ pub struct PauseArgs {
     /// Until this time, written as for `enqueue --at` [default: until `runner resume`]
     #[arg(long, value_name = "WHEN")]
     until: Option<String>,
-    #[command(flatten)]
-    listing: Listing,
 }
 
 /// End a pause; scheduled times during the pause are recorded as missed and not caught up
@@ -44,8 +42,6 @@ pub struct ResumeArgs {
     /// End the pause of everything
     #[arg(long, conflicts_with = "job")]
     all: bool,
-    #[command(flatten)]
-    listing: Listing,
 }
 
 /// Whether a job, or everything, is paused after the command.

@@ -18,7 +18,7 @@ use crate::cancel;
 use crate::config;
 use crate::daemon::client;
 use crate::project::{FILE, LoadedProject};
-use crate::ui::{Failure, Listing, Ui, View, show, when};
+use crate::ui::{Failure, Ui, View, show, when};
 
 /// Put a job into the queue; the daemon or the next tick starts it when its turn comes
 #[derive(Debug, clap::Args)]
@@ -42,8 +42,6 @@ pub struct EnqueueArgs {
     /// Run the job only once for this key, however often it is requested
     #[arg(long)]
     key: Option<String>,
-    #[command(flatten)]
-    listing: Listing,
 }
 
 /// End a run, or remove a waiting run from the queue; the run is not retried
@@ -52,8 +50,6 @@ pub struct EnqueueArgs {
 pub struct CancelArgs {
     /// The run's id, or an unambiguous beginning of it
     run: String,
-    #[command(flatten)]
-    listing: Listing,
 }
 
 /// Queue one more attempt at the work of a settled run
@@ -62,8 +58,6 @@ pub struct CancelArgs {
 pub struct RetryArgs {
     /// The run's id, or an unambiguous beginning of it
     run: String,
-    #[command(flatten)]
-    listing: Listing,
 }
 
 /// A run in the queue.

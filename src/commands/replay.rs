@@ -19,7 +19,7 @@ use serde::Serialize;
 
 use super::{Cli, runs};
 use crate::env::Env;
-use crate::ui::{Failure, Listing, Ui, View, show};
+use crate::ui::{Failure, Ui, View, show};
 
 /// Replay a recorded run without its project and its model, and compare the results
 #[derive(Debug, clap::Args)]
@@ -40,8 +40,6 @@ pub struct ReplayArgs {
     /// Write the recording to this file, which must not exist, and replay nothing
     #[arg(long, value_name = "FILE", conflicts_with = "into")]
     export: Option<PathBuf>,
-    #[command(flatten)]
-    listing: Listing,
 }
 
 /// The comparison of a run with its replay.
@@ -228,9 +226,7 @@ impl Folder {
         home.make_state()?;
         let parts = [CACHE, RUN].map(|name| folder.aside.join(name));
         for part in parts.iter().chain([&folder.root]) {
-            fs::create_dir_all(part).map_err(|error| {
-                Failure::cannot_write(format!("cannot create {}: {error}", part.display()))
-            })?;
+            fs::create_dir_all(part).map_err(|error| Failure::not_made(part, error))?;
         }
         Ok(folder)
     }

@@ -141,8 +141,6 @@ fn write_page(home: &Env, name: &str, page: &str) -> Result<PathBuf, Failure> {
         .and_then(|()| {
             write_atomic(&path, page.as_bytes(), 0o600).map_err(|error| error.to_string())
         })
-        .map_err(|error| {
-            Failure::cannot_write(format!("cannot write {}: {error}", path.display()))
-        })?;
+        .map_err(|error| Failure::not_written(&path, error))?;
     Ok(path)
 }

@@ -21,7 +21,7 @@ use crate::env::Env;
 use crate::follow;
 use crate::project::LoadedProject;
 use crate::spawn::{self, SpawnMode};
-use crate::ui::{Failure, Listing, Ui, View, show};
+use crate::ui::{Failure, Ui, View, show};
 
 /// Run one job now
 #[derive(Debug, clap::Args)]
@@ -41,8 +41,6 @@ pub struct RunArgs {
     pub(super) dry_run: bool,
     #[command(flatten)]
     awake: AwakeFlags,
-    #[command(flatten)]
-    listing: Listing,
 }
 
 /// The flags that override `keep_awake` for one command. Without a flag, `keep_awake` of the job
@@ -88,12 +86,7 @@ impl RunArgs {
         if let Some(own) = project.config.job(&self.job)?.spec.kind.of::<OvernightSpec>() {
             own_output(&project.root, own)?;
         }
-        let how = ManualRun {
-            manner: cli.spawn_mode(),
-            follow: self.follow,
-            deferral_is_normal: false,
-            settings: self.awake.settings(),
-        };
+        let how = ManualRun { follow: self.follow, ..ManualRun::new(cli, self.awake.settings()) };
         once(cli.env, &project, &self.job, key, how)
     }
 }
@@ -111,7 +104,14 @@ pub(super) struct ManualRun {
     pub settings: Vec<(String, String)>,
 }
 
-/// The run of an earlier request with the same key. A notice reports it to people.
+impl ManualRun {
+    /// Creates a run that is not followed, and whose deferral is a failure.
+    pub(super) fn new(cli: &Cli<'_>, settings: Vec<(String, String)>) -> Self {
+        Self { manner: cli.spawn_mode(), follow: false, deferral_is_normal: false, settings }
+    }
+}
+
+/// The run of an earlier request with the same key. People read of it in a notice.
 #[derive(Debug, Serialize)]
 #[serde(transparent)]
 struct KnownRun(RunRecord);

@@ -12,7 +12,7 @@ use super::Cli;
 use crate::maintenance;
 use crate::spawn::{self, NextAction, SpawnMode};
 use crate::tick::{self, Reread, TickResult};
-use crate::ui::{Failure, Listing, Ui, View, show};
+use crate::ui::{Failure, Ui, View, show};
 
 /// Do the work that is due in all projects; a host timer calls this command
 #[derive(Debug, clap::Args)]
@@ -22,8 +22,6 @@ pub struct TickArgs {
     /// passes this flag
     #[arg(long, value_name = "FILE")]
     pub(super) environment: Option<PathBuf>,
-    #[command(flatten)]
-    listing: Listing,
 }
 
 /// The work of a tick.

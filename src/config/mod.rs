@@ -47,7 +47,6 @@ use runner_engine::store::{Budget, NewJob, Retention};
 use runner_engine::tick::report_job;
 use runner_jobs::lifecycle::Files;
 use runner_jobs::prices::Prices;
-use runner_text::nearest::nearest;
 use toml::Table;
 
 use crate::ui::Failure;
@@ -65,6 +64,7 @@ pub use notify::Notify;
 pub use overrides::{OverrideScope, Overrides};
 pub use policy::SandboxSettings;
 pub use pools::Pool;
+pub use reader::did_you_mean;
 pub use reference::schema;
 pub use sources::ConfigFinding;
 pub use trigger::TriggerSpec;
@@ -118,8 +118,7 @@ impl Config {
     /// Returns the job with this name, or an error that lists the existing jobs.
     pub fn job(&self, name: &str) -> Result<&Job, Failure> {
         self.jobs.get(name).ok_or_else(|| {
-            let near = nearest(name, self.jobs.keys().map(String::as_str))
-                .map_or_else(String::new, |near| format!("; did you mean {near:?}?"));
+            let near = did_you_mean(name, self.jobs.keys().map(String::as_str));
             let there = runner_text::some_of(self.jobs.keys().map(String::as_str));
             Failure::configuration(format!(
                 "no job {name:?} in this project{near} (there is: {there})"

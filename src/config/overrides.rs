@@ -8,9 +8,9 @@
 
 use std::ffi::{OsStr, OsString};
 
-use runner_text::nearest::nearest;
 use toml::{Table, Value};
 
+use super::reader::did_you_mean;
 use super::reference;
 use super::sources::{InlineSetting, Sources};
 use crate::ui::Failure;
@@ -255,8 +255,7 @@ fn named(merged: &Table, one: &Override) -> Result<Vec<String>, Failure> {
         && let Some(known) = merged.get(*group).and_then(Value::as_table)
         && !known.contains_key(*name)
     {
-        let near = nearest(name, known.keys().map(String::as_str))
-            .map_or_else(String::new, |near| format!("; did you mean {near:?}?"));
+        let near = did_you_mean(name, known.keys().map(String::as_str));
         return Err(one.refuse(&format!("there is no [{group}.{name}]{near}")));
     }
     Ok(path)

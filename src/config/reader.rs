@@ -5,6 +5,7 @@
 //! It must never return a configuration in which it found an error.
 
 use runner_jobs::kinds::BadValue;
+use runner_text::nearest::nearest;
 use serde::de::DeserializeOwned;
 use serde_path_to_error::Segment;
 use toml::{Table, Value};
@@ -166,4 +167,9 @@ impl<'a> Reader<'a> {
             _ => Err(locate(sources, self.found)),
         }
     }
+}
+
+/// Suggests the nearest of several names.
+pub fn did_you_mean<'n>(name: &str, names: impl IntoIterator<Item = &'n str>) -> String {
+    nearest(name, names).map_or_else(String::new, |near| format!("; did you mean {near:?}?"))
 }

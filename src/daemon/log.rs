@@ -26,9 +26,7 @@ impl DaemonLog {
     /// Sends everything that is traced from now on to the log at `path`. `wanted` is a filter of
     /// `tracing`, such as `debug`.
     pub fn start(path: &Path, wanted: Option<&str>, ui: Ui) -> Result<Self, Failure> {
-        let cannot = |error: io::Error| {
-            Failure::cannot_write(format!("cannot write {}: {error}", path.display()))
-        };
+        let cannot = |error: io::Error| Failure::not_written(path, error);
         let filter = EnvFilter::try_new(wanted.unwrap_or("info")).map_err(|error| {
             Failure::environment(format!("RUNNER_LOG={}: {error}", wanted.unwrap_or_default()))
         })?;

@@ -69,9 +69,7 @@ impl Control {
     /// lock: an existing file at the path then belongs to a dead daemon.
     pub fn serve(home: &Env, questions: mpsc::Sender<SocketRequest>) -> Result<Self, Failure> {
         let path = home.state.join(NAME);
-        let cannot = |error: io::Error| {
-            Failure::cannot_write(format!("cannot make {}: {error}", path.display()))
-        };
+        let cannot = |error: io::Error| Failure::not_made(&path, error);
         match fs::remove_file(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(cannot(error)),
             _ => {}

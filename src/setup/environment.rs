@@ -132,7 +132,7 @@ pub fn credentials(path: &Path) -> Result<BTreeMap<String, String>, Failure> {
 }
 
 fn from(path: &Path) -> Result<Option<BTreeMap<String, String>>, Failure> {
-    let cannot = |error: io::Error| Failure::environment(format!("{}: {error}", path.display()));
+    let cannot = |error: io::Error| Failure::unreadable(path, error);
     let data = match fs::metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         found => found.map_err(cannot)?,

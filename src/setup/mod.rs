@@ -35,7 +35,7 @@ use record::{InstalledHost, SetupRecord};
 use runner_engine::files::{DOCUMENT, read_text_host};
 
 /// A host scheduler.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SchedulerKind {
     /// macOS.
@@ -47,6 +47,7 @@ pub enum SchedulerKind {
     /// Windows.
     TaskScheduler,
     /// No scheduler: a person ticks, or `runner daemon` does.
+    #[default]
     Manual,
 }
 
@@ -107,7 +108,7 @@ pub fn text_at(path: &Path) -> Result<Option<String>, Failure> {
     match read_text_host(path, DOCUMENT) {
         Ok(text) => Ok(Some(text)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(Failure::environment(format!("{}: {error}", path.display()))),
+        Err(error) => Err(Failure::unreadable(path, error)),
     }
 }
 

@@ -82,10 +82,7 @@ fn text_in(root: &Path) -> Result<Option<String>, Failure> {
     match read_text_in(root, FILE, DOCUMENT) {
         Ok(text) => Ok(Some(text)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => {
-            let path = root.join(FILE);
-            Err(Failure::environment(format!("{}: {error}", path.display())))
-        }
+        Err(error) => Err(Failure::unreadable(&root.join(FILE), error)),
     }
 }
 

@@ -78,7 +78,7 @@ impl SetupRecord {
                 )
             }),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Self::default()),
-            Err(error) => Err(Failure::environment(format!("{}: {error}", path.display()))),
+            Err(error) => Err(Failure::unreadable(path, error)),
         }
     }
 

@@ -102,9 +102,7 @@ pub fn render(
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             (template.text().to_owned(), template.name().to_owned())
         }
-        Err(error) => {
-            return Err(Failure::configuration(format!("{}: {error}", own.display())));
-        }
+        Err(error) => return Err(Failure::unreadable(&own, error)),
     };
     let mut words = reported.words.clone();
     if template.format() == Format::Systemd && !starts_a_unit(&words[0]) {

@@ -82,6 +82,21 @@ impl Failure {
     }
 
     /// Keeps the error that caused this failure. The failure's text already describes it.
+    /// Reports that a file cannot be read or used, with exit code 78.
+    pub fn unreadable(path: &Path, error: impl fmt::Display) -> Self {
+        Self::environment(format!("{}: {error}", path.display()))
+    }
+
+    /// Reports that a file or a folder cannot be created, with exit code 73.
+    pub fn not_made(path: &Path, error: impl fmt::Display) -> Self {
+        Self::cannot_write(format!("cannot make {}: {error}", path.display()))
+    }
+
+    /// Reports that a file cannot be written, with exit code 73.
+    pub fn not_written(path: &Path, error: impl fmt::Display) -> Self {
+        Self::cannot_write(format!("cannot write {}: {error}", path.display()))
+    }
+
     fn caused_by(mut self, error: impl Error + Send + Sync + 'static) -> Self {
         self.source = Some(Arc::new(error));
         self

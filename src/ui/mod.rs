@@ -3,7 +3,6 @@
 
 mod failure;
 mod keys;
-mod listing;
 pub mod log;
 pub mod progress;
 pub mod safe;
@@ -13,5 +12,4 @@ mod view;
 pub mod when;
 
 pub use failure::{Failure, aside};
-pub use listing::Listing;
 pub use view::{Ui, View};

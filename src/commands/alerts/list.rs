@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::commands::Cli;
 use crate::project::LoadedProject;
-use crate::ui::{Failure, Listing, Ui, View, safe, show};
+use crate::ui::{Failure, Ui, View, safe, show};
 
 /// List the open alerts, with the messages that did not arrive (the default)
 #[derive(Debug, Default, clap::Args)]
@@ -19,8 +19,6 @@ pub struct ListArgs {
     /// List the alerts of all projects
     #[arg(long)]
     all: bool,
-    #[command(flatten)]
-    listing: Listing,
 }
 
 /// An alert and its messages.

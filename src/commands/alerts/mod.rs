@@ -9,7 +9,7 @@ use runner_engine::store::{AlertRow, AlertSelection, Store};
 
 use super::Cli;
 use crate::alerts::deliver;
-use crate::ui::{Failure, Listing};
+use crate::ui::Failure;
 use list::ListArgs;
 
 /// List the alerts that were sent and whether they arrived; try a channel, silence one alert
@@ -22,8 +22,6 @@ pub struct AlertsArgs {
     /// The subcommand [default: list]
     #[command(subcommand)]
     command: Option<AlertsCommand>,
-    #[command(flatten)]
-    listing: Listing,
 }
 
 /// Lists alerts, tests channels and silences alerts.
@@ -35,8 +33,6 @@ enum AlertsCommand {
     Show {
         /// The alert's id, or an unambiguous beginning of it
         alert: String,
-        #[command(flatten)]
-        listing: Listing,
     },
     /// Send a message now, through one channel or all channels of the project; exit code 69 if a
     /// channel did not accept it
@@ -44,8 +40,6 @@ enum AlertsCommand {
     Test {
         /// The channel's name in runner.toml or the user's config.toml
         channel: Option<String>,
-        #[command(flatten)]
-        listing: Listing,
     },
     /// Silence an alert: no message is sent about it again before it is over; `runner jobs reset`
     /// records that a job is fixed
@@ -54,8 +48,6 @@ enum AlertsCommand {
         /// The alert's id, an unambiguous beginning of it, or a job of the project for all its open
         /// alerts
         alert: String,
-        #[command(flatten)]
-        listing: Listing,
     },
 }
 

@@ -9,16 +9,16 @@ use runner_backends::check::{self, CheckItem};
 use runner_backends::{BackendSpec, Surroundings, build};
 use runner_engine::error_chain::plain;
 use runner_engine::outcome::{Class, Exit, Outcome};
-use runner_text::nearest::nearest;
 use serde::Serialize;
 
 use super::Cli;
 use super::execute::slots_folder;
+use crate::config;
 use crate::doctor;
 use crate::env::{self, Env};
 use crate::keyring;
 use crate::project::LoadedProject;
-use crate::ui::{Failure, Listing, Ui, View, show};
+use crate::ui::{Failure, Ui, View, show};
 
 /// List the backends, or check whether one is ready
 #[derive(Debug, clap::Args)]
@@ -33,18 +33,13 @@ pub struct BackendsArgs {
 enum BackendsCommand {
     /// List the project's backends with their program, model and fallbacks
     #[command(after_help = "Example: runner backends list --json | jq -r '.[].name'")]
-    List {
-        #[command(flatten)]
-        listing: Listing,
-    },
+    List,
     /// Check whether a backend is ready: program, version, login, folders; exit code 69, 77 or 78
     /// if not
     #[command(after_help = "Example: runner backends check claude-haiku")]
     Check {
         /// The backend's name in runner.toml
         name: String,
-        #[command(flatten)]
-        listing: Listing,
     },
     /// Show what the tokens of each backend's model cost, and where each price comes from
     ///
@@ -53,10 +48,7 @@ enum BackendsCommand {
     /// prices that config.toml sets override both. A model that is in none of them has no price:
     /// each request is charged the money reserved for it.
     #[command(after_help = "Example: runner backends prices --json | jq '.backends'")]
-    Prices {
-        #[command(flatten)]
-        listing: Listing,
-    },
+    Prices,
 }
 
 impl BackendsArgs {
@@ -64,13 +56,13 @@ impl BackendsArgs {
     pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
         let here = LoadedProject::load(cli.env, cli.here)?;
         match &self.command {
-            BackendsCommand::List { .. } => {
+            BackendsCommand::List => {
                 let specs = here.config.backends.values();
                 cli.ui.show(&Backends(specs.map(|spec| Backend::of(cli.env, spec)).collect()));
                 Ok(Exit::Done)
             }
             BackendsCommand::Check { name, .. } => check(cli, &here, name),
-            BackendsCommand::Prices { .. } => prices::run(cli, &here),
+            BackendsCommand::Prices => prices::run(cli, &here),
         }
     }
 }
@@ -161,8 +153,7 @@ fn among<T>(home: &Env, spec: &BackendSpec, look: impl FnOnce(&Surroundings<'_>)
 fn check(cli: &Cli<'_>, here: &LoadedProject, name: &str) -> Result<Exit, Failure> {
     let backends = &here.config.backends;
     let Some(spec) = backends.get(name) else {
-        let near = nearest(name, backends.keys().map(String::as_str))
-            .map_or_else(String::new, |near| format!("; did you mean {near:?}?"));
+        let near = config::did_you_mean(name, backends.keys().map(String::as_str));
         let what = format!("there is no [backends.{name}]{near}");
         return Err(Failure::configuration(what).hint("runner backends list"));
     };

@@ -16,8 +16,9 @@ use runner_text::org::BoardForm;
 
 use super::Cli;
 use crate::env::Env;
+use crate::filesystem;
 use crate::project::LoadedProject;
-use crate::ui::{Failure, Listing, safe};
+use crate::ui::{Failure, safe};
 
 /// Show the board of tasks, apply the newest dream's verdicts, or pick, add or finish a task
 #[derive(Debug, clap::Args)]
@@ -37,8 +38,6 @@ enum BoardCommand {
     Show {
         #[command(flatten)]
         which: BoardArg,
-        #[command(flatten)]
-        listing: Listing,
     },
     /// List verdicts that had no effect: duplicate headings, unknown keywords; exit code 1 when
     /// there is any
@@ -46,8 +45,6 @@ enum BoardCommand {
     Lint {
         #[command(flatten)]
         which: BoardArg,
-        #[command(flatten)]
-        listing: Listing,
     },
     /// Apply the newest entry's verdicts, once; a verdict that does not name exactly one task is
     /// reported
@@ -55,8 +52,6 @@ enum BoardCommand {
     Apply {
         #[command(flatten)]
         which: BoardArg,
-        #[command(flatten)]
-        listing: Listing,
     },
     /// Begin the next task: the first NEXT, or else a task that is DOING already, or else the top
     /// TODO
@@ -64,8 +59,6 @@ enum BoardCommand {
     Pick {
         #[command(flatten)]
         which: BoardArg,
-        #[command(flatten)]
-        listing: Listing,
     },
     /// Add an open task after all others
     #[command(after_help = "Example: runner board add 'tide tables load without a network'")]
@@ -74,8 +67,6 @@ enum BoardCommand {
         heading: String,
         #[command(flatten)]
         which: BoardArg,
-        #[command(flatten)]
-        listing: Listing,
     },
     /// Mark a task as done
     #[command(after_help = "Example: runner board done 'tide tables load without a network'")]
@@ -84,8 +75,6 @@ enum BoardCommand {
         heading: String,
         #[command(flatten)]
         which: BoardArg,
-        #[command(flatten)]
-        listing: Listing,
     },
     /// List the moves on the board: task, time, run and entry, the newest first
     #[command(after_help = "Example: runner board history --limit 5")]
@@ -93,8 +82,6 @@ enum BoardCommand {
         /// Maximum number of moves; 0 means all
         #[arg(long, default_value_t = 20)]
         limit: usize,
-        #[command(flatten)]
-        listing: Listing,
     },
 }
 
@@ -149,8 +136,6 @@ pub(super) fn hand<'h>(
     store: &'h mut Store,
 ) -> Result<EditActor<'h>, Failure> {
     let root = &here.root;
-    let free = rustix::fs::statvfs(root)
-        .map_err(|error| Failure::environment(format!("{}: {error}", root.display())))?;
     Ok(EditActor {
         root,
         project: &here.id,
@@ -158,7 +143,7 @@ pub(super) fn hand<'h>(
         clock: &home.clock,
         me,
         store,
-        free_bytes: free.f_bavail.saturating_mul(free.f_frsize),
+        free_bytes: filesystem::free_bytes(root)?,
     })
 }
 

@@ -13,7 +13,7 @@ use crate::commands::Cli;
 use crate::config::values;
 use crate::env;
 use crate::project::LoadedProject;
-use crate::ui::{Failure, Listing, Ui, View, show, when};
+use crate::ui::{Failure, Ui, View, show, when};
 
 /// Add to one budget, once; the extra ends with the budget's period
 #[derive(Debug, clap::Args)]
@@ -32,8 +32,6 @@ pub struct GrantArgs {
     /// The reason for the grant
     #[arg(long)]
     reason: String,
-    #[command(flatten)]
-    listing: Listing,
 }
 
 /// A grant for a budget.

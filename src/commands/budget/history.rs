@@ -7,7 +7,7 @@ use serde::{Serialize, Serializer};
 use crate::budget;
 use crate::commands::Cli;
 use crate::project::LoadedProject;
-use crate::ui::{Failure, Listing, Ui, View, show};
+use crate::ui::{Failure, Ui, View, show};
 
 /// Show what was spent, added up
 #[derive(Debug, clap::Args)]
@@ -19,8 +19,6 @@ pub struct HistoryArgs {
     /// Maximum number of lines; 0 means all
     #[arg(long, default_value_t = 20)]
     limit: u32,
-    #[command(flatten)]
-    listing: Listing,
 }
 
 /// The spent amounts, one item per group.

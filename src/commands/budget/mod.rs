@@ -14,7 +14,7 @@ use super::Cli;
 use crate::budget::UNITS;
 use crate::config::OverrideScope;
 use crate::project::LoadedProject;
-use crate::ui::{Failure, Listing};
+use crate::ui::Failure;
 
 /// Show what may still be spent and what was spent, or grant an extra once [default: show]
 #[derive(Debug, clap::Args)]
@@ -25,8 +25,6 @@ use crate::ui::{Failure, Listing};
 pub struct BudgetArgs {
     #[command(subcommand)]
     command: Option<BudgetCommand>,
-    #[command(flatten)]
-    listing: Listing,
 }
 
 /// Shows budgets, or adds to one.
@@ -34,10 +32,7 @@ pub struct BudgetArgs {
 enum BudgetCommand {
     /// Show each budget: its cap, the amounts used, reserved and left, and when it begins anew
     #[command(after_help = "Example: runner budget show")]
-    Show {
-        #[command(flatten)]
-        listing: Listing,
-    },
+    Show,
     History(history::HistoryArgs),
     Grant(grant::GrantArgs),
 }
@@ -46,7 +41,7 @@ impl BudgetArgs {
     /// Returns the settings that `--config` may change for this command, or `None` if it uses none.
     pub fn override_scope(&self) -> Option<OverrideScope> {
         match self.command {
-            None | Some(BudgetCommand::Show { .. }) => Some(OverrideScope::Look),
+            None | Some(BudgetCommand::Show) => Some(OverrideScope::Look),
             Some(BudgetCommand::History(_) | BudgetCommand::Grant(_)) => None,
         }
     }
@@ -55,7 +50,7 @@ impl BudgetArgs {
     pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
         let here = LoadedProject::load(cli.env, cli.here)?;
         match &self.command {
-            None | Some(BudgetCommand::Show { .. }) => standings::run(cli, &here),
+            None | Some(BudgetCommand::Show) => standings::run(cli, &here),
             Some(BudgetCommand::History(args)) => args.run(cli, &here),
             Some(BudgetCommand::Grant(args)) => args.run(cli, &here),
         }

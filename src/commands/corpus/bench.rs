@@ -10,7 +10,7 @@ use runner_text::counted;
 
 use super::{CorpusFolder, inside, unreadable};
 use crate::env;
-use crate::ui::{Failure, Listing, Ui, View, safe, show};
+use crate::ui::{Failure, Ui, View, safe, show};
 
 /// Measure how well the corpus answers a fixed set of questions: precision of the first three,
 /// and mean reciprocal rank
@@ -27,8 +27,6 @@ pub struct BenchArgs {
     /// Use the learnings in the home folder's .agents
     #[arg(long, conflicts_with = "corpus")]
     global: bool,
-    #[command(flatten)]
-    listing: Listing,
 }
 
 impl BenchArgs {

@@ -4,7 +4,7 @@ use runner_engine::outcome::Exit;
 use runner_jobs::overnight::corpus::brief::{Brief, brief};
 
 use super::{CorpusFolder, inside};
-use crate::ui::{Failure, Listing, Ui, View, show};
+use crate::ui::{Failure, Ui, View, show};
 
 /// Show what the corpus knows of a goal; each line cites the node it comes from
 #[derive(Debug, clap::Args)]
@@ -13,8 +13,6 @@ pub struct BriefArgs {
     /// The goal
     #[arg(long)]
     goal: String,
-    #[command(flatten)]
-    listing: Listing,
 }
 
 impl BriefArgs {

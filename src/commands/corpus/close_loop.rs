@@ -6,7 +6,7 @@ use runner_jobs::overnight::corpus::close_loop::{CloseLoop, close_loop};
 
 use super::CorpusFolder;
 use crate::config::values::duration;
-use crate::ui::{Failure, Listing, Ui, View, safe, show};
+use crate::ui::{Failure, Ui, View, safe, show};
 
 /// Promote learnings that pass their gate
 #[derive(Debug, clap::Args)]
@@ -18,8 +18,6 @@ pub struct CloseLoopArgs {
     /// Show what would be promoted
     #[arg(long)]
     dry_run: bool,
-    #[command(flatten)]
-    listing: Listing,
 }
 
 impl CloseLoopArgs {

@@ -5,7 +5,7 @@ use runner_jobs::overnight::corpus::Corpus;
 use runner_jobs::overnight::corpus::defrag::{Defrag, Options, defrag};
 
 use super::CorpusFolder;
-use crate::ui::{Failure, Listing, Ui, View, safe, show};
+use crate::ui::{Failure, Ui, View, safe, show};
 
 /// Find repeated, stale and oscillating nodes; without a choice, all of them
 #[derive(Debug, clap::Args)]
@@ -23,8 +23,6 @@ pub struct DefragArgs {
     /// Make the changes [default: show them]
     #[arg(long)]
     apply: bool,
-    #[command(flatten)]
-    listing: Listing,
 }
 
 impl DefragArgs {

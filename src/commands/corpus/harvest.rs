@@ -10,7 +10,7 @@ use runner_text::counted;
 
 use super::{CorpusFolder, inside, locked};
 use crate::env;
-use crate::ui::{Failure, Listing, Ui, View, safe, show};
+use crate::ui::{Failure, Ui, View, safe, show};
 
 /// Import new learnings from commits, closed work and session notes; refused while a night runs
 #[derive(Debug, clap::Args)]
@@ -19,8 +19,6 @@ pub struct HarvestArgs {
     /// Show what would be imported
     #[arg(long)]
     dry_run: bool,
-    #[command(flatten)]
-    listing: Listing,
 }
 
 impl HarvestArgs {

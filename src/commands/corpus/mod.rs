@@ -26,7 +26,7 @@ use runner_jobs::overnight::lock::{CommitLock, FOLDER as NIGHT, LockError, RunLo
 use serde_json::Value;
 
 use super::Cli;
-use crate::ui::{Failure, Listing};
+use crate::ui::Failure;
 
 /// Work on the corpus below .agents step by step: health, bench, promotion, tidying, brief,
 /// harvest
@@ -45,10 +45,7 @@ enum CorpusCommand {
     ///
     /// Exit code 1 when a metric is below its minimum.
     #[command(after_help = "Example: runner corpus health --json | jq .composite")]
-    Health {
-        #[command(flatten)]
-        listing: Listing,
-    },
+    Health,
     Bench(bench::BenchArgs),
     CloseLoop(close_loop::CloseLoopArgs),
     Defrag(defrag::DefragArgs),
@@ -60,14 +57,8 @@ impl CorpusArgs {
     /// Carries out one of the `corpus` commands.
     pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
         let folder = CorpusFolder { cli, root: find(cli.here)? };
-        match &self.command {
-            CorpusCommand::Health { .. } => health::run(&folder),
-            CorpusCommand::Bench(args) => args.run(&folder),
-            CorpusCommand::CloseLoop(args) => args.run(&folder),
-            CorpusCommand::Defrag(args) => args.run(&folder),
-            CorpusCommand::Brief(args) => args.run(&folder),
-            CorpusCommand::Harvest(args) => args.run(&folder),
-        }
+        dispatch!(&self.command, CorpusCommand: Bench CloseLoop Defrag Brief Harvest => run(&folder);
+            CorpusCommand::Health => health::run(&folder))
     }
 }
 

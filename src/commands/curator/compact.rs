@@ -8,7 +8,7 @@ use runner_jobs::curator::compact::{CompactionPlan, apply, plan};
 use super::{disk, worker};
 use crate::commands::Cli;
 use crate::project::LoadedProject;
-use crate::ui::{Failure, Listing, Ui, View, show};
+use crate::ui::{Failure, Ui, View, show};
 
 /// Fold pending log entries into the audit log, and remove what is older than curator.keep
 #[derive(Debug, clap::Args)]
@@ -16,8 +16,6 @@ use crate::ui::{Failure, Listing, Ui, View, show};
 pub struct CompactArgs {
     #[command(flatten)]
     how: ShowOrApply,
-    #[command(flatten)]
-    listing: Listing,
 }
 
 /// Selects whether a plan is shown or carried out.

@@ -12,7 +12,7 @@ use crate::commands::Cli;
 use crate::config::curator::kind as kind_of;
 use crate::env::Env;
 use crate::project::LoadedProject;
-use crate::ui::{Failure, Listing, Ui, View, show};
+use crate::ui::{Failure, Ui, View, show};
 
 /// Put a job file into the queue
 #[derive(Debug, clap::Args)]
@@ -35,8 +35,6 @@ pub struct EnqueueArgs {
     /// The priority; jobs with a higher priority start first
     #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
     priority: i32,
-    #[command(flatten)]
-    listing: Listing,
 }
 
 /// The job file in the queue.

@@ -5,9 +5,9 @@ use runner_jobs::curator::events::{self, Event, NewEvent, Severity};
 
 use super::events::failure;
 use super::worker;
-use crate::commands::Cli;
+use crate::commands::{Cli, contract_words};
 use crate::project::LoadedProject;
-use crate::ui::{Failure, Listing, Ui, View};
+use crate::ui::{Failure, Ui, View};
 
 /// Raise an event that needs attention
 #[derive(Debug, clap::Args)]
@@ -19,8 +19,8 @@ pub struct EventArgs {
     #[arg(long)]
     source: String,
     /// The severity of the event
-    #[arg(long)]
-    severity: SeverityArg,
+    #[arg(long, value_parser = contract_words::<Severity>(["info", "warn", "high", "critical"]))]
+    severity: Severity,
     /// The action that should be taken
     #[arg(long, value_name = "WORDS")]
     desired_action: String,
@@ -33,29 +33,6 @@ pub struct EventArgs {
     /// A note on the event
     #[arg(long)]
     note: Option<String>,
-    #[command(flatten)]
-    listing: Listing,
-}
-
-/// The severity of an event.
-#[derive(Clone, Copy, Debug, clap::ValueEnum)]
-#[allow(missing_docs, reason = "the names are self-explanatory")]
-enum SeverityArg {
-    Info,
-    Warn,
-    High,
-    Critical,
-}
-
-impl From<SeverityArg> for Severity {
-    fn from(it: SeverityArg) -> Self {
-        match it {
-            SeverityArg::Info => Self::Info,
-            SeverityArg::Warn => Self::Warn,
-            SeverityArg::High => Self::High,
-            SeverityArg::Critical => Self::Critical,
-        }
-    }
 }
 
 impl View for Event {
@@ -70,7 +47,7 @@ impl EventArgs {
         let worker = worker(project)?;
         let new = NewEvent {
             source: self.source.clone(),
-            severity: self.severity.into(),
+            severity: self.severity,
             desired_action: self.desired_action.clone(),
             escalation_target: self.escalation_target.clone(),
             budget: self.budget,

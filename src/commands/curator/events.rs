@@ -11,7 +11,7 @@ use crate::commands::Cli;
 use crate::commands::run as by_hand;
 use crate::env;
 use crate::project::LoadedProject;
-use crate::ui::{Failure, Listing, Ui, View, safe, show};
+use crate::ui::{Failure, Ui, View, safe, show};
 
 /// List events, show one, end one, or hand one to a model [default: the list]
 #[derive(Debug, clap::Args)]
@@ -25,8 +25,6 @@ pub struct EventsArgs {
     /// Also list events that are over
     #[arg(long)]
     all: bool,
-    #[command(flatten)]
-    listing: Listing,
 }
 
 /// Shows, ends or escalates one event.
@@ -37,8 +35,6 @@ enum EventsCommand {
     Show {
         /// The event's id, or an unambiguous beginning or end of it
         event: String,
-        #[command(flatten)]
-        listing: Listing,
     },
     /// Mark an event as over; nothing more of its budget is spent
     #[command(after_help = "Example: runner curator events ack 0123abcd --note 'fixed'")]
@@ -54,8 +50,6 @@ enum EventsCommand {
     Escalate {
         /// The event's id, or an unambiguous beginning or end of it
         event: String,
-        #[command(flatten)]
-        listing: Listing,
     },
 }
 
@@ -149,15 +143,9 @@ fn escalate(
             Ok(_) => Failure::internal("budget was spent from an event that has none left"),
         });
     }
-    let how = by_hand::ManualRun {
-        manner: cli.spawn_mode(),
-        follow: false,
-        deferral_is_normal: false,
-        settings: vec![
-            ("event".to_owned(), it.event.id.clone()),
-            ("backend".to_owned(), target.clone()),
-        ],
-    };
+    let settings = [("event", &it.event.id), ("backend", target)];
+    let settings = settings.map(|(key, value)| (key.to_owned(), value.clone())).into();
+    let how = by_hand::ManualRun::new(cli, settings);
     by_hand::once(cli.env, project, job, None, how)
 }
 

@@ -20,7 +20,7 @@ use runner_jobs::curator::queue::Worker;
 
 use super::Cli;
 use crate::project::LoadedProject;
-use crate::ui::{Failure, Listing, show};
+use crate::ui::{Failure, show};
 
 const SCHEMA: &str = include_str!("../../../config/schemas/curator-status.schema.json");
 
@@ -41,17 +41,12 @@ enum CuratorCommand {
         /// Print the JSON schema of what --json prints
         #[arg(long, conflicts_with = "json")]
         schema: bool,
-        #[command(flatten)]
-        listing: Listing,
     },
     /// Check what keeps the curator from working; each finding comes with the command that fixes it
     ///
     /// Exit code 1 when something is wrong.
     #[command(after_help = "Example: runner curator diagnose --json | jq -r '.[].hint'")]
-    Diagnose {
-        #[command(flatten)]
-        listing: Listing,
-    },
+    Diagnose,
     Enqueue(enqueue::EnqueueArgs),
     Work(work::WorkArgs),
     Compact(compact::CompactArgs),
@@ -68,19 +63,12 @@ impl CuratorArgs {
             return Ok(Exit::Done);
         }
         let project = LoadedProject::load(cli.env, cli.here)?;
-        match &self.command {
+        dispatch!(&self.command, CuratorCommand: Enqueue Work Compact Event Events Setup => run(cli, &project);
             CuratorCommand::Status { .. } => {
                 cli.ui.show(&model::gather(&project, cli.env.wall()?));
                 Ok(Exit::Done)
             }
-            CuratorCommand::Diagnose { .. } => diagnose::run(cli, &project),
-            CuratorCommand::Enqueue(args) => args.run(cli, &project),
-            CuratorCommand::Work(args) => args.run(cli, &project),
-            CuratorCommand::Compact(args) => args.run(cli, &project),
-            CuratorCommand::Event(args) => args.run(cli, &project),
-            CuratorCommand::Events(args) => args.run(cli, &project),
-            CuratorCommand::Setup(args) => args.run(cli, &project),
-        }
+            CuratorCommand::Diagnose => diagnose::run(cli, &project))
     }
 }
 

@@ -10,23 +10,18 @@
 //! Only the result of the loop's last run determines whether the loop continues, and not changes
 //! that other processes make to the folder.
 
-use std::io;
-use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use runner_engine::outcome::{Exit, Outcome};
 use runner_jobs::curator::CuratorSpec;
-use runner_jobs::curator::queue::Worker;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
-use signal_hook::consts::{SIGINT, SIGTERM};
+use rustix::fs::inotify::WatchFlags;
 
 use super::{disk, model, worker};
 use crate::commands::Cli;
 use crate::commands::run::{self as by_hand, ManualRun};
 use crate::project::LoadedProject;
-use crate::ui::{Failure, Listing};
+use crate::ui::Failure;
+use crate::wait::{Waiter, WakeReason};
 
 /// The interval at which the queue is checked without a signal.
 const PACE: Duration = Duration::from_secs(30);
@@ -65,8 +60,6 @@ pub struct WorkArgs {
     /// The job of kind curator to run, if there are several [default: curator, or the first]
     #[arg(long, value_name = "JOB")]
     job: Option<String>,
-    #[command(flatten)]
-    listing: Listing,
 }
 
 impl WorkArgs {
@@ -77,25 +70,24 @@ impl WorkArgs {
         let worker = worker(project)?;
         worker.make().map_err(|error| disk(&worker, &error))?;
         let run = || {
-            let how = ManualRun {
-                manner: cli.spawn_mode(),
-                follow: false,
-                deferral_is_normal: true,
-                settings: Vec::new(),
-            };
+            let how = ManualRun { deferral_is_normal: true, ..ManualRun::new(cli, Vec::new()) };
             by_hand::settled(cli.env, project, job, None, how)
         };
         if self.once {
             return run().map(|(exit, _)| exit);
         }
-        let mut ears = if self.watch { Some(WorkSignals::new(&worker)?) } else { None };
+        let waiter = if self.watch { Some(Waiter::interruptible()?) } else { None };
+        if let Some(waiter) = &waiter {
+            // Without the watch, files are only noticed later.
+            waiter.watch(&worker.path("queue"), WatchFlags::CLOSE_WRITE | WatchFlags::MOVED_TO);
+        }
         loop {
             let mut last = Exit::Done;
             while worker.waits(cli.env.wall()?) {
                 // A watch that hits the hourly cap repeatedly would fill the database with such runs.
                 let full = self.watch
                     && worker.started_within_hour(cli.env.wall()?).is_ok_and(|it| it >= cap);
-                if full || ears.as_ref().is_some_and(WorkSignals::is_told) {
+                if full || waiter.as_ref().is_some_and(Waiter::is_interrupted) {
                     break;
                 }
                 let (exit, outcome) = run()?;
@@ -104,64 +96,10 @@ impl WorkArgs {
                     break;
                 }
             }
-            let Some(ears) = &mut ears else {
-                return Ok(last);
-            };
-            if !ears.wait()? {
+            let Some(waiter) = &waiter else { return Ok(last) };
+            if waiter.wait(&[], PACE)? == WakeReason::Interrupted {
                 return Ok(Exit::Done);
             }
         }
-    }
-}
-
-struct WorkSignals {
-    reported: UnixStream,
-    changes: Option<OwnedFd>,
-}
-
-impl WorkSignals {
-    fn new(worker: &Worker) -> Result<Self, Failure> {
-        let cannot =
-            |error: io::Error| Failure::internal(format!("cannot wait for signals: {error}"));
-        let (reported, tell) = UnixStream::pair().map_err(cannot)?;
-        for signal in [SIGINT, SIGTERM] {
-            let tell = tell.try_clone().map_err(cannot)?;
-            signal_hook::low_level::pipe::register(signal, tell).map_err(cannot)?;
-        }
-        // Without inotify, the watch reacts more slowly.
-        let changes = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).ok();
-        let changes = changes.filter(|watch| {
-            let what = WatchFlags::CLOSE_WRITE | WatchFlags::MOVED_TO;
-            inotify::add_watch(watch, worker.path("queue"), what).is_ok()
-        });
-        Ok(Self { reported, changes })
-    }
-
-    /// Reports whether a signal asked the command to end.
-    fn is_told(&self) -> bool {
-        let mut polled = [PollFd::new(&self.reported, PollFlags::IN)];
-        poll(&mut polled, Some(&Timespec::default())).is_ok_and(|count| count > 0)
-    }
-
-    /// Waits for a change in the folder, the end of the interval or a signal. Returns `false` after
-    /// a signal.
-    fn wait(&mut self) -> Result<bool, Failure> {
-        let mut polled = vec![PollFd::new(&self.reported, PollFlags::IN)];
-        if let Some(changes) = &self.changes {
-            polled.push(PollFd::new(changes, PollFlags::IN));
-        }
-        let limit = Timespec { tv_sec: PACE.as_secs().try_into().unwrap_or(i64::MAX), tv_nsec: 0 };
-        match poll(&mut polled, Some(&limit)) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(Failure::internal(format!("cannot wait: {error}"))),
-        }
-        if polled[0].revents().contains(PollFlags::IN) {
-            return Ok(false);
-        }
-        if let Some(changes) = &self.changes {
-            let mut reported = [0_u8; 4096];
-            while rustix::io::read(changes, &mut reported).is_ok_and(|count| count > 0) {}
-        }
-        Ok(true)
     }
 }

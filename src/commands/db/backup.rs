@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::commands::Cli;
 use crate::maintenance;
-use crate::ui::{Failure, Listing, Ui, View, show};
+use crate::ui::{Failure, Ui, View, show};
 
 /// Write a complete copy of the database while it is in use, and check the copy
 #[derive(Debug, clap::Args)]
@@ -15,8 +15,6 @@ use crate::ui::{Failure, Listing, Ui, View, show};
 pub struct BackupArgs {
     /// The copy, which must not exist [default: a dated file in the state folder's backups/]
     file: Option<PathBuf>,
-    #[command(flatten)]
-    listing: Listing,
 }
 
 /// A copy of the database.

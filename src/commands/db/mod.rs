@@ -9,7 +9,7 @@ mod vacuum;
 use runner_engine::outcome::Exit;
 
 use super::Cli;
-use crate::ui::{Failure, Listing, show};
+use crate::ui::{Failure, show};
 
 /// Check the database, copy it, restore a copy, or prune old data
 #[derive(Debug, clap::Args)]
@@ -27,18 +27,12 @@ enum DbCommand {
     Path,
     /// Check every page and row of the database; exit code 70 if something is wrong
     #[command(after_help = "Example: runner db check || runner db restore")]
-    Check {
-        #[command(flatten)]
-        listing: Listing,
-    },
+    Check,
     Backup(backup::BackupArgs),
     Restore(restore::RestoreArgs),
     /// Return the space of deleted rows to the disk
     #[command(after_help = "Example: runner db vacuum")]
-    Vacuum {
-        #[command(flatten)]
-        listing: Listing,
-    },
+    Vacuum,
     Prune(prune::PruneArgs),
 }
 
@@ -50,10 +44,10 @@ impl DbArgs {
                 show::out(&format!("{}\n", cli.env.store_path().display()));
                 Ok(Exit::Done)
             }
-            DbCommand::Check { .. } => check::check(cli),
+            DbCommand::Check => check::check(cli),
             DbCommand::Backup(args) => args.run(cli),
             DbCommand::Restore(args) => args.run(cli),
-            DbCommand::Vacuum { .. } => vacuum::vacuum(cli),
+            DbCommand::Vacuum => vacuum::vacuum(cli),
             DbCommand::Prune(args) => args.run(cli),
         }
     }

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::commands::Cli;
 use crate::maintenance;
-use crate::ui::{Failure, Listing, Ui, View, show};
+use crate::ui::{Failure, Ui, View, show};
 
 /// Remove data that is older than `[retention]` keeps; a tick does so once a day
 #[derive(Debug, clap::Args)]
@@ -17,8 +17,6 @@ pub struct PruneArgs {
     /// Show what would be removed, and remove nothing
     #[arg(long)]
     dry_run: bool,
-    #[command(flatten)]
-    listing: Listing,
 }
 
 /// The data that is removed, or would be removed.

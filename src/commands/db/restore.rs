@@ -14,7 +14,7 @@ use serde::Serialize;
 use crate::commands::Cli;
 use crate::env::Env;
 use crate::maintenance;
-use crate::ui::{Failure, Listing, Ui, View, aside, show};
+use crate::ui::{Failure, Ui, View, aside, show};
 
 /// Replace the database with a copy; the current database is kept beside it
 #[derive(Debug, clap::Args)]
@@ -25,8 +25,6 @@ pub struct RestoreArgs {
     /// Restore the copy; without this flag, show the plan and ask on the terminal
     #[arg(short, long)]
     yes: bool,
-    #[command(flatten)]
-    listing: Listing,
 }
 
 const LOST_UNKNOWN: &str = "lost    pauses, resumptions, acknowledgements, grants and deferrals since the copy, which cannot be listed; \

@@ -23,7 +23,7 @@ use serde::Serialize;
 use crate::commands::Cli;
 use crate::env;
 use crate::project::LoadedProject;
-use crate::ui::{Failure, Listing, Ui, View, show};
+use crate::ui::{Failure, Ui, View, show};
 
 /// Maximum size of the label file, in bytes.
 const LONGEST: u64 = 64 * 1024 * 1024;
@@ -42,8 +42,6 @@ pub(super) struct BenchArgs {
     /// Also judge each finished idea on the history before it was finished, as an open idea
     #[arg(long)]
     past: bool,
-    #[command(flatten)]
-    listing: Listing,
 }
 
 /// The measured quality and speed.

@@ -13,6 +13,7 @@ use runner_text::redact::Redactor;
 use super::{DreamJobArg, dream_job};
 use crate::commands::Cli;
 use crate::env::{self, Env};
+use crate::filesystem;
 use crate::project::LoadedProject;
 use crate::ui::{Failure, safe, show};
 
@@ -59,19 +60,15 @@ impl<'h> ReviewContext<'h> {
         let mut store = self.home.store()?;
         self.here.register(&mut store, self.home.wall()?)?;
         let root = &self.here.root;
-        let cache = self.home.state.join("projects").join(self.here.id.as_str());
-        fs::create_dir_all(&cache).map_err(|error| {
-            Failure::cannot_write(format!("cannot create {}: {error}", cache.display()))
-        })?;
-        let free = rustix::fs::statvfs(root)
-            .map_err(|error| Failure::environment(format!("{}: {error}", root.display())))?;
+        let cache = self.home.cache_folder(&self.here.id);
+        fs::create_dir_all(&cache).map_err(|error| Failure::not_made(&cache, error))?;
         Ok(Tools {
             store,
             git: Git::new(root, &env::child_environment(), &env::marker()?),
             cache,
             me: ProcessIdentity::me(),
             redactor: Redactor::new(Vec::new()),
-            free_bytes: free.f_bavail.saturating_mul(free.f_frsize),
+            free_bytes: filesystem::free_bytes(root)?,
         })
     }
 

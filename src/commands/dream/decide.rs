@@ -3,14 +3,14 @@
 
 use runner_engine::outcome::Exit;
 use runner_jobs::dream::decisions::Decision;
+use runner_jobs::dream::proposal::Action;
 use runner_jobs::dream::review::{AppliedDecision, DecisionInput, DecisionRequest, IfChanged};
 use serde::Serialize;
 
 use super::DreamJobArg;
 use super::context::{ReviewContext, failure};
-use super::filter::ActionWord;
-use crate::commands::Cli;
-use crate::ui::{Failure, Listing, Ui, View, safe, show};
+use crate::commands::{Cli, contract_words};
+use crate::ui::{Failure, Ui, View, safe, show};
 
 /// Carry out a proposal
 #[derive(Debug, clap::Args)]
@@ -22,20 +22,15 @@ pub(super) struct AcceptArgs {
     note: DecisionNote,
     #[command(flatten)]
     force: Force,
-    #[command(flatten)]
-    listing: Listing,
 }
 
-/// Record that a proposal is wrong, and change nothing else
+/// The arguments of a decision that changes no file.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example: runner dream reject 3f2a --note 'still wanted'")]
-pub(super) struct RejectArgs {
+pub(super) struct DecisionArgs {
     #[command(flatten)]
     one: ProposalArg,
     #[command(flatten)]
     note: DecisionNote,
-    #[command(flatten)]
-    listing: Listing,
 }
 
 /// Take another action on the idea than the proposed one
@@ -45,8 +40,8 @@ pub(super) struct AmendArgs {
     #[command(flatten)]
     one: ProposalArg,
     /// Action to take
-    #[arg(long, value_enum)]
-    action: ActionWord,
+    #[arg(long, value_parser = contract_words::<Action>(Action::ALL.map(Action::as_str)))]
+    action: Action,
     /// The idea to merge into [default: the proposed one]
     #[arg(long, value_name = "PATH")]
     into: Option<String>,
@@ -54,20 +49,6 @@ pub(super) struct AmendArgs {
     note: DecisionNote,
     #[command(flatten)]
     force: Force,
-    #[command(flatten)]
-    listing: Listing,
-}
-
-/// Leave an idea as it is and do not ask again until the idea changes
-#[derive(Debug, clap::Args)]
-#[command(after_help = "Example: runner dream skip 3f2a")]
-pub(super) struct SkipArgs {
-    #[command(flatten)]
-    one: ProposalArg,
-    #[command(flatten)]
-    note: DecisionNote,
-    #[command(flatten)]
-    listing: Listing,
 }
 
 /// Take a decision back: restore every file, and make the proposal undecided again
@@ -78,8 +59,6 @@ pub(super) struct UndoArgs {
     one: ProposalArg,
     #[command(flatten)]
     force: Force,
-    #[command(flatten)]
-    listing: Listing,
 }
 
 /// Selects a proposal.
@@ -134,21 +113,16 @@ impl AcceptArgs {
     }
 }
 
-impl RejectArgs {
-    pub(super) fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
-        decide(cli, &self.one, DecisionInput::Reject, &self.note, IfChanged::Refuse)
-    }
-}
-
-impl SkipArgs {
-    pub(super) fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
-        decide(cli, &self.one, DecisionInput::Skip, &self.note, IfChanged::Refuse)
+impl DecisionArgs {
+    /// Records the decision.
+    pub(super) fn run(&self, cli: &Cli<'_>, verdict: DecisionInput) -> Result<Exit, Failure> {
+        decide(cli, &self.one, verdict, &self.note, IfChanged::Refuse)
     }
 }
 
 impl AmendArgs {
     pub(super) fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
-        let verdict = DecisionInput::Amend { action: self.action.into(), into: self.into.clone() };
+        let verdict = DecisionInput::Amend { action: self.action, into: self.into.clone() };
         decide(cli, &self.one, verdict, &self.note, (&self.force).into())
     }
 }

@@ -8,7 +8,7 @@ use super::context::{ReviewContext, failure};
 use super::decide::ProposalArg;
 use super::list::{ProposalView, contract_word, status_text};
 use crate::commands::Cli;
-use crate::ui::{Failure, Listing, Ui, View, safe, show};
+use crate::ui::{Failure, Ui, View, safe, show};
 
 /// Show one proposal: its evidence, the idea's text, and the effect of accepting it
 #[derive(Debug, clap::Args)]
@@ -16,8 +16,6 @@ use crate::ui::{Failure, Listing, Ui, View, safe, show};
 pub(super) struct ShowArgs {
     #[command(flatten)]
     one: ProposalArg,
-    #[command(flatten)]
-    listing: Listing,
 }
 
 /// A proposal, with the effect of accepting it.

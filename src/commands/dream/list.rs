@@ -8,9 +8,9 @@ use serde::Serialize;
 
 use super::DreamJobArg;
 use super::context::ReviewContext;
-use super::filter::{FilterArgs, ProposalFilter};
+use super::filter::ProposalFilter;
 use crate::commands::Cli;
-use crate::ui::{Failure, Listing, Ui, View, safe, show};
+use crate::ui::{Failure, Ui, View, safe, show};
 
 /// List the undecided proposals of all passes, the newest first
 #[derive(Debug, clap::Args)]
@@ -20,11 +20,9 @@ pub(super) struct ListArgs {
     #[arg(long)]
     all: bool,
     #[command(flatten)]
-    filter: FilterArgs,
+    filter: ProposalFilter,
     #[command(flatten)]
     which: DreamJobArg,
-    #[command(flatten)]
-    listing: Listing,
 }
 
 /// The proposals that pass the filter.
@@ -93,8 +91,7 @@ impl ListArgs {
     pub(super) fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
         let proposals = ReviewContext::open(cli, &self.which)?.proposals()?;
         let shown = proposals.items.iter().filter(|item| self.all || item.decision.is_none());
-        let filter = ProposalFilter::from(&self.filter);
-        let shown = shown.filter(|item| filter.accepts(item));
+        let shown = shown.filter(|item| self.filter.accepts(item));
         cli.ui.show(&ProposalList {
             proposals: shown.map(ProposalView::of).collect(),
             undecided: proposals.undecided().count(),

@@ -11,6 +11,7 @@ mod review;
 
 use runner_engine::outcome::Exit;
 use runner_jobs::dream::DreamSpec;
+use runner_jobs::dream::review::DecisionInput;
 
 use super::Cli;
 use crate::project::LoadedProject;
@@ -32,9 +33,13 @@ enum DreamCommand {
     List(list::ListArgs),
     Show(details::ShowArgs),
     Accept(decide::AcceptArgs),
-    Reject(decide::RejectArgs),
+    /// Record that a proposal is wrong, and change nothing else
+    #[command(after_help = "Example: runner dream reject 3f2a --note 'still wanted'")]
+    Reject(decide::DecisionArgs),
     Amend(decide::AmendArgs),
-    Skip(decide::SkipArgs),
+    /// Leave an idea as it is and do not ask again until the idea changes
+    #[command(after_help = "Example: runner dream skip 3f2a")]
+    Skip(decide::DecisionArgs),
     Undo(decide::UndoArgs),
     Review(review::ReviewArgs),
 }
@@ -47,18 +52,9 @@ impl DreamArgs {
 
     /// Carries out one of the `dream` commands.
     pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
-        match &self.command {
-            DreamCommand::Run(args) => args.run(cli),
-            DreamCommand::Bench(args) => args.run(cli),
-            DreamCommand::List(args) => args.run(cli),
-            DreamCommand::Show(args) => args.run(cli),
-            DreamCommand::Accept(args) => args.run(cli),
-            DreamCommand::Reject(args) => args.run(cli),
-            DreamCommand::Amend(args) => args.run(cli),
-            DreamCommand::Skip(args) => args.run(cli),
-            DreamCommand::Undo(args) => args.run(cli),
-            DreamCommand::Review(args) => args.run(cli),
-        }
+        dispatch!(&self.command, DreamCommand: Run Bench List Show Accept Amend Undo Review => run(cli);
+            DreamCommand::Reject(args) => args.run(cli, DecisionInput::Reject),
+            DreamCommand::Skip(args) => args.run(cli, DecisionInput::Skip))
     }
 }
 
@@ -75,28 +71,5 @@ fn dream_job<'h>(
     here: &'h LoadedProject,
     which: &DreamJobArg,
 ) -> Result<(&'h str, &'h DreamSpec), Failure> {
-    let dreams: Vec<(&str, &DreamSpec)> = here
-        .config
-        .jobs
-        .iter()
-        .filter_map(|(name, job)| Some((name.as_str(), job.spec.kind.of::<DreamSpec>()?)))
-        .collect();
-    if let Some(wanted) = &which.job {
-        here.config.job(wanted)?;
-        return dreams
-            .into_iter()
-            .find(|(name, _)| name == wanted)
-            .ok_or_else(|| Failure::usage(format!("{wanted} is not a dream job")));
-    }
-    match dreams.as_slice() {
-        [only] => Ok(*only),
-        [] => {
-            Err(Failure::configuration("this project has no job of kind dream").hint("runner init"))
-        }
-        several => {
-            let names: Vec<&str> = several.iter().map(|(name, _)| *name).collect();
-            let what = format!("this project has {} dream jobs: {}", names.len(), names.join(", "));
-            Err(Failure::usage(what).hint(format!("add --job {}", names[0])))
-        }
-    }
+    here.job_of_kind(which.job.as_deref(), "a dream", "runner init")
 }

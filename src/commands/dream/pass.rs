@@ -11,7 +11,7 @@ use crate::commands::Cli;
 use crate::commands::dry_run::{self, DryRunRequest};
 use crate::commands::run::{self as by_hand, ManualRun};
 use crate::project::LoadedProject;
-use crate::ui::{Failure, Listing};
+use crate::ui::Failure;
 
 /// Run one pass now
 #[derive(Debug, clap::Args)]
@@ -29,8 +29,6 @@ pub(super) struct PassArgs {
     pub(super) dry_run: bool,
     #[command(flatten)]
     which: DreamJobArg,
-    #[command(flatten)]
-    listing: Listing,
 }
 
 impl PassArgs {
@@ -46,7 +44,7 @@ impl PassArgs {
         let project = LoadedProject::load(cli.env, cli.here)?;
         let (job, _) = dream_job(&project, &self.which)?;
         if self.retry_parked {
-            let cache = cli.env.state.join("projects").join(project.id.as_str());
+            let cache = cli.env.cache_folder(&project.id);
             let path = Quarantine::path(&cache);
             match fs::remove_file(&path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -56,12 +54,7 @@ impl PassArgs {
                 _ => {}
             }
         }
-        let how = ManualRun {
-            manner: cli.spawn_mode(),
-            follow: false,
-            deferral_is_normal: true,
-            settings,
-        };
+        let how = ManualRun { deferral_is_normal: true, ..ManualRun::new(cli, settings) };
         by_hand::once(cli.env, &project, job, None, how)
     }
 }

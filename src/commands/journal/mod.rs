@@ -23,7 +23,7 @@ use runner_text::redact::Redactor;
 use super::Cli;
 use crate::env;
 use crate::project::LoadedProject;
-use crate::ui::{Failure, Listing, Ui, View, safe, show};
+use crate::ui::{Failure, Ui, View, safe, show};
 use gather::JournalSource;
 use model::{Journal, TimelineItem};
 
@@ -38,8 +38,6 @@ pub struct JournalArgs {
     /// The subcommand [default: show the journal]
     #[command(subcommand)]
     command: Option<JournalCommand>,
-    #[command(flatten)]
-    listing: Listing,
 }
 
 /// The subcommands of `runner journal`.

@@ -5,133 +5,43 @@
 //! the page's style, and no other content, to be loaded or run. This module must never create a
 //! link from such a text.
 
-use runner_text::counted;
-use std::fmt::Write as _;
-
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use jiff::Timestamp;
-use runner_engine::digest::Digest;
+use minijinja::syntax::SyntaxConfig;
+use minijinja::value::Serde;
+use minijinja::{AutoEscape, Environment, UndefinedBehavior, Value, context};
+use runner_text::counted;
+use sha2::{Digest as _, Sha256};
 
-use super::model::{Commit, Gap, Journal, ShownEntry, TimelineItem};
+use super::model::Journal;
 
 const STYLE: &str = include_str!("page.css");
+const PAGE: &str = include_str!("page.html");
 
+/// Renders the page.
+///
+/// # Panics
+/// Panics if the template does not fit the journal, which are both compiled in.
 pub fn html(journal: &Journal) -> String {
-    let mut out = String::new();
-    let title = format!("{} · journal", esc(&journal.project));
-    let policy = format!(
-        "default-src 'none'; style-src 'sha256-{}'; base-uri 'none'; form-action 'none'",
-        base64(&digest(STYLE))
-    );
-    let _ = write!(
-        out,
-        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta http-equiv=\"Content-Security-Policy\" content=\"{policy}\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <meta name=\"referrer\" content=\"no-referrer\">\n<title>{title}</title>\n<style>{STYLE}</style>\n</head>\n\
-         <body>\n<header><h1>{title}</h1>\n<p>What was dreamt between the runs of an agent, newest first. \
-         {}</p></header>\n<main>\n",
-        legend()
-    );
-    if !journal.daydreams.is_empty() {
-        out.push_str("<article><h2>Daydreams</h2>\n");
-        for dream in journal.daydreams.iter().take(5) {
-            let _ = writeln!(
-                out,
-                "<p class=\"day\">{} <span class=\"when\">{}</span></p>",
-                esc(&dream.text),
-                time(dream.ts)
-            );
-        }
-        out.push_str("</article>\n");
-    }
-    if journal.items.is_empty() {
-        out.push_str("<p>No dreams here yet.</p>\n");
-    }
-    for item in &journal.items {
-        match item {
-            TimelineItem::Entry(shown) => entry(&mut out, shown, journal),
-            TimelineItem::Gap(it) => gap(&mut out, it),
-            TimelineItem::Commit(it) => {
-                let _ = writeln!(
-                    out,
-                    "<p class=\"row\">{} {} {} <span class=\"when\">{}</span></p>",
-                    it.tag.map_or_else(String::new, tag),
-                    esc(subject(it)),
-                    link(it, journal),
-                    time(it.at)
-                );
-            }
-        }
-    }
-    let _ = write!(
-        out,
-        "</main>\n<footer>Made {}. The record of tool calls is not included.</footer>\n</body>\n</html>\n",
-        time(journal.made)
-    );
-    out
-}
-
-fn legend() -> String {
-    ["add", "blog", "audit", "rem"].map(tag).join(" ")
-}
-
-fn entry(out: &mut String, shown: &ShownEntry, journal: &Journal) {
-    let agent = match shown.agent.as_str() {
-        "" => String::new(),
-        agent => format!(" · {}", esc(agent)),
-    };
-    let _ = writeln!(
-        out,
-        "<article id=\"{0}\"><h2>{1} {2}{agent}</h2>\n<p class=\"when\">{3}{4}</p>\n<p class=\"tale\">{5}</p>",
-        esc(&format!("{}{}", shown.agent, shown.id)),
-        tag("rem"),
-        time(shown.at),
-        esc(&shown.model),
-        (shown.commit.as_ref()).map_or_else(String::new, |it| format!(" · {}", link(it, journal))),
-        esc(&shown.tale)
-    );
-    for (name, lines) in
-        [("goals", &shown.goals), ("blue sky", &shown.blue_sky), ("fears", &shown.fears)]
-    {
-        let items = lines.iter().map(|line| esc(line)).collect::<Vec<_>>();
-        list(out, name, &items);
-    }
-    let verdicts = shown.verdicts.iter().map(|it| {
-        let done = (it.resolved.as_ref()).map(|commit| format!(" → {}", link(commit, journal)));
-        format!("{}{}", esc(&it.text), done.unwrap_or_default())
+    let mut environment = Environment::new();
+    environment.set_auto_escape_callback(|_| AutoEscape::Html);
+    environment.set_undefined_behavior(UndefinedBehavior::Strict);
+    environment.set_formatter(|out, _state, value| {
+        let text = value.to_string();
+        Ok(out.write_str(&if value.is_safe() { text } else { esc(&text) })?)
     });
-    list(out, "verdicts", &verdicts.collect::<Vec<_>>());
-    let carry: Vec<String> = shown.carry.iter().map(|line| esc(line)).collect();
-    list(out, "carry", &carry);
-    if let Some(audited) = shown.audited {
-        let failed: Vec<String> = shown.failed_claims.iter().map(|it| esc(it)).collect();
-        let what = match failed.len() {
-            0 => format!(
-                "<span class=\"tag audit\">audited</span> {}, none found false",
-                counted(audited, "claim")
-            ),
-            many => format!(
-                "<span class=\"tag bad\">audited</span> found false: {many} of {}",
-                counted(audited, "claim")
-            ),
-        };
-        let _ = writeln!(out, "<h3>audit</h3><p>{what}</p>");
-        list(out, "", &failed);
-    }
-    out.push_str("</article>\n");
-}
-
-fn gap(out: &mut String, gap: &Gap) {
-    let times = match gap.count {
-        1 => time(gap.last),
-        many => format!("{many} times, {} to {}", time(gap.first), time(gap.last)),
-    };
-    let _ = writeln!(
-        out,
-        "<p class=\"row gap\"><b>no entry</b> {} <span class=\"when\">{} · {times}</span></p>",
-        esc(reason(&gap.why)),
-        esc(&gap.job)
-    );
+    let mut syntax = SyntaxConfig::builder();
+    syntax.trim_blocks(true).lstrip_blocks(true).keep_trailing_newline(true);
+    environment.set_syntax(syntax.build().expect("these are Jinja's own delimiters"));
+    environment.add_filter("counted", counted::<u64>);
+    environment.add_filter("reason", |why: &str| reason(why).to_owned());
+    environment.add_filter("subject", subject);
+    environment.add_filter("time", time);
+    let page = environment.template_from_named_str("page.html", PAGE).expect("it is correct");
+    let digest = BASE64_STANDARD.encode(Sha256::digest(STYLE));
+    let view = context! { style => STYLE, digest, ..Value::from(Serde(journal)) };
+    page.render(view).expect("the template fits the journal")
 }
 
 /// Returns the reason for a missing entry without quoted text of a model or program, which stays in
@@ -141,42 +51,17 @@ fn reason(why: &str) -> &str {
     &why[..why.floor_char_boundary(end.min(200))]
 }
 
-fn list(out: &mut String, name: &str, items: &[String]) {
-    if items.is_empty() {
-        return;
-    }
-    if !name.is_empty() {
-        let _ = write!(out, "<h3>{name}</h3>");
-    }
-    let _ = writeln!(out, "<ul><li>{}</li></ul>", items.join("</li><li>"));
-}
-
-fn tag(name: &str) -> String {
-    format!("<span class=\"tag {name}\">{name}</span>")
-}
-
 /// Returns the commit's subject without the tag, which is shown as a badge.
-fn subject(commit: &Commit) -> &str {
-    let rest = commit.tag.and_then(|tag| commit.subject.strip_prefix(tag)?.strip_prefix(':'));
-    rest.unwrap_or(&commit.subject).trim()
+fn subject(subject: &str, tag: Option<&str>) -> String {
+    let rest = tag.and_then(|tag| subject.strip_prefix(tag)?.strip_prefix(':'));
+    rest.unwrap_or(subject).trim().to_owned()
 }
 
-fn link(commit: &Commit, journal: &Journal) -> String {
-    let short = esc(&commit.short);
-    match &journal.commits_at {
-        Some(page) => {
-            format!("<a href=\"{}{}\"><code>{short}</code></a>", esc(page), esc(&commit.hash))
-        }
-        None => format!("<code>{short}</code>"),
-    }
-}
-
-fn time(at: Timestamp) -> String {
-    format!(
-        "<time datetime=\"{}\">{}</time>",
-        at.strftime("%Y-%m-%dT%H:%M:%SZ"),
-        at.strftime("%Y-%m-%d %H:%M UTC")
-    )
+fn time(at: &str) -> Value {
+    let at: Timestamp = at.parse().unwrap_or_default();
+    let exact = at.strftime("%Y-%m-%dT%H:%M:%SZ");
+    let shown = at.strftime("%Y-%m-%d %H:%M UTC");
+    Value::from_safe_string(format!("<time datetime=\"{exact}\">{shown}</time>"))
 }
 
 /// Escapes text for HTML, and replaces characters that change the text direction.
@@ -198,41 +83,11 @@ fn esc(text: &str) -> String {
     out
 }
 
-fn digest(text: &str) -> Vec<u8> {
-    let hex = Digest::of(text.as_bytes()).to_string();
-    let pairs = hex.as_bytes().chunks_exact(2);
-    let digit = |byte: u8| (byte as char).to_digit(16).unwrap_or(0) as u8;
-    pairs.map(|pair| digit(pair[0]) * 16 + digit(pair[1])).collect()
-}
-
-/// Encodes bytes in base64 with the standard alphabet and padding.
-fn base64(bytes: &[u8]) -> String {
-    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut out = String::new();
-    for chunk in bytes.chunks(3) {
-        let value = chunk.iter().fold(0_u32, |sum, byte| sum << 8 | u32::from(*byte))
-            << (8 * (3 - chunk.len()));
-        for at in 0..4 {
-            let place = (value >> (18 - 6 * at)) & 63;
-            out.push(if at <= chunk.len() { ALPHABET[place as usize] as char } else { '=' });
-        }
-    }
-    out
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::model::{Commit, Gap, ShownEntry, TimelineItem};
     use super::*;
     use runner_jobs::lifecycle::daydream::Daydream;
-
-    #[test]
-    fn bytes_are_written_as_the_rfc_writes_them() {
-        for (plain, coded) in
-            [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foobar", "Zm9vYmFy")]
-        {
-            assert_eq!(base64(plain.as_bytes()), coded);
-        }
-    }
 
     #[test]
     fn no_text_becomes_markup_wherever_it_stands() {

@@ -11,7 +11,7 @@ use super::{AgentArg, of_agent};
 use crate::commands::Cli;
 use crate::cycles;
 use crate::project::LoadedProject;
-use crate::ui::{Failure, Listing, Ui, View, safe, show};
+use crate::ui::{Failure, Ui, View, safe, show};
 
 /// Print "ok", or every mistake in the declared cycle with its line
 #[derive(Debug, clap::Args)]
@@ -22,8 +22,6 @@ pub(super) struct CheckArgs {
     file: Option<PathBuf>,
     #[command(flatten)]
     agent: AgentArg,
-    #[command(flatten)]
-    listing: Listing,
 }
 
 /// The mistakes in a cycle.

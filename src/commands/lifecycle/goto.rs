@@ -14,7 +14,7 @@ use super::{AgentArg, named};
 use crate::commands::{Cli, board};
 use crate::cycles;
 use crate::project::LoadedProject;
-use crate::ui::{Failure, Listing, Ui, View};
+use crate::ui::{Failure, Ui, View};
 
 /// Job name of a run that sets a position manually. No configured job can have this name.
 pub const GOTO: &str = "lifecycle:goto";
@@ -27,8 +27,6 @@ pub(super) struct GotoArgs {
     state: String,
     #[command(flatten)]
     agent: AgentArg,
-    #[command(flatten)]
-    listing: Listing,
 }
 
 /// The position that was set.

@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::{AgentArg, named};
 use crate::commands::Cli;
 use crate::project::LoadedProject;
-use crate::ui::{Failure, Listing, Ui, View, safe, show};
+use crate::ui::{Failure, Ui, View, safe, show};
 
 /// List the steps, and those that were not made with the reason, the newest first
 #[derive(Debug, clap::Args)]
@@ -20,8 +20,6 @@ pub(super) struct HistoryArgs {
     limit: u32,
     #[command(flatten)]
     agent: AgentArg,
-    #[command(flatten)]
-    listing: Listing,
 }
 
 /// The steps of a cycle, newest first.

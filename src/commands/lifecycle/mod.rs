@@ -16,7 +16,7 @@ use runner_jobs::lifecycle::spec::Spec;
 use super::Cli;
 use super::run::{self as by_hand, ManualRun};
 use crate::project::LoadedProject;
-use crate::ui::{Failure, Listing, safe};
+use crate::ui::{Failure, safe};
 
 pub use goto::GOTO;
 
@@ -45,8 +45,6 @@ enum LifecycleCommand {
 struct TickArgs {
     #[command(flatten)]
     agent: AgentArg,
-    #[command(flatten)]
-    listing: Listing,
 }
 
 /// Selects an agent.
@@ -66,12 +64,7 @@ impl LifecycleArgs {
             LifecycleCommand::Show(args) => args.run(cli, &here),
             LifecycleCommand::Tick(args) => {
                 let (job, _) = named(&here, &args.agent.agent)?;
-                let how = ManualRun {
-                    manner: cli.spawn_mode(),
-                    follow: false,
-                    deferral_is_normal: true,
-                    settings: Vec::new(),
-                };
+                let how = ManualRun { deferral_is_normal: true, ..ManualRun::new(cli, Vec::new()) };
                 by_hand::once(cli.env, &here, job, None, how)
             }
             LifecycleCommand::Goto(args) => args.run(cli, &here),

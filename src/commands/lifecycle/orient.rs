@@ -11,7 +11,7 @@ use serde::Serialize;
 use crate::commands::Cli;
 use crate::commands::board::{self, BoardArg};
 use crate::project::LoadedProject;
-use crate::ui::{Failure, Listing, Ui, View, safe, show};
+use crate::ui::{Failure, Ui, View, safe, show};
 
 /// Show the text that a waking run reads first, in 60 lines at most
 #[derive(Debug, clap::Args)]
@@ -22,8 +22,6 @@ pub(super) struct OrientArgs {
     kind: WakingKind,
     #[command(flatten)]
     which: BoardArg,
-    #[command(flatten)]
-    listing: Listing,
 }
 
 /// The purpose of a waking run.

@@ -14,7 +14,7 @@ use super::{AgentArg, bad, of_agent};
 use crate::commands::Cli;
 use crate::cycles;
 use crate::project::LoadedProject;
-use crate::ui::{Failure, Listing, Ui, View, safe, show};
+use crate::ui::{Failure, Ui, View, safe, show};
 
 /// Show the states of the cycle, the agent's current state, and when the next gate opens
 #[derive(Debug, clap::Args)]
@@ -22,8 +22,6 @@ use crate::ui::{Failure, Listing, Ui, View, safe, show};
 pub(super) struct ShowArgs {
     #[command(flatten)]
     agent: AgentArg,
-    #[command(flatten)]
-    listing: Listing,
 }
 
 /// An agent's cycle and its position in it.

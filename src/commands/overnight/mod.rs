@@ -9,10 +9,9 @@ use std::path::Path;
 
 use runner_engine::outcome::Exit;
 use runner_jobs::overnight::{OvernightSpec, ownership, schema};
-use runner_text::nearest::nearest;
 
 use super::Cli;
-use crate::config::Config;
+use crate::config::{Config, did_you_mean};
 use crate::project::LoadedProject;
 use crate::ui::{Failure, show};
 
@@ -48,12 +47,8 @@ impl OvernightArgs {
 
     /// Carries out one of the `overnight` commands.
     pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
-        match &self.command {
-            OvernightCommand::Setup(args) => args.run(cli),
-            OvernightCommand::Start(args) => args.run(cli),
-            OvernightCommand::Report(args) => args.run(cli),
-            OvernightCommand::Schema { name } => print_schema(name.as_deref()),
-        }
+        dispatch!(&self.command, OvernightCommand: Setup Start Report => run(cli);
+            OvernightCommand::Schema { name } => print_schema(name.as_deref()))
     }
 }
 
@@ -77,28 +72,7 @@ fn night_job<'h>(
     here: &'h LoadedProject,
     wanted: Option<&str>,
 ) -> Result<(&'h str, &'h OvernightSpec), Failure> {
-    let nights: Vec<(&str, &OvernightSpec)> = here
-        .config
-        .jobs
-        .iter()
-        .filter_map(|(name, job)| Some((name.as_str(), job.spec.kind.of::<OvernightSpec>()?)))
-        .collect();
-    if let Some(wanted) = wanted {
-        here.config.job(wanted)?;
-        let found = nights.into_iter().find(|(name, _)| *name == wanted);
-        return found.ok_or_else(|| Failure::usage(format!("{wanted} is not an overnight job")));
-    }
-    match nights.as_slice() {
-        [only] => Ok(*only),
-        [] => Err(Failure::configuration("this project has no job of kind overnight")
-            .hint("runner overnight setup --apply")),
-        several => {
-            let names: Vec<&str> = several.iter().map(|(name, _)| *name).collect();
-            let what =
-                format!("this project has {} overnight jobs: {}", names.len(), names.join(", "));
-            Err(Failure::usage(what).hint(format!("add --job {}", names[0])))
-        }
-    }
+    here.job_of_kind(wanted, "an overnight", "runner overnight setup --apply")
 }
 
 /// Checks that each `--runner` is a backend. The error contains the invalid name.
@@ -107,8 +81,7 @@ fn known(config: &Config, runners: &[String]) -> Result<(), String> {
         None => Ok(()),
         Some(name) => {
             let known: Vec<&str> = config.backends.keys().map(String::as_str).collect();
-            let near = nearest(name, known.iter().copied())
-                .map_or_else(String::new, |near| format!("; did you mean {near:?}?"));
+            let near = did_you_mean(name, known.iter().copied());
             Err(format!("--runner {name}: there is no such backend ({}){near}", known.join(", ")))
         }
     }

@@ -18,7 +18,7 @@ use serde_json::Value;
 use super::night_job;
 use crate::commands::Cli;
 use crate::project::LoadedProject;
-use crate::ui::{Failure, Listing, Ui, View, safe, show};
+use crate::ui::{Failure, Ui, View, safe, show};
 
 /// Maximum size of a summary in bytes.
 const LARGEST: u64 = 64 * 1024 * 1024;
@@ -37,8 +37,6 @@ pub(super) struct NightReportArgs {
     /// one does not fit
     #[arg(long, conflicts_with = "markdown")]
     validate: bool,
-    #[command(flatten)]
-    listing: Listing,
 }
 
 /// The summary of a night.

@@ -11,7 +11,7 @@ use crate::commands::setup::SetupArgs;
 use crate::commands::{Cli, config as config_command};
 use crate::config::{self, Edit};
 use crate::project::{FILE, LoadedProject};
-use crate::ui::{Failure, Listing};
+use crate::ui::Failure;
 
 /// Path of the file with the generated instructions.
 const ASSISTANCE: &str = ".agentops/generated/dream/overnight.md";
@@ -33,8 +33,6 @@ pub(super) struct OvernightSetupArgs {
     /// A backend that is asked for a bounded report (may be repeated)
     #[arg(long, value_name = "NAME")]
     runner: Vec<String>,
-    #[command(flatten)]
-    listing: Listing,
 }
 
 impl OvernightSetupArgs {
@@ -43,7 +41,7 @@ impl OvernightSetupArgs {
         let project = LoadedProject::load(cli.env, cli.here)?;
         let path = project.root.join(FILE);
         let old = read_text_in(&project.root, FILE, DOCUMENT)
-            .map_err(|error| Failure::environment(format!("{}: {error}", path.display())))?;
+            .map_err(|error| Failure::unreadable(&path, error))?;
         let mut text = old.clone();
         for (key, value) in self.wanted(&project)? {
             let edit = Edit { key: &key, value: &value, file: &path, user: false };

@@ -15,7 +15,7 @@ use crate::commands::{Cli, corpus, run as by_hand};
 use crate::config;
 use crate::env;
 use crate::project::{FILE, LoadedProject};
-use crate::ui::{Failure, Listing, Ui, View, show};
+use crate::ui::{Failure, Ui, View, show};
 
 /// Run a night now
 ///
@@ -70,8 +70,6 @@ pub(super) struct StartArgs {
     /// The overnight job, if the project has several
     #[arg(long, value_name = "NAME")]
     job: Option<String>,
-    #[command(flatten)]
-    listing: Listing,
 }
 
 impl StartArgs {
@@ -95,12 +93,7 @@ impl StartArgs {
             return preview_night(cli, &project.root, spec);
         }
         RunLock::inspect(&project.root).map_err(corpus::locked)?;
-        let how = by_hand::ManualRun {
-            manner: cli.spawn_mode(),
-            follow: false,
-            deferral_is_normal: false,
-            settings,
-        };
+        let how = by_hand::ManualRun::new(cli, settings);
         match by_hand::once(cli.env, &project, job, None, how)? {
             // Another overnight run took the lock first.
             Exit::Done if RunLock::inspect(&project.root).is_err() => Ok(Exit::TryLater),

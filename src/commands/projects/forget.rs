@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::named;
 use crate::commands::Cli;
 use crate::daemon::client;
-use crate::ui::{Failure, Listing, Ui, View, show};
+use crate::ui::{Failure, Ui, View, show};
 
 /// Remove a project and its history from the database; show what is removed, and remove it with
 /// --yes
@@ -23,8 +23,6 @@ pub(super) struct ForgetArgs {
     /// Remove the project
     #[arg(long)]
     yes: bool,
-    #[command(flatten)]
-    listing: Listing,
 }
 
 /// The records of a project that are removed.

@@ -13,7 +13,7 @@ use runner_engine::store::{Project, Store};
 
 use super::Cli;
 use crate::env::Env;
-use crate::ui::{Failure, Listing};
+use crate::ui::Failure;
 
 /// List all projects, record that one moved, or forget one
 #[derive(Debug, clap::Args)]
@@ -25,8 +25,6 @@ pub struct ProjectsArgs {
     /// The subcommand [default: list]
     #[command(subcommand)]
     command: Option<ProjectsCommand>,
-    #[command(flatten)]
-    listing: Listing,
 }
 
 /// Manages the list of projects.
@@ -34,10 +32,7 @@ pub struct ProjectsArgs {
 enum ProjectsCommand {
     /// List the projects with their state, id and path
     #[command(after_help = "Example: runner projects list")]
-    List {
-        #[command(flatten)]
-        listing: Listing,
-    },
+    List,
     Move(relocate::MoveArgs),
     Forget(forget::ForgetArgs),
 }
@@ -46,7 +41,7 @@ impl ProjectsArgs {
     /// Carries out one of the `projects` commands.
     pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
         match &self.command {
-            None | Some(ProjectsCommand::List { .. }) => list::run(cli),
+            None | Some(ProjectsCommand::List) => list::run(cli),
             Some(ProjectsCommand::Move(args)) => args.run(cli),
             Some(ProjectsCommand::Forget(args)) => args.run(cli),
         }

@@ -13,7 +13,7 @@ use crate::commands::Cli;
 use crate::daemon::client;
 use crate::project::registration::{PathOccupant, inspect_path};
 use crate::project::{self, identity};
-use crate::ui::{Failure, Listing, Ui, View};
+use crate::ui::{Failure, Ui, View};
 
 /// Record that a project has moved; its history moves with it
 #[derive(Debug, clap::Args)]
@@ -23,8 +23,6 @@ pub(super) struct MoveArgs {
     old: PathBuf,
     /// The project's new path
     new: PathBuf,
-    #[command(flatten)]
-    listing: Listing,
 }
 
 /// A project that was moved, or that was already at its new path.

@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use super::{RunRecord, open, spending::RunSpending, state_name, waits};
 use crate::commands::Cli;
-use crate::ui::{Failure, Listing, Ui, View, show};
+use crate::ui::{Failure, Ui, View, show};
 
 /// Show all data of one run
 #[derive(Debug, clap::Args)]
@@ -20,8 +20,6 @@ use crate::ui::{Failure, Listing, Ui, View, show};
 pub(super) struct ShowArgs {
     /// The run's id, or an unambiguous beginning of it
     run: String,
-    #[command(flatten)]
-    listing: Listing,
 }
 
 /// All data of one run.

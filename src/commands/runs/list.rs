@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::{RunRecord, state_name, waits};
 use crate::commands::{Cli, lifecycle};
 use crate::project::{self, LoadedProject};
-use crate::ui::{Failure, Listing, Ui, View, show};
+use crate::ui::{Failure, Ui, View, show};
 
 /// Selects the runs that are listed.
 #[derive(Debug, clap::Args)]
@@ -23,8 +23,6 @@ pub(super) struct ListArgs {
     /// Maximum number of runs; 0 means all
     #[arg(long, default_value_t = 20)]
     limit: u32,
-    #[command(flatten)]
-    listing: Listing,
 }
 
 /// Runs, newest first.

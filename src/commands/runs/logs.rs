@@ -15,6 +15,7 @@ use crate::daemon::client::{Client, Stream};
 use crate::env::Env;
 use crate::follow::{self, FollowEnd};
 use crate::ui::{Failure, log, show};
+use crate::wait;
 
 /// Print the log of one run
 #[derive(Debug, clap::Args)]
@@ -113,7 +114,7 @@ fn through(
 ) -> Result<Option<String>, Failure> {
     let mut print_on = |text: &str| {
         show::out(text);
-        !follow::is_closed(stdout)
+        !wait::is_closed(stdout)
     };
     match daemon.follow(run, 0, &mut print_on)? {
         Stream::Over(outcome) => Ok(Some(outcome)),

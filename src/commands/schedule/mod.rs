@@ -14,7 +14,7 @@ use serde::Serialize;
 use super::Cli;
 use crate::config::{Config, values};
 use crate::project::{self, LoadedProject};
-use crate::ui::{Failure, Listing, Ui, View, show, when};
+use crate::ui::{Failure, Ui, View, show, when};
 
 /// Show when jobs are due: the next scheduled times, a description in words, or a simulation of
 /// a period
@@ -36,11 +36,7 @@ enum ScheduleCommand {
 impl ScheduleArgs {
     /// Carries out one of the `schedule` commands.
     pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
-        match &self.command {
-            ScheduleCommand::Next(args) => args.run(cli),
-            ScheduleCommand::Explain(args) => args.run(cli),
-            ScheduleCommand::Simulate(args) => args.run(cli),
-        }
+        dispatch!(&self.command, ScheduleCommand: Next Explain Simulate => run(cli))
     }
 }
 
@@ -58,8 +54,6 @@ struct NextArgs {
     /// Number of scheduled times
     #[arg(short = 'n', long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     count: u32,
-    #[command(flatten)]
-    listing: Listing,
 }
 
 /// Describe in words when a job or an expression is due
@@ -68,8 +62,6 @@ struct NextArgs {
 struct ExplainArgs {
     #[command(flatten)]
     what: ScheduleTarget,
-    #[command(flatten)]
-    listing: Listing,
 }
 
 /// The schedule of a job, or a schedule to try.

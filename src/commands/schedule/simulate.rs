@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::{duration, jobs, parse_time, zone};
 use crate::commands::Cli;
 use crate::project::LoadedProject;
-use crate::ui::{Failure, Listing, Ui, View, show};
+use crate::ui::{Failure, Ui, View, show};
 
 /// Show what would run, be caught up with or be missed: all enabled jobs of the project, or one
 #[derive(Debug, clap::Args)]
@@ -31,8 +31,6 @@ pub(super) struct SimulateArgs {
     /// The interval of the host timer's ticks
     #[arg(long, value_name = "D", default_value = "15m")]
     tick: String,
-    #[command(flatten)]
-    listing: Listing,
 }
 
 /// A simulated period.

@@ -15,7 +15,7 @@ use crate::env::Env;
 use crate::project::{self, LoadedProject};
 use crate::setup::plan::carry_out;
 use crate::setup::record::SetupRecord;
-use crate::ui::{Failure, Listing, show};
+use crate::ui::{Failure, show};
 use view::SetupAction;
 
 /// Set up this machine's own scheduler to call `runner tick`, so that the nights run by
@@ -60,8 +60,6 @@ pub struct SetupArgs {
     /// Check that the setup is complete and works; exit code 1 if not
     #[arg(long, group = "act", conflicts_with_all = ["at", "runner"])]
     verify: bool,
-    #[command(flatten)]
-    listing: Listing,
 }
 
 impl SetupArgs {

@@ -8,7 +8,7 @@ use crate::setup::{Convergence, SchedulerKind};
 use crate::ui::{Ui, View, show};
 
 /// The plan of a setup, and its result once it was carried out.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 pub(super) struct SetupView {
     pub(super) scheduler: SchedulerKind,
     pub(super) why: String,
@@ -35,9 +35,10 @@ pub(super) struct SetupFile {
 }
 
 /// The action that the flags request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum SetupAction {
+    #[default]
     Plan,
     Apply,
     Remove,
@@ -57,18 +58,11 @@ impl SetupView {
     /// Creates the view of steps, without a scheduler and its files.
     pub(super) fn of(act: SetupAction, convergence: Convergence) -> Self {
         Self {
-            scheduler: SchedulerKind::Manual,
-            why: String::new(),
-            of_this_system: true,
-            minutes: Vec::new(),
-            files: Vec::new(),
             steps: convergence.steps.iter().filter_map(SetupStep::message).collect(),
             left: convergence.left,
-            notes: Vec::new(),
-            credentials: Vec::new(),
-            troubles: Vec::new(),
             act,
             planned: convergence.steps,
+            ..Self::default()
         }
     }
 

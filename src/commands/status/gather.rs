@@ -7,14 +7,11 @@ use std::path::Path;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use runner_engine::ids::ProjectId;
-use runner_engine::store::{Amounts, Budget, LastNight, Project, Store};
+use runner_engine::store::{Amounts, LastNight, Project, Store};
 use runner_engine::tick::civil_date;
 
 use super::files::Files;
-use super::model::{
-    BudgetStatus, DaemonState, Pause, ProjectBudgets, ProjectStatus, QueuedRuns, Status, TickState,
-    VERSION,
-};
+use super::model::{DaemonState, Pause, ProjectStatus, Status, TickState, VERSION};
 use super::overview::StoreOverview;
 use super::project_scan;
 use crate::commands::Cli;
@@ -111,21 +108,7 @@ fn unregistered(root: &Path, mistake: Option<Failure>) -> ProjectStatus {
         standing: "new",
         zone: TimeZone::system().iana_name().unwrap_or("UTC").to_owned(),
         trouble: mistake.map(|failure| failure.to_string()),
-        last_night: None,
-        next: None,
-        failmarks: Vec::new(),
-        missed_this_week: Vec::new(),
-        live: Vec::new(),
-        locks: Vec::new(),
-        queued: QueuedRuns::default(),
-        paused: Vec::new(),
-        stopped: Vec::new(),
-        starved: Vec::new(),
-        alerts: Vec::new(),
-        budget: ProjectBudgets {
-            day: BudgetStatus::of(String::new(), Budget::default(), Amounts::default()),
-            night: None,
-        },
+        ..ProjectStatus::default()
     }
 }
 

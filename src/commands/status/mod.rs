@@ -18,7 +18,7 @@ mod watch;
 use runner_engine::outcome::Exit;
 
 use super::Cli;
-use crate::ui::{Failure, Listing, show};
+use crate::ui::{Failure, show};
 
 const SCHEMA: &str = include_str!("../../../config/schemas/status.schema.json");
 
@@ -32,8 +32,6 @@ pub struct StatusArgs {
     /// Print the JSON schema of what --json prints
     #[arg(long, conflicts_with_all = ["watch", "json"])]
     schema: bool,
-    #[command(flatten)]
-    listing: Listing,
 }
 
 impl StatusArgs {

@@ -43,7 +43,7 @@ pub(super) struct TickState {
     pub(super) trouble: Option<String>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 pub(super) struct ProjectStatus {
     /// The project's id; absent if the project was never registered and its id cannot be read.
     pub(super) id: Option<String>,
@@ -155,16 +155,16 @@ pub(super) struct HeldLock {
     pub(super) since: Timestamp,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 pub(super) struct ProjectBudgets {
     pub(super) day: BudgetStatus,
     /// The budget of the open night.
     pub(super) night: Option<BudgetStatus>,
 }
 
-/// A budget: its limit, and the spent, reserved and remaining amounts. A unit without a limit has
-/// no remaining amount.
-#[derive(Debug, Serialize)]
+/// A budget: its cap, its spent and reserved amounts, and the rest. A unit without a cap has no
+/// limit, so no rest is given for it.
+#[derive(Debug, Default, Serialize)]
 pub(super) struct BudgetStatus {
     pub(super) name: String,
     pub(super) cap: Budget,

@@ -12,7 +12,7 @@ use runner_jobs::dream::review::{
 
 use super::DreamJobArg;
 use super::context::{ReviewContext, Tools, failure};
-use super::filter::FilterArgs;
+use super::filter::ProposalFilter;
 use crate::commands::Cli;
 use crate::env;
 use crate::ui::screen::{self, Input, Screen};
@@ -25,7 +25,7 @@ use machine::{Detail, Review};
 #[command(after_help = "Example: runner dream review --confidence high")]
 pub(super) struct ReviewArgs {
     #[command(flatten)]
-    filter: FilterArgs,
+    filter: ProposalFilter,
     #[command(flatten)]
     which: DreamJobArg,
 }
@@ -38,7 +38,7 @@ impl ReviewArgs {
                 .hint("runner dream list --json, then runner dream accept|reject|amend|skip ID"));
         }
         let context = ReviewContext::open(cli, &self.which)?;
-        let mut review = Review::new(context.proposals()?.items, (&self.filter).into());
+        let mut review = Review::new(context.proposals()?.items, self.filter.clone());
         if review.counts().0 == 0 {
             show::out("no undecided proposals; `runner dream run` looks for more\n");
             return Ok(Exit::Done);

@@ -21,6 +21,7 @@ use super::super::{NotAdmitted, refuse};
 use super::ResolvedRun;
 use crate::budget;
 use crate::config::Job;
+use crate::filesystem;
 use crate::ui::Failure;
 
 /// Collects the facts for the policy of `job`, and leaves all others at their defaults.
@@ -81,8 +82,8 @@ impl ResolvedRun<'_> {
         let kind = &self.spec.kind;
         let dirty =
             (kind.uncommitted(git)).map_err(|error| refuse(Class::Environment, error.whole()))?;
-        let free = rustix::fs::statvfs(root)
-            .map_err(|error| refuse(Class::Environment, format!("{}: {error}", root.display())))?;
+        let free_bytes = filesystem::free_bytes(root)
+            .map_err(|failure| refuse(Class::Environment, failure.to_string()))?;
         // The circuit breaker does not apply to a queued run, because a person requested exactly
         // this run.
         let streak = match kind.opens_breaker() && self.row.origin != Origin::Queue {
@@ -120,7 +121,7 @@ impl ResolvedRun<'_> {
             dirty,
             streak,
             limited,
-            free_bytes: free.f_bavail.saturating_mul(free.f_frsize),
+            free_bytes,
             preflight: refused.or_else(|| {
                 let error = backend.preflight().err()?;
                 Some((error.class(), error.to_string()))

@@ -148,9 +148,7 @@ impl ResolvedRun<'_> {
         let mut own = sandbox_start.clone();
         let folders = [CHILD_FOLDER, TEMP_FOLDER].map(|part| self.run_dir.join(part).join(name));
         for folder in folders.iter().filter(|_| purpose == Purpose::Run) {
-            std::fs::create_dir_all(folder).map_err(|error| {
-                Failure::cannot_write(format!("cannot create {}: {error}", folder.display()))
-            })?;
+            std::fs::create_dir_all(folder).map_err(|error| Failure::not_made(folder, error))?;
         }
         let [place, temp] = folders.map(|folder| std::fs::canonicalize(&folder).unwrap_or(folder));
         own.sandbox.write = vec![place];

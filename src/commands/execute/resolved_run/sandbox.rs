@@ -38,18 +38,15 @@ impl ResolvedRun<'_> {
             Some(job) => job.sandbox.clone(),
             None => SandboxSettings::default(),
         };
-        let cannot = |path: &Path, error: std::io::Error| {
-            Failure::cannot_write(format!("cannot create {}: {error}", path.display()))
-        };
         let real = |path: &Path| match fs::canonicalize(path) {
             Err(_) if purpose == Purpose::DryRun => Ok(path.to_owned()),
-            found => found.map_err(|error| cannot(path, error)),
+            found => found.map_err(|error| Failure::not_made(path, error)),
         };
         let program = self.spec.kind.program();
         let own = program.map_or(CHILD_FOLDER, |_| OUT_FOLDER);
         for folder in [own, TEMP_FOLDER].into_iter().filter(|_| purpose == Purpose::Run) {
             let folder = self.run_dir.join(folder);
-            fs::create_dir_all(&folder).map_err(|error| cannot(&folder, error))?;
+            fs::create_dir_all(&folder).map_err(|error| Failure::not_made(&folder, error))?;
         }
         let run_dir = real(&self.run_dir)?;
         let state = real(&self.home.state)?;

@@ -1,0 +1,102 @@
+//! Waits for the first of several events: a signal, a change in a folder, an output that nobody
+//! reads any more, or the end of a period.
+
+use std::io;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
+use rustix::io::Errno;
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+use crate::ui::Failure;
+
+/// The reason why a wait ended. If there are several, the first one in this order counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum WakeReason {
+    /// The process received SIGINT or SIGTERM.
+    Interrupted,
+    /// An output is closed at its other end.
+    Closed,
+    /// A watched folder changed.
+    Change,
+    Time,
+}
+
+/// Returns whether nobody reads an output any more.
+pub fn is_closed(output: BorrowedFd<'_>) -> bool {
+    let reason = Waiter::default().wait(&[output], Duration::ZERO);
+    reason.is_ok_and(|reason| reason == WakeReason::Closed)
+}
+
+/// The events that end a wait.
+#[derive(Default)]
+pub struct Waiter {
+    signals: Option<UnixStream>,
+    /// The watches of folders. `None` if the system grants none; then only time passes.
+    changes: Option<OwnedFd>,
+}
+
+impl Waiter {
+    /// Creates a waiter that watches nothing yet, and leaves signals alone.
+    pub fn new() -> Self {
+        let changes = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).ok();
+        Self { signals: None, changes }
+    }
+
+    /// Creates a waiter that is interrupted by SIGINT and SIGTERM.
+    pub fn interruptible() -> Result<Self, Failure> {
+        let cannot =
+            |error: io::Error| Failure::internal(format!("cannot wait for signals: {error}"));
+        let (reported, tell) = UnixStream::pair().map_err(cannot)?;
+        for signal in [SIGINT, SIGTERM] {
+            let tell = tell.try_clone().map_err(cannot)?;
+            signal_hook::low_level::pipe::register(signal, tell).map_err(cannot)?;
+        }
+        Ok(Self { signals: Some(reported), ..Self::new() })
+    }
+
+    /// Watches a folder, and returns whether that is possible.
+    pub fn watch(&self, folder: &Path, what: WatchFlags) -> bool {
+        let watch = |changes| inotify::add_watch(changes, folder, what).is_ok();
+        self.changes.as_ref().is_some_and(watch)
+    }
+
+    /// Returns whether a signal has arrived.
+    pub fn is_interrupted(&self) -> bool {
+        self.wait(&[], Duration::ZERO).is_ok_and(|reason| reason == WakeReason::Interrupted)
+    }
+
+    /// Waits for at most `limit`.
+    pub fn wait(&self, outputs: &[BorrowedFd<'_>], limit: Duration) -> Result<WakeReason, Failure> {
+        let mut reasons = Vec::new();
+        let mut polled = Vec::new();
+        let mut add = |reason, fd, flags| {
+            reasons.push(reason);
+            polled.push(PollFd::from_borrowed_fd(fd, flags));
+        };
+        if let Some(signals) = &self.signals {
+            add(WakeReason::Interrupted, signals.as_fd(), PollFlags::IN);
+        }
+        if let Some(changes) = &self.changes {
+            add(WakeReason::Change, changes.as_fd(), PollFlags::IN);
+        }
+        // No events are requested of outputs, because `poll` always reports a closed other end.
+        outputs.iter().for_each(|output| add(WakeReason::Closed, *output, PollFlags::empty()));
+        match poll(&mut polled, Timespec::try_from(limit).ok().as_ref()) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(Failure::internal(format!("cannot wait: {error}"))),
+        }
+        let ended = reasons.into_iter().zip(&polled).filter(|(_, it)| !it.revents().is_empty());
+        let reason = ended.map(|(reason, _)| reason).min().unwrap_or(WakeReason::Time);
+        if let (WakeReason::Change, Some(changes)) = (reason, &self.changes) {
+            // The content of the events does not matter, only that some arrived.
+            let mut reported = [0_u8; 4096];
+            while rustix::io::read(changes, &mut reported).is_ok_and(|count| count > 0) {}
+        }
+        Ok(reason)
+    }
+}
