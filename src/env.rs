@@ -143,9 +143,7 @@ impl Env {
     /// the database intact, even if ordinary reads do not hit the damage. A mark of a file that no
     /// longer exists is ignored.
     fn known_damage(&self) -> Result<(), StoreError> {
-        let Ok(text) = read_host(self.damage_mark(), SMALL) else {
-            return Ok(());
-        };
+        let Ok(text) = read_host(self.damage_mark(), SMALL) else { return Ok(()) };
         let mark: serde_json::Value = serde_json::from_slice(&text).unwrap_or_default();
         if mark["file"].as_str().is_none() || mark["file"].as_str() != self.which().as_deref() {
             return Ok(());
@@ -258,9 +256,7 @@ impl Env {
             }
             return;
         }
-        let Ok(text) = read_host(self.damage_mark(), SMALL) else {
-            return;
-        };
+        let Ok(text) = read_host(self.damage_mark(), SMALL) else { return };
         let mark: serde_json::Value = serde_json::from_slice(&text).unwrap_or_default();
         let now = self.which();
         if failure.is_none() && now.is_some() && mark["file"].as_str() != now.as_deref() {

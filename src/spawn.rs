@@ -172,9 +172,7 @@ pub fn run_all(
         for pid in ended(&live, patience)? {
             // After the process is reaped, its process id may belong to another process.
             forwarder.remove(pid);
-            let Some(mut started) = live.remove(&pid) else {
-                continue;
-            };
+            let Some(mut started) = live.remove(&pid) else { continue };
             let status = started.child.wait().map_err(|error| {
                 Failure::internal(format!("cannot wait for run {}: {error}", started.run))
             })?;
@@ -326,12 +324,8 @@ pub fn mark(home: &Env, store: &Store, run: &RunId) -> Result<(), Failure> {
         return Ok(());
     };
     // A project that is gone or cannot be read is reported separately.
-    let Ok(here) = LoadedProject::at(home, Some(store), &project.path) else {
-        return Ok(());
-    };
-    let Ok(spec) = here.spec(&row) else {
-        return Ok(());
-    };
+    let Ok(here) = LoadedProject::at(home, Some(store), &project.path) else { return Ok(()) };
+    let Ok(spec) = here.spec(&row) else { return Ok(()) };
     if let Err(error) = failmark::update(
         &here.root,
         &spec,

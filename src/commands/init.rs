@@ -186,9 +186,7 @@ fn choose(
         return Ok((known.id, repair));
     }
     let own = identity::own(root)?;
-    let Some(id) = own.as_ref().or(seed) else {
-        return Ok((fresh()?, true));
-    };
+    let Some(id) = own.as_ref().or(seed) else { return Ok((fresh()?, true)) };
     let standing = match store {
         Some(store) => project::standing_of(store, root, id, own.is_some())?.0,
         None => Registration::New,

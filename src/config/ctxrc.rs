@@ -97,9 +97,7 @@ fn translate(reader: &CtxrcReader<'_>, entries: Vec<CtxrcEntry>) -> Result<Ctxrc
     let mut out = Ctxrc::default();
     let executor = entries.iter().any(|it| it.key == "executor" && it.node.is_some());
     for CtxrcEntry { key, name, node } in entries {
-        let Some(YamlNode { value, span, inner }) = node else {
-            continue;
-        };
+        let Some(YamlNode { value, span, inner }) = node else { continue };
         let wrong = |why: &str| Err(reader.wrong(&format!("dream.{key}"), span.clone(), why));
         let mut add =
             |path: &[&str], value: Value, at: (Range<usize>, Range<usize>), said: String| {

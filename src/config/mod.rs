@@ -172,9 +172,7 @@ pub struct Stack<'a> {
 /// Reads one file and returns its text and its unresolved table, or `None` if the file does not
 /// exist.
 pub fn file(path: &Path) -> Result<Option<(String, Table)>, Failure> {
-    let Some(text) = read(path)? else {
-        return Ok(None);
-    };
+    let Some(text) = read(path)? else { return Ok(None) };
     let layer = Layer { name: "project", path: path.to_owned(), text: text.into() };
     let table = parse(&layer)?;
     Ok(Some((layer.text.into_owned(), table)))

@@ -80,9 +80,7 @@ fn at(endpoint: &str, words: &[&str]) -> String {
 /// Reports a note if the job's backend uses another address or model than the one that was checked.
 fn apart(project: &LoadedProject, it: &CuratorStanding) -> Vec<Diagnosis> {
     let name = it.configured.backend.as_deref().unwrap_or_default();
-    let Some(spec) = project.config.backends.get(name) else {
-        return Vec::new();
-    };
+    let Some(spec) = project.config.backends.get(name) else { return Vec::new() };
     if it.configured.engine != "ollama" || spec.kind != "ollama" {
         return Vec::new();
     }

@@ -113,10 +113,7 @@ impl NightReportArgs {
             value,
             summary,
             missing,
-            form: match self.markdown {
-                true => ReportForm::Markdown,
-                false => ReportForm::Plain,
-            },
+            form: if self.markdown { ReportForm::Markdown } else { ReportForm::Plain },
         });
         Ok(Exit::Done)
     }
@@ -165,8 +162,5 @@ impl View for CheckView {
 fn check(cli: &Cli<'_>, folder: &Path) -> Exit {
     let view = CheckView(schema::check_folder(folder));
     cli.ui.show(&view);
-    match view.0.mistakes.is_empty() {
-        true => Exit::Done,
-        false => Exit::Data,
-    }
+    if view.0.mistakes.is_empty() { Exit::Done } else { Exit::Data }
 }

@@ -308,9 +308,7 @@ impl<'h> DryRunStore<'h> {
         reported: &mut DryRun,
     ) -> Result<(), NotAdmitted> {
         for dead in self.store.live()? {
-            let RunState::Running { execution, .. } = &dead.state else {
-                continue;
-            };
+            let RunState::Running { execution, .. } = &dead.state else { continue };
             let dead_here = dead.job == setting.row.job && dead.id != setting.row.id;
             // A run whose lock is held is alive.
             if !dead_here || self.job_lock(setting.row).is_err() {

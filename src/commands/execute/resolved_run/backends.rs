@@ -140,9 +140,7 @@ impl ResolvedRun<'_> {
 /// Returns the job's backend and its fallbacks, in the order in which they are asked.
 pub(super) fn chain<'c>(spec: &JobSpec, here: &'c LoadedProject) -> Vec<&'c BackendSpec> {
     let backends = &here.config.backends;
-    let Some(first) = backends.get(&spec.backend) else {
-        return Vec::new();
-    };
+    let Some(first) = backends.get(&spec.backend) else { return Vec::new() };
     let others = first.fallback.iter().filter_map(|name| backends.get(name));
     let mut chain: Vec<&BackendSpec> = std::iter::once(first).chain(others).collect();
     // The findings of a curator's rules need no model, so the built-in backend can handle them. An
