@@ -431,6 +431,7 @@ mod ctxrc_tests;
 #[cfg(test)]
 mod edit_tests;
 #[cfg(any(test, fuzzing))]
+#[path = "../../fuzz/properties/config.rs"]
 pub mod fuzzed;
 #[cfg(test)]
 mod fuzzed_tests;

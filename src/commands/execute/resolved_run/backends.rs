@@ -12,6 +12,7 @@ use runner_engine::store::{FallbackReservation, Store};
 use runner_jobs::JobSpec;
 
 use super::super::{NotAdmitted, refuse};
+use super::panel::describe_shortfall;
 use super::{ResolvedRun, slots_folder};
 use crate::budget;
 use crate::project::LoadedProject;
@@ -126,10 +127,7 @@ impl ResolvedRun<'_> {
                 backends.others.push(backend);
                 continue;
             };
-            let why = format!(
-                "{} has {} {} left, and this run may need {}",
-                short.level, short.left, short.unit, short.wanted
-            );
+            let why = describe_shortfall(short);
             tracing::warn!(backend = backend.name(), why, "is left out");
             backends.passed.push(format!("{}: {why}", backend.name()));
         }

@@ -167,7 +167,7 @@ impl ResolvedRun<'_> {
     }
 }
 
-fn describe_shortfall(short: &Shortfall) -> String {
+pub(super) fn describe_shortfall(short: &Shortfall) -> String {
     format!(
         "{} has {} {} left, and this run may need {}",
         short.level, short.left, short.unit, short.wanted
