@@ -550,10 +550,8 @@ fn folder(variable: &str, below_home: &str) -> Result<PathBuf, Failure> {
         if path.is_absolute() {
             return Ok(path);
         }
-        return Err(Failure::environment(format!(
-            "{variable} must be an absolute path, but is {}",
-            path.display()
-        )));
+        let what = format!("{variable} must be an absolute path, but is {}", path.display());
+        return Err(Failure::environment(what));
     }
     let home = setting("HOME").ok_or_else(|| {
         Failure::environment(format!(

@@ -121,10 +121,8 @@ fn print_report(root: &Path) -> Result<(), Failure> {
         .ok()
         .and_then(|entries| entries.filter_map(Result::ok).map(|entry| entry.path()).max());
     let Some(path) = newest.map(|folder| folder.join("report.md")) else {
-        return Err(Failure::internal(format!(
-            "the night wrote no report to {}",
-            reports.display()
-        )));
+        let what = format!("the night wrote no report to {}", reports.display());
+        return Err(Failure::internal(what));
     };
     let text = read_text_in(root, &path, DOCUMENT)
         .map_err(|error| Failure::internal(format!("the report {}: {error}", path.display())))?;

@@ -97,10 +97,8 @@ pub fn make(home: &Env, dir: &Path, id: IdChoice) -> Result<(PathBuf, Vec<String
     };
     let root = fs::canonicalize(&root).map_err(|error| Failure::unreadable(&root, error))?;
     if root.to_str().is_none() {
-        return Err(Failure::data(format!(
-            "{}: the path of a project must be UTF-8",
-            root.display()
-        )));
+        let what = format!("{}: the path of a project must be UTF-8", root.display());
+        return Err(Failure::data(what));
     }
     // A mistake in any layer is reported before there is a project that cannot run.
     let path = root.join(project::FILE);

@@ -120,10 +120,8 @@ impl Config {
         self.jobs.get(name).ok_or_else(|| {
             let near = did_you_mean(name, self.jobs.keys().map(String::as_str));
             let there = runner_text::some_of(self.jobs.keys().map(String::as_str));
-            Failure::configuration(format!(
-                "no job {name:?} in this project{near} (there is: {there})"
-            ))
-            .hint("runner config show")
+            let what = format!("no job {name:?} in this project{near} (there is: {there})");
+            Failure::configuration(what).hint("runner config show")
         })
     }
 

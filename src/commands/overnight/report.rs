@@ -94,10 +94,8 @@ impl NightReportArgs {
         }
         let size = fs::metadata(&file).map_err(|error| absent(&error))?.len();
         if size > LARGEST {
-            return Err(Failure::data(format!(
-                "{} has {size} bytes; the limit is {LARGEST}",
-                file.display()
-            )));
+            let what = format!("{} has {size} bytes; the limit is {LARGEST}", file.display());
+            return Err(Failure::data(what));
         }
         let bytes = read_no_link(&file, LARGEST).map_err(|error| absent(&error))?;
         let bad = |why: String| {
