@@ -133,7 +133,7 @@ impl Env {
 
     /// Opens the database for writing.
     pub fn store(&self) -> Result<Store, Failure> {
-        self.private_state()?;
+        self.make_state()?;
         self.known_damage()?;
         self.known_loss()?;
         Ok(Store::open(&self.store_path())?)
@@ -224,7 +224,7 @@ impl Env {
 
     /// Makes the state folder, or makes it private, so that no other user can read its files or
     /// hold its locks.
-    fn private_state(&self) -> Result<(), Failure> {
+    pub fn make_state(&self) -> Result<(), Failure> {
         if let Some(kind) = filesystem::shared(&self.state) {
             return Err(Failure::environment(format!(
                 "{} is on {kind}: its locks and its database work only between processes of one machine",
@@ -343,11 +343,6 @@ impl Env {
         self.state.to_string_lossy().into_owned()
     }
 
-    /// Makes the state folder.
-    pub fn make_state(&self) -> Result<(), Failure> {
-        self.private_state()
-    }
-
     /// Returns a path of this program that stays valid: the one in `PATH` if it leads to this
     /// program, since the target of a link may carry a version in its name; otherwise the program's
     /// own file.
@@ -384,12 +379,6 @@ pub fn arm_for_tests() {
     if let Some(acts) = acts {
         runner_engine::failpoint::arm(acts);
     }
-}
-
-pub fn folder_of_user() -> Result<PathBuf, Failure> {
-    setting("HOME")
-        .map(PathBuf::from)
-        .ok_or_else(|| Failure::environment("there is no home folder: HOME is not set"))
 }
 
 /// Returns the environment that every child may see.
