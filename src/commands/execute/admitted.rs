@@ -8,7 +8,6 @@ use runner_engine::outcome::{Class, Outcome};
 use runner_engine::process::Cancel;
 use runner_engine::process_id::ProcessIdentity;
 use runner_engine::sandbox::SandboxedStart;
-use runner_engine::scope::Scope;
 use runner_engine::store::{Admission, Admitted, Enter, RunSummary, Store};
 use runner_jobs::context::{Tools, Workplace};
 use runner_jobs::{Context, ExecuteError, execute};
@@ -89,12 +88,9 @@ impl AdmittedRun {
         let ResolvedRun { here, spec, .. } = setting;
         let mut steps = progress::Steps::new(&spec.name, cli.ui, cli.verbose);
         let keeper = setting.keep_awake();
-        let allowed = setting.writes();
-        let allowed: Vec<&str> = allowed.iter().map(String::as_str).collect();
-        let scope = match Scope::open(&here.root, &allowed, &self.staging) {
+        let scope = match setting.scope() {
             Ok(scope) => scope,
-            Err(error) => {
-                let outcome = Outcome::Failed { class: Class::Environment, why: error.to_string() };
+            Err(outcome) => {
                 let (run, fence) = (admitted.run(), Some(admitted.fence()));
                 store.settle(run, fence, &outcome, &RunSummary::default(), home.wall()?)?;
                 return Ok(outcome);

@@ -12,8 +12,9 @@ use std::path::PathBuf;
 
 use jiff::Timestamp;
 use runner_engine::error_chain::plain;
-use runner_engine::outcome::Outcome;
+use runner_engine::outcome::{Class, Outcome};
 use runner_engine::policy::Overlap;
+use runner_engine::scope::Scope;
 use runner_engine::store::{Budget, BudgetLevel, RunRow, Store};
 use runner_engine::tick::civil_date;
 use runner_jobs::kind::{Asks, Targets};
@@ -218,6 +219,17 @@ impl<'a> ResolvedRun<'a> {
                 folders
             }
         }
+    }
+
+    /// Opens the folders that the run may write, with its staging.
+    ///
+    /// # Errors
+    /// Returns the outcome of the run if they cannot be opened.
+    pub fn scope(&self) -> Result<Scope, Outcome> {
+        let allowed = self.writes();
+        let allowed: Vec<&str> = allowed.iter().map(String::as_str).collect();
+        Scope::open(&self.here.root, &allowed, &self.staging())
+            .map_err(|error| Outcome::Failed { class: Class::Environment, why: error.to_string() })
     }
 
     /// Returns the staging folder. It lies under the root of the targets, so that renames stay on

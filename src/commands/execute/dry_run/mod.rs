@@ -11,13 +11,16 @@
 
 mod result;
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
+use runner_backends::Backend;
 use runner_engine::admission::AdmissionFacts;
+use runner_engine::git::Git;
 use runner_engine::ids::RunId;
 use runner_engine::locks::{ContractLock, JobLock, LockError, job_lock_path};
 use runner_engine::outcome::{Class, Outcome};
 use runner_engine::process_id::ProcessIdentity;
-use runner_engine::scope::Scope;
 use runner_engine::store::{
     Admission, Admitted, Budget, BudgetLevel, Enter, NewOccurrence, NightId, Recorded, RunRow,
     RunState, RunSummary, Store,
@@ -216,8 +219,8 @@ impl<'h> DryRunStore<'h> {
         &self,
         setting: &ResolvedRun<'_>,
         want: Budget,
-        git: &runner_engine::git::Git,
-        backend: &std::sync::Arc<dyn runner_backends::Backend>,
+        git: &Git,
+        backend: &Arc<dyn Backend>,
     ) -> Result<Option<Result<DryRunPlan, Outcome>>, NotAdmitted> {
         let mut apart = DryRunStore::of(self.home, &setting.here)?;
         let key = format!("as if {}", setting.row.id);
@@ -247,19 +250,12 @@ impl<'h> DryRunStore<'h> {
         &mut self,
         setting: &ResolvedRun<'_>,
         admitted: &Admitted,
-        git: &runner_engine::git::Git,
-        backend: &std::sync::Arc<dyn runner_backends::Backend>,
+        git: &Git,
+        backend: &Arc<dyn Backend>,
     ) -> Result<Result<DryRunPlan, Outcome>, NotAdmitted> {
-        let allowed = setting.writes();
-        let allowed: Vec<&str> = allowed.iter().map(String::as_str).collect();
-        let scope = match Scope::open(&setting.here.root, &allowed, &setting.staging()) {
+        let scope = match setting.scope() {
             Ok(scope) => scope,
-            Err(error) => {
-                return Ok(Err(Outcome::Failed {
-                    class: Class::Environment,
-                    why: error.to_string(),
-                }));
-            }
+            Err(outcome) => return Ok(Err(outcome)),
         };
         let cache = self.home.cache_folder(&setting.here.id);
         let mut unwatched = Silent;

@@ -1,6 +1,7 @@
 //! Chooses the backends of a run, and reserves their budgets.
 
 use std::collections::VecDeque;
+use std::path::Path;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -43,12 +44,7 @@ impl ResolvedRun<'_> {
         sandbox_start: &SandboxedStart,
     ) -> Result<Backends, NotAdmitted> {
         let slots = slots_folder(self.home);
-        let around = Surroundings {
-            env: &self.around,
-            sandbox_start: Some(sandbox_start),
-            slots: Some(&slots),
-            clock: &self.home.clock,
-        };
+        let around = self.surroundings(sandbox_start, &slots);
         let mut left: VecDeque<_> = chain(&self.spec, &self.here).into();
         let mut passed = Vec::new();
         while let Some(spec) = left.pop_front() {
@@ -93,6 +89,15 @@ impl ResolvedRun<'_> {
     }
 
     /// Checks that the provider has not reported a limit on the pool that a backend spends from.
+    pub(super) fn surroundings<'s>(
+        &'s self,
+        sandbox_start: &'s SandboxedStart,
+        slots: &'s Path,
+    ) -> Surroundings<'s> {
+        let (env, clock) = (&self.around, &self.home.clock);
+        Surroundings { env, sandbox_start: Some(sandbox_start), slots: Some(slots), clock }
+    }
+
     pub(super) fn room(
         &self,
         store: &Store,
