@@ -49,9 +49,7 @@ pub fn cycle_of(root: &Path, cycle: &CycleSpec) -> Result<Spec, Failure> {
 
 /// Returns the least time between two dreams, if the environment sets one.
 fn interval() -> Result<Option<SignedDuration>, Failure> {
-    let Some(millis) = variable(INTERVAL) else {
-        return Ok(None);
-    };
+    let Some(millis) = variable(INTERVAL) else { return Ok(None) };
     let least = millis.parse().ok().map(SignedDuration::from_millis);
     let least = least.filter(|least| !least.is_negative());
     least.map(Some).ok_or_else(|| {
@@ -69,9 +67,7 @@ pub fn stand(root: &Path, config: &mut Config, job: &mut JobSpec) -> Result<(), 
         }
         dreamer(config, &job.backend);
     }
-    let Some(cycle) = job.kind.of_mut::<CycleSpec>() else {
-        return Ok(());
-    };
+    let Some(cycle) = job.kind.of_mut::<CycleSpec>() else { return Ok(()) };
     let spec = cycle_of(root, cycle)?;
     let position = position::read(root, &cycle.agent, &spec).map_err(|error| {
         Failure::environment(runner_engine::error_chain::whole(&error))

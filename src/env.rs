@@ -133,7 +133,7 @@ impl Env {
 
     /// Opens the database for writing.
     pub fn store(&self) -> Result<Store, Failure> {
-        self.private_state()?;
+        self.make_state()?;
         self.known_damage()?;
         self.known_loss()?;
         Ok(Store::open(&self.store_path())?)
@@ -143,9 +143,7 @@ impl Env {
     /// the database intact, even if ordinary reads do not hit the damage. A mark of a file that no
     /// longer exists is ignored.
     fn known_damage(&self) -> Result<(), StoreError> {
-        let Ok(text) = read_host(self.damage_mark(), SMALL) else {
-            return Ok(());
-        };
+        let Ok(text) = read_host(self.damage_mark(), SMALL) else { return Ok(()) };
         let mark: serde_json::Value = serde_json::from_slice(&text).unwrap_or_default();
         if mark["file"].as_str().is_none() || mark["file"].as_str() != self.which().as_deref() {
             return Ok(());
@@ -219,7 +217,7 @@ impl Env {
 
     /// Makes the state folder, or makes it private, so that no other user can read its files or
     /// hold its locks.
-    fn private_state(&self) -> Result<(), Failure> {
+    pub fn make_state(&self) -> Result<(), Failure> {
         if let Some(kind) = filesystem::shared(&self.state) {
             return Err(Failure::environment(format!(
                 "{} is on {kind}: its locks and its database work only between processes of one machine",
@@ -251,9 +249,7 @@ impl Env {
             }
             return;
         }
-        let Ok(text) = read_host(self.damage_mark(), SMALL) else {
-            return;
-        };
+        let Ok(text) = read_host(self.damage_mark(), SMALL) else { return };
         let mark: serde_json::Value = serde_json::from_slice(&text).unwrap_or_default();
         let now = self.which();
         if failure.is_none() && now.is_some() && mark["file"].as_str() != now.as_deref() {
@@ -340,11 +336,6 @@ impl Env {
         self.state.to_string_lossy().into_owned()
     }
 
-    /// Makes the state folder.
-    pub fn make_state(&self) -> Result<(), Failure> {
-        self.private_state()
-    }
-
     /// Returns a path of this program that stays valid: the one in `PATH` if it leads to this
     /// program, since the target of a link may carry a version in its name; otherwise the program's
     /// own file.
@@ -373,12 +364,6 @@ impl Env {
     pub fn run_folder(&self, run: &str) -> PathBuf {
         self.state.join("runs").join(run)
     }
-}
-
-pub fn folder_of_user() -> Result<PathBuf, Failure> {
-    setting("HOME")
-        .map(PathBuf::from)
-        .ok_or_else(|| Failure::environment("there is no home folder: HOME is not set"))
 }
 
 /// Returns the environment that every child may see.
@@ -539,10 +524,8 @@ fn folder(variable: &str, below_home: &str) -> Result<PathBuf, Failure> {
         if path.is_absolute() {
             return Ok(path);
         }
-        return Err(Failure::environment(format!(
-            "{variable} must be an absolute path, but is {}",
-            path.display()
-        )));
+        let what = format!("{variable} must be an absolute path, but is {}", path.display());
+        return Err(Failure::environment(what));
     }
     let home = setting("HOME").ok_or_else(|| {
         Failure::environment(format!(

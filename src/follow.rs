@@ -101,10 +101,8 @@ pub fn follow(
                 Ok(more) => read += more,
                 Err(Stopped::Sink) => return Ok(FollowEnd::Abandoned),
                 Err(Stopped::Log(error)) => {
-                    return Err(Failure::environment(format!(
-                        "cannot read {}: {error}",
-                        tail.path.display()
-                    )));
+                    let what = format!("cannot read {}: {error}", tail.path.display());
+                    return Err(Failure::environment(what));
                 }
             }
         }

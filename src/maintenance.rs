@@ -182,9 +182,7 @@ fn dreams_of(config: &config::Config) -> Vec<String> {
 fn logs(home: &Env, store: &Store, found: &mut Vec<PrunableFile>) -> Result<(), Failure> {
     let folder = Path::new("runs");
     for name in entries_below(&home.state, folder) {
-        let Ok(run) = name.parse::<RunId>() else {
-            continue;
-        };
+        let Ok(run) = name.parse::<RunId>() else { continue };
         let over = store.over_since(&run)?;
         let needed = over.is_none().then_some("its run is not over");
         add(found, FileKind::Log, &home.state, &folder.join(&name), over.or(run.at()), needed);
@@ -237,9 +235,7 @@ fn staging(
     found: &mut Vec<PrunableFile>,
 ) -> Result<(), Failure> {
     for name in entries_below(root, folder) {
-        let Ok(run) = name.parse::<RunId>() else {
-            continue;
-        };
+        let Ok(run) = name.parse::<RunId>() else { continue };
         // Only staging folders of runs that are fully settled are removed. A folder left by a
         // conflict belongs to the user.
         if store.is_swept(&run)? {
@@ -304,9 +300,7 @@ fn add(
     at: Option<Timestamp>,
     needed: Option<&'static str>,
 ) {
-    let Ok(data) = fs::symlink_metadata(root.join(below)) else {
-        return;
-    };
+    let Ok(data) = fs::symlink_metadata(root.join(below)) else { return };
     let folder = !matches!(kind, FileKind::Backup | FileKind::Draft | FileKind::Recording);
     if data.is_symlink() || data.is_dir() != folder {
         return;
@@ -329,9 +323,7 @@ fn entries_below(root: &Path, folder: &Path) -> Vec<String> {
 }
 
 fn entries(folder: &Path) -> Vec<String> {
-    let Ok(entries) = fs::read_dir(folder) else {
-        return Vec::new();
-    };
+    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
     let mut names: Vec<String> =
         entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
     names.sort();
@@ -353,10 +345,7 @@ pub fn carry_out(store: &mut Store, plan: &PrunePlan) -> Result<(), Failure> {
             left.push(format!("cannot remove {}: {}", path.display(), whole(&error)));
         }
     }
-    match left.is_empty() {
-        true => Ok(()),
-        false => Err(Failure::cannot_write(left.join("; "))),
-    }
+    if left.is_empty() { Ok(()) } else { Err(Failure::cannot_write(left.join("; "))) }
 }
 
 /// Removes one file or folder without following links.

@@ -158,10 +158,7 @@ impl LoadedProject {
     /// Returns an error and changes nothing if the folder is not the project that the database
     /// knows by its id.
     pub fn register(&self, store: &mut Store, now: Timestamp) -> Result<(), Failure> {
-        let (standing, known) = standing_of(store, &self.root, &self.id, self.own)?;
-        if let Some((what, hint)) = standing.trouble(&self.root, &self.id) {
-            return Err(Failure::configuration(what).hint(hint));
-        }
+        let (standing, known) = self.standing(store)?;
         let owned = self.own && known.as_ref().is_some_and(|known| !known.own);
         let node = node(&self.root)?;
         // The folder's identity was stored before creation times were recorded, so it is stored
@@ -377,10 +374,14 @@ pub fn kept(home: &Env, store: &Store, from: &Path) -> Result<KeptProject, Failu
 impl LoadedProject {
     /// Checks that this is the project that the database knows by its id. Changes nothing.
     pub fn check(&self, store: &Store) -> Result<(), Failure> {
-        let (standing, _) = standing_of(store, &self.root, &self.id, self.own)?;
+        self.standing(store).map(|_| ())
+    }
+
+    fn standing(&self, store: &Store) -> Result<(Registration, Option<Project>), Failure> {
+        let (standing, known) = standing_of(store, &self.root, &self.id, self.own)?;
         match standing.trouble(&self.root, &self.id) {
             Some((what, hint)) => Err(Failure::configuration(what).hint(hint)),
-            None => Ok(()),
+            None => Ok((standing, known)),
         }
     }
 }

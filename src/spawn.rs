@@ -173,9 +173,7 @@ pub fn run_all(
         for pid in ended(&live, patience)? {
             // After the process is reaped, its process id may belong to another process.
             forwarder.remove(pid);
-            let Some(mut started) = live.remove(&pid) else {
-                continue;
-            };
+            let Some(mut started) = live.remove(&pid) else { continue };
             let status = started.child.wait().map_err(|error| {
                 Failure::internal(format!("cannot wait for run {}: {error}", started.run))
             })?;

@@ -87,9 +87,7 @@ pub struct NextTick {
 
 /// Returns the next time at which a tick finds work by itself, over all projects.
 pub fn next(store: &Store, now: Timestamp) -> Result<Option<NextTick>, Failure> {
-    let Some(at) = store.next_moment(now)? else {
-        return Ok(None);
-    };
+    let Some(at) = store.next_moment(now)? else { return Ok(None) };
     let what = store.job_due_at(at)?;
     Ok(Some(NextTick { what: what.unwrap_or_else(|| "what waits".to_owned()), at }))
 }

@@ -88,7 +88,7 @@ impl DemoArgs {
         fs::create_dir_all(dir).map_err(|error| Failure::not_written(dir, error))?;
         let dir: PathBuf =
             fs::canonicalize(dir).map_err(|error| Failure::not_written(dir, error))?;
-        cli.ui.info(&format!("a sample project in {}", dir.display()));
+        cli.ui.info(&format!("created a sample project in {}", dir.display()));
         git(&dir, &["init", "--quiet", "--initial-branch=main"], Stdin::Null)?;
         git(&dir, &["fast-import", "--quiet"], Stdin::Bytes(HISTORY.into()))?;
         git(&dir, &["reset", "--quiet", "--hard"], Stdin::Null)?;
@@ -120,10 +120,8 @@ fn print_report(root: &Path) -> Result<(), Failure> {
         .ok()
         .and_then(|entries| entries.filter_map(Result::ok).map(|entry| entry.path()).max());
     let Some(path) = newest.map(|folder| folder.join("report.md")) else {
-        return Err(Failure::internal(format!(
-            "the night wrote no report to {}",
-            reports.display()
-        )));
+        let what = format!("the night wrote no report to {}", reports.display());
+        return Err(Failure::internal(what));
     };
     let text = read_text_in(root, &path, DOCUMENT)
         .map_err(|error| Failure::internal(format!("the report {}: {error}", path.display())))?;

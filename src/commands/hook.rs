@@ -81,9 +81,7 @@ fn post_tool_use(cli: &Cli<'_>, agent: Option<&str>) -> Result<Exit, Failure> {
     let at: SessionPlace = serde_json::from_slice(&payload)
         .map_err(|error| Failure::data(format!("the payload: {error}")))?;
     let folder = at.cwd.unwrap_or_else(|| cli.here.to_owned());
-    let Ok(root) = project::find(&folder) else {
-        return Ok(Exit::Done);
-    };
+    let Ok(root) = project::find(&folder) else { return Ok(Exit::Done) };
     let config = config::load(&cli.env.stack(Some(&root.join(project::FILE))))?;
     let redactor = Redactor::new(Vec::new());
     let step = steps::of_hook(&payload, &root, &redactor)

@@ -97,10 +97,8 @@ pub fn make(home: &Env, dir: &Path, id: IdChoice) -> Result<(PathBuf, Vec<String
     };
     let root = fs::canonicalize(&root).map_err(|error| Failure::unreadable(&root, error))?;
     if root.to_str().is_none() {
-        return Err(Failure::data(format!(
-            "{}: the path of a project must be UTF-8",
-            root.display()
-        )));
+        let what = format!("{}: the path of a project must be UTF-8", root.display());
+        return Err(Failure::data(what));
     }
     // Reports an error in any layer before it creates a project that cannot run.
     let path = root.join(project::FILE);
@@ -186,9 +184,7 @@ fn choose(
         return Ok((known.id, repair));
     }
     let own = identity::own(root)?;
-    let Some(id) = own.as_ref().or(seed) else {
-        return Ok((fresh()?, true));
-    };
+    let Some(id) = own.as_ref().or(seed) else { return Ok((fresh()?, true)) };
     let standing = match store {
         Some(store) => project::standing_of(store, root, id, own.is_some())?.0,
         None => Registration::New,

@@ -95,10 +95,8 @@ impl JobsArgs {
 
 fn jobs(home: &Env, project: &LoadedProject) -> Result<Vec<JobView>, Failure> {
     let (store, now) = (home.store_to_read()?, home.wall()?);
-    let recorded = match &store {
-        Some(store) => store.jobs(&project.id)?,
-        None => Vec::new(),
-    };
+    let recorded =
+        store.as_ref().map(|store| store.jobs(&project.id)).transpose()?.unwrap_or_default();
     let mut jobs = Vec::new();
     for row in project.config.job_rows()? {
         if !project.config.jobs.contains_key(&row.name) {

@@ -174,9 +174,7 @@ fn of_job(cli: &Cli<'_>, store: &mut Store, job: &str) -> Result<JobRow, Failure
             project.id
         }
         Err(failure) => {
-            let Ok(kept) = project::kept(cli.env, store, cli.here) else {
-                return Err(failure);
-            };
+            let Ok(kept) = project::kept(cli.env, store, cli.here) else { return Err(failure) };
             show::complain(&failure.to_string());
             kept.row.id
         }

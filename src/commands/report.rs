@@ -97,10 +97,7 @@ impl ReportArgs {
             let is_same = read_text_in(&project.root, &published, DOCUMENT)
                 .is_ok_and(|content| content == page);
             // Viewing must not overwrite a published report, which is the record of the night.
-            let path = match is_same {
-                true => published,
-                false => write_page(cli.env, &own, &page)?,
-            };
+            let path = if is_same { published } else { write_page(cli.env, &own, &page)? };
             return open(&path, cli.ui);
         }
         cli.ui.show(&ReportView { report, form: self.form });

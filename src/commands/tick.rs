@@ -73,10 +73,7 @@ impl TickArgs {
             Ok(NextAction {
                 start,
                 due: due.map(|at| at.duration_since(now).try_into().unwrap_or_default()),
-                soon: match ending {
-                    true => Some(spawn::LOOK),
-                    false => spawn::soon(store, home.wall()?)?,
-                },
+                soon: if ending { Some(spawn::LOOK) } else { spawn::soon(store, home.wall()?)? },
             })
         })?;
         reported.troubles.extend(maintenance::daily(home, &mut store)?);

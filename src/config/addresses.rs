@@ -84,9 +84,7 @@ pub fn checked_url(text: &str) -> Result<reqwest::Url, String> {
 
 /// Reports whether an address leads to this machine.
 pub fn is_loopback(url: &reqwest::Url) -> bool {
-    let Some(host) = url.host_str() else {
-        return false;
-    };
+    let Some(host) = url.host_str() else { return false };
     let bare = host.trim_start_matches('[').trim_end_matches(']');
     host == "localhost" || bare.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }

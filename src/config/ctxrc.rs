@@ -98,9 +98,7 @@ fn translate(reader: &CtxrcReader<'_>, entries: Vec<CtxrcEntry>) -> Result<Ctxrc
     let mut out = Ctxrc::default();
     let executor = entries.iter().any(|it| it.key == "executor" && it.node.is_some());
     for CtxrcEntry { key, name, node } in entries {
-        let Some(YamlNode { value, span, inner }) = node else {
-            continue;
-        };
+        let Some(YamlNode { value, span, inner }) = node else { continue };
         let wrong = |why: &str| Err(reader.wrong(&format!("dream.{key}"), span.clone(), why));
         let mut add =
             |path: &[&str], value: Value, at: (Range<usize>, Range<usize>), said: String| {
@@ -109,54 +107,38 @@ fn translate(reader: &CtxrcReader<'_>, entries: Vec<CtxrcEntry>) -> Result<Ctxrc
             };
         let said = format!("dream.{key}");
         let at = (name, span.clone());
-        match key.as_str() {
-            "enabled" => add(&["jobs", "dream", "enabled"], value, at, said),
-            "max" => add(&["jobs", "dream", "max_ideas"], value, at, said),
-            "quiet_minutes" => add(&["jobs", "dream", "quiet_minutes"], value, at, said),
-            "mode" => match value.as_str() {
-                Some("discipline") => {}
-                _ => {
-                    let why =
-                        format!("there is no mode {value}; the one there is is \"discipline\"");
-                    return wrong(&why);
-                }
-            },
-            "cadence" => match value.as_str() {
-                Some(cron) => {
-                    let trigger = Value::String(format!("cron {cron}"));
-                    add(&["jobs", "dream", "trigger"], trigger, at, said);
-                }
-                None => return wrong(&format!("it must be a cron expression, it is {value}")),
-            },
-            "model" if !executor => {
+        match (key.as_str(), value) {
+            ("enabled", value) => add(&["jobs", "dream", "enabled"], value, at, said),
+            ("max", value) => add(&["jobs", "dream", "max_ideas"], value, at, said),
+            ("quiet_minutes", value) => add(&["jobs", "dream", "quiet_minutes"], value, at, said),
+            ("mode", value) if value.as_str() == Some("discipline") => {}
+            ("mode", value) => {
+                let why = format!("there is no mode {value}; the one there is is \"discipline\"");
+                return wrong(&why);
+            }
+            ("cadence", Value::String(cron)) => {
+                add(&["jobs", "dream", "trigger"], format!("cron {cron}").into(), at, said);
+            }
+            ("cadence", value) => {
+                return wrong(&format!("it must be a cron expression, it is {value}"));
+            }
+            ("model", _) if !executor => {
                 return wrong("a model is one of an executor, and none is named here");
             }
-            "model" => add(&["backends", NAME, "model"], value, at, said),
-            "budget" => match value {
-                Value::Table(units) => {
-                    for (unit, value) in units {
-                        let found = inner.iter().find(|(name, ..)| *name == unit);
-                        let at = found
-                            .map_or(at.clone(), |(_, name, value)| (name.clone(), value.clone()));
-                        let said = format!("dream.budget.{unit}");
-                        add(&["jobs", "dream", "budget", &unit], value, at, said);
-                    }
-                }
-                tokens => add(&["jobs", "dream", "budget", "tokens"], tokens, at, said),
-            },
-            "local_curator" => {
-                let Value::Table(settings) = value else {
-                    return wrong("it must be a mapping (key: value)");
-                };
+            ("model", value) => add(&["backends", NAME, "model"], value, at, said),
+            (own @ ("budget" | "local_curator"), Value::Table(settings)) => {
+                let budget = ["jobs", "dream", "budget"];
+                let under = if own == "budget" { &budget[..] } else { &["curator"] };
                 for (own, value) in settings {
                     let found = inner.iter().find(|(name, ..)| *name == own);
                     let at =
                         found.map_or(at.clone(), |(_, name, value)| (name.clone(), value.clone()));
-                    let said = format!("dream.local_curator.{own}");
-                    add(&["curator", &own], value, at, said);
+                    add(&[under, &[&own]].concat(), value, at, format!("{said}.{own}"));
                 }
             }
-            "executor" => {
+            ("budget", tokens) => add(&["jobs", "dream", "budget", "tokens"], tokens, at, said),
+            ("local_curator", _) => return wrong("it must be a mapping (key: value)"),
+            (_, value) => {
                 let words = program_and_arguments(&value);
                 let Some((program, args)) = words.as_deref().and_then(<[Value]>::split_first)
                 else {
@@ -165,19 +147,14 @@ fn translate(reader: &CtxrcReader<'_>, entries: Vec<CtxrcEntry>) -> Result<Ctxrc
                          ([my-model, --json])",
                     );
                 };
-                let answers = Value::String(NAME.to_owned());
-                add(&["jobs", "dream", "backend"], answers, at.clone(), said.clone());
-                for (own, value) in [
-                    ("type", Value::String("command".to_owned())),
-                    ("program", program.clone()),
-                    ("args", Value::Array(args.to_vec())),
+                for (path, value) in [
+                    (["jobs", "dream", "backend"], NAME.into()),
+                    (["backends", NAME, "type"], "command".into()),
+                    (["backends", NAME, "program"], program.clone()),
+                    (["backends", NAME, "args"], Value::Array(args.to_vec())),
                 ] {
-                    add(&["backends", NAME, own], value, at.clone(), said.clone());
+                    add(&path, value, at.clone(), said.clone());
                 }
-            }
-            _ => {
-                let why = no_such(&key, &KEYS);
-                return Err(reader.wrong(&said, at.0, why));
             }
         }
     }

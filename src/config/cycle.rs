@@ -35,9 +35,7 @@ pub(super) fn dreams_after(
     };
     let mut out = Vec::new();
     for (name, job) in jobs.iter().filter(|(_, job)| job.enabled) {
-        let Some(work) = job.spec.kind.of::<WorkSpec>() else {
-            continue;
-        };
+        let Some(work) = job.spec.kind.of::<WorkSpec>() else { continue };
         let own = format!("{name}-rem");
         let alone = work.kind == StateKind::Wake && job.when != TriggerSpec::Lifecycle;
         if !alone || dreams(&work.agent) || jobs.contains_key(&own) || !good_name(&own) {

@@ -61,9 +61,7 @@ pub(super) fn under_our_names(mut file: Table) -> Table {
 
 /// Adds the kind and the trigger of an overnight job for which no file sets a kind.
 pub(super) fn complete(merged: &mut Table) {
-    let Some(Value::Table(jobs)) = merged.get_mut("jobs") else {
-        return;
-    };
+    let Some(Value::Table(jobs)) = merged.get_mut("jobs") else { return };
     if let Some(Value::Table(night)) = jobs.get_mut(JOB)
         && !night.contains_key("kind")
     {

@@ -140,9 +140,7 @@ fn changed(old: &str, path: &[String], edit: &Edit<'_>) -> Result<String, Failur
         .trim_end()
         .parse()
         .map_err(|_| refuse("the value cannot be written"))?;
-    let Some((last, outer)) = path.split_last() else {
-        return Err(refuse("it has no name"));
-    };
+    let Some((last, outer)) = path.split_last() else { return Err(refuse("it has no name")) };
     let mut table: &mut dyn TableLike = document.as_table_mut();
     for part in outer {
         let inner = table.entry(part).or_insert_with(|| {

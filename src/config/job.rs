@@ -129,9 +129,7 @@ fn kind(
             (row.read)(Value::Table(table.into_iter().filter(own).collect()))
         })?;
         kind.adopt(&ProjectSettings { lifecycle: around.lifecycle, curator: &around.curator.spec });
-        let Err((own, why)) = kind.check() else {
-            return Some(kind);
-        };
+        let Err((own, why)) = kind.check() else { return Some(kind) };
         let key = [path, &[own]].concat();
         match own {
             OUTPUT => reader.forbidden(&key.join("."), why, Fix::OutputFolder),

@@ -120,10 +120,8 @@ impl Config {
         self.jobs.get(name).ok_or_else(|| {
             let near = did_you_mean(name, self.jobs.keys().map(String::as_str));
             let there = runner_text::some_of(self.jobs.keys().map(String::as_str));
-            Failure::configuration(format!(
-                "no job {name:?} in this project{near} (there is: {there})"
-            ))
-            .hint("runner config show")
+            let what = format!("no job {name:?} in this project{near} (there is: {there})");
+            Failure::configuration(what).hint("runner config show")
         })
     }
 
@@ -172,9 +170,7 @@ pub struct Stack<'a> {
 /// Reads one file and returns its text and its unresolved table, or `None` if the file does not
 /// exist.
 pub fn file(path: &Path) -> Result<Option<(String, Table)>, Failure> {
-    let Some(text) = read(path)? else {
-        return Ok(None);
-    };
+    let Some(text) = read(path)? else { return Ok(None) };
     let layer = Layer { name: "project", path: path.to_owned(), text: text.into() };
     let table = parse(&layer)?;
     Ok(Some((layer.text.into_owned(), table)))
@@ -433,6 +429,7 @@ mod ctxrc_tests;
 #[cfg(test)]
 mod edit_tests;
 #[cfg(any(test, fuzzing))]
+#[path = "../../fuzz/properties/config.rs"]
 pub mod fuzzed;
 #[cfg(test)]
 mod fuzzed_tests;

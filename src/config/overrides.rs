@@ -301,9 +301,7 @@ pub(super) fn insert<'k>(
 /// setting is a date.
 pub(super) fn value(text: &str) -> Value {
     let plain = || Value::String(text.to_owned());
-    let Ok(mut table) = toml::from_str::<Table>(&format!("value = {text}")) else {
-        return plain();
-    };
+    let Ok(mut table) = toml::from_str::<Table>(&format!("value = {text}")) else { return plain() };
     match table.remove("value") {
         Some(Value::Datetime(_)) | None => plain(),
         // A line break would start another key.

@@ -51,14 +51,10 @@ pub(super) fn check(
         others.extend(paths.map(|(setting, path)| (format!("jobs.{name}.{setting}"), path)));
     }
     for (name, own) in nights {
-        let Ok(output) = ownership::parse(&own.output_dir) else {
-            continue;
-        };
+        let Ok(output) = ownership::parse(&own.output_dir) else { continue };
         let key = format!("jobs.{name}.{OUTPUT}");
         for (setting, path) in &others {
-            let Ok(other) = RelPath::new(path) else {
-                continue;
-            };
+            let Ok(other) = RelPath::new(path) else { continue };
             // Overnight jobs may share an output folder: each run moves the results of the previous
             // run.
             if setting.ends_with(OUTPUT) && other == output {

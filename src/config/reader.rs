@@ -137,18 +137,14 @@ impl<'a> Reader<'a> {
     /// Replaces a setting with its default, or removes it if it has none. Returns `false` if
     /// nothing changed.
     pub(super) fn set_aside(&mut self, path: &[String]) -> bool {
-        let Some((last, outer)) = path.split_last() else {
-            return false;
-        };
+        let Some((last, outer)) = path.split_last() else { return false };
         let inner = |table, part: &String| Table::get(table, part)?.as_table();
         let stated = outer.iter().try_fold(reference::default(), inner);
         let stated = stated.and_then(|table| table.get(last)).cloned();
         let table = outer
             .iter()
             .try_fold(&mut self.table, |table, part| table.get_mut(part)?.as_table_mut());
-        let Some(table) = table else {
-            return false;
-        };
+        let Some(table) = table else { return false };
         match stated {
             Some(value) => table.insert(last.clone(), value.clone()) != Some(value),
             None => table.remove(last).is_some(),

@@ -428,9 +428,7 @@ struct KeyLocation {
 fn find(table: &DeTable<'_>, key: &str) -> Option<KeyLocation> {
     let mut best: Option<KeyLocation> = None;
     for (name, value) in table {
-        let Some(rest) = key.strip_prefix(name.get_ref().as_ref()) else {
-            continue;
-        };
+        let Some(rest) = key.strip_prefix(name.get_ref().as_ref()) else { continue };
         let own = |said: usize, whole: bool| KeyLocation {
             said,
             key: name.span(),

@@ -14,7 +14,7 @@ use super::sources::lines;
 use super::{Failure, Stack, dream, first, layers, reference, resolve};
 
 /// The origin of a value.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct SettingOrigin {
     /// `default`, `user`, `project`, `environment` or `flag`.
     pub layer: &'static str,
@@ -83,17 +83,12 @@ impl ResolvedSettings {
             let origin = match given {
                 Some(given) => Some(SettingOrigin {
                     layer: given.layer,
-                    file: None,
-                    line: None,
                     said: Some(given.said.clone()),
+                    ..SettingOrigin::default()
                 }),
                 None => origins.get(path).cloned().or_else(|| {
-                    dream::is_completed(path).then_some(SettingOrigin {
-                        layer: "default",
-                        file: None,
-                        line: None,
-                        said: None,
-                    })
+                    let default = SettingOrigin { layer: "default", ..SettingOrigin::default() };
+                    dream::is_completed(path).then_some(default)
                 }),
             };
             let origin = origin.expect("every value was read in one of the layers");

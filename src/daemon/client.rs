@@ -34,9 +34,7 @@ pub enum Stream {
 
 /// Notifies the daemon that something has changed. Returns `false` if no daemon runs.
 pub fn wake(home: &Env) -> bool {
-    let Some(mut daemon) = Client::connect(home) else {
-        return false;
-    };
+    let Some(mut daemon) = Client::connect(home) else { return false };
     // If the request fails, the daemon notices the change by itself a little later.
     daemon.send(&Request::Tick {}).is_ok()
 }

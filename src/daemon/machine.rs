@@ -254,9 +254,7 @@ impl Daemon {
     }
 
     fn is_due(&self, now: ClockReading) -> bool {
-        let Some(ticked) = self.ticked else {
-            return true;
-        };
+        let Some(ticked) = self.ticked else { return true };
         let rested = now.boot.saturating_sub(ticked.boot) >= REST;
         rested || self.next.as_ref().is_some_and(|next| next.at <= now.wall)
     }
@@ -342,9 +340,7 @@ impl Daemon {
     }
 
     fn give_sign_of_life(&mut self, now: ClockReading, effects: &mut Vec<DaemonEffect>) {
-        let Some(limit) = self.settings.watchdog else {
-            return;
-        };
+        let Some(limit) = self.settings.watchdog else { return };
         let recent = |at: ClockReading| now.boot.saturating_sub(at.boot) < RECENT;
         // During a shutdown the daemon does not tick, so the last tick may be old.
         let works = !self.serves() || self.ticked.is_some_and(recent);

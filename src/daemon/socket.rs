@@ -94,9 +94,7 @@ impl Drop for Control {
 async fn accept(home: Env, listener: UnixListener, questions: mpsc::Sender<SocketRequest>) {
     let places = Arc::new(Semaphore::new(CLIENTS));
     loop {
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else {
-            return;
-        };
+        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(error) => {

@@ -71,9 +71,7 @@ pub fn git_folder(root: &Path) -> Result<Option<PathBuf>, Failure> {
 /// folder to read it from. In that case the folder cannot be identified, and its seed must not be
 /// taken for its id.
 pub fn own(root: &Path) -> Result<Option<ProjectId>, Failure> {
-    let Some(folder) = git_folder(root)? else {
-        return Ok(None);
-    };
+    let Some(folder) = git_folder(root)? else { return Ok(None) };
     let path = folder.join(FILE);
     let wrong = |why: String| {
         Failure::configuration(format!("{}: {why}", path.display()))

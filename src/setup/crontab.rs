@@ -41,9 +41,7 @@ pub fn with_block(text: &[u8], owner: &str, body: &str) -> Result<Vec<u8>, Strin
 /// # Errors
 /// Returns an error if the block is incomplete.
 pub fn without_block(text: &[u8], owner: &str) -> Result<Vec<u8>, String> {
-    let Some((mut before, joined, after)) = find(text, owner)? else {
-        return Ok(text.to_owned());
-    };
+    let Some((mut before, joined, after)) = find(text, owner)? else { return Ok(text.to_owned()) };
     if joined && after.is_empty() {
         before.pop();
     }
@@ -159,10 +157,7 @@ pub fn write(
             "the last line of the crontab has a line break now: crontab requires one".to_owned(),
         );
     }
-    match read()? == after {
-        true => Ok(note),
-        false => Err(changed("while it was being written")),
-    }
+    if read()? == after { Ok(note) } else { Err(changed("while it was being written")) }
 }
 
 /// Passes a text to `crontab`, or has it remove the crontab. The inner error is the refusal of

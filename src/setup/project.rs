@@ -92,9 +92,7 @@ fn settings(config: &Config, wish: &SetupOptions) -> Result<Vec<(String, String)
     if let Some(at) = wish.at.filter(|at| *at != config.night.at) {
         wanted.push(("night.at".to_owned(), at.strftime("%H:%M").to_string()));
     }
-    let Some(backend) = &wish.backend else {
-        return Ok(wanted);
-    };
+    let Some(backend) = &wish.backend else { return Ok(wanted) };
     if !config.backends.contains_key(backend) {
         let known: Vec<&str> = config.backends.keys().map(String::as_str).collect();
         return Err(Failure::configuration(format!(
@@ -110,10 +108,7 @@ fn settings(config: &Config, wish: &SetupOptions) -> Result<Vec<(String, String)
     }
     for (name, job) in &config.jobs {
         let asks = job.spec.kind.asks() != Asks::Never;
-        let meant = match wish.jobs.is_empty() {
-            true => asks,
-            false => wish.jobs.contains(name),
-        };
+        let meant = if wish.jobs.is_empty() { asks } else { wish.jobs.contains(name) };
         if meant && job.spec.backend != *backend {
             wanted.push((format!("jobs.{name}.backend"), backend.clone()));
         }
@@ -139,9 +134,7 @@ pub fn undo(
     root: &str,
     served: &ServedProject,
 ) -> Result<Result<Option<SetupStep>, String>, Failure> {
-    let Some(changed) = &served.changed else {
-        return Ok(Ok(None));
-    };
+    let Some(changed) = &served.changed else { return Ok(Ok(None)) };
     let root = Path::new(root);
     let path = root.join(FILE);
     Ok(match text_in(root)? {

@@ -19,6 +19,37 @@ pub struct Failure {
     source: Option<Arc<dyn Error + Send + Sync>>,
 }
 
+/// Defines a constructor for each exit code of an error.
+macro_rules! constructors {
+    ($($(#[$doc:meta])* $name:ident = $exit:ident;)+) => {
+        impl Failure {
+            $($(#[$doc])* pub fn $name(what: impl Into<String>) -> Self {
+                Self::new(Exit::$exit, what)
+            })+
+        }
+    };
+}
+
+constructors! {
+    /// Creates a failure for a problem in the environment of the program.
+    environment = Configuration;
+    /// Creates a failure for an error in the configuration.
+    configuration = Configuration;
+    /// Creates a failure for invalid input.
+    data = Data;
+    /// Creates a usage failure for arguments that parse but make no sense together.
+    usage = Usage;
+    cannot_write = CannotWrite;
+    /// Creates a failure for an action that a guard refused.
+    refused = Failed;
+    /// Creates a failure for a resource that another process uses now.
+    later = TryLater;
+    /// Creates a failure for a program or feature that this system lacks.
+    unavailable = Unavailable;
+    /// Creates a failure for a bug in this program.
+    internal = Internal;
+}
+
 impl Failure {
     /// Reports whether the database is damaged. In this case nothing may run until a person has
     /// acted.
@@ -37,50 +68,6 @@ impl Failure {
         Self { exit, what: plain(&what.into()), hint: None, drawing: None, source: None }
     }
 
-    /// Creates a failure for a problem in the environment of the program.
-    pub fn environment(what: impl Into<String>) -> Self {
-        Self::new(Exit::Configuration, what)
-    }
-
-    /// Creates a failure for an error in the configuration.
-    pub fn configuration(what: impl Into<String>) -> Self {
-        Self::new(Exit::Configuration, what)
-    }
-
-    /// Creates a failure for invalid input.
-    pub fn data(what: impl Into<String>) -> Self {
-        Self::new(Exit::Data, what)
-    }
-
-    /// Creates a usage failure for invalid arguments that the parser does not detect.
-    pub fn usage(what: impl Into<String>) -> Self {
-        Self::new(Exit::Usage, what)
-    }
-
-    pub fn cannot_write(what: impl Into<String>) -> Self {
-        Self::new(Exit::CannotWrite, what)
-    }
-
-    /// Creates a failure for an action that a guard refused.
-    pub fn refused(what: impl Into<String>) -> Self {
-        Self::new(Exit::Failed, what)
-    }
-
-    /// Creates a failure for a resource that another process uses now.
-    pub fn later(what: impl Into<String>) -> Self {
-        Self::new(Exit::TryLater, what)
-    }
-
-    /// Creates a failure for a program or feature that this system lacks.
-    pub fn unavailable(what: impl Into<String>) -> Self {
-        Self::new(Exit::Unavailable, what)
-    }
-
-    /// Creates a failure for a bug in this program.
-    pub fn internal(what: impl Into<String>) -> Self {
-        Self::new(Exit::Internal, what)
-    }
-
     /// Keeps the error that caused this failure. The failure's text already describes it.
     /// Reports that a file cannot be read or used, with exit code 78.
     pub fn unreadable(path: &Path, error: impl fmt::Display) -> Self {
@@ -89,7 +76,7 @@ impl Failure {
 
     /// Reports that a file or a folder cannot be created, with exit code 73.
     pub fn not_made(path: &Path, error: impl fmt::Display) -> Self {
-        Self::cannot_write(format!("cannot make {}: {error}", path.display()))
+        Self::cannot_write(format!("cannot create {}: {error}", path.display()))
     }
 
     /// Reports that a file cannot be written, with exit code 73.

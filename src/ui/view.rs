@@ -27,10 +27,7 @@ pub trait View: Serialize {
 impl Ui {
     /// Prints a result in the requested format.
     pub fn show(self, view: &impl View) {
-        match self.json {
-            true => show::json(view),
-            false => view.print(self),
-        }
+        if self.json { show::json(view) } else { view.print(self) }
     }
 
     /// Prints a part of the result early for people. The JSON form of the result contains it.
@@ -42,10 +39,7 @@ impl Ui {
 
     /// Returns a result as a part of a stream: one line of JSON, or the text that `format` returns.
     pub fn frame<V: Serialize>(self, value: &V, format: fn(&V) -> String) -> String {
-        match self.json {
-            true => show::json_line(value),
-            false => format(value),
-        }
+        if self.json { show::json_line(value) } else { format(value) }
     }
 
     /// Reports whether the text of a stream is redrawn in place.

@@ -216,9 +216,7 @@ impl ListArgs {
 
 /// Shows one alert.
 pub fn show(cli: &Cli<'_>, wanted: &str) -> Result<Exit, Failure> {
-    let Some(store) = cli.env.store_to_read()? else {
-        return Err(super::none(wanted));
-    };
+    let Some(store) = cli.env.store_to_read()? else { return Err(super::none(wanted)) };
     let alert = super::find(&store, wanted)?;
     let messages = store.messages_of(&alert.id)?;
     cli.ui.show(&Alert::new(alert, messages));

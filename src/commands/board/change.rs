@@ -72,40 +72,24 @@ pub fn apply(cli: &Cli<'_>, here: &LoadedProject, which: &BoardArg) -> Result<Ex
     Ok(Exit::Done)
 }
 
-/// Starts the next task.
-pub fn pick(cli: &Cli<'_>, here: &LoadedProject, which: &BoardArg) -> Result<Exit, Failure> {
-    let done = change(cli, here, which, &BoardRequest::Pick)?;
-    let text = match (&done.picked, done.records.is_empty()) {
-        (Some(task), true) => format!("{} is already DOING", task.heading),
-        (Some(task), false) => format!("picked {}", task.heading),
-        (None, _) => "the board has no open task".to_owned(),
+/// Changes the board as requested: picks a task, adds one, or marks one as done.
+pub fn edit(
+    cli: &Cli<'_>,
+    here: &LoadedProject,
+    which: &BoardArg,
+    wish: &BoardRequest<'_>,
+) -> Result<Exit, Failure> {
+    let done = change(cli, here, which, wish)?;
+    let text = match (wish, &done.picked) {
+        (BoardRequest::Add(heading), _) => format!("added {}", heading.trim()),
+        (BoardRequest::Done(heading), _) => {
+            let task = done.records.iter().flat_map(|it| &it.moves).next();
+            format!("{} is DONE", task.map_or(*heading, |it| &it.task))
+        }
+        (_, Some(task)) if done.records.is_empty() => format!("{} is already DOING", task.heading),
+        (_, Some(task)) => format!("picked {}", task.heading),
+        (_, None) => "the board has no open task".to_owned(),
     };
-    cli.ui.show(&BoardEdit::new(done, text));
-    Ok(Exit::Done)
-}
-
-/// Adds an open task after all others.
-pub fn add(
-    cli: &Cli<'_>,
-    here: &LoadedProject,
-    which: &BoardArg,
-    heading: &str,
-) -> Result<Exit, Failure> {
-    let done = change(cli, here, which, &BoardRequest::Add(heading))?;
-    cli.ui.show(&BoardEdit::new(done, format!("added {}", heading.trim())));
-    Ok(Exit::Done)
-}
-
-/// Marks a task as done.
-pub fn done(
-    cli: &Cli<'_>,
-    here: &LoadedProject,
-    which: &BoardArg,
-    heading: &str,
-) -> Result<Exit, Failure> {
-    let done = change(cli, here, which, &BoardRequest::Done(heading))?;
-    let task = done.records.iter().flat_map(|it| &it.moves).next();
-    let text = format!("{} is DONE", task.map_or(heading, |it| &it.task));
     cli.ui.show(&BoardEdit::new(done, text));
     Ok(Exit::Done)
 }

@@ -8,7 +8,7 @@ use runner_engine::outcome::Exit;
 use runner_engine::process_id::ProcessIdentity;
 use runner_engine::store::Store;
 use runner_jobs::lifecycle::BOARD;
-use runner_jobs::lifecycle::board::BoardError;
+use runner_jobs::lifecycle::board::{BoardError, BoardRequest};
 use runner_jobs::lifecycle::cycle::CycleSpec;
 use runner_jobs::lifecycle::work::WorkSpec;
 use runner_jobs::manual_edit::{EditActor, ManualEditError};
@@ -104,9 +104,13 @@ impl BoardArgs {
             BoardCommand::Show { which, .. } => tasks::show(cli, &here, which),
             BoardCommand::Lint { which, .. } => tasks::lint(cli, &here, which),
             BoardCommand::Apply { which, .. } => change::apply(cli, &here, which),
-            BoardCommand::Pick { which, .. } => change::pick(cli, &here, which),
-            BoardCommand::Add { heading, which, .. } => change::add(cli, &here, which, heading),
-            BoardCommand::Done { heading, which, .. } => change::done(cli, &here, which, heading),
+            BoardCommand::Pick { which } => change::edit(cli, &here, which, &BoardRequest::Pick),
+            BoardCommand::Add { heading, which } => {
+                change::edit(cli, &here, which, &BoardRequest::Add(heading))
+            }
+            BoardCommand::Done { heading, which } => {
+                change::edit(cli, &here, which, &BoardRequest::Done(heading))
+            }
             BoardCommand::History { limit, .. } => history::history(cli, &here, *limit),
         }
     }

@@ -170,9 +170,7 @@ impl GrantArgs {
 
     /// Returns the time at which the grant ends, which must be in the future.
     fn until(&self, zone: &TimeZone, now: Timestamp) -> Result<Option<Timestamp>, Failure> {
-        let Some(until) = &self.until else {
-            return Ok(None);
-        };
+        let Some(until) = &self.until else { return Ok(None) };
         let until = when::parse_time(until, zone, now).map_err(Failure::usage)?;
         if until <= now {
             let until = show::format_time(until);

@@ -70,10 +70,12 @@ impl HistoryArgs {
             "pool" => GroupBy::Pool,
             _ => GroupBy::Day,
         };
-        let sums = match cli.env.store_to_read()? {
-            Some(store) => store.spending(&here.id, by, self.limit)?,
-            None => Vec::new(),
-        };
+        let sums = cli
+            .env
+            .store_to_read()?
+            .map(|store| store.spending(&here.id, by, self.limit))
+            .transpose()?
+            .unwrap_or_default();
         let spending = sums.into_iter().map(|row| GroupSpending {
             name: row.name,
             spent: row.spent,

@@ -83,10 +83,11 @@ pub fn run(cli: &Cli<'_>, here: &LoadedProject) -> Result<Exit, Failure> {
     let mut shown = Vec::new();
     for account in budgets(here, store.as_ref(), now)? {
         let standing = standing(store.as_ref(), &account, now)?;
-        let grants = match &store {
-            Some(store) => store.grants(standing.level.level, &standing.level.key)?,
-            None => Vec::new(),
-        };
+        let grants = store
+            .as_ref()
+            .map(|store| store.grants(standing.level.level, &standing.level.key))
+            .transpose()?
+            .unwrap_or_default();
         let closes = standing.window.map(|(_, closes)| closes);
         shown.push(ShownBudget {
             level: standing.level.level,
@@ -102,10 +103,7 @@ pub fn run(cli: &Cli<'_>, here: &LoadedProject) -> Result<Exit, Failure> {
             standing,
         });
     }
-    let limits = match &store {
-        Some(store) => store.limits(now)?,
-        None => Vec::new(),
-    };
+    let limits = store.as_ref().map(|store| store.limits(now)).transpose()?.unwrap_or_default();
     let limits = limits.into_iter().map(|limit| ShownLimit {
         pool: name_of(here, &limit),
         until: limit.until,

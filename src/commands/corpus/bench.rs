@@ -9,7 +9,6 @@ use runner_jobs::overnight::corpus::{Corpus, FOLDER, read};
 use runner_text::counted;
 
 use super::{CorpusFolder, inside, unreadable};
-use crate::env;
 use crate::ui::{Failure, Ui, View, safe, show};
 
 /// Measure how well the corpus answers a fixed set of questions: precision of the first three,
@@ -46,7 +45,7 @@ impl BenchArgs {
                 };
                 (elsewhere(&folder)?, judged)
             }
-            (None, true) => (elsewhere(&env::folder_of_user()?.join(FOLDER))?, None),
+            (None, true) => (elsewhere(&context.cli.env.folder()?.join(FOLDER))?, None),
             (None, false) => (context.corpus()?, None),
         };
         let bench = bench(&corpus, context.date()?, judged.as_deref()).map_err(inside)?;

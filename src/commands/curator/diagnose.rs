@@ -83,9 +83,7 @@ fn at(endpoint: &str, words: &[&str]) -> String {
 /// configured engine's.
 fn apart(project: &LoadedProject, it: &CuratorStanding) -> Vec<Diagnosis> {
     let name = it.configured.backend.as_deref().unwrap_or_default();
-    let Some(spec) = project.config.backends.get(name) else {
-        return Vec::new();
-    };
+    let Some(spec) = project.config.backends.get(name) else { return Vec::new() };
     if it.configured.engine != "ollama" || spec.kind != "ollama" {
         return Vec::new();
     }
@@ -137,8 +135,8 @@ fn findings(
         true => format!("runner config set curator.{key} {usual}"),
         false => typed(&["mkdir", "-p", path]),
     };
-    if let Some(why) = &it.worker.folder.why {
-        let hint = folder(&it.worker.folder.path, "worker_dir", ".runner/curator");
+    if let Some(why) = &it.worker.why {
+        let hint = folder(&it.worker.path, "worker_dir", ".runner/curator");
         add("wrong", format!("the worker's folder: {why}"), hint);
     }
     if let Some(why) = &it.vault.why {
@@ -194,7 +192,7 @@ fn findings(
             "{} failed; the reason is in the .reason.txt file next to each",
             counted(it.queue.failed, "job file")
         );
-        let hint = format!("cat {}/failed/*.reason.txt", typed(&[&it.worker.folder.path]));
+        let hint = format!("cat {}/failed/*.reason.txt", typed(&[&it.worker.path]));
         add("note", what, hint);
     }
     if !it.bridge.supported {

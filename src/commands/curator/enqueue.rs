@@ -79,17 +79,15 @@ impl EnqueueArgs {
             .hint("runner config show curator.kinds"));
         }
         if known == CuratorJobKind::IngestClaudeSession && source.is_none() {
-            return Err(Failure::usage(format!(
-                "--kind {kind} needs --source, the path of the transcript"
-            )));
+            let what = format!("--kind {kind} needs --source, the path of the transcript");
+            return Err(Failure::usage(what));
         }
         if source.is_some()
             && let (Some(start), Some(end)) = (self.chunk_start, self.chunk_end)
             && end < start
         {
-            return Err(Failure::usage(format!(
-                "--chunk-end {end} comes before --chunk-start {start}"
-            )));
+            let what = format!("--chunk-end {end} comes before --chunk-start {start}");
+            return Err(Failure::usage(what));
         }
         let worker = worker(project)?;
         let job = worker

@@ -35,7 +35,7 @@ pub struct CuratorStanding {
     pub configured: Configured,
     /// The state of the engine at the configured address.
     pub health: OllamaHealth,
-    pub worker: WorkerStanding,
+    pub worker: Folder,
     /// The folder of the notes.
     pub vault: Folder,
     /// The number of files in each folder of the queue.
@@ -81,13 +81,6 @@ pub struct Folder {
     pub usable: bool,
     /// The reason why the folder cannot be used.
     pub why: Option<String>,
-}
-
-/// The state of the worker's folder.
-#[derive(Clone, Debug, Serialize)]
-pub struct WorkerStanding {
-    #[serde(flatten)]
-    pub folder: Folder,
 }
 
 /// The bridge to hosts of other agents.
@@ -155,9 +148,7 @@ pub fn gather(here: &LoadedProject, now: Timestamp) -> CuratorStanding {
             engine_known,
         },
         health,
-        worker: WorkerStanding {
-            folder: Folder { path: spec.worker_dir.clone(), usable: why.is_none(), why },
-        },
+        worker: Folder { path: spec.worker_dir.clone(), usable: why.is_none(), why },
         vault: Folder { path: spec.vault_dir.clone(), usable: notes.is_none(), why: notes },
         queue: worker.as_ref().map(Worker::depths).unwrap_or_default(),
         left_this_hour: started.map(|started| spec.hourly_cap.saturating_sub(started)),

@@ -30,7 +30,7 @@ fn text(standing: &CuratorStanding) -> String {
         format!("{} at {}: {}", configured.engine, configured.endpoint, health(&standing.health)),
     );
     row("model", configured.model.clone());
-    row("worker", describe_folder(&worker.folder.path, worker.folder.why.as_deref()));
+    row("worker", describe_folder(&worker.path, worker.why.as_deref()));
     row("notes", describe_folder(&vault.path, vault.why.as_deref()));
     row(
         "queue",

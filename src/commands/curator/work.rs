@@ -35,9 +35,7 @@ pub fn no_job() -> Failure {
 /// Returns the job to run: the named job, which must be of kind curator, or the default curator
 /// job.
 fn chosen<'a>(project: &'a LoadedProject, name: Option<&'a str>) -> Result<&'a str, Failure> {
-    let Some(name) = name else {
-        return model::job_of(project).ok_or_else(no_job);
-    };
+    let Some(name) = name else { return model::job_of(project).ok_or_else(no_job) };
     let kind = &project.config.job(name)?.spec.kind;
     if kind.of::<CuratorSpec>().is_some() {
         return Ok(name);

@@ -39,16 +39,13 @@ enum DbCommand {
 impl DbArgs {
     /// Carries out one of the `db` commands.
     pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
-        match &self.command {
+        dispatch!(&self.command, DbCommand: Backup Restore Prune => run(cli);
             DbCommand::Path => {
                 show::out(&format!("{}\n", cli.env.store_path().display()));
                 Ok(Exit::Done)
             }
             DbCommand::Check => check::check(cli),
-            DbCommand::Backup(args) => args.run(cli),
-            DbCommand::Restore(args) => args.run(cli),
             DbCommand::Vacuum => vacuum::vacuum(cli),
-            DbCommand::Prune(args) => args.run(cli),
-        }
+        )
     }
 }

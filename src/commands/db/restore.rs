@@ -58,9 +58,7 @@ struct Restore {
 
 impl View for Restore {
     fn print(&self, _ui: Ui) {
-        let Some(reported) = &self.reported else {
-            return show::out(&self.describe_plan());
-        };
+        let Some(reported) = &self.reported else { return show::out(&self.describe_plan()) };
         show::out(&format!(
             "restored; since the copy: {} missed, {} skipped, {} ended\n",
             show::count(reported.missed, "scheduled time"),
@@ -132,9 +130,10 @@ impl RestoreArgs {
             moved_elsewhere: false,
         };
         let asks = !self.yes && cli.ui.may_ask();
-        match self.yes || asks {
-            true => cli.ui.show_part(&restore),
-            false => cli.ui.show(&restore),
+        if self.yes || asks {
+            cli.ui.show_part(&restore)
+        } else {
+            cli.ui.show(&restore)
         }
         if !(self.yes || asks && confirmed()) {
             cli.ui.info("nothing was changed; run again with --yes to restore");
@@ -193,9 +192,7 @@ fn in_use(home: &Env) -> Failure {
         };
         let holds =
             fs::read_dir(entry.path().join("fd")).into_iter().flatten().flatten().any(|fd| {
-                let (Ok(fd), Ok(lock)) = (fs::metadata(fd.path()), &lock) else {
-                    return false;
-                };
+                let (Ok(fd), Ok(lock)) = (fs::metadata(fd.path()), &lock) else { return false };
                 (fd.dev(), fd.ino()) == (lock.dev(), lock.ino())
             });
         if holds && pid != me {

@@ -16,15 +16,7 @@ use crate::ui::{Ui, View, show};
 
 const UNITS: [&str; 5] = ["calls", "tokens", "micros", "seconds", "ideas"];
 
-fn of_amounts(amounts: Amounts) -> [u64; 5] {
-    [amounts.calls, amounts.tokens, amounts.micros, amounts.seconds, amounts.ideas]
-}
-
-fn of_budget(budget: Budget) -> [Option<u64>; 5] {
-    [budget.calls, budget.tokens, budget.micros, budget.seconds, budget.ideas]
-}
-
-/// A request whose key was used before, so that nothing would run.
+/// A request whose key was used before, so that nothing would be run.
 #[derive(Debug, Serialize)]
 pub struct KnownRequest<'a> {
     pub dry_run: bool,
@@ -186,14 +178,14 @@ fn redacted(value: &Value, clean: &dyn Fn(&str) -> String) -> Value {
 }
 
 fn budget_json(budget: Budget) -> Value {
-    let set = UNITS.iter().zip(of_budget(budget));
+    let set = UNITS.iter().zip(budget.array());
     let set = set.filter_map(|(unit, cap)| Some(((*unit).to_owned(), json!(cap?))));
     Value::Object(set.collect::<Map<_, _>>())
 }
 
 fn left_json(left: &RemainingBudget) -> Value {
-    let used = of_amounts(left.used);
-    let over = UNITS.iter().zip(of_budget(left.cap)).zip(used);
+    let used = left.used.array();
+    let over = UNITS.iter().zip(left.cap.array()).zip(used);
     let over = over.filter_map(|((unit, cap), used)| {
         let cap = cap?;
         let left = cap.saturating_sub(used);
@@ -305,7 +297,7 @@ fn backend(reported: &DryRun) -> String {
 
 fn amounts(amounts: Amounts) -> String {
     let mut parts = Vec::new();
-    for (unit, amount) in UNITS.iter().zip(of_amounts(amounts)) {
+    for (unit, amount) in UNITS.iter().zip(amounts.array()) {
         if amount > 0 || *unit == "calls" {
             parts.push(format_amount(unit, amount));
         }
@@ -334,8 +326,8 @@ fn dollars(micros: u64) -> String {
 }
 
 fn left(level: &RemainingBudget) -> String {
-    let used = of_amounts(level.used);
-    let caps = UNITS.iter().zip(of_budget(level.cap)).zip(used);
+    let used = level.used.array();
+    let caps = UNITS.iter().zip(level.cap.array()).zip(used);
     let parts: Vec<String> = caps
         .filter_map(|((unit, cap), used)| {
             let cap = cap?;

@@ -67,9 +67,7 @@ pub(super) fn cancel_token() -> Result<Cancel, Failure> {
 /// Cancels the run on TERM, INT or HUP. The run then settles itself as cancelled.
 fn cancel_on_signals(cancel: &Cancel) {
     let cancel = cancel.clone();
-    let Ok(mut signals) = Signals::new([SIGTERM, SIGINT, SIGHUP]) else {
-        return;
-    };
+    let Ok(mut signals) = Signals::new([SIGTERM, SIGINT, SIGHUP]) else { return };
     let _detached = thread::Builder::new().spawn(move || {
         if let Some(signal) = signals.forever().next() {
             cancel.cancel(format!("signal {signal}"));

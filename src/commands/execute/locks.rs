@@ -50,9 +50,7 @@ pub(super) fn take_locks(
 pub(super) fn contract_lock_path(
     setting: &ResolvedRun<'_>,
 ) -> Result<Option<PathBuf>, NotAdmitted> {
-    let Some(path) = setting.spec.kind.lock_file() else {
-        return Ok(None);
-    };
+    let Some(path) = setting.spec.kind.lock_file() else { return Ok(None) };
     beneath(&setting.here.root, &path)
         .map(Some)
         .map_err(|error| refuse(Class::Environment, error.to_string()))

@@ -58,10 +58,7 @@ impl JournalSource<'_> {
             Some(_) => commits(git, &[])?,
             None => Vec::new(),
         };
-        let added = match log.is_empty() {
-            true => HashMap::new(),
-            false => added(git)?,
-        };
+        let added = if log.is_empty() { HashMap::new() } else { added(git)? };
         let history = History { git, log, added };
         let mut items = Vec::new();
         for agent in agents(root) {

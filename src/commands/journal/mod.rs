@@ -56,12 +56,9 @@ impl JournalArgs {
     pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
         let here = LoadedProject::load(cli.env, cli.here)?;
         let git = Git::new(&here.root, &env::child_environment(), &env::marker()?);
-        let runs = match cli.env.store_to_read()? {
-            Some(store) => {
-                store.runs(&RunFilter { project: Some(here.id.clone()), ..RunFilter::default() })?
-            }
-            None => Vec::new(),
-        };
+        let all = RunFilter { project: Some(here.id.clone()), ..RunFilter::default() };
+        let store = cli.env.store_to_read()?;
+        let runs = store.map(|store| store.runs(&all)).transpose()?.unwrap_or_default();
         let name = here.root.file_name().map(|it| it.to_string_lossy().into_owned());
         let boards = boards(&here);
         let source = JournalSource {

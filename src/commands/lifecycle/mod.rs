@@ -59,18 +59,13 @@ impl LifecycleArgs {
     /// Carries out one of the `lifecycle` commands.
     pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
         let here = LoadedProject::load(cli.env, cli.here)?;
-        match &self.command {
-            LifecycleCommand::Check(args) => args.run(cli, &here),
-            LifecycleCommand::Show(args) => args.run(cli, &here),
+        dispatch!(&self.command, LifecycleCommand: Check Show Goto Orient History => run(cli, &here);
             LifecycleCommand::Tick(args) => {
                 let (job, _) = named(&here, &args.agent.agent)?;
                 let how = ManualRun { deferral_is_normal: true, ..ManualRun::new(cli, Vec::new()) };
                 by_hand::once(cli.env, &here, job, None, how)
             }
-            LifecycleCommand::Goto(args) => args.run(cli, &here),
-            LifecycleCommand::Orient(args) => args.run(cli, &here),
-            LifecycleCommand::History(args) => args.run(cli, &here),
-        }
+        )
     }
 }
 

@@ -1,6 +1,5 @@
 //! `runner lifecycle orient`: shows the orientation of a waking run.
 
-use clap::ValueEnum;
 use runner_engine::error_chain::whole;
 use runner_engine::outcome::Exit;
 use runner_engine::scope::Scope;
@@ -8,8 +7,8 @@ use runner_jobs::lifecycle::orient::{Orientation, orient};
 use runner_jobs::lifecycle::spec::StateKind;
 use serde::Serialize;
 
-use crate::commands::Cli;
 use crate::commands::board::{self, BoardArg};
+use crate::commands::{Cli, contract_words};
 use crate::project::LoadedProject;
 use crate::ui::{Failure, Ui, View, safe, show};
 
@@ -18,31 +17,10 @@ use crate::ui::{Failure, Ui, View, safe, show};
 #[command(after_help = "Example: runner lifecycle orient --kind audit")]
 pub(super) struct OrientArgs {
     /// Purpose of the run
-    #[arg(long, value_enum, default_value = "wake")]
-    kind: WakingKind,
+    #[arg(long, value_parser = contract_words::<StateKind>(["wake", "audit", "plan"]), default_value = "wake")]
+    kind: StateKind,
     #[command(flatten)]
     which: BoardArg,
-}
-
-/// The purpose of a waking run.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum WakingKind {
-    /// A run that works
-    Wake,
-    /// A run that audits claims
-    Audit,
-    /// A run that plans
-    Plan,
-}
-
-impl From<WakingKind> for StateKind {
-    fn from(it: WakingKind) -> Self {
-        match it {
-            WakingKind::Wake => Self::Wake,
-            WakingKind::Audit => Self::Audit,
-            WakingKind::Plan => Self::Plan,
-        }
-    }
 }
 
 /// The orientation of a run of one kind.
@@ -67,7 +45,7 @@ impl OrientArgs {
         let scope = Scope::open(&here.root, &[], ".runner/staging/look")
             .map_err(|error| Failure::environment(whole(&error)))?;
         let orientation = orient(&scope, &board::path(here, &self.which), &self.which.agent);
-        cli.ui.show(&OrientationView { orientation, kind: self.kind.into() });
+        cli.ui.show(&OrientationView { orientation, kind: self.kind });
         Ok(Exit::Done)
     }
 }

@@ -94,10 +94,8 @@ impl NightReportArgs {
         }
         let size = fs::metadata(&file).map_err(|error| absent(&error))?.len();
         if size > LARGEST {
-            return Err(Failure::data(format!(
-                "{} has {size} bytes; the limit is {LARGEST}",
-                file.display()
-            )));
+            let what = format!("{} has {size} bytes; the limit is {LARGEST}", file.display());
+            return Err(Failure::data(what));
         }
         let bytes = read_no_link(&file, LARGEST).map_err(|error| absent(&error))?;
         let bad = |why: String| {
@@ -113,10 +111,7 @@ impl NightReportArgs {
             value,
             summary,
             missing,
-            form: match self.markdown {
-                true => ReportForm::Markdown,
-                false => ReportForm::Plain,
-            },
+            form: if self.markdown { ReportForm::Markdown } else { ReportForm::Plain },
         });
         Ok(Exit::Done)
     }
@@ -165,8 +160,5 @@ impl View for CheckView {
 fn check(cli: &Cli<'_>, folder: &Path) -> Exit {
     let view = CheckView(schema::check_folder(folder));
     cli.ui.show(&view);
-    match view.0.mistakes.is_empty() {
-        true => Exit::Done,
-        false => Exit::Data,
-    }
+    if view.0.mistakes.is_empty() { Exit::Done } else { Exit::Data }
 }

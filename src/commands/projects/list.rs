@@ -29,10 +29,12 @@ struct ListedProject {
 }
 
 pub(super) fn run(cli: &Cli<'_>) -> Result<Exit, Failure> {
-    let projects = match cli.env.store_to_read()? {
-        Some(store) => store.every_project()?,
-        None => Vec::new(),
-    };
+    let projects = cli
+        .env
+        .store_to_read()?
+        .map(|store| store.every_project())
+        .transpose()?
+        .unwrap_or_default();
     cli.ui.show(&ProjectList(projects.into_iter().map(ListedProject::of).collect()));
     Ok(Exit::Done)
 }

@@ -49,9 +49,7 @@ impl LogsArgs {
         found |= log.exists();
         // With `--follow` these lines have already been printed.
         for name in output::FILES.iter().filter(|_| !follow) {
-            let Ok(bytes) = read_host(log.with_file_name(name), RECORD) else {
-                continue;
-            };
+            let Ok(bytes) = read_host(log.with_file_name(name), RECORD) else { continue };
             if !bytes.is_empty() {
                 show::out(&format!("--- {name}\n"));
             }

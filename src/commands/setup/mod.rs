@@ -108,10 +108,7 @@ impl SetupArgs {
             show::complain(trouble);
         }
         cli.ui.show(&view);
-        Ok(match view.left.is_empty() {
-            true => Exit::Done,
-            false => Exit::Failed,
-        })
+        Ok(if view.left.is_empty() { Exit::Done } else { Exit::Failed })
     }
 }
 

@@ -61,8 +61,5 @@ pub(super) fn run(cli: &Cli<'_>, args: &SetupArgs) -> Result<Exit, Failure> {
         findings,
     };
     cli.ui.show(&status);
-    Ok(match args.verify && (bad || status.scheduler.is_none()) {
-        true => Exit::Failed,
-        false => Exit::Done,
-    })
+    Ok(if args.verify && (bad || status.scheduler.is_none()) { Exit::Failed } else { Exit::Done })
 }

@@ -153,9 +153,7 @@ impl GatheredStatus<'_> {
                 ) => Some((row, it)),
                 _ => None,
             });
-            let Some((row, outcome)) = failed else {
-                continue;
-            };
+            let Some((row, outcome)) = failed else { continue };
             found.push(JobFailure {
                 job: job.name.clone(),
                 at: row.finished().unwrap_or(row.requested),
@@ -230,9 +228,7 @@ impl From<Failmark> for JobFailure {
 }
 
 fn missed_times(found: &MissedStretch) -> Option<MissedTimes> {
-    let Outcome::Missed { first, last, count, why } = &found.outcome else {
-        return None;
-    };
+    let Outcome::Missed { first, last, count, why } = &found.outcome else { return None };
     Some(MissedTimes {
         job: found.job.clone(),
         first: *first,
@@ -261,9 +257,7 @@ fn live_run(row: &RunRow) -> LiveRun {
 fn locks(state: &Path, project: &ProjectId) -> Vec<HeldLock> {
     let folder = job_lock_path(state, project, "any");
     let folder = folder.parent().unwrap_or(state);
-    let Ok(entries) = fs::read_dir(folder) else {
-        return Vec::new();
-    };
+    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
     let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
     paths.sort();
     paths

@@ -80,10 +80,7 @@ impl ReviewArgs {
         if screen::there_is_one() {
             show::out(&format!("{decided} decided, {open} left\n"));
         }
-        Ok(match stopped {
-            true => Exit::Cancelled,
-            false => Exit::Done,
-        })
+        Ok(if stopped { Exit::Cancelled } else { Exit::Done })
     }
 }
 

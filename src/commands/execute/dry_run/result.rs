@@ -60,10 +60,7 @@ impl WriteScope {
                     true => ".".to_owned(),
                     false => rest.display().to_string(),
                 };
-                Some(match path.is_dir() {
-                    true => name + "/",
-                    false => name,
-                })
+                Some(if path.is_dir() { name + "/" } else { name })
             });
             below.collect()
         };

@@ -1,6 +1,7 @@
 //! Chooses the backends of a run, and reserves their budgets.
 
 use std::collections::VecDeque;
+use std::path::Path;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -12,6 +13,7 @@ use runner_engine::store::{FallbackReservation, Store};
 use runner_jobs::JobSpec;
 
 use super::super::{NotAdmitted, refuse};
+use super::panel::describe_shortfall;
 use super::{ResolvedRun, slots_folder};
 use crate::budget;
 use crate::project::LoadedProject;
@@ -42,12 +44,7 @@ impl ResolvedRun<'_> {
         sandbox_start: &SandboxedStart,
     ) -> Result<Backends, NotAdmitted> {
         let slots = slots_folder(self.home);
-        let around = Surroundings {
-            env: &self.around,
-            sandbox_start: Some(sandbox_start),
-            slots: Some(&slots),
-            clock: &self.home.clock,
-        };
+        let around = self.surroundings(sandbox_start, &slots);
         let mut left: VecDeque<_> = chain(&self.spec, &self.here).into();
         let mut passed = Vec::new();
         while let Some(spec) = left.pop_front() {
@@ -92,6 +89,15 @@ impl ResolvedRun<'_> {
     }
 
     /// Checks that the provider has not reported a limit on the pool that a backend spends from.
+    pub(super) fn surroundings<'s>(
+        &'s self,
+        sandbox_start: &'s SandboxedStart,
+        slots: &'s Path,
+    ) -> Surroundings<'s> {
+        let (env, clock) = (&self.around, &self.home.clock);
+        Surroundings { env, sandbox_start: Some(sandbox_start), slots: Some(slots), clock }
+    }
+
     pub(super) fn room(
         &self,
         store: &Store,
@@ -126,10 +132,7 @@ impl ResolvedRun<'_> {
                 backends.others.push(backend);
                 continue;
             };
-            let why = format!(
-                "{} has {} {} left, and this run may need {}",
-                short.level, short.left, short.unit, short.wanted
-            );
+            let why = describe_shortfall(short);
             tracing::warn!(backend = backend.name(), why, "the fallback is skipped");
             backends.passed.push(format!("{}: {why}", backend.name()));
         }
@@ -140,9 +143,7 @@ impl ResolvedRun<'_> {
 /// Returns the job's backend and its fallbacks, in the order in which they are asked.
 pub(super) fn chain<'c>(spec: &JobSpec, here: &'c LoadedProject) -> Vec<&'c BackendSpec> {
     let backends = &here.config.backends;
-    let Some(first) = backends.get(&spec.backend) else {
-        return Vec::new();
-    };
+    let Some(first) = backends.get(&spec.backend) else { return Vec::new() };
     let others = first.fallback.iter().filter_map(|name| backends.get(name));
     let mut chain: Vec<&BackendSpec> = std::iter::once(first).chain(others).collect();
     // A curator's rule-based findings need no model, so the built-in backend can handle them. An

@@ -43,10 +43,8 @@ fn gates(
     }
     if let Some(ui) = &policy.quiet {
         let zone = TimeZone::get(&job.zone).map_err(|error| {
-            Failure::environment(format!(
-                "the time zone {} is no longer available: {error}",
-                job.zone
-            ))
+            let what = format!("the time zone {} is no longer available: {error}", job.zone);
+            Failure::environment(what)
         })?;
         facts.quiet_until = ui.until(now, &zone);
     }

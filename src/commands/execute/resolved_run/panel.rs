@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use runner_backends::{Backend, BackendSpec, Surroundings, build};
+use runner_backends::{Backend, BackendSpec, build};
 use runner_engine::admission::Shortfall;
 use runner_engine::outcome::Class;
 use runner_engine::sandbox::SandboxedStart;
@@ -63,12 +63,7 @@ impl ResolvedRun<'_> {
             let name = format!("voice-{}", number + 1);
             let place = self.run_dir.join(CHILD_FOLDER).join(&name);
             let sandbox_start = self.apart(sandbox_start, &name, purpose)?;
-            let around = Surroundings {
-                env: &self.around,
-                sandbox_start: Some(&sandbox_start),
-                slots: Some(&slots),
-                clock: &self.home.clock,
-            };
+            let around = self.surroundings(&sandbox_start, &slots);
             let built = build(spec, &around);
             let ready = built.and_then(|backend| backend.preflight().map(|()| backend));
             let ready = match ready {
@@ -157,7 +152,7 @@ impl ResolvedRun<'_> {
     }
 }
 
-fn describe_shortfall(short: &Shortfall) -> String {
+pub(super) fn describe_shortfall(short: &Shortfall) -> String {
     format!(
         "{} has {} {} left, and this run may need {}",
         short.level, short.left, short.unit, short.wanted

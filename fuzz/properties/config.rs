@@ -29,9 +29,7 @@ pub fn ctxrc(bytes: &[u8]) -> bool {
 /// Reads the bytes as a run does and as `config check` does, and asserts that both agree. Returns
 /// whether the file is valid.
 fn judge(name: &'static str, file: &str, bytes: &[u8]) -> bool {
-    let Ok(text) = decoded(file.as_ref(), bytes.to_vec()) else {
-        return false;
-    };
+    let Ok(text) = decoded(file.as_ref(), bytes.to_vec()) else { return false };
     let lines = text.split('\n').count();
     let layer = |name, path: &str, text| Layer { name, path: path.into(), text };
     let sources = Sources {
