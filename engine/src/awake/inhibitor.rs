@@ -222,13 +222,15 @@ impl Drop for InhibitorProcess {
 mod tests {
     use super::*;
     use std::fs;
-    use std::os::unix::fs::PermissionsExt as _;
     use std::path::Path;
 
     fn asked(folder: &Path, means: InhibitorCommand, script: &str) -> InhibitRequest {
-        let program = folder.join(means.program());
-        fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
-        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        let (program, text) = (folder.join(means.program()), folder.join("text"));
+        fs::write(&text, format!("#!/bin/sh\n{script}\n")).unwrap();
+        // Another process writes the program. A child of another test could inherit this process's
+        // descriptor, and a program that is open for writing cannot be started.
+        let mut install = std::process::Command::new("install");
+        assert!(install.args(["-m", "755"]).arg(&text).arg(&program).status().unwrap().success());
         InhibitRequest {
             means: Some(means),
             program: Some(program),
