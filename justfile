@@ -37,8 +37,8 @@ dependencies:
 
 # Run clippy, without and with optional features
 lints:
-    cargo clippy --locked --quiet --workspace --all-targets -- --deny warnings
-    cargo clippy --locked --quiet --workspace --all-features -- --deny warnings
+    cargo clippy --locked --quiet --workspace -- --deny warnings
+    cargo clippy --locked --quiet --workspace --all-targets --all-features -- --deny warnings
 
 # Build the documentation of the crates
 documentation:
@@ -53,7 +53,8 @@ test *args:
     $(python3 tests/readme_commands.py test) --locked {{ args }}
 
 # Run runner against real programs (a name selects the checks whose names contain it)
-real *names: build
+real *names:
+    cargo build --locked --features fault-injection
     tests/real/all.sh {{ runner }} {{ names }}
 
 # Run all tests at full scale (RUNNER_TEST_SCALE, default 1), then fuzzing and mutation tests if installed

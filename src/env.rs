@@ -22,7 +22,7 @@ use jiff::Timestamp;
 use runner_engine::files::{SMALL, open_with, read_host, read_text_host, write_atomic};
 use runner_engine::git::is_in_a_project;
 use runner_engine::ids::{OccurrenceId, ProjectId, RunId};
-use runner_engine::store::{CrashPoints, Store, StoreError};
+use runner_engine::store::{Store, StoreError};
 use runner_engine::time::{Clock, ClockReading};
 use runner_jobs::recording;
 use sd_notify::NotifyState;
@@ -215,13 +215,6 @@ impl Env {
         let _mostly_absent = fs::remove_file(self.damage_mark());
     }
 
-    /// Returns the points at which this process crashes, for tests that inspect the remains.
-    pub fn dying() -> CrashPoints {
-        setting("RUNNER_TEST_DIE_AT")
-            .and_then(|count| count.into_string().ok()?.parse().ok())
-            .map_or_else(CrashPoints::default, CrashPoints::dying_after)
-    }
-
     /// Makes the state folder, or makes it private, so that no other user can read its files or
     /// hold its locks.
     pub fn make_state(&self) -> Result<(), Failure> {
@@ -370,14 +363,6 @@ impl Env {
     /// Returns the private folder of a run, for its log and its children's files.
     pub fn run_folder(&self, run: &str) -> PathBuf {
         self.state.join("runs").join(run)
-    }
-}
-
-/// Lets a test of the whole program kill this process at a chosen action (`RUNNER_TEST_KILL`).
-pub fn arm_for_tests() {
-    let acts = setting("RUNNER_TEST_KILL").and_then(|text| text.to_str()?.parse().ok());
-    if let Some(acts) = acts {
-        runner_engine::failpoint::arm(acts);
     }
 }
 

@@ -13,11 +13,12 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 use jiff::civil::Date;
 use runner_engine::error_chain::whole;
+use runner_engine::failpoint;
 use runner_engine::files::beneath;
 use runner_engine::ids::RunId;
 use runner_engine::store::{
-    CrashPoints, FileKind, LOG_CEILING, OldFile, PrunableFile, PrunePlan, Retention, Store,
-    StoreError, StoreHealth, Task,
+    FileKind, LOG_CEILING, OldFile, PrunableFile, PrunePlan, Retention, Store, StoreError,
+    StoreHealth, Task,
 };
 use runner_jobs::dream::DreamSpec;
 use runner_jobs::dream::review;
@@ -39,7 +40,6 @@ pub fn daily(home: &Env, store: &mut Store) -> Result<Vec<String>, Failure> {
     if !store.claim_maintenance(now)? {
         return Ok(Vec::new());
     }
-    let mut dying = Env::dying();
     let health = examine(home, store)?;
     if let Some(first) = health.findings.first().filter(|_| !health.whole) {
         let (path, why) = (home.store_path(), first.place.clone());
@@ -61,7 +61,7 @@ pub fn daily(home: &Env, store: &mut Store) -> Result<Vec<String>, Failure> {
         if !store.maintenance_due(task, now)? {
             continue;
         }
-        match part(home, store, now, &mut dying) {
+        match part(home, store, now) {
             Ok(()) => store.record_maintenance(task, "", now)?,
             Err(failure) if failure.is_damage() => {
                 home.mark_damage(Some(&failure));
@@ -78,28 +78,18 @@ pub fn daily(home: &Env, store: &mut Store) -> Result<Vec<String>, Failure> {
     Ok(troubles)
 }
 
-type MaintenanceTask = fn(&Env, &mut Store, Timestamp, &mut CrashPoints) -> Result<(), Failure>;
+type MaintenanceTask = fn(&Env, &mut Store, Timestamp) -> Result<(), Failure>;
 
-fn back_up(
-    home: &Env,
-    store: &mut Store,
-    now: Timestamp,
-    dying: &mut CrashPoints,
-) -> Result<(), Failure> {
+fn back_up(home: &Env, store: &mut Store, now: Timestamp) -> Result<(), Failure> {
     let target = new_backup(home, now)?;
-    store.backup(&target, now, dying)?;
+    store.backup(&target, now)?;
     Ok(())
 }
 
-fn prune(
-    home: &Env,
-    store: &mut Store,
-    now: Timestamp,
-    dying: &mut CrashPoints,
-) -> Result<(), Failure> {
+fn prune(home: &Env, store: &mut Store, now: Timestamp) -> Result<(), Failure> {
     let retention = retention(home)?;
     let plan = plan(home, store, &retention, now)?;
-    carry_out(store, &plan, dying)?;
+    carry_out(store, &plan)?;
     store.forget_alerts(now.saturating_sub(retention.rows).unwrap_or(now))?;
     Ok(())
 }
@@ -345,15 +335,11 @@ fn entries(folder: &Path) -> Vec<String> {
 /// # Errors
 /// Returns an error if the database could not be written, or if files remain; it lists them, each
 /// with its reason.
-pub fn carry_out(
-    store: &mut Store,
-    plan: &PrunePlan,
-    dying: &mut CrashPoints,
-) -> Result<(), Failure> {
-    store.prune_rows(plan, dying)?;
+pub fn carry_out(store: &mut Store, plan: &PrunePlan) -> Result<(), Failure> {
+    store.prune_rows(plan)?;
     let mut left = Vec::new();
     for file in &plan.files {
-        dying.before("remove a file or a folder");
+        failpoint::before("remove a file or a folder");
         if let Err(error) = remove(file) {
             let path = file.root.join(&file.below);
             left.push(format!("cannot remove {}: {}", path.display(), whole(&error)));

@@ -20,9 +20,10 @@ use runner_engine::ids::RunId;
 use runner_engine::locks::{JobLock, LockHolder, job_lock_path};
 use runner_engine::outcome::Outcome;
 use runner_engine::process_id::ProcessIdentity;
-use runner_engine::recover::{BEGIN_LIMIT, Driver, Host, Recovered, recover};
+use runner_engine::recover::{BEGIN_LIMIT, Driver, Recovered, recover};
 use runner_engine::store::{RunFilter, RunRow, RunState, RunSummary, Store};
-use runner_jobs::{failmark, kinds};
+use runner_jobs::failmark::RunEnd;
+use runner_jobs::{JobSpec, failmark, kinds};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -56,7 +57,7 @@ pub struct Started {
 
 /// Creates the driver that recovery uses in this process.
 pub fn driver<'a>(home: &'a Env, me: &'a ProcessIdentity) -> Driver<'a> {
-    Driver { world: Box::new(Host { state: &home.state }), me, retries_lost: &kinds::retries_lost }
+    Driver { retries_lost: &kinds::retries_lost, ..Driver::on_host(&home.state, me) }
 }
 
 /// Starts the process of one requested run. The run must be admitted within [`BEGIN_LIMIT`].
@@ -326,26 +327,27 @@ pub fn mark(home: &Env, store: &Store, run: &RunId) -> Result<(), Failure> {
     // A project that is gone or cannot be read is reported separately.
     let Ok(here) = LoadedProject::at(home, Some(store), &project.path) else { return Ok(()) };
     let Ok(spec) = here.spec(&row) else { return Ok(()) };
-    if let Err(error) = failmark::update(
-        &here.root,
-        &spec,
-        run,
-        outcome,
-        deferrals(store, &row, outcome)?,
-        home.wall()?,
-    ) {
-        show::complain(&format!("the failmark of {} could not be written: {error}", row.job_name));
-    }
-    Ok(())
+    update_failmark(home, store, &here, &spec, (&row, outcome))
 }
 
-/// Returns how many runs of the job, up to this one, were deferred in a row because of other work
-/// in the project.
-pub fn deferrals(store: &Store, row: &RunRow, outcome: &Outcome) -> Result<u32, Failure> {
-    match outcome {
-        Outcome::Deferred { .. } => Ok(store.deferrals_in_a_row(row.job, AT_WORK)?),
-        _ => Ok(0),
+/// Updates a job's failmark after a run with this outcome.
+pub fn update_failmark(
+    home: &Env,
+    store: &Store,
+    here: &LoadedProject,
+    spec: &JobSpec,
+    (row, outcome): (&RunRow, &Outcome),
+) -> Result<(), Failure> {
+    let deferrals = match outcome {
+        Outcome::Deferred { .. } => store.deferrals_in_a_row(row.job, AT_WORK)?,
+        _ => 0,
+    };
+    let end = RunEnd { run: &row.id, outcome, deferrals, at: home.wall()? };
+    if let Err(error) = failmark::update(&here.root, spec, &end) {
+        tracing::error!(%error, "the failmark could not be written");
+        show::complain(&format!("the failmark of {} could not be written: {error}", spec.name));
     }
+    Ok(())
 }
 
 /// Forwards TERM and INT to the runs while it exists. The runs settle themselves as cancelled, and

@@ -25,6 +25,7 @@ pub mod error;
 pub mod registry;
 pub mod replay;
 pub mod request;
+#[cfg(feature = "fault-injection")]
 pub mod scripted;
 pub mod sink;
 
@@ -43,6 +44,7 @@ use runner_engine::process::Cancel;
 use runner_engine::sandbox::SandboxLevel;
 use serde::{Deserialize, Serialize};
 
+pub use api::ollama_health::{OllamaHealth, ollama_health};
 pub use builtin::Builtin;
 pub use chain::Chain;
 pub use child::Patience;
@@ -51,6 +53,7 @@ pub use error::{BackendError, Phase};
 pub use registry::{BackendSpec, Surroundings, build};
 pub use replay::Replay;
 pub use request::{Reply, Request, RequestLimits, Source, Stop, Temperature, Usage};
+#[cfg(feature = "fault-injection")]
 pub use scripted::{Scripted, Step};
 pub use sink::{
     Event, Limit, NullSink, OwnedEvent, OwnedTarget, Sink, Target, ToolResult, VecSink,

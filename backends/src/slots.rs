@@ -17,13 +17,13 @@
 //! projects and jobs. This module must never hold a slot while no request is in progress.
 
 use runner_text::counted;
-use std::fs::{self, File, TryLockError};
+use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use runner_engine::files::open_with;
+use runner_engine::file_lock::{FileLock, FileLockError, LockMode};
 use runner_engine::process::Cancel;
 use runner_engine::time::boot_time;
 
@@ -78,7 +78,7 @@ impl Slotted {
         patience: Duration,
         sink: &mut dyn Sink,
         cancel: &Cancel,
-    ) -> Result<File, BackendError> {
+    ) -> Result<FileLock, BackendError> {
         let began = boot_time();
         let mut turn = TURN.0;
         let mut reported = false;
@@ -111,20 +111,18 @@ impl Slotted {
         }
     }
 
-    fn free(&self) -> Result<Option<File>, BackendError> {
+    fn free(&self) -> Result<Option<FileLock>, BackendError> {
         let bad = |error: std::io::Error| BackendError::Rejected {
             why: format!("cannot lock a slot in {}: {error}", self.folder.display()),
         };
         fs::create_dir_all(&self.folder).map_err(bad)?;
         for number in 0..self.slots {
             let path = self.folder.join(format!("{}.{number}.lock", self.login));
-            let mut options = File::options();
-            options.create(true).truncate(false).write(true);
-            let file = open_with(&mut options, path).map_err(bad)?;
-            match file.try_lock() {
-                Ok(()) => return Ok(Some(file)),
-                Err(TryLockError::WouldBlock) => {}
-                Err(TryLockError::Error(error)) => return Err(bad(error)),
+            let file = FileLock::open(&path).map_err(bad)?;
+            match FileLock::take(file, LockMode::Exclusive) {
+                Ok(slot) => return Ok(Some(slot)),
+                Err(FileLockError::Held { .. }) => {}
+                Err(FileLockError::Io(error)) => return Err(bad(error)),
             }
         }
         Ok(None)

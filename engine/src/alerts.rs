@@ -25,12 +25,27 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use strum::{EnumString, IntoStaticStr, VariantArray};
 
 /// A kind of trouble that people are notified of.
 #[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+    EnumString,
+    IntoStaticStr,
+    VariantArray,
 )]
 #[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case", const_into_str)]
 pub enum AlertKind {
     /// A due occurrence ended as failed, timed-out or lost, after its last attempt.
     Failure,
@@ -43,21 +58,9 @@ pub enum AlertKind {
 }
 
 impl AlertKind {
-    pub const ALL: [Self; 4] = [Self::Failure, Self::Breaker, Self::Missed, Self::Stale];
-
     /// Returns the kind's name in settings, tables and messages.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Failure => "failure",
-            Self::Breaker => "breaker",
-            Self::Missed => "missed",
-            Self::Stale => "stale",
-        }
-    }
-
-    /// Returns the kind named `word`, if there is one.
-    pub fn read(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.as_str() == word)
+        self.into_str()
     }
 }
 
@@ -199,10 +202,10 @@ mod tests {
 
     #[test]
     fn kind_names_are_unique() {
-        for kind in AlertKind::ALL {
-            assert_eq!(AlertKind::read(kind.as_str()), Some(kind));
+        for kind in AlertKind::VARIANTS {
+            assert_eq!(kind.as_str().parse(), Ok(*kind));
         }
-        assert_eq!(AlertKind::read("x"), None);
+        assert!("x".parse::<AlertKind>().is_err());
     }
 
     #[test]

@@ -22,19 +22,8 @@ impl Digest {
     /// Returns the digest of all bytes that `reader` yields, and their number.
     pub fn of_reader(reader: &mut impl Read) -> io::Result<(Self, u64)> {
         let mut hasher = Sha256::new();
-        let mut buffer = vec![0_u8; 64 * 1024];
-        let mut total = 0;
-        loop {
-            match reader.read(&mut buffer) {
-                Ok(0) => return Ok((Self(hasher.finalize().into()), total)),
-                Ok(count) => {
-                    hasher.update(&buffer[..count]);
-                    total += count as u64;
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
+        let total = io::copy(reader, &mut hasher)?;
+        Ok((Self(hasher.finalize().into()), total))
     }
 
     /// Parses 64 hex digits. Returns `None` for any other input.

@@ -1,26 +1,77 @@
-//! Kills the process at a chosen step, so that tests can verify recovery with real kills.
+//! Kills this process or fails a commit at a chosen step, so that tests can verify recovery.
 //!
-//! Every step of a publication or an atomic write that changes the disk calls [`reach`] first. The
-//! call does nothing until a test of the whole program arms it. An armed call kills the process
-//! without unwinding or flushing, as if only this process lost power. Only the code that reads
-//! `RUNNER_TEST_KILL` may arm it.
+//! The feature `fault-injection` enables this. Without it, every function is empty. A kill neither
+//! unwinds nor flushes, as if only this process lost power.
 
+use std::cell::Cell;
+use std::ffi::OsString;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use rustix::process::{Signal, getpid, kill_process};
 
-static LEFT: AtomicI64 = AtomicI64::new(-1);
+/// The number of further calls of [`reach`] and of [`before`] that this process survives, if it is
+/// not negative.
+static ACTS: AtomicI64 = AtomicI64::new(-1);
+static STEPS: AtomicI64 = AtomicI64::new(-1);
 
-/// Arms the failpoint: the process survives `acts` calls of [`reach`] and kills itself at the next
-/// call.
-pub fn arm(acts: u32) {
-    LEFT.store(i64::from(acts), Ordering::SeqCst);
+thread_local! {
+    /// The number of further commits of this thread that succeed, or `None` for all.
+    static COMMITS: Cell<Option<u32>> = const { Cell::new(None) };
 }
 
-/// Marks a step that is about to start.
+/// Reads `RUNNER_TEST_KILL`, the number of calls of [`reach`] that this process survives.
+pub fn arm_acts(setting: impl Fn(&str) -> Option<OsString>) {
+    if cfg!(feature = "fault-injection") {
+        arm(&ACTS, setting("RUNNER_TEST_KILL"));
+    }
+}
+
+/// Reads `RUNNER_TEST_DIE_AT`, the number of calls of [`before`] that this process survives.
+pub fn arm_steps(setting: impl Fn(&str) -> Option<OsString>) {
+    if cfg!(feature = "fault-injection") {
+        arm(&STEPS, setting("RUNNER_TEST_DIE_AT"));
+    }
+}
+
+/// Makes all commits of this thread fail after `count` further commits, to simulate the death of a
+/// process that uses the database. `None` removes the limit for the next simulated process.
+pub fn fail_commits_after(count: Option<u32>) {
+    COMMITS.set(count);
+}
+
+/// Marks a step of a publication or an atomic write that is about to change the disk.
 #[inline]
 pub fn reach() {
-    if LEFT.load(Ordering::Relaxed) >= 0 && LEFT.fetch_sub(1, Ordering::SeqCst) == 0 {
+    if cfg!(feature = "fault-injection") {
+        pass(&ACTS);
+    }
+}
+
+/// Marks a durable step that is about to start, such as a step of a backup or a setup.
+#[inline]
+pub fn before(what: &str) {
+    tracing::debug!(what, "next durable step");
+    if cfg!(feature = "fault-injection") {
+        pass(&STEPS);
+    }
+}
+
+/// Returns whether the next commit of this thread must fail.
+#[inline]
+pub(crate) fn commit_fails() -> bool {
+    let left = COMMITS.get().filter(|_| cfg!(feature = "fault-injection"));
+    COMMITS.set(left.map(|left| left.saturating_sub(1)));
+    left == Some(0)
+}
+
+fn arm(counter: &AtomicI64, value: Option<OsString>) {
+    if let Some(count) = value.and_then(|text| text.to_str()?.parse::<u32>().ok()) {
+        counter.store(count.into(), Ordering::SeqCst);
+    }
+}
+
+fn pass(counter: &AtomicI64) {
+    if counter.load(Ordering::Relaxed) >= 0 && counter.fetch_sub(1, Ordering::SeqCst) == 0 {
         // A process can always kill itself, and a failure could not be handled here.
         let _dead = kill_process(getpid(), Signal::KILL);
     }

@@ -32,7 +32,7 @@ pub fn draw_from(seed: Option<u64>) {
 }
 
 fn random() -> u128 {
-    let Some(state) = DRAWN.get() else {
+    let Some(state) = DRAWN.get().filter(|_| cfg!(feature = "fault-injection")) else {
         return ulid::Ulid::new().random();
     };
     DRAWN.set(Some(state.wrapping_add(1)));

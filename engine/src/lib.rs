@@ -15,6 +15,7 @@ pub mod awake;
 pub mod digest;
 pub mod error_chain;
 pub mod failpoint;
+pub mod file_lock;
 pub mod files;
 pub mod git;
 pub mod host;

@@ -7,8 +7,8 @@
 //! deciding lock, database. Code must never wait for a lock inside a transaction. Neither lock is
 //! taken over because of its age.
 
-use std::fs::{self, File, TryLockError};
-use std::io::{self, Read as _, Seek as _, Write as _};
+use std::fs::{self, File};
+use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -16,7 +16,8 @@ use jiff::{SignedDuration, Timestamp};
 use rustix::event::{Timespec, poll};
 use serde::{Deserialize, Serialize};
 
-use crate::files::{create_new, open_host, open_no_link, open_with};
+use crate::file_lock::{FileLock, FileLockError, LockMode};
+use crate::files::{create_new, open_host, open_no_link};
 use crate::ids::{ProjectId, RunId};
 use crate::process_id::ProcessIdentity;
 use crate::time::boot_time;
@@ -78,7 +79,7 @@ fn held(holder: Option<&LockHolder>, path: &Path) -> String {
 /// The deciding lock for one job of a project. Dropping it releases the lock.
 #[derive(Debug)]
 pub struct JobLock {
-    file: File,
+    file: FileLock,
 }
 
 /// Returns the path of a job's deciding lock under the state folder.
@@ -91,30 +92,16 @@ pub fn job_lock_path(state: &Path, project: &ProjectId, job: &str) -> PathBuf {
 }
 
 impl JobLock {
-    /// Takes the lock if it is free. The file is opened close-on-exec, so no child inherits the
-    /// lock.
+    /// Takes the lock if it is free.
     ///
     /// # Errors
     /// Returns [`LockError::Held`] with the holder if another process holds the lock.
     pub fn try_take(path: &Path) -> Result<Self, LockError> {
-        let io = |source| LockError::Io { path: path.to_owned(), source };
         if let Some(folder) = path.parent() {
+            let io = |source| LockError::Io { path: path.to_owned(), source };
             fs::create_dir_all(folder).map_err(io)?;
         }
-        let mut options = File::options();
-        options.create(true).truncate(false).read(true).write(true);
-        let mut file = open_with(&mut options, path).map_err(io)?;
-        match file.try_lock() {
-            Ok(()) => Ok(Self { file }),
-            Err(TryLockError::WouldBlock) => {
-                let mut text = String::new();
-                // The holder may not have written its name yet.
-                let _unreadable = file.read_to_string(&mut text);
-                let holder = serde_json::from_str(&text).ok();
-                Err(LockError::Held { holder, path: path.to_owned() })
-            }
-            Err(TryLockError::Error(source)) => Err(io(source)),
-        }
+        Self::of(FileLock::open(path), LockMode::Exclusive, path)
     }
 
     /// Checks whether the lock could be taken now, without creating or changing a file. The check
@@ -123,23 +110,20 @@ impl JobLock {
     /// # Errors
     /// Returns the errors of [`JobLock::try_take`].
     pub fn inspect(path: &Path) -> Result<(), LockError> {
-        let io = |source| LockError::Io { path: path.to_owned(), source };
-        let mut file = match open_host(path) {
-            Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            Err(error) => return Err(io(error)),
-        };
-        match file.try_lock_shared() {
-            Ok(()) => file.unlock().map_err(io),
-            Err(TryLockError::WouldBlock) => {
-                let mut text = String::new();
-                let _unreadable = file.read_to_string(&mut text);
-                Err(LockError::Held {
-                    holder: serde_json::from_str(&text).ok(),
-                    path: path.to_owned(),
-                })
+        match open_host(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            file => Self::of(file, LockMode::Shared, path).map(drop),
+        }
+    }
+
+    fn of(file: io::Result<File>, mode: LockMode, path: &Path) -> Result<Self, LockError> {
+        let path = path.to_owned();
+        match file.map_err(FileLockError::from).and_then(|file| FileLock::take(file, mode)) {
+            Ok(file) => Ok(Self { file }),
+            Err(FileLockError::Held { content }) => {
+                Err(LockError::Held { holder: serde_json::from_str(&content).ok(), path })
             }
-            Err(TryLockError::Error(source)) => Err(io(source)),
+            Err(FileLockError::Io(source)) => Err(LockError::Io { path, source }),
         }
     }
 
@@ -178,17 +162,7 @@ impl JobLock {
     /// Returns an [`io::Error`] if the file cannot be written. The lock is still held then.
     pub fn sign(&mut self, holder: &LockHolder) -> io::Result<()> {
         let text = serde_json::to_vec(holder).expect("a holder has string keys only");
-        self.file.set_len(0)?;
-        self.file.rewind()?;
-        self.file.write_all(&text)
-    }
-}
-
-impl Drop for JobLock {
-    fn drop(&mut self) {
-        // The lock is released explicitly: a child between fork and exec may still have a copy of
-        // the descriptor, and closing only this copy would leave the lock held.
-        let _already_gone = self.file.unlock();
+        self.file.write(&text)
     }
 }
 

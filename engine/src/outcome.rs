@@ -14,10 +14,14 @@ use std::fmt;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use strum::{Display, IntoStaticStr};
 
 /// The class of a failure, which determines who must act.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, Display, IntoStaticStr,
+)]
 #[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case", const_into_str)]
 pub enum Class {
     /// Credentials were missing or refused.
     Auth,
@@ -44,8 +48,9 @@ pub enum Class {
 }
 
 /// The outcome of an occurrence or a run.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr)]
 #[serde(tag = "outcome", rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case", const_into_str)]
 pub enum Outcome {
     /// The declared artifacts exist and parse.
     Succeeded,
@@ -104,17 +109,7 @@ pub enum Outcome {
 impl Outcome {
     /// Returns the outcome's name in the database, listings and reports.
     pub fn as_str(&self) -> &'static str {
-        match self {
-            Self::Succeeded => "succeeded",
-            Self::Degraded { .. } => "degraded",
-            Self::Failed { .. } => "failed",
-            Self::TimedOut { .. } => "timed-out",
-            Self::Cancelled { .. } => "cancelled",
-            Self::Lost { .. } => "lost",
-            Self::Skipped { .. } => "skipped",
-            Self::Deferred { .. } => "deferred",
-            Self::Missed { .. } => "missed",
-        }
+        self.into_str()
     }
 
     /// Returns the reason, if there is one.
@@ -132,6 +127,23 @@ impl Outcome {
         }
     }
 
+    /// Replaces the reason, if there is one.
+    #[must_use]
+    pub fn map_why(mut self, change: impl FnOnce(&str) -> String) -> Self {
+        match &mut self {
+            Self::Succeeded => {}
+            Self::Degraded { why }
+            | Self::Failed { why, .. }
+            | Self::TimedOut { why }
+            | Self::Cancelled { why }
+            | Self::Lost { why }
+            | Self::Skipped { why }
+            | Self::Deferred { why, .. }
+            | Self::Missed { why, .. } => *why = change(why),
+        }
+        self
+    }
+
     /// Returns the failure class of a failed outcome.
     pub fn class(&self) -> Option<Class> {
         match self {
@@ -143,11 +155,6 @@ impl Outcome {
     /// Returns whether the run's artifacts are in place.
     pub fn published(&self) -> bool {
         matches!(self, Self::Succeeded | Self::Degraded { .. })
-    }
-
-    /// Returns whether the occurrence stays open after this outcome.
-    pub fn keeps_open(&self) -> bool {
-        matches!(self, Self::Deferred { .. })
     }
 
     /// Returns the exit code of a command with this outcome. For `dream run`, `night` and `tick`, a
@@ -169,19 +176,7 @@ impl Outcome {
 impl Class {
     /// Returns the class's name in the database, listings and reports.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Auth => "auth",
-            Self::NotInstalled => "not-installed",
-            Self::Environment => "environment",
-            Self::RateLimited => "rate-limited",
-            Self::OverBudget => "over-budget",
-            Self::Silent => "silent",
-            Self::Malformed => "malformed",
-            Self::ArtifactMissing => "artifact-missing",
-            Self::Guard => "guard",
-            Self::Crash => "crash",
-            Self::Internal => "internal",
-        }
+        self.into_str()
     }
 
     fn exit(self) -> Exit {
@@ -197,12 +192,6 @@ impl Class {
             | Self::Guard
             | Self::Crash => Exit::Failed,
         }
-    }
-}
-
-impl fmt::Display for Class {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
     }
 }
 

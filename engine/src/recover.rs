@@ -99,30 +99,19 @@ impl World for Host<'_> {
     }
 }
 
-impl<W: World + ?Sized> World for &W {
-    fn try_lock(&self, project: &ProjectId, job: &str) -> Result<Option<Box<dyn Any>>, LockError> {
-        (**self).try_lock(project, job)
-    }
-
-    fn is_alive(&self, owner: &ProcessIdentity) -> bool {
-        (**self).is_alive(owner)
-    }
-
-    fn kill(&self, owner: &ProcessIdentity) {
-        (**self).kill(owner);
-    }
-
-    fn kill_marked(&self, run: &RunId) -> Killed {
-        (**self).kill_marked(run)
-    }
-}
-
 /// The host and the settings with which a tick runs.
 pub struct Driver<'a> {
     pub world: Box<dyn World + 'a>,
     pub me: &'a ProcessIdentity,
     /// Returns whether a lost run of this kind is retried once.
     pub retries_lost: &'a dyn Fn(&str) -> bool,
+}
+
+impl<'a> Driver<'a> {
+    /// Creates a driver for this host that retries no lost run.
+    pub fn on_host(state: &'a Path, me: &'a ProcessIdentity) -> Self {
+        Self { world: Box::new(Host { state }), me, retries_lost: &|_| false }
+    }
 }
 
 /// The action that recovery took for one run.
@@ -215,6 +204,57 @@ pub fn recover_locked(
     now: ClockReading,
 ) -> Result<Recovered, StoreError> {
     recover_ended(store, driver, run, OwnerEnd::Died, now)
+}
+
+/// Returns the running runs of a job. They are dead if the job's deciding lock is free or held by
+/// the caller.
+///
+/// # Errors
+/// Returns a [`StoreError`].
+pub fn running_of(
+    store: &Store,
+    project: &ProjectId,
+    job: &str,
+) -> Result<Vec<RunRow>, StoreError> {
+    let mut runs = store.live()?;
+    runs.retain(|row| {
+        let ours = row.project == *project && row.job_name == job;
+        ours && matches!(row.state, RunState::Running { .. })
+    });
+    Ok(runs)
+}
+
+/// The stale runs of a job after their recovery.
+#[derive(Debug, Default)]
+pub struct StaleRuns {
+    pub settled: Vec<RunRow>,
+    /// A run whose publication cannot be completed yet.
+    pub stuck: Option<RunId>,
+}
+
+/// Settles the runs of a job whose processes died. A dead run may hold budget, live processes and a
+/// half-done publication. The caller must hold the job's deciding lock.
+///
+/// # Errors
+/// Returns a [`StoreError`].
+pub fn recover_stale(
+    store: &mut Store,
+    driver: &Driver<'_>,
+    project: &ProjectId,
+    job: &str,
+    now: ClockReading,
+) -> Result<StaleRuns, StoreError> {
+    let mut stale = StaleRuns::default();
+    for dead in running_of(store, project, job)? {
+        recover_locked(store, driver, &dead.id, now)?;
+        let after = store.run(&dead.id)?;
+        if after.outcome().is_none() {
+            stale.stuck = Some(dead.id);
+            break;
+        }
+        stale.settled.push(after);
+    }
+    Ok(stale)
 }
 
 fn recover_ended(

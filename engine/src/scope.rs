@@ -248,11 +248,7 @@ impl Scope {
 
     fn lay_down(&self, path: &RelPath, bytes: &[u8]) -> Result<(), FsError> {
         let laid = self.recording.lay_down(path.as_str(), bytes);
-        laid.map_err(|error| FsError {
-            act: "write",
-            path: path.to_string(),
-            trouble: error.into(),
-        })
+        laid.map_err(|error| FsError::new("write", path, error))
     }
 
     /// Returns whether an entry exists at the path. A link is an entry.
@@ -283,11 +279,7 @@ impl Scope {
 
     fn look_now(&self, path: &str, limit: u64) -> Result<Option<(Vec<u8>, FileLook)>, ScopeError> {
         let path = RelPath::new(path)?;
-        let fail = |error: io::Error| FsError {
-            act: "read",
-            path: path.to_string(),
-            trouble: error.into(),
-        };
+        let fail = |error: io::Error| FsError::new("read", &path, error);
         let Some(mut regular) = self.regular(&path)? else {
             return Ok(None);
         };
@@ -344,9 +336,7 @@ impl Scope {
             return Ok(bytes);
         }
         if answer.facts["missing"] == true {
-            let missing =
-                FsError { act: "read", path: path.to_string(), trouble: FsFailure::Missing };
-            return Err(missing.into());
+            return Err(FsError::new("read", path, FsFailure::Missing).into());
         }
         let why = answer.facts["why"].as_str().unwrap_or("it could not be read");
         Err(recorded(why.to_owned()))
@@ -354,7 +344,7 @@ impl Scope {
 
     fn read_now(&self, path: &str, limit: u64) -> Result<Vec<u8>, ScopeError> {
         let path = RelPath::new(path)?;
-        let fail = |trouble| FsError { act: "read", path: path.to_string(), trouble };
+        let fail = |trouble| FsError::new("read", &path, trouble);
         let Some(mut regular) = self.regular(&path)? else {
             return Err(fail(FsFailure::Missing).into());
         };
@@ -410,11 +400,8 @@ impl Scope {
         if regular.links != 1 {
             return Err(ScopeError::Linked { path: path.clone(), links: regular.links });
         }
-        let (digest, _) = Digest::of_reader(&mut regular.file).map_err(|error| FsError {
-            act: "read",
-            path: path.to_string(),
-            trouble: error.into(),
-        })?;
+        let (digest, _) = Digest::of_reader(&mut regular.file)
+            .map_err(|error| FsError::new("read", path, error))?;
         Ok((Some(digest), regular.mode))
     }
 

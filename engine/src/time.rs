@@ -80,7 +80,8 @@ const SLEPT: Duration = Duration::from_secs(30);
 const SET: SignedDuration = SignedDuration::from_secs(2);
 
 /// A change between two clock readings in one process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "kebab-case", const_into_str)]
 pub enum ClockChange {
     /// The host slept, or this process did not run. No schedule was checked during this time.
     Slept {
@@ -97,10 +98,7 @@ pub enum ClockChange {
 impl ClockChange {
     /// Returns the name of the change in the database's events.
     pub fn as_str(&self) -> &'static str {
-        match self {
-            Self::Slept { .. } => "slept",
-            Self::ClockSet { .. } => "clock-set",
-        }
+        self.into_str()
     }
 }
 

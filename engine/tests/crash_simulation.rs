@@ -36,8 +36,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use runner_engine::publish::{InjectedFault, OneFault};
+use runner_engine::publish::{InjectedFault, inject};
 use runner_engine::time::boot_time;
+use strum::VariantArray as _;
 
 use damage::Random;
 use scenarios::{ALL, Prepared};
@@ -65,8 +66,8 @@ fn examine(
     let scenario = &ALL[index];
     let prepared = Prepared::new(scenario);
     let seed = Random(seed ^ (index as u64) << 32).next();
-    let faults = OneFault(plant);
-    let mut trial = Trial { prepared: &prepared, faults, seed, scale, counts: Counts::default() };
+    inject(plant);
+    let mut trial = Trial { prepared: &prepared, seed, scale, counts: Counts::default() };
     for (name, suite) in SUITES {
         // A panic, such as in an endless recovery, is a failure like any other.
         let verdict = catch_unwind(AssertUnwindSafe(|| suite(&mut trial)))
@@ -114,8 +115,8 @@ fn publications_survive_crashes_and_faults_are_detected() {
     let counts = total.into_inner().unwrap();
 
     let caught = Mutex::new(Vec::new());
-    share(InjectedFault::ALL.len(), |index| {
-        let plant = InjectedFault::ALL[index];
+    share(InjectedFault::VARIANTS.len(), |index| {
+        let plant = InjectedFault::VARIANTS[index];
         let found = (0..ALL.len()).find_map(|index| examine(index, Some(plant), seed, scale).1);
         caught.lock().unwrap().push((plant, found));
     });
@@ -146,7 +147,7 @@ fn publications_survive_crashes_and_faults_are_detected() {
         counts.twins,
         counts.unruly,
         caught.len() - missed.len(),
-        InjectedFault::ALL.len(),
+        InjectedFault::VARIANTS.len(),
         (boot_time() - began).as_secs_f64(),
     );
     println!("{line}");

@@ -18,7 +18,6 @@ use runner_engine::process::{
 use runner_engine::publish::{RealFs, RelPath};
 use runner_engine::recording::{InputRecording, UnrecordedInput};
 use runner_engine::scope::Expect;
-use runner_engine::time::boot_time;
 use runner_text::counted;
 use runner_text::values::read_folders;
 use schemars::JsonSchema;
@@ -79,7 +78,7 @@ pub struct Artifact {
 /// Returns an error if the program could not be run or failed, or if a declared artifact is missing
 /// or invalid.
 pub fn run(ctx: &mut Context<'_>, spec: &CommandSpec) -> Result<Finished, JobError> {
-    let out = ctx.run_dir.join(OUT_FOLDER);
+    let out = ctx.files.run_dir().join(OUT_FOLDER);
     let ran = match ctx.recording.replays() {
         true => recalled(&ctx.recording),
         false => start(ctx, spec, &out),
@@ -105,7 +104,7 @@ pub fn run(ctx: &mut Context<'_>, spec: &CommandSpec) -> Result<Finished, JobErr
             false => noted(&ctx.recording, &artifact.from, collect(&out, &artifact.from)),
         }?;
         parses(&artifact.to, &bytes)?;
-        ctx.scope.stage(&artifact.to, &bytes, Expect::Current)?;
+        ctx.files.stage(&artifact.to, &bytes, Expect::Current)?;
         finished.lines.push(format!("{} ({} bytes)", artifact.to, bytes.len()));
     }
     finished.facts.insert("exit".to_owned(), json!(0));
@@ -171,30 +170,27 @@ fn start(ctx: &mut Context<'_>, spec: &CommandSpec, out: &Path) -> Result<usize,
         path: out.to_owned(),
         source,
     })?;
-    let mut env = ctx.env.clone();
+    let mut env = ctx.programs.env().clone();
     env.insert("RUNNER_OUT".to_owned(), out.display().to_string());
     let child = ChildSpec {
         program: PathBuf::from(&spec.program),
         args: spec.args.iter().map(OsString::from).collect(),
-        cwd: ctx.root.to_owned(),
+        cwd: ctx.files.root().to_owned(),
         env,
         stdin: Stdin::Null,
-        limits: Limits {
-            total: Some(ctx.admitted.deadline().saturating_sub(boot_time())),
-            ..Limits::default()
-        },
+        limits: Limits { total: Some(ctx.clock.left()), ..Limits::default() },
         marker: ctx.admitted.run().to_string(),
-        sandbox: ctx.sandbox_start.cloned().into(),
+        sandbox: ctx.programs.sandbox(),
     };
     ctx.progress.step(&spec.program, 0, 1);
-    let mut said = Output::begin(ctx.run_dir, &ctx.redactor)?;
+    let mut said = Output::begin(ctx.files.run_dir(), &ctx.redactor)?;
     let ended = process::run(&child, &ctx.cancel, &mut |stream, bytes| {
         said.take(stream, bytes);
         OutputVerdict::Continue
     })
     .map_err(not_started)?;
     ctx.progress.step(&spec.program, 1, 1);
-    ctx.contained(ended.containment.as_ref());
+    ctx.programs.note_sandbox(ended.containment.as_ref());
     said.finish()?;
     judge(ctx, &ended)?;
     Ok(ended.killed)

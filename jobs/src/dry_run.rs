@@ -8,12 +8,11 @@
 use std::path::{Path, PathBuf};
 
 use runner_backends::Request;
-use runner_engine::process::find_program;
 use runner_engine::store::Amounts;
 use serde::Serialize;
 
 use crate::request_usage::tokens_of;
-use crate::{Context, JobError};
+use crate::{Context, JobError, Spender};
 
 /// The actions that a run would take.
 #[derive(Clone, Debug, Default)]
@@ -64,17 +63,16 @@ impl PlannedChild {
         args: &[String],
         variables: &[String],
     ) -> Self {
-        let path = ctx.env.get("PATH").map_or("", String::as_str);
-        let mut environment: Vec<String> = ctx.env.keys().cloned().collect();
+        let mut environment: Vec<String> = ctx.programs.env().keys().cloned().collect();
         environment.extend(["RUNNER_OUT", "RUNNER_RUN", "TMPDIR"].map(str::to_owned));
         environment.sort_unstable();
         environment.dedup();
-        let unset = variables.iter().filter(|name| !ctx.env.contains_key(*name));
+        let unset = variables.iter().filter(|name| !ctx.programs.env().contains_key(*name));
         Self {
             program: program.to_owned(),
-            found: find_program(Path::new(program), ctx.root, path).ok(),
+            found: ctx.programs.find(Path::new(program), ctx.files.root()),
             args: args.to_vec(),
-            folder: ctx.root.to_owned(),
+            folder: ctx.files.root().to_owned(),
             unset: unset.cloned().collect(),
             environment,
         }
@@ -97,16 +95,10 @@ impl DryRunPlan {
 /// Returns an error if the budget cannot be read. A budget that does not allow the question is not
 /// an error.
 pub(crate) fn priced(
-    ctx: &mut Context<'_>,
+    spender: &mut Spender<'_>,
     request: Request,
     ideas: u64,
 ) -> Result<PlannedQuestion, JobError> {
-    let reserved = match ctx.reserve(&request, ideas) {
-        Ok((_, reserved)) => Ok(reserved),
-        Err(error) => match JobError::from(error) {
-            JobError::OverBudget(why) => Err(why),
-            other => return Err(other),
-        },
-    };
+    let reserved = spender.price(&request, ideas)?;
     Ok(PlannedQuestion { tokens: tokens_of(&request), request, reserved })
 }

@@ -18,6 +18,7 @@ use runner_engine::outcome::{Class, Outcome};
 use serde::{Deserialize, Serialize};
 
 use crate::JobSpec;
+use crate::json::pretty;
 
 /// The content of a failmark.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,6 +34,16 @@ pub struct Failmark {
     pub run_id: RunId,
 }
 
+/// The end of a run.
+#[derive(Clone, Copy, Debug)]
+pub struct RunEnd<'a> {
+    pub run: &'a RunId,
+    pub outcome: &'a Outcome,
+    /// The number of runs in a row, up to this one, that were deferred for unfinished work.
+    pub deferrals: u32,
+    pub at: Timestamp,
+}
+
 /// Returns the path of a job's failmark, relative to the project.
 pub fn path(spec: &JobSpec) -> PathBuf {
     spec.kind.failure_marker().unwrap_or_else(|| of_job(&spec.name))
@@ -45,19 +56,13 @@ pub fn of_job(name: &str) -> PathBuf {
 
 /// Updates the failmark after a run. A failure writes the failmark. A deferral for a person's
 /// unfinished work also writes it if the job has been deferred so often that people should know
-/// (`deferrals` includes this run). A success removes the failmark, and any other outcome leaves it
+/// ([`RunEnd::deferrals`]). A success removes the failmark, and any other outcome leaves it
 /// unchanged. Deferrals after a failure do not replace the failure.
 ///
 /// # Errors
 /// Returns an error if the file cannot be written or removed.
-pub fn update(
-    root: &Path,
-    spec: &JobSpec,
-    run: &RunId,
-    outcome: &Outcome,
-    deferrals: u32,
-    now: Timestamp,
-) -> io::Result<()> {
+pub fn update(root: &Path, spec: &JobSpec, end: &RunEnd<'_>) -> io::Result<()> {
+    let RunEnd { run, outcome, deferrals, at } = *end;
     let path = beneath(root, &path(spec))?;
     let mut message = outcome.why().unwrap_or_default().to_owned();
     let class = match outcome {
@@ -76,19 +81,17 @@ pub fn update(
         _ => return Ok(()),
     };
     let mark = Failmark {
-        at: now,
+        at,
         job: spec.name.clone(),
         class: class.to_owned(),
         message,
         hint: hint(outcome).to_owned(),
         run_id: run.clone(),
     };
-    let mut text = serde_json::to_vec_pretty(&mark).expect("a failmark has string keys only");
-    text.push(b'\n');
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder)?;
     }
-    write_atomic(&path, &text, 0o644).map_err(io::Error::other)
+    write_atomic(&path, pretty(&mark).as_bytes(), 0o644).map_err(io::Error::other)
 }
 
 /// Removes the failmark of a job, and returns whether there was one.
@@ -151,7 +154,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn failure_sets_mark_and_success_clears_it() {
+    fn a_failure_marks_and_a_success_clears() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path();
         let spec = JobSpec {
@@ -163,24 +166,27 @@ mod tests {
         };
         let now = Timestamp::UNIX_EPOCH;
         let run = RunId::new(now);
+        let end = |outcome: &Outcome, deferrals| {
+            update(root, &spec, &RunEnd { run: &run, outcome, deferrals, at: now }).unwrap();
+        };
         let failed = Outcome::Failed { class: Class::Crash, why: "exit 3".into() };
-        update(root, &spec, &run, &failed, 0, now).unwrap();
+        end(&failed, 0);
         let mark = read(root, &spec).unwrap();
         assert_eq!((mark.class.as_str(), mark.message.as_str()), ("crash", "exit 3"));
-        update(root, &spec, &run, &Outcome::Skipped { why: "busy".into() }, 0, now).unwrap();
+        end(&Outcome::Skipped { why: "busy".into() }, 0);
         assert!(read(root, &spec).is_some(), "a skip proves nothing");
         let deferred = Outcome::Deferred { until: now, why: "work is in progress: a.md".into() };
-        update(root, &spec, &run, &deferred, 3, now).unwrap();
+        end(&deferred, 3);
         assert_eq!(
             read(root, &spec).unwrap().class,
             "crash",
             "a deferral does not replace the failure"
         );
-        update(root, &spec, &run, &Outcome::Succeeded, 0, now).unwrap();
+        end(&Outcome::Succeeded, 0);
         assert!(read(root, &spec).is_none());
-        update(root, &spec, &run, &deferred, 2, now).unwrap();
+        end(&deferred, 2);
         assert!(read(root, &spec).is_none(), "two deferrals set no mark");
-        update(root, &spec, &run, &deferred, 3, now).unwrap();
+        end(&deferred, 3);
         let mark = read(root, &spec).unwrap();
         assert_eq!(mark.message, "put off 3 times in a row: work is in progress: a.md");
     }

@@ -1,15 +1,15 @@
 //! The kinds of jobs that runner runs, and the context in which each job works.
 //!
 //! A job is a plain function from its specification and a [`Context`] to a [`Finished`] or a
-//! [`JobError`]. It must never write except through the context's scope, never spend except through
-//! [`Context::ask`], and never read a clock, the environment or the network.
+//! [`JobError`]. It must never write except through the context's files, never spend except through
+//! [`Spender::ask`], and never read a clock, the environment or the network.
 
 #![cfg_attr(
     test,
     allow(clippy::disallowed_methods, reason = "tests read what they made themselves")
 )]
 
-pub mod ask;
+pub mod clock;
 pub mod command;
 pub mod context;
 pub mod curator;
@@ -18,13 +18,14 @@ pub mod dry_run;
 pub mod evidence;
 pub mod execute;
 pub mod failmark;
+pub mod frame;
+mod json;
 pub mod kind;
 pub mod kinds;
 pub mod lifecycle;
 pub mod manual_edit;
 pub mod output;
 pub mod overnight;
-pub mod panel;
 pub mod prices;
 pub mod prompt;
 pub mod recording;
@@ -34,16 +35,16 @@ pub mod request_usage;
 pub mod reserved;
 pub mod sessions;
 pub mod spec;
-pub mod spending;
+pub mod spender;
 pub mod steps;
 pub mod telemetry;
 pub mod usage_meter;
 
-pub use ask::AskError;
-pub use context::{Context, Progress, Silent};
+pub use context::{Context, ContextParts, Folders, Progress, RunFiles, RunMode, Silent};
 pub use dry_run::DryRunPlan;
 pub use execute::{ExecuteError, SettledRun, execute};
 pub use kind::Kind;
-pub use panel::{AbsentPanelist, Panel, Panelist};
 pub use spec::{Finished, JobError, JobSpec};
-pub use spending::Spending;
+pub use spender::{
+    AbsentPanelist, AskError, PaidBackend, Panel, Panelist, RunBackends, Spender, Spending,
+};

@@ -21,11 +21,10 @@ use runner_engine::locks::{JobLock, LockError, LockHolder, job_lock_path};
 use runner_engine::outcome::{Class, Outcome};
 use runner_engine::process_id::ProcessIdentity;
 use runner_engine::publish::{LogError, PublishError, PublishLog as _};
-use runner_engine::recover::{Driver, Host, recover_locked, sweep};
+use runner_engine::recover::{Driver, recover_stale, sweep};
 use runner_engine::scope::{FinishedScope, Scope, ScopeError};
 use runner_engine::store::{
-    Admission, Admitted, Budget, Enter, NewOccurrence, Recorded, RunState, RunSummary, Store,
-    StoreError,
+    Admission, Admitted, Budget, Enter, NewOccurrence, Recorded, RunSummary, Store, StoreError,
 };
 use runner_engine::time::Clock;
 use runner_text::redact::Redactor;
@@ -143,29 +142,20 @@ impl EditActor<'_> {
     /// Completes an act that a dead process left partly published. The caller holds the job's lock.
     pub(crate) fn recover_stale(&mut self, job: &str) -> Result<(), ManualEditError> {
         let now = self.clock.read().map_err(|error| ManualEditError::Disk(error.to_string()))?;
-        let driver = Driver {
-            world: Box::new(Host { state: self.state }),
-            me: self.me,
-            // A manual edit is not retried: the person sees that nothing was decided and can decide
-            // again.
-            retries_lost: &|_| false,
-        };
-        for row in self.store.live()? {
-            let ours = row.project == *self.project && row.job_name == job;
-            if !ours || !matches!(row.state, RunState::Running { .. }) {
-                continue;
-            }
-            recover_locked(self.store, &driver, &row.id, now)?;
-            let after = self.store.run(&row.id)?;
-            if !matches!(after.state, RunState::Settled { .. }) {
-                return Err(ManualEditError::Unfinished {
-                    run: row.id,
-                    why: "an earlier manual change cannot be finished yet".to_owned(),
-                });
-            }
-            sweep(self.store, &after, now.wall)?;
+        // A manual edit is not retried: the person sees that nothing was decided and can decide
+        // again.
+        let driver = Driver::on_host(self.state, self.me);
+        let stale = recover_stale(self.store, &driver, self.project, job, now)?;
+        for row in &stale.settled {
+            sweep(self.store, row, now.wall)?;
         }
-        Ok(())
+        match stale.stuck {
+            None => Ok(()),
+            Some(run) => Err(ManualEditError::Unfinished {
+                run,
+                why: "an earlier manual change cannot be finished yet".to_owned(),
+            }),
+        }
     }
 
     /// Publishes the changes that `stage` stages.

@@ -4,15 +4,14 @@
 //! index of the sources that contains no text from a model, so a night without a model still
 //! produces a true result. The answer must never determine the file to which it is written.
 
-use runner_backends::{Request, RequestLimits, Source};
+use runner_backends::Request;
 use runner_engine::outcome::Class;
 use runner_engine::scope::Expect;
 use runner_text::counted;
-use runner_text::fence::Fence;
 use runner_text::markdown;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::dry_run::{DryRunPlan, priced};
 use crate::kind::{BadSetting, Kind, Targets};
@@ -41,8 +40,8 @@ pub struct PromptSpec {
 /// Returns an error if there is no answer, if the answer is empty, or if the scope refuses the
 /// target.
 pub fn run(ctx: &mut Context<'_>, spec: &PromptSpec) -> Result<Finished, JobError> {
-    let PromptQuestion { request, left_out } = question(ctx, spec)?;
-    let reply = ctx.ask(&request, 0)?;
+    let PromptQuestion { request, left_out } = question(ctx, spec);
+    let reply = ctx.spender.ask(&request, 0)?;
     let text = match &reply.value {
         Some(Value::String(text)) => text.clone(),
         _ => reply.text.clone(),
@@ -53,11 +52,11 @@ pub fn run(ctx: &mut Context<'_>, spec: &PromptSpec) -> Result<Finished, JobErro
     let to = &spec.to;
     let mut body = ctx.redactor.redact(text.trim_end()).into_owned();
     body.push('\n');
-    ctx.scope.stage(to, body.as_bytes(), Expect::Current)?;
+    ctx.files.stage(to, body.as_bytes(), Expect::Current)?;
     let mut finished = Finished {
         headline: format!(
             "{} wrote {to} ({})",
-            ctx.backend_name(),
+            ctx.spender.backend_name(),
             counted(body.split_whitespace().count(), "word")
         ),
         ..Finished::default()
@@ -81,40 +80,23 @@ pub(crate) struct PromptQuestion {
 }
 
 /// Reads the sources and builds the request, without asking a model or writing anything.
-pub(crate) fn question(ctx: &Context<'_>, spec: &PromptSpec) -> Result<PromptQuestion, JobError> {
+pub(crate) fn question(ctx: &Context<'_>, spec: &PromptSpec) -> PromptQuestion {
     let mut texts = Vec::new();
     let mut left_out = Vec::new();
     for path in &spec.sources {
-        match ctx.scope.read(path, LARGEST).map(String::from_utf8) {
+        match ctx.files.read(path, LARGEST).map(String::from_utf8) {
             Ok(Ok(text)) => texts.push((path.as_str(), text)),
             Ok(Err(_)) => left_out.push(format!("{path} is not UTF-8")),
             Err(error) => left_out.push(format!("{path}: {error}")),
         }
     }
-    let bodies: Vec<&str> = texts.iter().map(|(_, text)| text.as_str()).collect();
-    let fence = Fence::around(ctx.admitted.seed(), &bodies);
-    let sources = texts
-        .iter()
-        .map(|(path, text)| {
-            let fenced = fence
-                .wrap(path, text)
-                .map_err(|error| JobError::failed(Class::Internal, error.to_string()))?;
-            Ok(Source::new(*path, fenced))
-        })
-        .collect::<Result<Vec<_>, JobError>>()?;
+    let frame = ctx.frame(1);
+    let (_, sources) = frame.fenced(&texts);
     let request = Request {
-        id: format!("{}/1", ctx.admitted.run()),
-        purpose: "prompt".to_owned(),
-        instructions: spec.prompt.as_str().into(),
-        sources,
         rule_answer: Value::String(index(&spec.prompt, &texts)),
-        offer: json!({}),
-        schema: None,
-        limits: RequestLimits { total: ctx.left(), ..RequestLimits::default() },
-        run_dir: Some(ctx.child_dir()),
-        work: None,
+        ..frame.request("prompt", &spec.prompt, sources)
     };
-    Ok(PromptQuestion { request, left_out })
+    PromptQuestion { request, left_out }
 }
 
 /// Returns the rule-based answer: the question, and the files that could answer it.
@@ -142,9 +124,9 @@ impl Kind for PromptSpec {
     }
 
     fn dry_run(&self, ctx: &mut Context<'_>) -> Result<DryRunPlan, JobError> {
-        let PromptQuestion { request, left_out } = question(ctx, self)?;
+        let PromptQuestion { request, left_out } = question(ctx, self);
         Ok(DryRunPlan {
-            requests: vec![priced(ctx, request, 0)?],
+            requests: vec![priced(&mut ctx.spender, request, 0)?],
             notes: left_out.iter().map(|why| format!("left out: {why}")).collect(),
             checks: vec![
                 "the answer is not empty".to_owned(),

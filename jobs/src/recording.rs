@@ -2,7 +2,7 @@
 //! be replayed without the project.
 //!
 //! ```text
-//! Context::recorded ──> recording + exchanges ──job's work──> Take ──redact──> recordings/RUN.jsonl
+//! RunMode::Run ──> recording + exchanges ──job's work──> PendingRecording ──redact──> recordings/RUN.jsonl
 //!                                                         └─ skipped, deferred, cancelled: nothing
 //! ```
 //!
@@ -16,21 +16,21 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use jiff::Timestamp;
+use runner_backends::Description;
+use runner_backends::replay::Exchange;
 use runner_backends::replay::file::{self, Content, FileError, RecordingLine};
 use runner_backends::replay::question::redacted;
-use runner_backends::replay::{Exchange, ReplayQuestion};
-use runner_backends::{Description, Request};
 use runner_engine::files::write_atomic;
 use runner_engine::git::HEAD;
 use runner_engine::ids::{ProjectId, RunId};
 use runner_engine::outcome::Outcome;
-use runner_engine::recording::{InputRecording, RecordedArtifact, RecordingData};
+use runner_engine::recording::{RecordedArtifact, RecordingData};
 use runner_engine::store::{Amounts, Budget};
 use runner_text::redact::Redactor;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::{AskError, Context, JobSpec};
+use crate::{Context, JobSpec};
 
 /// The folder of recordings, below the state folder.
 pub const FOLDER: &str = "recordings";
@@ -210,65 +210,24 @@ pub(crate) struct PendingRecording {
 }
 
 impl Context<'_> {
-    /// Starts to record the run.
-    #[must_use]
-    pub fn recorded(mut self, recorder: Recorder) -> Self {
-        self.recorder = Some(recorder);
-        self.with_recording(InputRecording::recording(LARGEST))
-    }
-
-    /// Connects all inputs of the run to a recording.
-    #[must_use]
-    pub(crate) fn with_recording(mut self, recording: InputRecording) -> Self {
-        self.scope.start_recording(recording.clone());
-        self.git = self.git.with_recording(recording.clone());
-        self.recording = recording;
-        self
-    }
-
-    /// Records a request and its result.
-    pub(crate) fn note_asked(
-        &mut self,
-        request: &Request,
-        done: &Result<runner_backends::Reply, AskError>,
-    ) {
-        if !self.recording.records() {
-            return;
-        }
-        use runner_backends::BackendError;
-        let answer = match done {
-            Ok(reply) => Ok(reply),
-            Err(AskError::Backend(error)) => Err(error.clone()),
-            Err(error @ (AskError::OverBudget(_) | AskError::Breach(_))) => {
-                let why = error.to_string();
-                Err(BackendError::OverBudget { why })
-            }
-            // The run waits, or the database cannot be used: there is nothing to replay.
-            Err(AskError::Limited { .. } | AskError::Ledger(_)) => return,
-        };
-        let question = ReplayQuestion::of(request, &self.redactor);
-        let exchange = Exchange::of(question, self.backend.name(), answer, &self.redactor);
-        self.asked_for.push(exchange);
-    }
-
     /// Returns the recording of the run, if the run is recorded.
     pub(crate) fn take(&mut self, spec: &JobSpec) -> Option<PendingRecording> {
         let recorder = self.recorder.take()?;
         self.note_head();
         let data = self.recording.data();
-        let passed = self.passed().iter().chain(self.fell()).cloned().collect();
+        let passed = self.spender.passed().iter().chain(self.spender.fell()).cloned().collect();
         let head = RecordingHeader {
             run: self.admitted.run().clone(),
             project: recorder.project.clone(),
-            root: self.root.to_owned(),
+            root: self.files.root().to_owned(),
             spec: RecordedJob::of(spec).ok()?,
-            now: self.now,
+            now: self.clock.now(),
             seed: self.admitted.seed(),
             manual: self.admitted.manual(),
             reserved: self.admitted.reserved(),
             head: head_of(&data),
-            backend: self.backend.name().to_owned(),
-            described: self.backend.describe(),
+            backend: self.spender.backend_name().to_owned(),
+            described: self.spender.backend(),
             passed,
             writes: recorder.writes.clone(),
             staging: recorder.staging.clone(),
@@ -277,7 +236,7 @@ impl Context<'_> {
             recorder,
             head: Box::new(head),
             data,
-            asked: std::mem::take(&mut self.asked_for),
+            asked: self.spender.take_exchanges(),
         })
     }
 

@@ -9,36 +9,25 @@
 //! database.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::Arc;
 
 use runner_backends::Replay;
 use runner_backends::replay::question::line_of;
 use runner_engine::digest::Digest;
-use runner_engine::git::Git;
 use runner_engine::outcome::Outcome;
 use runner_engine::process::Cancel;
 use runner_engine::recording::{InputRecording, RecordingData};
-use runner_engine::scope::{Scope, ScopeError};
+use runner_engine::scope::ScopeError;
 use runner_engine::store::{ReplayRun, Store, StoreError};
 use runner_engine::time::Clock;
 use runner_text::redact::Redactor;
 use serde::Serialize;
 
-use crate::context::{Tools, Workplace};
 use crate::recording::{RecordedJob, Recording};
-use crate::{Context, ExecuteError, JobSpec, Silent, execute, kinds};
-
-/// The folders of a replay. None of them belongs to the project.
-#[derive(Clone, Copy, Debug)]
-pub struct Scratch<'a> {
-    /// The empty folder that replaces the project.
-    pub root: &'a Path,
-    /// The folder that replaces the project's caches.
-    pub cache: &'a Path,
-    /// The folder that replaces the run's own folder.
-    pub run_dir: &'a Path,
-}
+use crate::{
+    Context, ContextParts, ExecuteError, Folders, JobSpec, RunBackends, RunMode, Silent, execute,
+    kinds,
+};
 
 /// The result of a replay.
 #[derive(Clone, Debug, Serialize)]
@@ -106,14 +95,14 @@ fn job(recorded: &RecordedJob) -> Result<JobSpec, String> {
     })
 }
 
-/// Replays a recorded run.
+/// Replays a recorded run in folders that do not belong to the project.
 ///
 /// # Errors
 /// Returns a [`ReplayError`] if the run cannot be replayed. A run that fails is an outcome and not
 /// an error.
 pub fn replay(
     recording: &Recording,
-    scratch: Scratch<'_>,
+    folders: Folders<'_>,
     clock: &Clock,
 ) -> Result<Replayed, ReplayError> {
     let head = &recording.head;
@@ -123,7 +112,7 @@ pub fn replay(
         seed: head.seed,
         manual: head.manual,
         project: &head.project,
-        root: scratch.root,
+        root: folders.root,
         job: &head.spec.name,
         kind: &head.spec.kind,
         started: head.now,
@@ -134,30 +123,26 @@ pub fn replay(
     })?;
     let backend = Replay::new(&head.backend, recording.asked.clone());
     let backend = Arc::new(backend.standing_in(head.described.clone()));
-    let allowed: Vec<&str> = head.writes.iter().map(String::as_str).collect();
-    let scope = Scope::open(scratch.root, &allowed, &head.staging)?;
     let env = BTreeMap::new();
-    let inputs = InputRecording::replaying(&recording.data, scratch.root);
+    let inputs = InputRecording::replaying(&recording.data, folders.root);
     let mut unwatched = Silent;
-    let context = Context::new(
-        &admitted,
-        Workplace { root: scratch.root, cache: scratch.cache, run_dir: scratch.run_dir },
-        scope,
-        Git::new(scratch.root, &env, head.run.as_str()),
-        Tools {
-            cancel: Cancel::new().map_err(ReplayError::Cancel)?,
-            progress: &mut unwatched,
-            redactor: Redactor::new(Vec::new()),
-            env: &env,
-            // A replay starts no program.
-            sandbox_start: None,
-            clock,
-        },
-        &mut store,
-        backend.clone(),
-    )
-    .with_fallbacks(Vec::new(), head.passed.clone())
-    .with_recording(inputs.clone());
+    let context = Context::new(ContextParts {
+        admitted: &admitted,
+        folders,
+        writes: &head.writes,
+        staging: &head.staging,
+        env: &env,
+        // A replay starts no program.
+        sandbox: None,
+        clock,
+        cancel: Cancel::new().map_err(ReplayError::Cancel)?,
+        progress: &mut unwatched,
+        redactor: Redactor::new(Vec::new()),
+        store: &mut store,
+        backends: RunBackends { passed: head.passed.clone(), ..RunBackends::only(backend.clone()) },
+        keeper: None,
+        mode: RunMode::Replay(inputs.clone()),
+    })?;
     let settled = execute(context, &spec)?;
     let artifacts = compare(&recording.data, &inputs.data());
     let mut drift = edited(recording);

@@ -17,16 +17,17 @@ pub(crate) fn tokens_of(request: &Request) -> u64 {
 /// Returns the maximum usage of one request, which is also its charge if the backend does not
 /// report the usage. The maximum is one call and an even share of the tokens and the money that the
 /// run has left; a share is never zero. The tokens are at least those of the request's text and its
-/// longest answer, at four bytes per token. A `free` backend uses no tokens and no money. The
+/// longest answer, at four bytes per token. A backend that is free of charge
+/// uses no tokens and no money; the caller sets both to 0. The
 /// result is not limited to the amounts left: a request that may need more is refused before it is
 /// sent.
-pub fn most(request: &Request, left: Amounts, ideas: u64, free: bool) -> Amounts {
+pub fn most(request: &Request, left: Amounts, ideas: u64) -> Amounts {
     let needed = tokens_of(request).saturating_add(request.limits.max_output_tokens);
     let share = |left: u64, calls: u64| left / calls.max(1);
     Amounts {
         calls: 1,
-        tokens: if free { 0 } else { share(left.tokens, left.calls).max(needed) },
-        micros: if free { 0 } else { share(left.micros, left.calls).max(1) },
+        tokens: share(left.tokens, left.calls).max(needed),
+        micros: share(left.micros, left.calls).max(1),
         seconds: 0,
         ideas,
     }

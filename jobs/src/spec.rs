@@ -13,7 +13,9 @@ use runner_engine::scope::ScopeError;
 use runner_engine::store::Budget;
 use serde_json::{Map, Value};
 
+use crate::evidence::EvidenceError;
 use crate::kind::Kind;
+use crate::manual_edit::ManualEditError;
 
 /// A job, resolved from the configuration.
 #[derive(Clone, Debug)]
@@ -129,6 +131,27 @@ impl JobError {
     /// Returns the error and all its causes on one line.
     pub fn whole(&self) -> String {
         whole(self)
+    }
+}
+
+impl From<EvidenceError> for JobError {
+    fn from(error: EvidenceError) -> Self {
+        match error {
+            EvidenceError::Git(error) => Self::Git(error),
+            EvidenceError::Index(error) => Self::failed(Class::Internal, whole(&error)),
+        }
+    }
+}
+
+impl From<ManualEditError> for JobError {
+    fn from(error: ManualEditError) -> Self {
+        match error {
+            ManualEditError::Ledger(error) => Self::Ledger(error),
+            ManualEditError::Guard(why) | ManualEditError::Conflict(why) => {
+                Self::failed(Class::Guard, why)
+            }
+            other => Self::failed(Class::Environment, other.to_string()),
+        }
     }
 }
 

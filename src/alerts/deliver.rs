@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use runner_engine::failpoint;
 use runner_engine::ids::ProjectId;
 use runner_engine::outcome::Exit;
 use runner_engine::store::{Delivery, DeliveryResult, Store};
@@ -16,7 +17,7 @@ use runner_engine::time::boot_time;
 use runner_text::redact::Redacted;
 
 use super::message::{Message, Templates};
-use super::{Delivering, heartbeat, programs, webhook};
+use super::{heartbeat, programs, take_lock, webhook};
 use crate::config::addresses::Address;
 use crate::config::notify::Channel;
 use crate::config::{self, Notify};
@@ -34,21 +35,20 @@ pub fn run(home: &Env, beat: bool) -> Result<Exit, Failure> {
         // The result is ignored: the receiver exists to notice a missing heartbeat.
         let _unheard = heartbeat::send(home);
     }
-    let Some(_lock) = Delivering::take(home)? else {
+    let Some(_lock) = take_lock(home)? else {
         return Ok(Exit::Done);
     };
     let mut store = home.store()?;
-    let mut dying = Env::dying();
     let mut projects = BTreeMap::new();
     let mut without = Vec::new();
     while boot_time().saturating_sub(began) < BEGIN_WITHIN {
-        dying.before("begin a try");
+        failpoint::before("begin a try");
         let Some(delivery) = store.begin_delivery(&without, home.wall()?)? else {
             break;
         };
-        dying.before("send");
+        failpoint::before("send");
         let tried = deliver(home, &store, &mut projects, &delivery)?;
-        dying.before("end a try");
+        failpoint::before("end a try");
         store.end_delivery(&delivery.id, delivery.tries, &tried, home.wall()?)?;
         if tried != DeliveryResult::Delivered {
             without.push((delivery.project, delivery.channel));

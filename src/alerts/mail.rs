@@ -1,18 +1,13 @@
 //! Formats a mail (RFC 5322) with a base64 text and with headers into which nothing can be
 //! injected.
 //!
-//! Addresses were checked when the configuration was read. All other parts of a header are reduced
-//! to harmless bytes here. This module is pure.
+//! Addresses were checked when the configuration was read. `mail-builder` folds and encodes the
+//! subject; the other parts of a header are reduced to harmless bytes here. This module is pure.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
-
-/// Maximum number of text bytes in one encoded word (RFC 2047 allows 75 characters for the whole
-/// word).
-const WORD: usize = 45;
-/// Maximum length of a line of base64, in characters.
-const COLUMNS: usize = 76;
+use mail_builder::MessageBuilder;
+use mail_builder::headers::raw::Raw;
+use mail_builder::mime::MimePart;
 
 /// The parts of a mail.
 #[derive(Clone, Copy, Debug)]
@@ -32,29 +27,28 @@ pub struct Mail<'a> {
 
 /// Formats the mail for a program like sendmail: lines end in a line feed.
 pub fn bytes(mail: &Mail<'_>) -> Vec<u8> {
-    let mut out = String::new();
-    if let Some(sender) = mail.sender {
-        out.push_str(&format!("From: {}\n", token(sender)));
-    }
-    out.push_str(&format!("To: {}\n", token(mail.recipient)));
-    out.push_str(&format!("Subject: {}\n", encode_subject(mail.subject)));
-    let date = mail.at.strftime("%a, %d %b %Y %H:%M:%S +0000");
-    out.push_str(&format!("Date: {date}\n"));
-    let host = match token(mail.host) {
-        host if host.is_empty() => "localhost".to_owned(),
-        host => host,
-    };
-    out.push_str(&format!("Message-ID: <{}@{host}>\n", token(mail.id)));
-    // Suppresses automatic replies (RFC 3834).
-    out.push_str("Auto-Submitted: auto-generated\nMIME-Version: 1.0\n");
-    out.push_str("Content-Type: text/plain; charset=utf-8\nContent-Transfer-Encoding: base64\n\n");
+    let host = Some(token(mail.host)).filter(|host| !host.is_empty());
+    let host = host.as_deref().unwrap_or("localhost");
     let text = mail.text.replace("\r\n", "\n").replace('\n', "\r\n");
-    let encoded = STANDARD.encode(text);
-    for line in encoded.as_bytes().chunks(COLUMNS) {
-        out.push_str(&String::from_utf8_lossy(line));
-        out.push('\n');
+    // A part that is not declared as text is always encoded as base64.
+    let body = MimePart::raw(text.as_bytes())
+        .header("Content-Type", Raw::new("text/plain; charset=utf-8"));
+    let mut message = MessageBuilder::new();
+    if let Some(sender) = mail.sender {
+        message = message.header("From", Raw::new(token(sender)));
     }
-    out.into_bytes()
+    message = message
+        .header("To", Raw::new(token(mail.recipient)))
+        .subject(mail.subject)
+        .date(mail.at.as_second())
+        .message_id(format!("{}@{host}", token(mail.id)))
+        // Suppresses automatic replies (RFC 3834).
+        .header("Auto-Submitted", Raw::new("auto-generated"))
+        .body(body);
+    let mut out = Vec::new();
+    message.serialize(&mut out);
+    out.retain(|byte| *byte != b'\r');
+    out
 }
 
 /// Removes every character that could end a header or begin another part of one.
@@ -63,26 +57,11 @@ fn token(text: &str) -> String {
     text.chars().filter(plain).collect()
 }
 
-/// Encodes a subject: unchanged if it is plain and short, else as encoded words, one on each line.
-fn encode_subject(text: &str) -> String {
-    let plain = |c: char| c == ' ' || c.is_ascii_graphic();
-    // A text that looks like an encoded word would be decoded as one.
-    if text.len() <= 60 && text.chars().all(plain) && !text.contains("=?") {
-        return text.trim().to_owned();
-    }
-    let mut lines = Vec::new();
-    let mut rest = text;
-    while !rest.is_empty() {
-        let (line, more) = rest.split_at(rest.floor_char_boundary(WORD));
-        lines.push(format!("=?utf-8?B?{}?=", STANDARD.encode(line)));
-        rest = more;
-    }
-    lines.join("\n ")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use base64::Engine as _;
+    use base64::engine::general_purpose::STANDARD;
 
     const INJECTIONS: &[&str] = &[
         "x\nBcc: evil@example.org",
@@ -156,7 +135,18 @@ mod tests {
     #[test]
     fn subjects_in_any_script_round_trip() {
         for subject in ["Nachtschicht", "ä".repeat(150).as_str(), "夜の仕事 failed", "=?x?="] {
-            let said = encode_subject(subject);
+            let mail = Mail {
+                recipient: "me@example.org",
+                sender: None,
+                subject,
+                text: "x",
+                id: "x",
+                host: "x",
+                at: Timestamp::UNIX_EPOCH,
+            };
+            let mail = String::from_utf8(bytes(&mail)).unwrap();
+            let (_, said) = mail.split_once("Subject: ").unwrap();
+            let (said, _) = said.split_once("\nDate: ").unwrap();
             let mut back = Vec::new();
             if said.starts_with("=?utf-8?B?") {
                 for word in said.split("\n ") {
@@ -165,7 +155,7 @@ mod tests {
                     back.extend(STANDARD.decode(inner.strip_suffix("?=").unwrap()).unwrap());
                 }
             } else {
-                back = said.into_bytes();
+                back = said.as_bytes().to_vec();
             }
             assert_eq!(String::from_utf8(back).unwrap(), subject);
         }

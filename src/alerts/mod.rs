@@ -20,13 +20,12 @@ mod programs;
 mod webhook;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{File, TryLockError};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
 use std::thread;
 
 use runner_engine::alerts::AlertRules;
-use runner_engine::files::open_with;
+use runner_engine::file_lock::{FileLock, FileLockError, LockMode};
 use runner_engine::ids::ProjectId;
 use runner_engine::store::{Store, Task};
 
@@ -117,36 +116,22 @@ fn start(home: &Env, beat: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The lock of the process that delivers. Only one process can hold it.
-struct Delivering(File);
-
-impl Delivering {
-    /// Takes the lock, or returns `None` while another process holds it.
-    fn take(home: &Env) -> Result<Option<Self>, Failure> {
-        let path = home.state.join("deliver.lock");
-        let cannot = |error: std::io::Error| {
-            Failure::cannot_write(format!("cannot lock {}: {error}", path.display()))
-        };
-        let mut options = File::options();
-        options.create(true).truncate(false).write(true);
-        let file = open_with(&mut options, &path).map_err(cannot)?;
-        match file.try_lock() {
-            Ok(()) => Ok(Some(Self(file))),
-            Err(TryLockError::WouldBlock) => Ok(None),
-            Err(TryLockError::Error(error)) => Err(cannot(error)),
+/// Takes the lock of the process that delivers, or returns `None` while another process holds it.
+fn take_lock(home: &Env) -> Result<Option<FileLock>, Failure> {
+    let path = home.state.join("deliver.lock");
+    let taken = FileLock::open(&path)
+        .map_err(FileLockError::from)
+        .and_then(|file| FileLock::take(file, LockMode::Exclusive));
+    match taken {
+        Ok(lock) => Ok(Some(lock)),
+        Err(FileLockError::Held { .. }) => Ok(None),
+        Err(FileLockError::Io(error)) => {
+            Err(Failure::cannot_write(format!("cannot lock {}: {error}", path.display())))
         }
-    }
-}
-
-impl Drop for Delivering {
-    fn drop(&mut self) {
-        // The unlock is explicit because a child between fork and exec may still have a copy of the
-        // descriptor.
-        let _already_gone = self.0.unlock();
     }
 }
 
 /// Returns true if another process is delivering.
 fn is_delivering(home: &Env) -> bool {
-    matches!(Delivering::take(home), Ok(None))
+    matches!(take_lock(home), Ok(None))
 }

@@ -21,7 +21,7 @@ use crate::project;
 use crate::tick;
 use crate::ui::{Failure, Ui, View, show};
 
-/// The order in which the tables are printed, as people would expect it.
+/// The order in which the tables are printed.
 const ORDER: [&str; 12] = [
     "project", "night", "day", "daemon", "pools", "prices", "backends", "groups", "defaults",
     "jobs", "notify", "channels",
@@ -128,7 +128,7 @@ fn file(here: &Path) -> Result<Option<PathBuf>, Failure> {
     Ok(project::find(here).ok().map(|root| root.join(project::FILE)))
 }
 
-/// All settings, perhaps with the source of each.
+/// All settings, optionally with the source of each.
 struct ShownSettings {
     settings: ResolvedSettings,
     /// Whether the sources are shown.
@@ -162,7 +162,7 @@ impl View for ShownSettings {
 }
 
 impl ShownSettings {
-    /// Formats the settings as TOML that can be read again, each table under its own header.
+    /// Formats the settings as TOML that can be parsed again, each table under a separate header.
     fn toml(&self) -> String {
         let rank = |entry: &ResolvedSetting| {
             let top = ORDER.iter().position(|name| *name == entry.path[0]);
@@ -270,16 +270,17 @@ pub(super) fn set(
     }
     write(&path, &old, &new)?;
     cli.ui.info(&format!("set {key} in {}", path.display()));
-    // The mistakes that remain were printed above, and every tick reports them again.
+    // The remaining errors were printed above, and every tick reports them again.
     if let (0, Err(failure)) = (rest, register(cli.env)) {
         show::complain(&format!("the change takes effect at the next tick: {}", failure.message()));
     }
     Ok(Exit::Done)
 }
 
-/// Makes a changed schedule apply from now on, and not only when a tick reads it.
+/// Applies a changed schedule immediately instead of at the next tick.
 fn register(home: &Env) -> Result<(), Failure> {
-    // Without a database, nothing is registered yet. A later registration starts from its own time.
+    // Without a database, nothing is registered yet. The schedule will count from the time of its
+    // first registration.
     if home.store_to_read()?.is_none() {
         return Ok(());
     }
@@ -304,7 +305,7 @@ pub(super) fn write(path: &Path, old: &str, new: &str) -> Result<(), Failure> {
             "{} was changed in the meantime; nothing was written",
             path.display()
         ))
-        .hint("say it again"));
+        .hint("run the command again"));
     }
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder).map_err(|error| cannot(error.to_string()))?;

@@ -1,4 +1,4 @@
-//! `runner daemon`: runs the daemon in the foreground until it is asked to end.
+//! `runner daemon`: runs the daemon in the foreground until a signal ends it.
 
 use runner_engine::outcome::Exit;
 

@@ -1,6 +1,5 @@
 //! `runner demo`: creates a sample project with a real history, and runs a night in it: a dream
-//! pass over its ideas, and a complete cycle of an agent, which works, is audited, dreams and
-//! plans.
+//! pass over its ideas, and a complete agent cycle of work, audit, dream and plan.
 
 use runner_text::counted;
 use std::fs;
@@ -68,11 +67,11 @@ enum DemoAgent {
 }
 
 impl DemoArgs {
-    /// Makes the project and runs a night there.
+    /// Creates the project and runs a night in it.
     pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
         let dir = cli.here.join(&self.dir);
         let root = self.make(cli, &dir)?;
-        // The night's own output would repeat the report.
+        // The night's output would repeat the report.
         let hushed = SpawnMode { ui: Ui { quiet: true, ..Ui::default() }, ..cli.spawn_mode() };
         let steps = [("lifecycle", STEPS)];
         let exit = night::with_steps(cli.env, &root, &steps, hushed, AwakeFlags::default())?;
@@ -80,10 +79,10 @@ impl DemoArgs {
         Ok(exit)
     }
 
-    /// Makes the project at `dir`, which must not exist, and returns its root.
+    /// Creates the project at `dir`, which must not exist, and returns its root.
     fn make(&self, cli: &Cli<'_>, dir: &Path) -> Result<PathBuf, Failure> {
         if dir.symlink_metadata().is_ok() {
-            return Err(Failure::data(format!("{} is there already", dir.display()))
+            return Err(Failure::data(format!("{} already exists", dir.display()))
                 .hint(format!("runner demo {}-2   (or remove the folder)", dir.display())));
         }
         fs::create_dir_all(dir).map_err(|error| Failure::not_written(dir, error))?;
@@ -100,7 +99,7 @@ impl DemoArgs {
             fs::write(&path, text).map_err(|error| Failure::not_written(&path, error))?;
         }
         let (root, _) = init::make(cli.env, &dir, init::IdChoice::Known)?;
-        // A child can commit only with its own view of the file system.
+        // A child can commit only if the sandbox gives it a separate view of the file system.
         let mut agent = self.agent;
         if agent == DemoAgent::Scripted && available().level != Some(SandboxLevel::Full) {
             agent = DemoAgent::Builtin;
@@ -173,7 +172,7 @@ fn cycle(root: &Path, agent: DemoAgent) -> Result<(), Failure> {
     fs::write(&settings, text).map_err(|error| Failure::not_written(&settings, error))
 }
 
-/// Runs a git command that writes. Only the demo uses it, and only in the folder that it just
+/// Runs a git command that writes. The command runs only in the folder that the demo has just
 /// created.
 fn git(dir: &Path, args: &[&str], stdin: Stdin) -> Result<(), Failure> {
     let mut env = env::child_environment();
@@ -187,7 +186,7 @@ fn git(dir: &Path, args: &[&str], stdin: Stdin) -> Result<(), Failure> {
     let spec = ChildSpec {
         program: env::host_program("git").ok_or_else(|| {
             Failure::unavailable("git was not found in PATH".to_owned())
-                .hint("apt-get install git   (or your system's way)")
+                .hint("apt-get install git   (or your system's package manager)")
         })?,
         args: args.iter().map(Into::into).collect(),
         cwd: dir.to_owned(),
@@ -201,7 +200,8 @@ fn git(dir: &Path, args: &[&str], stdin: Stdin) -> Result<(), Failure> {
     let cancel = Cancel::new().map_err(|error| fail(error.to_string()))?;
     let ended =
         process::run(&spec, &cancel, &mut |_, _| OutputVerdict::Continue).map_err(|error| {
-            fail(format!("{error}")).hint("apt-get install git   (or your system's way)")
+            fail(format!("{error}"))
+                .hint("apt-get install git   (or your system's package manager)")
         })?;
     match ended.status {
         ExitStatus::Exit(0) => Ok(()),

@@ -1,4 +1,5 @@
-//! Every block of the documentation, held to the program: command lines parse, settings load.
+//! Checks every fenced block of the documentation: command lines must parse, and settings must
+//! load.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::args::program;
 use crate::config::{Overrides, Stack, load, mistakes};
 
-/// A fenced block: its language and text, and where it begins.
+/// A fenced block with its language, its text and its location.
 struct Block {
     language: String,
     text: String,
@@ -123,7 +124,7 @@ fn every_command_line_of_the_documentation_parses() {
     for block in blocks() {
         let text = match block.language.as_str() {
             "sh" => block.text,
-            // Only the lines behind a prompt are input; the others are output.
+            // Only the lines after a prompt are input; the other lines are output.
             "console" => block
                 .text
                 .lines()
@@ -169,7 +170,7 @@ fn every_block_of_settings_in_the_documentation_loads() {
         count += 1;
     }
     assert!(count >= 4, "only {count} blocks were found");
-    // Were it otherwise, this would prove nothing.
+    // An invalid setting must fail, otherwise the check above would prove nothing.
     fs::write(&project, "[night]\nlenght = \"8h\"\n").unwrap();
     let stack = Stack { user: &user, project: Some(&project), overrides: &overrides };
     assert!(load(&stack).is_err());

@@ -1,4 +1,4 @@
-//! `runner doctor`: finds what keeps the nights from running.
+//! `runner doctor`: finds the problems that keep nights from running.
 
 use std::collections::BTreeMap;
 
@@ -40,7 +40,7 @@ impl View for Diagnosis {
     fn print(&self, _ui: Ui) {
         show::out(&doctor::text(&self.findings));
         if !self.wrong {
-            show::out("nothing is wrong\n");
+            show::out("no problems were found\n");
         }
     }
 }
@@ -60,7 +60,7 @@ impl DoctorArgs {
 }
 
 /// Replaces this process with the same command in the environment of a host scheduler's tick: the
-/// scheduler's own variables and the saved ones.
+/// scheduler's variables and the saved variables.
 fn go_there(cli: &Cli<'_>) -> Result<Failure, Failure> {
     let record = SetupRecord::read(&cli.env.setup_note())?;
     let (kind, _) = fitting(&record);

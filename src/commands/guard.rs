@@ -1,5 +1,5 @@
-//! `runner guard`: the hook of an agent, and checks whether a job may write a path and whether a
-//! path could leak.
+//! `runner guard`: implements an agent's hook, and checks whether a job may write a path and
+//! whether a path could leak.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -148,7 +148,7 @@ fn decision(why: &str) -> serde_json::Value {
     })
 }
 
-/// The text for a path that passes, and the text for one that does not.
+/// The text for an accepted path, and the text for a refused path.
 type AnswerTexts = (&'static str, &'static str);
 
 const SCOPE: AnswerTexts = ("may be written", "must not be written");

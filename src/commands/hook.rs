@@ -1,8 +1,8 @@
 //! `runner hook post-tool-use`: adds one row to `_steps.jsonl` for a tool that a session used.
 //!
 //! The hook is called after every tool, so it opens no database, does not call git and starts no
-//! runtime. It must never end with exit code 2, which reports to the model, and never write
-//! anything but its row.
+//! runtime. It must never end with exit code 2, which would show its output to the model, and never
+//! write anything except the row.
 
 use std::io::{self, Read as _};
 use std::path::PathBuf;
@@ -62,7 +62,7 @@ struct SessionPlace {
     cwd: Option<PathBuf>,
 }
 
-/// Records the tool use in the payload. Outside of a project, or in a run of runner itself, it
+/// Records the tool use in the payload. Outside of a project, or in a run that runner started, it
 /// records nothing.
 fn post_tool_use(cli: &Cli<'_>, agent: Option<&str>) -> Result<Exit, Failure> {
     if let Some(agent) = agent.filter(|it| !is_agent_name(it)) {
@@ -74,7 +74,7 @@ fn post_tool_use(cli: &Cli<'_>, agent: Option<&str>) -> Result<Exit, Failure> {
     if read as u64 > LONGEST {
         return Err(Failure::data(format!("the payload is longer than {LONGEST} bytes")));
     }
-    // Runner has the event stream of its own runs and writes their rows itself.
+    // Runner writes the rows of its own runs from their event streams.
     if env::setting("RUNNER_RUN").is_some() {
         return Ok(Exit::Done);
     }

@@ -29,7 +29,7 @@ const FOLDERS: &[(&str, bool)] =
 /// Selects the id that a project gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IdChoice {
-    /// The id in the project's files or in the database, or else a new one.
+    /// The id in the project's files or in the database, or else a new id.
     Known,
     /// Always a new id.
     New,
@@ -71,7 +71,7 @@ impl InitArgs {
     }
 }
 
-/// One thing to write, and the line that reports it.
+/// A planned change, and the line that reports it.
 struct InitStep {
     line: String,
     what: InitAction,
@@ -100,7 +100,7 @@ pub fn make(home: &Env, dir: &Path, id: IdChoice) -> Result<(PathBuf, Vec<String
         let what = format!("{}: the path of a project must be UTF-8", root.display());
         return Err(Failure::data(what));
     }
-    // A mistake in any layer is reported before there is a project that cannot run.
+    // Reports an error in any layer before it creates a project that cannot run.
     let path = root.join(project::FILE);
     let config = config::load(&home.stack(Some(&path)))?;
     let old = config::file(&path)?;
@@ -109,14 +109,14 @@ pub fn make(home: &Env, dir: &Path, id: IdChoice) -> Result<(PathBuf, Vec<String
         choose(home, store.as_ref(), &root, config.project.as_ref(), id)?
     };
     let mut steps = Vec::new();
-    // The id in the project's file is only a seed for a clone's own id, so an existing one stays
+    // The id in the project's file is only a seed for the clone's id, so an existing seed stays
     // unchanged.
     if config.project.is_none() || old.is_none() {
         steps.push(config_file(&path, old, &id)?);
     }
     if own {
         steps.push(InitStep {
-            line: format!("wrote   this clone's id to its git folder ({})", identity::FILE),
+            line: format!("wrote   the clone's id to the git folder ({})", identity::FILE),
             what: InitAction::Own(id.clone()),
         });
     }
@@ -133,7 +133,7 @@ pub fn make(home: &Env, dir: &Path, id: IdChoice) -> Result<(PathBuf, Vec<String
                 .hint(format!("mv {0} {0}.old", path.display())));
             }
             Err(_) => steps.push(InitStep {
-                line: format!("made    {folder}/"),
+                line: format!("created {folder}/"),
                 what: InitAction::Folder(path),
             }),
         }
@@ -141,7 +141,7 @@ pub fn make(home: &Env, dir: &Path, id: IdChoice) -> Result<(PathBuf, Vec<String
             ignored.push(format!("/{folder}/"));
         }
     }
-    // Neither the record of tools nor the daydreams should be committed.
+    // Neither the record of tool calls nor the daydreams should be committed.
     let private = [&config.lifecycle.steps, &config.lifecycle.daydreams];
     ignored.extend(private.map(|path| format!("/{path}")));
     steps.extend(exclude(&git, &ignored)?);
@@ -221,19 +221,19 @@ fn config_file(
                     "{} defines a project without an id",
                     path.display()
                 ))
-                .hint(format!("write `[project]` and below it `id = \"{id}\"`")));
+                .hint(format!("add `[project]` and, below it, `id = \"{id}\"`")));
             };
             lines.insert(header + 1, format!("id = \"{id}\""));
             (added(), lines.join("\n") + "\n")
         }
         Some((text, _)) => (added(), format!("{}\n\n{table}", text.trim_end())),
         None => (
-            "wrote   runner.toml (yours to edit and to commit)".to_owned(),
-            // The text has no commented-out table. Such a table, once uncommented, would duplicate
-            // one that a command has added.
+            "wrote   runner.toml (edit it as you like, and commit it)".to_owned(),
+            // The text contains no commented-out table: a user who uncomments a table that a
+            // command has already added would define it twice.
             format!(
-                "# What runner does here at night. `runner config show --origin` lists every setting with its\n\
-                 # source; what is set here overrides the default. To change one:\n\
+                "# Settings of runner's nights in this project. They override the defaults.\n\
+                 # `runner config show --origin` lists every setting with its source. To change a setting:\n\
                  # runner config set jobs.dream.max_ideas 50\n\n{table}"
             ),
         ),
@@ -241,7 +241,7 @@ fn config_file(
     Ok(InitStep { line, what: InitAction::File(path.to_owned(), text.into_bytes()) })
 }
 
-/// Adds lines to the repository's own exclude file, which is never committed.
+/// Adds lines to the repository's `.git/info/exclude` file, which is never committed.
 fn exclude(git: &Git, lines: &[String]) -> Result<Option<InitStep>, Failure> {
     let path = git
         .path(&["--git-path", "info/exclude"])
@@ -269,7 +269,7 @@ fn exclude(git: &Git, lines: &[String]) -> Result<Option<InitStep>, Failure> {
     Ok(Some(InitStep { line, what: InitAction::File(path, text) }))
 }
 
-/// Checks that a step can be carried out, as far as that is known without doing it.
+/// Checks whether a step can be carried out, as far as this is possible without carrying it out.
 fn writable(root: &Path, what: &InitAction) -> Result<(), Failure> {
     let folder = match what {
         InitAction::File(path, _) | InitAction::Folder(path) => path.parent().map(Path::to_owned),

@@ -1,4 +1,4 @@
-//! `runner jobs`: lists jobs, shows one, resets the failures of one.
+//! `runner jobs`: lists the jobs, shows one job, and resets a job's failures.
 //!
 //! This module must never change the history of a job's runs; the reset itself is recorded.
 
@@ -63,7 +63,7 @@ struct JobView {
     schedule: String,
     next_due: Option<Timestamp>,
     paused_until: Option<Timestamp>,
-    /// The number of consecutive failures that count.
+    /// The number of consecutive failures since the last success or reset.
     failures: u32,
     /// Whether the circuit breaker keeps schedules from starting the job.
     stopped: bool,
@@ -198,22 +198,22 @@ impl View for Resets {
             ui.info("nothing to acknowledge");
         }
         for one in &self.0 {
-            let failures = show::count(one.failures.into(), "failure");
+            let failures = show::count(one.failures.into(), "consecutive failure");
             let text = match (one.failures, one.failmark, one.was_stopped) {
-                (0, false, _) if one.alerts > 0 => "its alerts are closed".to_owned(),
+                (0, false, _) if one.alerts > 0 => "open alerts closed".to_owned(),
                 (0, false, _) => "nothing to acknowledge".to_owned(),
-                (0, true, _) => "its failmark is removed".to_owned(),
+                (0, true, _) => "failure marker removed".to_owned(),
                 (_, _, true) => {
-                    format!("acknowledged {failures} in a row; its schedule starts it again")
+                    format!("acknowledged {failures}; the schedule starts the job again")
                 }
-                (_, _, false) => format!("acknowledged {failures} in a row"),
+                (_, _, false) => format!("acknowledged {failures}"),
             };
             ui.info(&format!("{}: {text}", one.job));
         }
     }
 }
 
-/// Clears the failmark and the failures of one job, or of all jobs of the project.
+/// Removes the failure marker and resets the failures of one job, or of all jobs of the project.
 fn reset(home: &Env, here: &LoadedProject, job: Option<&str>) -> Result<Resets, Failure> {
     let now = home.wall()?;
     let names: Vec<&str> = match job {
@@ -232,8 +232,10 @@ fn reset(home: &Env, here: &LoadedProject, job: Option<&str>) -> Result<Resets, 
         let who = env::person();
         let failures = store.acknowledge(&here.id, row.id, name, &who, now)?;
         let alerts = store.end_alerts(row.id, &who, now)?;
-        let failmark = failmark::remove(&here.root, &here.config.job(name)?.spec)
-            .map_err(|error| Failure::cannot_write(format!("the failmark of {name}: {error}")))?;
+        let failmark =
+            failmark::remove(&here.root, &here.config.job(name)?.spec).map_err(|error| {
+                Failure::cannot_write(format!("the failure marker of {name}: {error}"))
+            })?;
         if failures > 0 || failmark || alerts > 0 || job.is_some() {
             done.push(ResetJob { job: name.to_owned(), failures, was_stopped, failmark, alerts });
         }

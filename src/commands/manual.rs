@@ -74,10 +74,11 @@ impl ManArgs {
     }
 }
 
-/// Reports whether a page must be written. A page that already has the same text need not be.
+/// Reports whether a page must be written. A page that already has the same text is not written
+/// again.
 ///
 /// # Errors
-/// Returns an error if a file of another origin has the page's name.
+/// Returns an error if another program's file has the page's name.
 fn ours(path: &Path, text: &[u8]) -> Result<bool, Failure> {
     match fs::symlink_metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(true),

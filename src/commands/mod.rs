@@ -51,6 +51,7 @@ mod docs_tests;
 use std::path::Path;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
+use runner_engine::failpoint;
 use runner_engine::outcome::Exit;
 use runner_engine::store::StoreError;
 
@@ -62,7 +63,7 @@ use crate::env::{self, Env};
 use crate::spawn::SpawnMode;
 use crate::ui::{Failure, Ui};
 
-/// Everything that a command works with besides its own arguments.
+/// The inputs of a command besides its arguments.
 #[derive(Clone, Copy)]
 pub struct Cli<'a> {
     /// The program's environment: folders, clock, settings that flags override.
@@ -71,14 +72,15 @@ pub struct Cli<'a> {
     pub here: &'a Path,
     /// Whether the command line names that folder, which must then be in a project.
     pub folder_is_named: bool,
-    /// The only way to print.
+    /// The output format; a command prints only through it and `show`.
     pub ui: Ui,
     /// The number of `-v` flags.
     pub verbose: u8,
 }
 
 impl Cli<'_> {
-    /// Returns the way in which the command starts runs: watched, in its own process group.
+    /// Returns how the command starts runs: with visible progress, and in the command's process
+    /// group.
     pub fn spawn_mode(&self) -> SpawnMode {
         SpawnMode { watched: true, ui: self.ui, verbose: self.verbose, apart: false }
     }
@@ -107,11 +109,12 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let reach = reach(&args.command);
     if reach.is_none() && !args.config.is_empty() {
         return Err(Failure::usage(format!(
-            "--config {}: this command does not use it",
+            "--config {}: this command does not use this setting",
             args.config[0]
         ))
         .hint("runner config set KEY VALUE, or runner enqueue JOB --set KEY=VALUE"));
     }
+    failpoint::arm_steps(env::setting);
     let home = Env::read()?.with(&args.config, reach.unwrap_or_default())?;
     if reach.is_some() {
         home.overrides.honoured()?;
@@ -123,7 +126,8 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     done
 }
 
-/// Reports whether a command is a dry run, which must leave no trace, not even a mark of damage.
+/// Reports whether a command is a dry run, which must write nothing, not even the record of a
+/// damaged database.
 fn is_dry(command: &Command) -> bool {
     match command {
         Command::Night(args) => args.dry_run,
@@ -173,7 +177,7 @@ fn dispatch(args: &Args, home: &Env) -> Result<Exit, Failure> {
         Command::Completions(_) | Command::Man(_) => unreachable!("done before"))
 }
 
-/// Checks that the database can be used, before a command writes anything else. An older format is
+/// Checks that the database can be used before a command writes anything else. An older format is
 /// accepted, because the database is migrated when it is opened for writing.
 fn usable(home: &Env) -> Result<(), Failure> {
     match home.store_to_read() {

@@ -68,8 +68,8 @@ pub fn with_steps(
     let closes = now.saturating_add(settings.length).unwrap_or(now);
     let night = store.open_night(&project.id, &civil_date(now, &settings.zone), now, closes)?;
     manner.ui.info(&format!("night {}", night.name));
-    // All of them are recorded before the first begins: if this process dies, the next tick runs
-    // the rest. A job that follows another one is recorded when that one has ended.
+    // All jobs are recorded before the first one starts: if this process dies, the next tick runs
+    // the rest. A job that follows another job is recorded when that job has ended.
     let mut queue = VecDeque::new();
     for (name, kind) in due {
         let more = steps.iter().find(|(step, _)| *step == name);
@@ -96,8 +96,8 @@ pub fn with_steps(
     running.finish(&project, closes)
 }
 
-/// Returns the jobs that begin a night, with their kinds. A job of a cycle runs when its turn comes, and a job that
-/// follows another one runs after it.
+/// Returns the jobs that begin a night, with their kinds. A job of a cycle runs when its turn
+/// comes, and a job that follows another job runs after it.
 fn due(config: &Config) -> Vec<(&str, &str)> {
     let begins = |when: &TriggerSpec| {
         !matches!(when, TriggerSpec::Clock(Trigger::After(_)) | TriggerSpec::Lifecycle)
@@ -106,7 +106,7 @@ fn due(config: &Config) -> Vec<(&str, &str)> {
     due.map(|(name, job)| (name.as_str(), job.spec.kind.name())).collect()
 }
 
-/// A night whose runs are under way.
+/// A night in progress.
 struct RunningNight<'a> {
     home: &'a Env,
     store: Store,
@@ -135,8 +135,9 @@ impl RunningNight<'_> {
             queue.extend(self.store.start_ready(Some(self.night.id), &self.me, now)?);
         }
         for run in queue {
-            let outcome =
-                Outcome::Cancelled { why: "the night was cancelled before its turn".to_owned() };
+            let outcome = Outcome::Cancelled {
+                why: "the night was cancelled before this run started".to_owned(),
+            };
             self.store.decline(&run, &outcome, self.home.wall()?)?;
         }
         Ok(())
@@ -207,7 +208,7 @@ impl View for NightView {
         match &self.stands {
             ReportState::Written(path) => ui.info(&format!("{headline} — {}", path.display())),
             ReportState::Due(closes) => ui.info(&format!(
-                "{headline}; the report is written when the remaining runs have finished, at the latest at {}",
+                "{headline}; the report is written when the remaining runs have finished, by {} at the latest",
                 show::format_time(*closes)
             )),
             ReportState::Failed => show::complain(&format!(
@@ -229,7 +230,7 @@ struct NothingDue {
 impl NothingDue {
     fn of(project: &LoadedProject) -> Self {
         let why = match project.config.jobs.len() {
-            0 => "this project has no job".to_owned(),
+            0 => "this project has no jobs".to_owned(),
             jobs => format!(
                 "none of {} is enabled and begins a night (`runner config show` lists them)",
                 show::count(jobs as u64, "job")
@@ -242,6 +243,6 @@ impl NothingDue {
 impl View for NothingDue {
     fn print(&self, ui: Ui) {
         let why = &self.why;
-        ui.info(&format!("nothing is due: {why}; no night is opened and no report written"));
+        ui.info(&format!("nothing is due: {why}; no night was opened and no report was written"));
     }
 }

@@ -49,7 +49,7 @@ pub fn completions(shell: Shell, program: &mut Command) -> String {
     String::from_utf8_lossy(&script).into_owned()
 }
 
-/// Lists the program and all its visible commands, each with the words that call it.
+/// Lists the program and all its visible commands, each with the words that invoke it.
 fn every(program: &Command) -> Vec<(Vec<String>, Command)> {
     fn walk(words: &[String], command: &Command, all: &mut Vec<(Vec<String>, Command)>) {
         let mut own = words.to_vec();
@@ -81,10 +81,10 @@ mod tests {
         assert!(all.len() > 25, "{}", all.len());
         for (words, command) in &all {
             let named = words.join(" ");
-            assert!(command.get_about().is_some(), "{named} says nothing of itself");
+            assert!(command.get_about().is_some(), "{named} has no description");
             let after = command.get_after_help().map(ToString::to_string).unwrap_or_default();
             assert!(after.contains("Example"), "{named} has no example");
-            // An example is one of this very command, and parses.
+            // Each example calls the command itself, and parses.
             let example = after.split_once("runner ").map(|(_, rest)| format!("runner {rest}"));
             let lines = commands(&example.unwrap_or_default());
             let line = lines.iter().find_map(|line| line_of(line)).unwrap_or_default();

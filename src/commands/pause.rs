@@ -1,7 +1,7 @@
-//! `pause`, `resume`: pause one job, or everything, for a while.
+//! The `runner pause` and `runner resume` commands: pause and resume one job, or all jobs.
 //!
-//! Each is one step in the database that every tick, host timer and daemon obeys. A manual run
-//! starts all the same.
+//! Each command is one change in the database that every tick, host timer and daemon respects.
+//! Manual runs are not affected.
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -47,13 +47,13 @@ pub struct ResumeArgs {
 /// Whether a job, or everything, is paused after the command.
 #[derive(Debug, Serialize)]
 struct PauseState {
-    /// The job; absent if all jobs are meant.
+    /// The job; `None` for all jobs.
     job: Option<String>,
-    /// Whether the job is held now, by its own pause or by the pause of all jobs.
+    /// Whether the job is paused now, by its own pause or by the pause of all jobs.
     paused: bool,
-    /// The end of the pause; absent for a pause without an end.
+    /// The end of the pause; `None` for a pause without an end.
     until: Option<Timestamp>,
-    /// The runs that are under way and continue to their end.
+    /// The active runs, which continue to their end.
     live: Vec<RunId>,
     /// The notices for people.
     #[serde(skip)]
@@ -87,7 +87,7 @@ impl PauseArgs {
             None => FOREVER,
         };
         if end <= now {
-            return Err(Failure::usage(format!("{} is past", show::format_time(end))));
+            return Err(Failure::usage(format!("{} is in the past", show::format_time(end))));
         }
         // Scheduled times up to now were due before the pause, so they are recorded first.
         let mut troubles = Vec::new();
@@ -132,9 +132,9 @@ impl ResumeArgs {
         let all = store.paused_until(now)?;
         let notice = match (ended, all) {
             (_, Some(_)) if id.is_some() => {
-                format!("{what} may run again, but everything is paused: runner resume --all")
+                format!("{what} is resumed, but everything is paused: runner resume --all")
             }
-            (true, _) => format!("{what} goes on"),
+            (true, _) => format!("{what} is resumed"),
             (false, _) => format!("{what} was not paused"),
         };
         cli.ui.show(&PauseState {
@@ -153,7 +153,7 @@ pub fn limited(end: Timestamp) -> Option<Timestamp> {
     (end < FOREVER).then_some(end)
 }
 
-/// Describes the end of the pause of a job, or of everything.
+/// Describes the end of a job's pause, or of the pause of all jobs.
 pub fn until_words(end: Timestamp, job: Option<&str>) -> String {
     limited(end).map_or_else(
         || format!("until `runner resume {}`", job.unwrap_or("--all")),
@@ -161,8 +161,8 @@ pub fn until_words(end: Timestamp, job: Option<&str>) -> String {
     )
 }
 
-/// Returns the job from the database. The row is updated if the project's files can be read, and
-/// stays as it was if they cannot, because a pause matters most in that case.
+/// Returns the job from the database. The row is updated if the project's files can be read.
+/// Otherwise the stored row is used, because a pause is most important in that case.
 fn of_job(cli: &Cli<'_>, store: &mut Store, job: &str) -> Result<JobRow, Failure> {
     let fresh = LoadedProject::load(cli.env, cli.here).and_then(|project| {
         project.register(store, cli.env.wall()?)?;

@@ -1,6 +1,6 @@
 //! The `enqueue`, `cancel` and `retry` commands, which change queued and running runs.
 //!
-//! Each command is one step in the database, so that every tick, host timer and daemon sees it.
+//! Each command is one change in the database, so that every tick, host timer and daemon sees it.
 //! None of them starts a run itself.
 
 use jiff::tz::TimeZone;
@@ -103,7 +103,7 @@ impl EnqueueArgs {
         let project = LoadedProject::load(home, cli.here)?;
         project.config.job(&self.job)?;
         let settings = settings(&self.set)?;
-        // An invalid setting is refused here and not at night.
+        // An invalid setting is refused now, and not at night.
         let changed =
             config::load_with(&home.stack(Some(&project.root.join(FILE))), &self.job, &settings)?;
         if let Some(own) = changed.job(&self.job)?.spec.kind.of::<OvernightSpec>() {
@@ -115,8 +115,11 @@ impl EnqueueArgs {
         let ready_at = match &self.at {
             Some(at) => match when::parse_time(at, &zone, now).map_err(Failure::usage)? {
                 past if past < now => {
-                    return Err(Failure::usage(format!("{} is past", show::format_time(past)))
-                        .hint(format!("runner enqueue {}", self.job)));
+                    return Err(Failure::usage(format!(
+                        "{} is in the past",
+                        show::format_time(past)
+                    ))
+                    .hint(format!("runner enqueue {}", self.job)));
                 }
                 at => at,
             },
@@ -162,7 +165,7 @@ impl CancelArgs {
 }
 
 impl RetryArgs {
-    /// Queues one more attempt at the run's work.
+    /// Queues one more attempt for the run's occurrence.
     pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
         let mut store = cli.env.store()?;
         let row = runs::find(&store, &self.run)?;
@@ -173,7 +176,7 @@ impl RetryArgs {
         if store.occurrence(&row.occurrence)?.outcome.is_none() {
             let open = store.last_run_of(&row.occurrence)?.unwrap_or(row);
             return Err(Failure::data(format!(
-                "{} is not over: run {} is {}",
+                "{} has not ended: run {} is {}",
                 open.job_name,
                 open.id,
                 runs::state_name(&open)
@@ -200,7 +203,9 @@ fn settings(set: &[String]) -> Result<Vec<(String, String)>, Failure> {
 fn show_queued(cli: &Cli<'_>, store: &Store, run: &RunId) -> Result<Exit, Failure> {
     let row = store.run(run)?;
     if !client::wake(cli.env) && row.outcome().is_none() {
-        cli.ui.info("no daemon is running: the next `runner tick` starts it when its turn comes");
+        cli.ui.info(
+            "no daemon is running: the next `runner tick` starts the run when its turn comes",
+        );
     }
     cli.ui.show(&QueuedRun { run: RunRecord::of(&row), state: describe_state(&row) });
     Ok(Exit::Done)

@@ -1,7 +1,7 @@
 //! The `runner replay` command: replays a recorded run and compares the results.
 //!
-//! This module must never write to the project, nor to any of the user's folders except the one
-//! that the command names.
+//! This module must never write to the project, nor to any of the user's folders except the folder
+//! in the arguments.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,9 +11,10 @@ use runner_engine::error_chain::whole;
 use runner_engine::files::{RECORD, read_host, write_atomic};
 use runner_engine::ids::RunId;
 use runner_engine::outcome::Exit;
+use runner_jobs::Folders;
 use runner_jobs::kinds;
 use runner_jobs::recording::{FOLDER, Recording, RecordingError, run_named};
-use runner_jobs::replay::{Replayed, Scratch, replay};
+use runner_jobs::replay::{Replayed, replay};
 use serde::Serialize;
 
 use super::{Cli, runs};
@@ -66,10 +67,11 @@ impl ReplayArgs {
         }
         let into = self.into.as_ref().map(|into| cli.here.join(into));
         let scratch = Folder::make(cli.env, into.as_deref())?;
-        let lent = Scratch {
+        let lent = Folders {
             root: &scratch.root,
             cache: &scratch.aside.join(CACHE),
             run_dir: &scratch.aside.join(RUN),
+            state: None,
         };
         let done = replay(&recording, lent, &cli.env.clock);
         let replayed = done.map_err(|error| Failure::internal(whole(&error)))?;
@@ -95,7 +97,7 @@ impl View for ReplayView {
         let same = replayed.artifacts.iter().filter(|one| one.equal).count();
         let verdict = match (replayed.equal, total) {
             (true, 0) => {
-                format!("it produced no artifacts, like the recorded run ({})", replayed.outcome)
+                format!("no artifacts, like the recorded run ({})", replayed.outcome)
             }
             (true, _) => format!("all {total} artifacts are byte for byte the same"),
             (false, _) => format!("the result differs; {same} of {total} artifacts are the same"),
@@ -120,7 +122,7 @@ impl View for ReplayView {
         }
         if replayed.redacted > 0 && !replayed.equal {
             text.push_str(&format!(
-            "  note     secrets were removed from {} contents of the recording: results made from them may differ\n",
+            "  note     secrets were removed from {} inputs of the recording: results based on them may differ\n",
             replayed.redacted
         ));
         }
@@ -136,7 +138,7 @@ fn find(home: &Env, here: &Path, wanted: &str) -> Result<PathBuf, Failure> {
     let start = wanted.trim().to_ascii_uppercase();
     if start.is_empty() {
         return Err(
-            Failure::usage("expected the id of a run, or the beginning of one").hint("runner runs")
+            Failure::usage("expected a run id or the beginning of a run id").hint("runner runs")
         );
     }
     let folder = home.state.join(FOLDER);
@@ -190,7 +192,7 @@ fn unusable(error: &RecordingError) -> Failure {
 fn export(from: &Path, to: &Path, ui: Ui) -> Result<Exit, Failure> {
     let cannot = |error: &dyn std::error::Error| Failure::cannot_write(whole(error));
     if to.symlink_metadata().is_ok() {
-        return Err(Failure::data(format!("{} is there already", to.display()))
+        return Err(Failure::data(format!("{} already exists", to.display()))
             .hint(format!("rm {}", to.display())));
     }
     let bytes = read_host(from, RECORD).map_err(|error| cannot(&error))?;
@@ -218,7 +220,7 @@ impl Folder {
             aside: scratch,
         };
         if folder.root.symlink_metadata().is_ok() {
-            return Err(Failure::data(format!("{} is there already", folder.root.display()))
+            return Err(Failure::data(format!("{} already exists", folder.root.display()))
                 .hint("runner replay RUN --into ANOTHER"));
         }
         home.make_state()?;

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! night ──> report::whole ──> markdown | page | JSON on standard output
-//!                        └──> --open: the page in a file ──> the host's opener, by argument vector
+//!                        └──> --open: the page in a file ──> the host's opener
 //! ```
 
 use std::path::{Path, PathBuf};
@@ -76,7 +76,7 @@ impl ReportArgs {
     /// Prints the report, or opens its page.
     pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
         let project = LoadedProject::load(cli.env, cli.here)?;
-        let none = || Failure::data("there was no night here yet").hint("runner night");
+        let none = || Failure::data("this project has had no night yet").hint("runner night");
         let store = cli.env.store_to_read()?.ok_or_else(none)?;
         let nights = store.nights(&project.id, 400)?;
         let night = match &self.night {
@@ -85,7 +85,7 @@ impl ReportArgs {
                 let known: Vec<&str> =
                     nights.iter().take(5).map(|night| night.name.as_str()).collect();
                 let known = known.join(", ");
-                Failure::data(format!("no night {name:?} here; the last ones: {known}"))
+                Failure::data(format!("there is no night {name:?}; the latest nights: {known}"))
             })?,
         };
         let report = report::whole(&store, night.id, &project.root, cli.env.wall()?)?;
@@ -113,9 +113,9 @@ fn open(path: &Path, ui: Ui) -> Result<Exit, Failure> {
         return Err(Failure::unavailable(format!(
             "{OPENER} was not found, so the page cannot be opened; {by_hand}"
         ))
-        .hint("apt-get install xdg-utils   (or your system's way)"));
+        .hint("apt-get install xdg-utils   (or your system's package manager)"));
     };
-    ui.info(&format!("{} opens it", opener.display()));
+    ui.info(&format!("opening the page with {}", opener.display()));
     let ended = Command::new(&opener).arg(path).status();
     match ended {
         Ok(status) if status.success() => Ok(Exit::Done),
@@ -129,7 +129,7 @@ fn open(path: &Path, ui: Ui) -> Result<Exit, Failure> {
     }
 }
 
-/// Writes the page to a file in runner's own folder.
+/// Writes the page to a file in runner's state folder.
 fn write_page(home: &Env, name: &str, page: &str) -> Result<PathBuf, Failure> {
     let folder = home.state.join("pages");
     let path = folder.join(name);

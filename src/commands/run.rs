@@ -1,5 +1,5 @@
-//! The `runner run JOB` command, and the parts of it that `runner dream run` shares: runs a job
-//! now, as an occurrence of its own.
+//! The `runner run JOB` command, and the parts that `runner dream run` shares with it: runs a job
+//! now, for a separate occurrence.
 
 use std::io;
 use std::os::fd::AsFd as _;
@@ -166,15 +166,15 @@ pub(super) fn settled(
             return Ok((exit, outcome));
         }
     };
-    // The jobs that follow this run wait in the queue.
+    // Jobs that follow this run wait in the queue.
     client::wake(home);
     manner.ui.show(&EndedRun::of(&row));
     let exit = row.outcome().map_or(Exit::Internal, |outcome| outcome.exit(deferral_is_normal));
     Ok((exit, row.outcome().cloned()))
 }
 
-/// Runs one requested run to its end and prints its log and its program's output meanwhile. The run
-/// is not affected if the log cannot be followed, or if its reader goes away.
+/// Runs one requested run to its end and prints its log and its program's output meanwhile. If the
+/// log cannot be followed, or if its reader exits, the run is not affected.
 fn followed(
     home: &Env,
     store: &mut Store,
@@ -183,8 +183,8 @@ fn followed(
     manner: SpawnMode,
 ) -> Result<RunRow, Failure> {
     // Closing `running` stops the follower.
-    let (over, running) =
-        io::pipe().map_err(|error| Failure::environment(format!("cannot make a pipe: {error}")))?;
+    let (over, running) = io::pipe()
+        .map_err(|error| Failure::environment(format!("cannot create a pipe: {error}")))?;
     let stdout = io::stdout();
     thread::scope(|scope| {
         let stops = [stdout.as_fd(), over.as_fd()];

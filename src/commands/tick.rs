@@ -1,5 +1,5 @@
-//! The `runner tick` command: starts everything that is due in all projects, and stays while the
-//! started runs live.
+//! The `runner tick` command: starts everything that is due in all projects, and waits until the
+//! started runs have ended.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -43,13 +43,13 @@ struct StartedRun {
 impl View for TickReport {
     fn print(&self, ui: Ui) {
         for (run, word) in &self.settled_for_the_dead {
-            ui.info(&format!("run {run} was settled for its dead owner: {word}"));
+            ui.info(&format!("run {run}, whose process died, was settled: {word}"));
         }
     }
 }
 
 impl TickArgs {
-    /// Ticks until none of the runs that it started is live.
+    /// Ticks until all runs that it started have ended.
     pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
         let home = cli.env;
         let me = ProcessIdentity::me();

@@ -19,6 +19,7 @@ use std::ops::Range;
 use saphyr_parser::{Event, Marker, Parser, ScalarStyle, Span};
 use toml::{Table, Value};
 
+use super::finding::Reason;
 use super::overrides::insert;
 use super::shape::no_such;
 use super::sources::{ConfigMistake, Layer, within};
@@ -215,7 +216,7 @@ impl Ctxrc {
 }
 
 impl<'a> CtxrcReader<'a> {
-    fn wrong(&self, key: &str, span: Range<usize>, why: &str) -> ConfigMistake {
+    fn wrong(&self, key: &str, span: Range<usize>, why: impl Into<Reason>) -> ConfigMistake {
         ConfigMistake::at(&self.layer.path, &self.layer.text, span, key, why)
     }
 
@@ -294,7 +295,7 @@ impl<'a> CtxrcReader<'a> {
             }
             if !KEYS.contains(&key.as_str()) {
                 let why = no_such(&key, &KEYS);
-                return Err(self.wrong(&format!("dream.{key}"), name, &why));
+                return Err(self.wrong(&format!("dream.{key}"), name, why));
             }
             let said = format!("dream.{key}");
             let first = self.next()?;

@@ -7,7 +7,8 @@ use jiff::SignedDuration;
 use runner_jobs::curator::CuratorSpec;
 use runner_jobs::curator::job::CuratorJobKind;
 
-use super::reader::{Reader, did_you_mean};
+use super::finding::Reason;
+use super::reader::Reader;
 use super::settings::CuratorTable;
 
 /// The local curator.
@@ -52,7 +53,7 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Option<Curator> {
 pub fn kind(word: &str) -> Result<CuratorJobKind, String> {
     let words = CuratorJobKind::ALL.map(CuratorJobKind::as_str);
     CuratorJobKind::of(word).ok_or_else(|| {
-        let near = did_you_mean(word, words);
-        format!("there is no kind {word:?} ({}){near}", words.join(", "))
+        let why = Reason::from(format!("there is no kind {word:?} ({})", words.join(", ")));
+        why.near(word, words).to_string()
     })
 }

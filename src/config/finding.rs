@@ -1,6 +1,10 @@
 //! An error in a setting, before its location is looked up.
 
+use std::fmt;
+use std::path::Path;
+
 use runner_jobs::overnight::OvernightSpec;
+use runner_text::nearest::nearest;
 
 /// The part of a setting that is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -13,13 +17,48 @@ pub(super) enum Part {
     Missing,
 }
 
+/// The reason for an error, and the name that was probably meant.
+#[derive(Clone, Debug)]
+pub(super) struct Reason {
+    pub(super) text: Box<str>,
+    pub(super) near: Option<Box<str>>,
+}
+
+impl<T: Into<String>> From<T> for Reason {
+    fn from(text: T) -> Self {
+        Self { text: text.into().into(), near: None }
+    }
+}
+
+impl Reason {
+    /// Suggests the nearest of several names.
+    pub(super) fn near<'n>(self, name: &str, names: impl IntoIterator<Item = &'n str>) -> Self {
+        Self { near: nearest(name, names).map(Into::into), ..self }
+    }
+
+    /// Describes where in a value the error is.
+    pub(super) fn within(self, place: &str) -> Self {
+        Self { text: format!("{place}: {}", self.text).into(), ..self }
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)?;
+        match &self.near {
+            Some(near) => write!(f, "; did you mean {near:?}?"),
+            None => Ok(()),
+        }
+    }
+}
+
 /// An error without its location.
 #[derive(Clone, Debug)]
 pub(super) struct Finding {
     /// The full name of the setting.
     pub(super) key: String,
     /// The reason.
-    pub(super) why: String,
+    pub(super) why: Reason,
     /// The part of the setting that is wrong.
     pub(super) part: Part,
     /// The fix, if it needs more than another value. Such an error has exit code 78 in every layer.
@@ -31,12 +70,18 @@ pub(super) struct Finding {
 pub(super) enum Fix {
     /// Another output folder for an overnight job.
     OutputFolder,
+    /// A regular file that the user can read.
+    ReadableFile,
 }
 
 impl Fix {
     /// Describes the fix.
-    pub(super) fn text(self) -> String {
+    pub(super) fn text(self, file: Option<&Path>) -> String {
         match self {
+            Self::ReadableFile => format!(
+                "ls -l {}   (it must be a regular file that you can read)",
+                file.unwrap_or(Path::new("FILE")).display()
+            ),
             Self::OutputFolder => format!(
                 "name a folder that only nights use, such as {}",
                 OvernightSpec::default().output_dir

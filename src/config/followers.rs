@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use runner_engine::schedule::Trigger;
 
+use super::finding::Reason;
 use super::job::Job;
-use super::reader::{Reader, did_you_mean};
+use super::reader::Reader;
 use super::trigger::TriggerSpec;
 
 /// Returns the job whose end makes this one due.
@@ -43,8 +44,8 @@ pub(super) fn check_after(jobs: &BTreeMap<String, Job>, reader: &mut Reader<'_>)
                 let names = reader.names("jobs").into_iter().chain(jobs.keys().map(String::as_str));
                 let names: Vec<&str> = names.collect();
                 if chain.len() == 1 && !names.contains(&next) {
-                    let near = did_you_mean(next, names);
-                    reader.wrong(&key, format!("there is no job {next:?}{near}"));
+                    let why = Reason::from(format!("there is no job {next:?}"));
+                    reader.wrong(&key, why.near(next, names));
                 }
                 break;
             };

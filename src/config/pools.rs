@@ -11,7 +11,8 @@ use runner_engine::store::Budget;
 use runner_jobs::prices::{Price, Prices};
 use toml::{Table, Value};
 
-use super::reader::{Reader, did_you_mean};
+use super::finding::Reason;
+use super::reader::Reader;
 use super::settings::{PoolTable, PriceTable, WindowTable};
 use super::values::system_zone;
 
@@ -64,12 +65,11 @@ pub(super) fn pools(reader: &mut Reader<'_>) -> BTreeMap<String, Pool> {
 pub(super) fn check_known(reader: &mut Reader<'_>, key: &str, name: &str) {
     let names = reader.names("pools");
     if !names.contains(&name) {
-        let near = did_you_mean(name, names);
-        let why = format!(
-            "there is no [pools.{name}] in your own config.toml{near} \
+        let why = Reason::from(format!(
+            "there is no [pools.{name}] in your own config.toml \
              (runner config set --user pools.{name}.unlimited true makes one that bounds nothing)"
-        );
-        reader.wrong(key, why);
+        ));
+        reader.wrong(key, why.near(name, names));
     }
 }
 

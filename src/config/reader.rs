@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use serde_path_to_error::Segment;
 use toml::{Table, Value};
 
-use super::finding::{Finding, Fix, Part};
+use super::finding::{Finding, Fix, Part, Reason};
 use super::reference;
 use super::shape::{MOST, misfits};
 use super::sources::{ConfigMistake, Sources, locate, within};
@@ -42,19 +42,19 @@ impl<'a> Reader<'a> {
         reader
     }
 
-    fn add(&mut self, key: String, why: String, part: Part, fix: Option<Fix>) {
+    fn add(&mut self, key: String, why: Reason, part: Part, fix: Option<Fix>) {
         if self.found.len() < MOST {
             self.found.push(Finding { key, why, part, fix });
         }
     }
 
     /// Adds an error about a value.
-    pub(super) fn wrong(&mut self, key: &str, why: impl Into<String>) {
+    pub(super) fn wrong(&mut self, key: &str, why: impl Into<Reason>) {
         self.add(key.to_owned(), why.into(), Part::Value, None);
     }
 
     /// Adds an error about a value that names a path which a run must never change.
-    pub(super) fn forbidden(&mut self, key: &str, why: impl Into<String>, fix: Fix) {
+    pub(super) fn forbidden(&mut self, key: &str, why: impl Into<Reason>, fix: Fix) {
         self.add(key.to_owned(), why.into(), Part::Value, Some(fix));
     }
 
@@ -74,7 +74,8 @@ impl<'a> Reader<'a> {
         let names = self.names(table);
         let there = names.contains(&name);
         if !there {
-            self.wrong(key, format!("there is no [{table}.{name}]{}", did_you_mean(name, names)));
+            let why = Reason::from(format!("there is no [{table}.{name}]"));
+            self.wrong(key, why.near(name, names));
         }
         there
     }

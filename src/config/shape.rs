@@ -6,7 +6,7 @@ use runner_text::nearest::nearest;
 use serde_json::Value as Node;
 use toml::{Table, Value};
 
-use super::finding::Part;
+use super::finding::{Part, Reason};
 use super::inline::inline;
 use super::reference::{self, describe, entry, properties};
 
@@ -19,7 +19,7 @@ pub(super) struct Misfit {
     /// The parts of the setting's name.
     pub(super) path: Vec<String>,
     /// The reason.
-    pub(super) why: String,
+    pub(super) why: Reason,
     /// The part of the setting that is wrong.
     pub(super) part: Part,
 }
@@ -37,8 +37,8 @@ struct Walk {
 }
 
 impl Walk {
-    fn report(&mut self, part: Part, why: String) {
-        self.found.push(Misfit { path: self.path.clone(), why, part });
+    fn report(&mut self, part: Part, why: impl Into<Reason>) {
+        self.found.push(Misfit { path: self.path.clone(), why: why.into(), part });
     }
 
     fn table(&mut self, node: &Node, table: &Table) {
@@ -56,8 +56,7 @@ impl Walk {
                     self.report(Part::Key, no_such(key, &known));
                 }
                 Some(_) if named && !good_name(key) => {
-                    let why = "a name has letters, digits, - and _".to_owned();
-                    self.report(Part::Value, why);
+                    self.report(Part::Value, "a name has letters, digits, - and _");
                 }
                 Some(inner) => self.entry(inner, value),
             }
@@ -73,7 +72,7 @@ impl Walk {
     fn entry(&mut self, node: &Node, value: &Value) {
         match (value, self.path.as_slice()) {
             (Value::Table(_), [jobs, name]) if jobs == "jobs" && name == REPORT_JOB => {
-                self.report(Part::Value, "a job's name is not \"report\"".to_owned());
+                self.report(Part::Value, "a job's name is not \"report\"");
             }
             (Value::Table(job), [jobs, _]) if jobs == "jobs" => {
                 // Without a kind, a job may have the settings of any kind.
@@ -102,23 +101,20 @@ fn missing<'n>(node: &'n Node, table: &Table) -> impl Iterator<Item = &'n str> {
 }
 
 /// Explains why a value does not match the schema.
-fn misfit(node: &Node, value: &Value) -> Option<String> {
+fn misfit(node: &Node, value: &Value) -> Option<Reason> {
     let wrong =
-        |near: &str| Some(format!("it must be {}, it is {}{near}", describe(node), brief(value)));
+        || Some(Reason::from(format!("it must be {}, it is {}", describe(node), brief(value))));
     if let Some(options) = node["anyOf"].as_array() {
         let fits = options.iter().any(|option| misfit(option, value).is_none());
-        return if fits { None } else { wrong("") };
+        return if fits { None } else { wrong() };
     }
     if let Some(words) = node["enum"].as_array() {
-        let mut words = words.iter().filter_map(Node::as_str);
-        let Some(text) = value.as_str() else { return wrong("") };
+        let words = words.iter().filter_map(Node::as_str);
+        let Some(text) = value.as_str() else { return wrong() };
         if words.clone().any(|word| word == text) {
             return None;
         }
-        return match nearest(text, words.by_ref()) {
-            Some(near) => wrong(&format!("; did you mean {near:?}?")),
-            None => wrong(""),
-        };
+        return wrong().map(|why| why.near(text, words));
     }
     let is = |kind: &str| match &node["type"] {
         Node::Array(kinds) => kinds.iter().any(|it| it == kind),
@@ -137,33 +133,34 @@ fn misfit(node: &Node, value: &Value) -> Option<String> {
         Value::Float(number) => is("number") && within(*number),
         Value::Array(items) if is("array") => {
             if (items.len() as u64) < node["minItems"].as_u64().unwrap_or(0) {
-                return Some("it must have one item at least".to_owned());
+                return Some("it must have one item at least".into());
             }
             let mut bad = items.iter().enumerate().filter_map(|(at, item)| {
-                Some(format!("number {}: {}", at + 1, misfit(&node["items"], item)?))
+                Some(misfit(&node["items"], item)?.within(&format!("number {}", at + 1)))
             });
             return bad.next();
         }
         Value::Table(table) if is("object") => return misshapen(node, table),
         _ => false,
     };
-    if fits { None } else { wrong("") }
+    if fits { None } else { wrong() }
 }
 
 /// Explains the error in a table within a list.
-fn misshapen(node: &Node, table: &Table) -> Option<String> {
+fn misshapen(node: &Node, table: &Table) -> Option<Reason> {
     let odd = table.iter().find_map(|(key, value)| match entry(node, key) {
-        None => Some(format!("it has {key:?}, which is no setting")),
-        Some(inner) => misfit(inner, value).map(|why| format!("{key}: {why}")),
+        None => Some(Reason::from(format!("it has {key:?}, which is no setting"))),
+        Some(inner) => misfit(inner, value).map(|why| why.within(key)),
     });
-    odd.or_else(|| missing(node, table).next().map(|name| format!("it has no {name:?}")))
+    odd.or_else(|| Some(format!("it has no {:?}", missing(node, table).next()?).into()))
 }
 
 /// Explains why a key is refused, with the nearest key or the list of all keys.
-pub(super) fn no_such(key: &str, known: &[&str]) -> String {
-    match nearest(key, known.iter().copied()) {
-        Some(near) => format!("there is no such setting; did you mean {near:?}?"),
-        None => format!("there is no such setting (there are: {})", known.join(", ")),
+pub(super) fn no_such(key: &str, known: &[&str]) -> Reason {
+    let why = Reason::from("there is no such setting").near(key, known.iter().copied());
+    match &why.near {
+        Some(_) => why,
+        None => format!("there is no such setting (there are: {})", known.join(", ")).into(),
     }
 }
 

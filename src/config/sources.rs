@@ -17,13 +17,10 @@ use toml::{Spanned, Table, Value};
 
 use serde::Serialize;
 
-use super::finding::{Finding, Fix, Part};
+use super::finding::{Finding, Fix, Part, Reason};
 use super::source_location::SourceLocation;
 use super::{ctxrc, dream};
 use crate::ui::Failure;
-
-/// The beginning of an error that does not depend on the content of the file.
-const UNREADABLE: &str = "cannot read it";
 
 /// Maximum number of reported syntax errors per file.
 const SYNTAX: usize = 20;
@@ -37,7 +34,7 @@ pub(super) struct ConfigMistake {
     /// The file, and the line and column in it, counted from 1.
     place: Option<Box<WrittenAt>>,
     /// The description without the location and the name.
-    why: String,
+    why: Reason,
     drawing: Option<String>,
     fix: Option<Fix>,
     exit: Exit,
@@ -79,28 +76,19 @@ impl ConfigFinding {
 
 impl From<ConfigMistake> for ConfigFinding {
     fn from(mistake: ConfigMistake) -> Self {
-        // All descriptions suggest a similar name with this phrase.
-        let (message, nearest) = match mistake.why.split_once("; did you mean ") {
-            Some((message, near)) => {
-                let near = near.trim_end_matches('?');
-                let near = near.strip_prefix('"').and_then(|near| near.strip_suffix('"'));
-                (message.to_owned(), near.map(str::to_owned))
-            }
-            None => (mistake.why.clone(), None),
-        };
+        let message = mistake.why.text.to_string();
+        let nearest = mistake.why.near.as_deref().map(str::to_owned);
         let (file, spot) = match mistake.place.clone().map(|place| *place) {
             Some((file, spot)) => (Some(file), spot),
             None => (None, None),
         };
+        let near = nearest.as_ref().map(|near| format!("did you mean {near:?}?"));
         Self {
+            hint: near.or_else(|| mistake.fix.map(|fix| fix.text(file.as_deref()))),
             file,
             line: spot.map(|(line, _)| line),
             column: spot.map(|(_, column)| column),
             key: (!mistake.key.is_empty()).then(|| mistake.key.clone()),
-            hint: nearest
-                .as_ref()
-                .map(|near| format!("did you mean {near:?}?"))
-                .or_else(|| mistake.fix.map(Fix::text)),
             message,
             nearest,
             failure: mistake.into(),
@@ -110,11 +98,7 @@ impl From<ConfigMistake> for ConfigFinding {
 
 impl From<Failure> for ConfigFinding {
     fn from(failure: Failure) -> Self {
-        let text = failure.to_string();
-        let (message, hint) = match text.split_once("\n  fix: ") {
-            Some((message, hint)) => (message.to_owned(), Some(hint.to_owned())),
-            None => (text, None),
-        };
+        let (message, hint) = failure.parts();
         Self {
             file: None,
             line: None,
@@ -134,14 +118,9 @@ impl From<ConfigMistake> for Failure {
             Exit::Usage => Self::usage(mistake.said),
             _ => Self::configuration(mistake.said),
         };
-        if let (true, Some(place)) = (mistake.why.starts_with(UNREADABLE), &mistake.place) {
-            failure = failure.hint(format!(
-                "ls -l {}   (it must be a regular file that you can read)",
-                place.0.display()
-            ));
-        }
         if let Some(fix) = mistake.fix {
-            failure = failure.hint(fix.text());
+            let file = mistake.place.as_ref().map(|place| place.0.as_path());
+            failure = failure.hint(fix.text(file));
         }
         match mistake.drawing {
             Some(drawing) => failure.drawn(drawing),
@@ -157,7 +136,7 @@ impl ConfigMistake {
             key: String::new(),
             said: format!("{}: {why}", path.display()),
             place: Some(Box::new((path.to_owned(), None))),
-            why: why.to_owned(),
+            why: why.into(),
             drawing: None,
             fix: None,
             exit: Exit::Configuration,
@@ -165,14 +144,21 @@ impl ConfigMistake {
     }
 
     /// Creates an error about a location in a file.
-    pub(super) fn at(path: &Path, text: &str, span: Range<usize>, key: &str, why: &str) -> Self {
+    pub(super) fn at(
+        path: &Path,
+        text: &str,
+        span: Range<usize>,
+        key: &str,
+        why: impl Into<Reason>,
+    ) -> Self {
+        let why = why.into();
         let spot = SourceLocation::of(text, span);
         let named = if key.is_empty() { String::new() } else { format!("{key}: ") };
         Self {
             key: key.to_owned(),
             said: format!("{}:{}:{}: {named}{why}", path.display(), spot.line, spot.column),
             place: Some(Box::new((path.to_owned(), Some((spot.line, spot.column))))),
-            why: why.to_owned(),
+            why,
             drawing: Some(spot.drawing),
             fix: None,
             exit: Exit::Configuration,
@@ -237,7 +223,10 @@ fn layer_text(
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
             Ok(None)
         }
-        Err(error) => Err(ConfigMistake::of_file(path, &format!("{UNREADABLE}: {error}"))),
+        Err(error) => {
+            let mistake = ConfigMistake::of_file(path, &format!("cannot read it: {error}"));
+            Err(ConfigMistake { fix: Some(Fix::ReadableFile), ..mistake })
+        }
     }
 }
 
@@ -294,7 +283,7 @@ fn syntax(layer: &Layer, error: &toml::de::Error) -> ConfigMistake {
         said => said.replace('\n', ", "),
     };
     let span = error.span().unwrap_or(0..0);
-    ConfigMistake::at(&layer.path, &layer.text, span, "", &why)
+    ConfigMistake::at(&layer.path, &layer.text, span, "", why)
 }
 
 /// Applies `over` to `under`: tables are merged, other values are replaced.
@@ -312,8 +301,7 @@ pub(super) fn merge(under: &mut Table, over: Table) {
 /// Creates an error about a value. The error names the command-line setting, or else the location
 /// in the last file that sets the value, or else the location of its table.
 pub(super) fn wrong(sources: &Sources, key: &str, why: &str) -> ConfigMistake {
-    let finding =
-        Finding { key: key.to_owned(), why: why.to_owned(), part: Part::Value, fix: None };
+    let finding = Finding { key: key.to_owned(), why: why.into(), part: Part::Value, fix: None };
     about(sources, &Places::of(sources), finding).1
 }
 
@@ -383,7 +371,7 @@ fn about(sources: &Sources, places: &Places<'_>, finding: Finding) -> (Order, Co
             };
             let name = found.name.as_deref().unwrap_or(&key);
             let order = (part == Part::Missing, at, span.start);
-            (order, ConfigMistake::at(&layer.path, &layer.text, span, name, &why))
+            (order, ConfigMistake::at(&layer.path, &layer.text, span, name, why))
         }
         (given, _) => {
             let (place, exit) = match given {

@@ -37,7 +37,6 @@ use crate::spawn::SpawnMode;
 use crate::ui::{Failure, Ui};
 use effects::EffectRunner;
 use heartbeat::Heartbeat;
-use lock::DaemonLock;
 use log::DaemonLog;
 use machine::{Daemon, DaemonEvent, Settings, Signal};
 use socket::{Control, SocketRequest};
@@ -53,7 +52,7 @@ pub fn run(home: &Env, drain: Duration, manner: SpawnMode) -> Result<Exit, Failu
     let store = home.store()?;
     let me = ProcessIdentity::me();
     let now = home.now()?;
-    let _lock = DaemonLock::take(&home.daemon_lock(), &me, now.wall)?;
+    let _lock = lock::take(&home.daemon_lock(), &me, now.wall)?;
     let wanted = env::setting("RUNNER_LOG").and_then(|value| value.into_string().ok());
     let voice = DaemonLog::start(&home.daemon_log(), wanted.as_deref(), manner.ui)?;
     let settings = Settings { pid: me.pid, drain, watchdog: env::watchdog() };

@@ -73,11 +73,7 @@ impl DoctorFinding {
 
     /// Creates a finding about a check that could not be completed.
     pub fn failure(place: impl Into<String>, failure: &Failure) -> Self {
-        let text = failure.to_string();
-        let (what, hint) = match text.split_once("\n  fix: ") {
-            Some((what, hint)) => (what.to_owned(), Some(hint.to_owned())),
-            None => (text, None),
-        };
+        let (what, hint) = failure.parts();
         Self { hint, ..Self::error(place, what) }
     }
 

@@ -74,19 +74,7 @@ fn one(
     if let Some((what, hint)) = project::standing_of_row(known).trouble(&known.path, &known.id) {
         return Ok(vec![DoctorFinding::error(root, what).hint(hint)]);
     }
-    let path = env::setting("PATH").unwrap_or_default();
-    let path = path.to_string_lossy();
-    let mut entries = path.split(':').filter(|_| !path.is_empty());
-    if let Some(entry) = entries.find(|entry| is_inside(entry, &known.path)) {
-        let what = format!(
-            "PATH has {entry:?}, which leads into a project: an agent could put programs there; \
-             runner looks for its programs elsewhere"
-        );
-        found.push(
-            DoctorFinding::warning(root.clone(), what)
-                .hint("remove that folder from PATH, then: runner setup --apply"),
-        );
-    }
+    found.extend(path_entry(known));
     let here = match LoadedProject::at(home, Some(store), &known.path) {
         Ok(here) => here,
         Err(failure) => return Ok(vec![DoctorFinding::failure(root, &failure)]),
@@ -101,6 +89,33 @@ fn one(
         ));
     }
     found.extend(surroundings::room_at(&known.path));
+    found.extend(failure_markers(&here, known));
+    found.extend(stale_locks(&here, store, now)?);
+    found.extend(overdue_jobs(store, known, now)?);
+    Ok(found)
+}
+
+/// Reports an entry of PATH that leads into the project.
+fn path_entry(known: &Project) -> Option<DoctorFinding> {
+    let root = known.path.display().to_string();
+    let path = env::setting("PATH").unwrap_or_default();
+    let path = path.to_string_lossy();
+    let mut entries = path.split(':').filter(|_| !path.is_empty());
+    let entry = entries.find(|entry| is_inside(entry, &known.path))?;
+    let what = format!(
+        "PATH has {entry:?}, which leads into a project: an agent could put programs there; \
+             runner looks for its programs elsewhere"
+    );
+    Some(
+        DoctorFinding::warning(root, what)
+            .hint("remove that folder from PATH, then: runner setup --apply"),
+    )
+}
+
+/// Reports the failure markers of the project's jobs.
+fn failure_markers(here: &LoadedProject, known: &Project) -> Vec<DoctorFinding> {
+    let root = known.path.display().to_string();
+    let mut found = Vec::new();
     for mark in Projection::of(&here.config).marks(&known.path) {
         found.push(
             DoctorFinding::error(
@@ -119,11 +134,21 @@ fn one(
             )),
         );
     }
+    found
+}
+
+/// Reports the contract locks that no process of runner holds.
+fn stale_locks(
+    here: &LoadedProject,
+    store: &Store,
+    now: Timestamp,
+) -> Result<Vec<DoctorFinding>, Failure> {
+    let mut found = Vec::new();
     for job in here.config.jobs.values() {
         let Some(lock) = job.spec.kind.lock_file() else {
             continue;
         };
-        let path = known.path.join(lock);
+        let path = here.root.join(lock);
         match ContractLock::inspect(&path, now) {
             Err(LockError::Foreign { path, content }) => found.push(DoctorFinding::note(
                 path.display().to_string(),
@@ -141,6 +166,17 @@ fn one(
             _ => {}
         }
     }
+    Ok(found)
+}
+
+/// Reports the scheduled jobs that have not succeeded for a long time.
+fn overdue_jobs(
+    store: &Store,
+    known: &Project,
+    now: Timestamp,
+) -> Result<Vec<DoctorFinding>, Failure> {
+    let root = known.path.display().to_string();
+    let mut found = Vec::new();
     for job in store.jobs(&known.id)? {
         let clocked =
             job.enabled && !matches!(job.schedule.trigger, Trigger::Manual | Trigger::After(_));

@@ -17,11 +17,25 @@ use serde::{Deserialize, Serialize};
 use super::DoctorFinding;
 use crate::env::Env;
 
-/// Kernel switches that forbid users to create namespaces, where the kernel has them.
-const SWITCHES: [&str; 3] = [
-    "/proc/sys/user/max_user_namespaces",
-    "/proc/sys/kernel/unprivileged_userns_clone",
-    "/proc/sys/kernel/apparmor_restrict_unprivileged_userns",
+/// A kernel switch that can forbid users to create namespaces.
+#[derive(Clone, Copy)]
+struct Switch {
+    path: &'static str,
+    /// The value that forbids it.
+    forbids: &'static str,
+    /// A value that allows it.
+    allows: &'static str,
+}
+
+/// The switches; a kernel may lack any of them.
+const SWITCHES: [Switch; 3] = [
+    Switch { path: "/proc/sys/user/max_user_namespaces", forbids: "0", allows: "15000" },
+    Switch { path: "/proc/sys/kernel/unprivileged_userns_clone", forbids: "0", allows: "1" },
+    Switch {
+        path: "/proc/sys/kernel/apparmor_restrict_unprivileged_userns",
+        forbids: "1",
+        allows: "0",
+    },
 ];
 
 /// The command that installs bubblewrap.
@@ -39,7 +53,7 @@ fn depends_on() -> String {
         let changed = (data.ctime(), data.ctime_nsec());
         format!("{}.{}.{changed:?}", data.dev(), data.ino())
     });
-    let switches = SWITCHES.map(|path| read_text_proc(path).unwrap_or_default());
+    let switches = SWITCHES.map(|switch| read_text_proc(switch.path).unwrap_or_default());
     let switches = switches.each_ref().map(|text| text.trim());
     format!(
         "{} {} {program} {}",
@@ -108,7 +122,7 @@ pub(super) fn findings() -> Vec<DoctorFinding> {
     findings_of(available(), &switched_off())
 }
 
-fn findings_of(found: &Available, off: &[&str]) -> Vec<DoctorFinding> {
+fn findings_of(found: &Available, off: &[Switch]) -> Vec<DoctorFinding> {
     let open =
         "the sandbox is files-only; docs/guide/sandbox.md describes what that does not cover";
     match (&found.level, &found.refused) {
@@ -144,27 +158,18 @@ fn findings_of(found: &Available, off: &[&str]) -> Vec<DoctorFinding> {
 }
 
 /// Returns the switches that forbid namespaces.
-fn switched_off() -> Vec<&'static str> {
-    let forbids = |path: &&str| {
-        let value = read_text_proc(path).unwrap_or_default();
-        match path.contains("restrict") {
-            true => value.trim() == "1",
-            false => value.trim() == "0",
-        }
+fn switched_off() -> Vec<Switch> {
+    let forbids = |switch: &Switch| {
+        read_text_proc(switch.path).is_ok_and(|value| value.trim() == switch.forbids)
     };
     SWITCHES.into_iter().filter(forbids).collect()
 }
 
 /// Returns the command that allows bubblewrap to work.
-fn allow(off: &[&str]) -> String {
-    let settings = off.iter().map(|path| {
-        let name = path.trim_start_matches("/proc/sys/").replace('/', ".");
-        let value = match name.as_str() {
-            name if name.contains("restrict") => "0",
-            "user.max_user_namespaces" => "15000",
-            _ => "1",
-        };
-        format!("sysctl -w {name}={value}")
+fn allow(off: &[Switch]) -> String {
+    let settings = off.iter().map(|switch| {
+        let name = switch.path.trim_start_matches("/proc/sys/").replace('/', ".");
+        format!("sysctl -w {name}={}", switch.allows)
     });
     let settings: Vec<String> = settings.collect();
     match settings.as_slice() {

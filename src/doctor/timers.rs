@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use jiff::SignedDuration;
-use rustix::fs::{FlockOperation, flock};
+use runner_engine::file_lock::{FileLock, LockMode};
 
 use super::{DoctorFinding, quote_path};
 use crate::daemon::client::Client;
@@ -271,7 +271,7 @@ pub fn cron_runs() -> bool {
         };
         // cron holds a lock on its pid file. A cron that does not lock the file is recognised by
         // its live process.
-        if flock(&file, FlockOperation::NonBlockingLockShared).is_err() {
+        if FileLock::take(file, LockMode::Shared).is_err() {
             return true;
         }
         let pid = read_text_host(path, SMALL).unwrap_or_default();

@@ -25,6 +25,8 @@ const LONGEST: usize = 128 * 1024;
 const DEEPEST: usize = 4;
 /// Maximum number of folders that a line may change to.
 const MOST_FOLDERS: usize = 8;
+/// Stands for a folder that only the shell knows.
+const UNKNOWN: &str = "$";
 
 /// The effect that a command would have on a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +58,7 @@ pub fn written(line: &str) -> Result<Vec<ShellPlace>, String> {
     if line.len() > LONGEST {
         return Err(format!("the command is longer than {LONGEST} bytes"));
     }
-    let mut look = ShellScan { folders: vec![None], found: Vec::new() };
+    let mut look = ShellScan { folders: vec![String::new()], found: Vec::new() };
     look.line(line, 0)?;
     Ok(look.found)
 }
@@ -69,9 +71,9 @@ enum Input {
 }
 
 struct ShellScan {
-    /// The folders that the line may be in: the one where it began and those that it changed to.
-    /// `None` is the first.
-    folders: Vec<Option<String>>,
+    /// The folders that the line may be in: the one where it began, which is empty, and those that it
+    /// changed to.
+    folders: Vec<String>,
     found: Vec<ShellPlace>,
 }
 
@@ -106,13 +108,11 @@ impl ShellScan {
 
     /// Adds a folder that the line may change to. The earlier folders stay possible.
     fn goes(&mut self, folder: &ShellWord) -> Result<(), String> {
-        let known = !(folder.open && folder.text.contains(['$', '`', '~', '*', '?', '[', '{']));
-        let more: Vec<Option<String>> = match folder.text.as_str() {
-            text if known && text.starts_with('/') => vec![Some(text.to_owned())],
-            text if known && text != "-" => {
-                self.folders.iter().map(|from| Some(joined(from.as_deref(), text))).collect()
-            }
-            _ => vec![Some("$".to_owned())],
+        let text = folder.text.as_str();
+        let known = text != "-" && !folder.expands(text);
+        let more: Vec<String> = match known {
+            true => self.folders.iter().map(|from| joined(from, text)).collect(),
+            false => vec![UNKNOWN.to_owned()],
         };
         for folder in more {
             if !self.folders.contains(&folder) {
@@ -128,24 +128,20 @@ impl ShellScan {
     /// Records a word that names a path.
     fn place(&mut self, act: ShellAction, word: &ShellWord) {
         let text = word.text.as_str();
-        let home = ["~/", "$HOME/", "${HOME}/"].iter().find_map(|start| text.strip_prefix(start));
-        if let Some(rest) =
-            home.filter(|rest| word.open && !rest.contains(['$', '`', '*', '?', '[', '{']))
-        {
-            self.found.push(ShellPlace::Home(act, rest.to_owned()));
-        } else if word.open && ["~", "$HOME", "${HOME}"].contains(&text) {
-            self.found.push(ShellPlace::Home(act, ".".to_owned()));
-        } else if word.open && text.contains(['$', '`', '*', '?', '[', '{', '~']) {
+        let home = ["~", "$HOME", "${HOME}"].iter().find_map(|start| text.strip_prefix(start));
+        let home = home.filter(|it| word.open && (it.is_empty() || it.starts_with('/')));
+        if word.expands(home.unwrap_or(text)) {
             self.found.push(ShellPlace::Unknown(text.to_owned()));
+        } else if let Some(rest) = home {
+            let rest = if rest.len() > 1 { &rest[1..] } else { "." };
+            self.found.push(ShellPlace::Home(act, rest.to_owned()));
         } else if text.starts_with('/') {
             self.found.push(ShellPlace::Plain(act, text.to_owned()));
         } else {
-            for folder in &self.folders {
-                self.found.push(match folder.as_deref() {
-                    Some("$") => ShellPlace::Unknown(text.to_owned()),
-                    folder => ShellPlace::Plain(act, joined(folder, text)),
-                });
-            }
+            self.found.extend(self.folders.iter().map(|folder| match folder.as_str() {
+                UNKNOWN => ShellPlace::Unknown(text.to_owned()),
+                folder => ShellPlace::Plain(act, joined(folder, text)),
+            }));
         }
     }
 
@@ -156,10 +152,10 @@ impl ShellScan {
     }
 }
 
-fn joined(folder: Option<&str>, text: &str) -> String {
-    match folder {
-        Some(folder) if !text.starts_with('/') => format!("{folder}/{text}"),
-        _ => text.to_owned(),
+fn joined(folder: &str, text: &str) -> String {
+    match folder.is_empty() || text.starts_with('/') {
+        true => text.to_owned(),
+        false => format!("{folder}/{text}"),
     }
 }
 

@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use runner_engine::error_chain::whole;
+use runner_engine::failpoint;
 use runner_engine::files::write_atomic;
-use runner_engine::store::CrashPoints;
 use similar::TextDiff;
 
 use super::crontab;
@@ -112,15 +112,10 @@ fn difference(old: &str, new: &str) -> String {
 }
 
 /// Carries out the steps. Returns the errors that were no reason to stop.
-pub fn carry_out(
-    steps: &[SetupStep],
-    note: &Path,
-    draft: &Path,
-    dying: &mut CrashPoints,
-) -> Result<Vec<String>, Failure> {
+pub fn carry_out(steps: &[SetupStep], note: &Path, draft: &Path) -> Result<Vec<String>, Failure> {
     let mut troubles = Vec::new();
     for step in steps {
-        dying.before("a step of the setup");
+        failpoint::before("a step of the setup");
         if let Some(trouble) = one(step, note, draft)? {
             troubles.push(trouble);
         }

@@ -37,7 +37,7 @@ constructors! {
     configuration = Configuration;
     /// Creates a failure for invalid input.
     data = Data;
-    /// Creates a usage failure for arguments that parse but make no sense together.
+    /// Creates a usage failure for invalid arguments that the parser does not detect.
     usage = Usage;
     cannot_write = CannotWrite;
     /// Creates a failure for an action that a guard refused.
@@ -89,7 +89,7 @@ impl Failure {
         self
     }
 
-    /// Adds a drawing of the file's lines in question, with the place marked.
+    /// Adds an excerpt of the file with the location marked.
     pub fn drawn(mut self, drawing: impl Into<String>) -> Self {
         self.drawing = Some(drawing.into());
         self
@@ -155,7 +155,7 @@ impl From<StoreError> for Failure {
             }
             StoreError::Newer { .. } => {
                 Self::new(Exit::Configuration, what)
-                    .hint("restart: end this program and start the newer runner that wrote it")
+                    .hint("restart: end this program and start the newer runner that wrote the database")
             }
             StoreError::Older { .. } => Self::new(Exit::Configuration, what)
                 .hint("runner tick   (or any other command that writes)"),
@@ -163,7 +163,7 @@ impl From<StoreError> for Failure {
                 Self::new(Exit::Configuration, what).hint(aside(path))
             }
             StoreError::InUse { .. } => Self::new(Exit::TryLater, what)
-                .hint("end the older runner (or wait for its runs), then repeat this"),
+                .hint("end the older runner (or wait for its runs), then run the command again"),
             StoreError::CannotWrite { path, .. } => Self::new(Exit::CannotWrite, what).hint(format!(
                 "df -h {0}; ls -l {1}*   (free some space there, or chmod u+rw the listed files)",
                 path.parent().unwrap_or(path).display(),

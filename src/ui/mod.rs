@@ -1,5 +1,5 @@
-//! The terminal interface: the command line, the output of results, the format of errors, and the
-//! log of a run. This module must never depend on what a command does.
+//! The terminal interface: the output of results, the format of errors, and the log of a run. This
+//! module must never depend on a command.
 
 mod failure;
 mod keys;

@@ -1,4 +1,4 @@
-//! Makes foreign text safe for a terminal: control characters in it have no effect, and invisible
+//! Makes untrusted text safe for a terminal: control characters in it have no effect, and invisible
 //! characters are shown. All ideas, file names and model texts pass through this module.
 
 /// Returns the text as one line in which control characters and direction marks are escaped.

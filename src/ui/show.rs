@@ -1,6 +1,7 @@
 //! Output for people: results go to standard output, everything else to standard error.
 //!
-//! This is the only module that prints. A closed pipe is the reader's choice and never an error.
+//! This is the only module that prints. A closed pipe is not an error, because the reader may stop
+//! at any time.
 
 use std::borrow::Cow;
 use std::io::{self, IsTerminal as _, Write as _};
@@ -26,8 +27,8 @@ pub fn out(text: &str) {
     write_out(&Redacted::of(text));
 }
 
-/// Prints a text that this program wrote itself and that may move the cursor: a frame, a page of
-/// the manual, a completion script.
+/// Prints a text that this program generated and that may move the cursor: a frame, a page of the
+/// manual, a completion script.
 pub fn own(text: &str) {
     write_out(text);
 }
@@ -65,7 +66,7 @@ pub fn can_draw() -> bool {
 /// number of missing lines.
 pub fn draw(text: &str, first: bool) {
     let size = rustix::termios::tcgetwinsize(io::stdout());
-    // A size of 0 means that the terminal does not know its size.
+    // A size of 0 means that the size is unknown.
     let reported = |reported: u16, usual: usize| match reported {
         0 => usual,
         reported => usize::from(reported),
@@ -99,7 +100,7 @@ fn fitted(text: &str, rows: usize, columns: usize) -> String {
     } else {
         lines[..room - 1].iter().for_each(|line| row(line));
         let more = (lines.len() - room + 1) as u64;
-        row(&format!("… {} more", count(more, "line")));
+        row(&format!("… {}", count(more, "more line")));
     }
     frame
 }
@@ -194,7 +195,7 @@ mod tests {
         assert_eq!(fitted("a\nb\n", 4, 20), format!("a{clear}b{clear}"));
         assert_eq!(
             fitted("a\nb\nc\nd\n", 4, 20),
-            format!("a{clear}b{clear}… 2 lines more{clear}"),
+            format!("a{clear}b{clear}… 2 more lines{clear}"),
             "the last row is not free"
         );
         assert_eq!(fitted("夜夜夜\u{1b}[2J", 4, 5), format!("夜夜{clear}"));

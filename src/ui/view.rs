@@ -1,4 +1,4 @@
-//! The one way to the terminal: results, notices, and their two formats.
+//! Prints the results of commands, as text or as JSON, and their notices.
 
 use std::io::{self, IsTerminal as _};
 

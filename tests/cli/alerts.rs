@@ -200,7 +200,7 @@ fn failure_and_recovery_are_each_delivered_once() {
     assert_eq!(over["kinds"], serde_json::json!(["failure", "breaker"]));
     deliver(&fixture);
     server.heard_nothing();
-    run(&fixture, &["alerts"]).ends(0).expect_text("no alert is open");
+    run(&fixture, &["alerts"]).ends(0).expect_text("no open alerts");
     let log = fs::read(fixture.state().join("database.sqlite")).unwrap();
     assert!(!String::from_utf8_lossy(&log).contains("s3cr3t-hook-key"));
 }
@@ -337,13 +337,13 @@ fn acknowledged_alert_is_not_repeated() {
     fail(&fixture);
     server.next_request();
     deliver(&fixture);
-    run(&fixture, &["alerts", "ack", "bad"]).ends(0).expect_text("before it is over");
+    run(&fixture, &["alerts", "ack", "bad"]).ends(0).expect_text("until the alert ends");
     run(&fixture, &["alerts", "ack", "bad"]).ends(0).expect_text("nothing to silence");
     fail(&fixture);
     deliver(&fixture);
     server.heard_nothing();
     run(&fixture, &["jobs", "reset", "bad"]).ends(0);
-    run(&fixture, &["alerts"]).ends(0).expect_text("no alert is open");
+    run(&fixture, &["alerts"]).ends(0).expect_text("no open alerts");
     fail(&fixture);
     assert_eq!(server.next_request().json()["what"], "raised", "the next failure is not new");
     let shown = run(&fixture, &["alerts", "list", "--json"]).ends(0).json();

@@ -231,7 +231,7 @@ fn prices_are_merged_from_three_sources() {
     fixture
         .run(&["backends", "prices"])
         .ends(0)
-        .expect_text("no price: charged as reserved")
+        .expect_text("no price; charged the reserved amount")
         .expect_text("$1.25");
     fixture.run(&["run", "ask"]).ends(0);
     fixture.run(&["runs", "show", last(&fixture)["id"].as_str().unwrap()]).ends(0);

@@ -149,13 +149,13 @@ fn budget_grant_ends_with_its_day() {
     at(&fixture, noon, &["run", "ask1"]).ends(1).expect_text("over-budget");
     let grant = ["budget", "grant", "pool:max:day"];
     for (bad, why) in [
-        (&["calls=0", "--reason", "x"][..], "more than zero"),
+        (&["calls=0", "--reason", "x"][..], "greater than zero"),
         (&["calls=1", "--reason", " "], "state what the grant is for"),
         (&["call=1", "--reason", "x"], "the units are"),
         (&["ideas=5", "--reason", "x"], "has no limit for ideas"),
         (&["money=nan", "--reason", "x"], "dollars"),
         (&["money=-1", "--reason", "x"], "dollars"),
-        (&["calls=1", "--reason", "x", "--until", "2026-11-21T11:00:00Z"], "is past"),
+        (&["calls=1", "--reason", "x", "--until", "2026-11-21T11:00:00Z"], "is in the past"),
     ] {
         at(&fixture, noon, &[&grant[..], bad].concat()).ends(2).expect_text(why);
     }
@@ -170,7 +170,7 @@ fn budget_grant_ends_with_its_day() {
         .expect_text("2 used of 1 + 2 granted, 1 left")
         .expect_text("by ann")
         .expect_text("the audit")
-        .expect_text("begins anew 2026-11-22 00:00 UTC");
+        .expect_text("renews 2026-11-22 00:00 UTC");
     let reported = at(&fixture, noon, &["budget", "show", "--json"]).ends(0).json();
     let pool = account(&reported, "pool-day");
     assert_eq!((&pool["used"]["calls"], &pool["left"]["calls"]), (&2.into(), &1.into()));
@@ -269,7 +269,7 @@ fn failing_job_stops_until_acknowledged() {
         .ends(0)
         .expect_text("stopped after 3 failures in a row; `runner jobs reset`");
     at(&fixture, "2026-11-22T00:31:00Z", &["status"])
-        .expect_text("bad: 3 failures in a row; `runner jobs reset bad`");
+        .expect_text("bad: 3 consecutive failures; `runner jobs reset bad`");
     let runs = at(&fixture, "2026-11-22T00:31:00Z", &["runs", "--json"]).json();
     let failed = runs[1]["id"].as_str().unwrap();
     at(&fixture, "2026-11-22T00:31:00Z", &["runs", "show", failed])
@@ -290,7 +290,7 @@ fn failing_job_stops_until_acknowledged() {
     at(&fixture, "2026-11-22T01:30:00Z", &["tick"]).ends(1);
     at(&fixture, "2026-11-22T01:31:00Z", &["jobs", "reset", "--all"])
         .ends(0)
-        .expect_text("bad: acknowledged 1 failure in a row");
+        .expect_text("bad: acknowledged 1 consecutive failure");
     at(&fixture, "2026-11-22T01:31:00Z", &["jobs", "reset", "--all"])
         .ends(0)
         .expect_text("nothing to acknowledge");

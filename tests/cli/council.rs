@@ -301,7 +301,7 @@ fn foreign_summaries_are_shown_in_every_form() {
     for (from, words) in [
         ("nowhere", "nowhere"),
         ("nowhere/summary.json", "nowhere"),
-        ("README.md", "not a summary"),
+        ("README.md", "is not a night summary"),
     ] {
         fixture.run(&["overnight", "report", "--from", from]).ends(65).expect_text(words);
     }

@@ -66,7 +66,7 @@ fn demo_reports_despite_a_hostile_idea() {
     let state: serde_json::Value =
         serde_json::from_slice(&fs::read(demo.join("dreams/state.json")).unwrap()).unwrap();
     assert_eq!(state.as_array().unwrap().len(), 6);
-    fixture.run(&["demo", "../demo"]).ends(65).expect_text("there already");
+    fixture.run(&["demo", "../demo"]).ends(65).expect_text("already exists");
 }
 
 /// Checks that the cycle of three adds, an audit, a dream and a plan really happened: commits,

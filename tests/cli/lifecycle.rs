@@ -60,7 +60,7 @@ fn stands(fixture: &Fixture) -> (String, u64) {
 #[test]
 fn verdicts_apply_once_and_unresolved_are_reported() {
     let fixture = fixture("");
-    fixture.run(&["board", "apply"]).ends(0).expect_text("no dream yet");
+    fixture.run(&["board", "apply"]).ends(0).expect_text("no dream has run yet");
     dreamt(
         &fixture,
         "rem",
@@ -90,7 +90,7 @@ fn verdicts_apply_once_and_unresolved_are_reported() {
         .expect_text("plan.org:5: 2 tasks have the heading")
         .expect_text("\"WAITING\"");
     fixture.run(&["board", "pick"]).ends(0).expect_text("picked tables");
-    fixture.run(&["board", "pick"]).ends(0).expect_text("is DOING already");
+    fixture.run(&["board", "pick"]).ends(0).expect_text("is already DOING");
     fixture.run(&["board", "done", "tables - offline"]).ends(0).expect_text("is DONE");
     fixture.run(&["board", "done", "twin"]).ends(65).expect_text("lines 5, 6");
     fixture.run(&["board", "add", "one more"]).ends(0);

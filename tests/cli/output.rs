@@ -44,7 +44,7 @@ fn help_matches_the_snapshot() {
 #[test]
 fn status_reports_nights_and_trouble() {
     let fixture = Fixture::new();
-    fixture.run(&["status"]).ends(0).expect_text("no project yet");
+    fixture.run(&["status"]).ends(0).expect_text("no projects yet");
     assert!(!fixture.state().exists(), "a read-only command created files");
     fixture.run(&["init"]).ends(0);
     fixture.run(&["status"]).ends(0).expect_text("none yet").expect_text("dream at");

@@ -194,7 +194,7 @@ fn export_is_private_and_not_overwritten() {
     fixture.run(&args).ends(0).expect_text("wrote");
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
     fixture.run(&["replay", exported]).ends(0);
-    fixture.run(&args).ends(65).expect_text("there already");
+    fixture.run(&args).ends(65).expect_text("already exists");
 }
 
 #[test]
@@ -255,7 +255,7 @@ fn incomplete_recording_is_reported() {
     fixture.run(&["replay", ""]).ends(2);
     fixture.run(&["replay", "./absent.jsonl"]).ends(65).expect_text("cannot read");
     fs::write(&path, &whole).unwrap();
-    fixture.run(&["replay", &dream, "--into", "."]).ends(65).expect_text("there already");
+    fixture.run(&["replay", &dream, "--into", "."]).ends(65).expect_text("already exists");
 
     // However the file is randomly truncated or corrupted, the result is an answer and not a panic.
     let seed: u64 = std::env::var("RUNNER_TEST_SEED").map_or(7, |text| text.parse().unwrap());

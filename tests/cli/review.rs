@@ -65,7 +65,7 @@ fn decisions_can_be_made_and_undone() {
     fixture.run(&["dream", "reject", maps]).ends(75).expect_text("runner dream undo");
     fixture.run(&["dream", "reject", coffee, "--note", "no"]).ends(0);
     fixture.run(&["dream", "skip", &ids["ideas/retry.md"][..8]]).ends(0);
-    fixture.run(&["dream", "list"]).ends(0).expect_text("nothing is left to decide");
+    fixture.run(&["dream", "list"]).ends(0).expect_text("no undecided proposals");
     let all = fixture.run(&["dream", "list", "--all", "--json"]).ends(0).json();
     assert_eq!(all.as_array().unwrap().len(), 3);
     assert_eq!(

@@ -172,7 +172,7 @@ fn one_timer_serves_all_projects() {
     let mode = fs::metadata(host.fixture.state().join("environment")).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
     let once = host.all();
-    host.run(&["setup", "--apply"]).ends(0).expect_text("nothing was done");
+    host.run(&["setup", "--apply"]).ends(0).expect_text("nothing to change");
     assert_eq!(host.all(), once, "the second setup changed something");
 
     // A second project.
@@ -189,9 +189,9 @@ fn one_timer_serves_all_projects() {
     host.run(&["setup", "--status", "--json"]).ends(0).expect_text("\"cron\"");
     host.run(&["-C", there, "setup", "--remove"]).ends(0).expect_text("the timer stays for");
     assert_eq!(host.all(), once, "the first project's setup changed");
-    host.run(&["setup", "--remove"]).ends(0).expect_text("no timer ticks any more");
+    host.run(&["setup", "--remove"]).ends(0).expect_text("no timer serves");
     assert_eq!(host.all(), before);
-    host.run(&["setup", "--remove"]).ends(0).expect_text("nothing was done");
+    host.run(&["setup", "--remove"]).ends(0).expect_text("nothing to change");
 }
 
 #[test]
@@ -227,7 +227,7 @@ fn new_host_scheduler_replaces_the_old() {
     let before = host.all();
     host.run(&["setup", "--apply"]).ends(0);
     host.systemd = true;
-    host.run(&["setup", "--apply"]).ends(0).expect_text("nothing was done");
+    host.run(&["setup", "--apply"]).ends(0).expect_text("nothing to change");
     host.run(&["setup", "--scheduler", "systemd", "--apply"]).ends(0);
     assert_eq!(host.tab(), None, "a crontab is left although there was none before");
     assert!(host.calls().contains("--user restart runner-tick.timer"), "{}", host.calls());

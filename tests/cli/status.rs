@@ -161,7 +161,7 @@ fn repeatedly_replaced_job_is_reported_starved() {
     clocked(&fixture, "2026-11-21T21:01:00Z", &["status"])
         .ends(0)
         .expect_text("STARVED")
-        .expect_text("tidy: its last 3 scheduled times");
+        .expect_text("tidy: the last 3 scheduled times");
     drop(end);
     long.wait().unwrap();
 }

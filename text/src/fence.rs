@@ -54,19 +54,18 @@ impl Fence {
     /// Wraps `text` in the fence. `label` is on the first line inside, because a file's name is as
     /// untrusted as its content. Control characters in the label become spaces.
     pub fn wrap(&self, label: &str, text: &str) -> Result<String, FenceError> {
-        let label: String = label
-            .chars()
-            .map(|c| {
-                let breaks = c.is_control() || matches!(c, '\u{2028}' | '\u{2029}');
-                if breaks { ' ' } else { c }
-            })
-            .collect();
+        let label = without_breaks(label);
         if contains(text, &self.nonce) || contains(&label, &self.nonce) {
             return Err(FenceError::NonceInText(label));
         }
         let nonce = &self.nonce;
         Ok(format!("<<<UNTRUSTED {nonce}>>>\nsource: {label}\n{text}\n<<<END {nonce}>>>"))
     }
+}
+
+/// Replaces control characters and line separators with spaces.
+pub(crate) fn without_breaks(text: &str) -> String {
+    text.replace(|c: char| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}'), " ")
 }
 
 /// Returns 16 hex digits that occur in none of `texts`, in either case. Equal arguments give equal

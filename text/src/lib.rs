@@ -26,3 +26,4 @@ pub mod terms;
 pub mod values;
 
 pub use counted::{counted, some_of};
+pub use near::mix;

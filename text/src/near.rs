@@ -10,7 +10,7 @@ mod band;
 mod sets;
 mod sketch;
 
-pub use sets::{Sets, containment, jaccard};
+pub use sets::{Sets, containment, jaccard, mix};
 pub use sketch::{Sketch, similarity};
 
 use std::collections::BTreeMap;

@@ -2,23 +2,27 @@
 //!
 //! An unlikely word must never be suggested: no suggestion is better than a wrong one.
 
+use strsim::osa_distance;
+
 /// Returns the candidate that `word` was probably meant to be: the candidate with the fewest edits
 /// (insert, delete, replace, swap of neighbours; letter case and `-` against `_` are free), if
 /// there are few enough edits for the word's length. If several are equally near, the first one is
 /// returned; if all are far, the result is `None`.
 pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let word = folded(word);
+    let length = word.chars().count();
     let mut best: Option<(usize, &str)> = None;
     for candidate in candidates {
         let other = folded(candidate);
-        let limit = allowed(word.len().max(other.len()));
+        let other_length = other.chars().count();
+        let limit = allowed(length.max(other_length));
         let beaten = best.is_some_and(|(edits, _)| edits == 0);
-        if beaten || word.is_empty() || word.len().abs_diff(other.len()) > limit {
+        if beaten || word.is_empty() || length.abs_diff(other_length) > limit {
             continue;
         }
-        let edits = distance(&word, &other);
+        let edits = osa_distance(&word, &other);
         // If all letters are replaced, the words are not similar, however short they are.
-        let alike = edits < word.len().min(other.len()) || edits == 0;
+        let alike = edits < length.min(other_length) || edits == 0;
         if alike && edits <= limit && best.is_none_or(|(least, _)| edits < least) {
             best = Some((edits, candidate));
         }
@@ -38,33 +42,12 @@ fn allowed(length: usize) -> usize {
     }
 }
 
-fn folded(word: &str) -> Vec<char> {
+fn folded(word: &str) -> String {
     word.chars()
         .take(65)
         .flat_map(char::to_lowercase)
         .map(|c| if c == '_' { '-' } else { c })
         .collect()
-}
-
-/// Computes the Damerau–Levenshtein distance in its optimal string alignment variant, in which no
-/// part is edited twice.
-fn distance(a: &[char], b: &[char]) -> usize {
-    let mut before: Vec<usize> = Vec::new();
-    let mut above: Vec<usize> = (0..=b.len()).collect();
-    for (i, &x) in a.iter().enumerate() {
-        let mut row = Vec::with_capacity(b.len() + 1);
-        row.push(i + 1);
-        for (j, &y) in b.iter().enumerate() {
-            let replaced = above[j] + usize::from(x != y);
-            let mut least = replaced.min(above[j + 1] + 1).min(row[j] + 1);
-            if i > 0 && j > 0 && x == b[j - 1] && a[i - 1] == y {
-                least = least.min(before[j - 1] + 1);
-            }
-            row.push(least);
-        }
-        before = std::mem::replace(&mut above, row);
-    }
-    above[b.len()]
 }
 
 #[cfg(test)]
@@ -110,7 +93,7 @@ mod tests {
 
     #[test]
     fn distance_matches_known_values() {
-        let edits = |a: &str, b: &str| distance(&folded(a), &folded(b));
+        let edits = |a: &str, b: &str| osa_distance(&folded(a), &folded(b));
         assert_eq!(edits("kitten", "sitting"), 3);
         assert_eq!(edits("", "abc"), 3);
         assert_eq!(edits("ab", "ba"), 1);
@@ -122,8 +105,8 @@ mod tests {
         #[test]
         fn distance_is_symmetric_and_bounded(a in "[a-d]{0,8}", b in "[a-d]{0,8}") {
             let (a, b) = (folded(&a), folded(&b));
-            let edits = distance(&a, &b);
-            prop_assert_eq!(edits, distance(&b, &a));
+            let edits = osa_distance(&a, &b);
+            prop_assert_eq!(edits, osa_distance(&b, &a));
             prop_assert_eq!(edits == 0, a == b);
             prop_assert!(edits <= a.len().max(b.len()));
             prop_assert!(edits >= a.len().abs_diff(b.len()));

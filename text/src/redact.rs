@@ -83,7 +83,7 @@ impl Redactor {
         let mut at = 0;
         while at < text.len() {
             let (end, spans) =
-                self.step(&mut state, text, at, true).unwrap_or((text.len(), vec![]));
+                self.step(&mut state, text, at, Tail::Final).unwrap_or((text.len(), vec![]));
             if !spans.is_empty() {
                 let out = out.get_or_insert_with(|| text[..at].to_owned());
                 write_spans(out, text, at, end, &spans);
@@ -102,14 +102,14 @@ impl Redactor {
 
     /// Scans the next line of `text` from `at`, or the next part of a line that is too long to wait
     /// for, and returns the end of the scanned text and the secrets in it. Returns `None` while the
-    /// line has no end and `last` is not set. The text before `at` may be shortened to
+    /// line has no end and more text may follow. The text before `at` may be shortened to
     /// [`LOOK_BACK`] bytes.
     fn step(
         &self,
         state: &mut RedactState,
         text: &str,
         at: usize,
-        last: bool,
+        tail: Tail,
     ) -> Option<(usize, Vec<Span>)> {
         let window = 4 * LONGEST + self.overlap;
         let limit = floor(text, at.saturating_add(window));
@@ -118,7 +118,7 @@ impl Redactor {
         let end = match line {
             Some(length) => at + length + 1,
             None if full => limit,
-            None if last => text.len(),
+            None if tail == Tail::Final => text.len(),
             None => return None,
         };
         let spans = merged(self.spans(state, text, at, end));
@@ -168,6 +168,13 @@ impl fmt::Debug for Redactor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Redactor({} forms of secrets)", self.secrets.len())
     }
+}
+
+/// Whether text may follow the text that is scanned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Tail {
+    Open,
+    Final,
 }
 
 /// The state that is carried over from line to line.

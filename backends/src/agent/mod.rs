@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! Request ──prompt──> stdin, written and closed
-//!                        program ──stdout──> Lines ──line──> Reader (pure) ──event──> Sink
+//!                        program ──stdout──> Lines ──line──> EventStream ──event──> Sink
 //!                           │                                  │ result seen: exit grace
 //!                           v                                  v
 //!                         Ended ─────────────────────────> judge ──> Reply | BackendError
@@ -12,6 +12,7 @@
 //! Nothing is judged before the process tree is dead. This module must never treat an exit code as
 //! success, and never show a program's events to anyone but the sink.
 
+pub(crate) mod events;
 pub(crate) mod lines;
 pub(crate) mod prompt;
 pub(crate) mod refusal_text;
@@ -38,11 +39,8 @@ use crate::redact::Secrets;
 use crate::request::{Reply, Request};
 use crate::sink::{Event, OwnedEvent, Sink};
 use crate::{answer, child, credentials};
-use lines::Lines;
+use events::{AgentEvents, EventStream};
 use refusal_text::LocalClock;
-
-/// Maximum length of a line in bytes. No answer within a request's limits is longer.
-const LONGEST: usize = 16 * 1024 * 1024;
 
 /// The settings for running an agent program, which are the same for every request.
 #[derive(Clone, Debug)]
@@ -158,20 +156,14 @@ impl AgentPlan {
     }
 }
 
-/// Interprets a program's output lines.
-pub(crate) trait Reader: Send + 'static {
-    /// Reads one line. A line that the reader does not understand is counted and never causes an
-    /// error.
-    fn line(&mut self, line: &[u8], tell: &mut dyn FnMut(OwnedEvent)) -> OutputVerdict;
-}
-
 /// The result of a program that was watched until it ended.
-pub(crate) struct Watched<R> {
+pub(crate) struct Watched<E> {
     pub spec: ChildSpec,
     pub ended: Ended,
-    pub reader: R,
-    /// The number of lines that were too long.
-    pub overlong: u64,
+    /// The combined result of its events.
+    pub events: E,
+    /// Irregularities in its output and in how it ended.
+    pub remarks: Vec<String>,
     /// The last text that the sink received.
     pub heard: String,
 }
@@ -181,55 +173,42 @@ pub(crate) struct Watched<R> {
 ///
 /// # Errors
 /// Returns an error if the program was not started.
-pub(crate) async fn watch<R: Reader>(
+pub(crate) async fn watch<E: AgentEvents>(
     spec: ChildSpec,
-    mut reader: R,
+    plan: &AgentPlan,
     sink: &mut dyn Sink,
     cancel: &Cancel,
-) -> Result<Watched<R>, BackendError> {
-    let (reported, mut events) = mpsc::unbounded_channel();
+) -> Result<Watched<E>, BackendError> {
+    let (reported, mut received) = mpsc::unbounded_channel();
     let cancel = cancel.clone();
     let work = tokio::task::spawn_blocking(move || {
-        let mut lines = Lines::new(LONGEST);
+        let mut output = EventStream::<E>::new();
         // The receiver no longer exists while the runtime is shutting down.
         let mut tell = |event| drop(reported.send(event));
-        let ended = run(&spec, &cancel, &mut |stream, piece| {
-            let mut verdict = OutputVerdict::Continue;
-            if stream == Stream::Stdout {
-                lines.feed(piece, &mut |line| {
-                    let one = reader.line(line, &mut tell);
-                    if one != OutputVerdict::Continue {
-                        verdict = one;
-                    }
-                });
-            }
-            verdict
+        let ended = run(&spec, &cancel, &mut |stream, piece| match stream {
+            Stream::Stdout => output.feed(piece, &mut tell),
+            _ => OutputVerdict::Continue,
         });
-        lines.finish(&mut |line| {
-            reader.line(line, &mut tell);
-        });
-        ended
-            .map(|ended| Watched {
-                spec,
-                ended,
-                reader,
-                overlong: lines.overlong(),
-                heard: String::new(),
-            })
-            .map_err(|error| child::spawn_error(&error))
+        output.finish(&mut tell);
+        ended.map(|ended| (spec, ended, output)).map_err(|error| child::spawn_error(&error))
     });
     let mut heard = String::new();
-    while let Some(event) = events.recv().await {
+    while let Some(event) = received.recv().await {
         sink.event(event.as_event());
         if let OwnedEvent::Text(text) = event {
             heard = text;
         }
     }
-    match work.await {
-        Ok(done) => done.map(|watched| Watched { heard, ..watched }),
+    let (spec, ended, output) = match work.await {
+        Ok(done) => done?,
         Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
-        Err(_) => Err(BackendError::Cancelled { why: "the runtime is shutting down".into() }),
-    }
+        Err(_) => {
+            return Err(BackendError::Cancelled { why: "the runtime is shutting down".into() });
+        }
+    };
+    plan.held.set(ended.containment.as_ref());
+    let remarks = leftovers(&output, &ended);
+    Ok(Watched { spec, ended, events: output.events, remarks, heard })
 }
 
 /// Returns the child's specification, with the question on standard input.
@@ -310,8 +289,8 @@ pub(crate) fn hand_out(
 }
 
 /// Lists irregularities in a program's output and in how it ended, as remarks for the report.
-pub(crate) fn leftovers(unreadable: u64, overlong: u64, ended: &Ended) -> Vec<String> {
-    let killed = ended.killed;
+fn leftovers<E: AgentEvents>(output: &EventStream<E>, ended: &Ended) -> Vec<String> {
+    let (unreadable, overlong, killed) = (output.unreadable, output.overlong(), ended.killed);
     let mut notes = Vec::new();
     if unreadable > 0 {
         notes.push(format!("{} of its output could not be read", counted(unreadable, "line")));

@@ -24,6 +24,10 @@ use crate::error::BackendError;
 
 /// The value of the `anthropic-version` header.
 const VERSION: HeaderValue = HeaderValue::from_static("2023-06-01");
+/// The variables that name the proxy of endpoints with TLS.
+const HTTPS_PROXY: [&str; 2] = ["https_proxy", "HTTPS_PROXY"];
+/// The variables that name the proxy of endpoints without TLS.
+const HTTP_PROXY: [&str; 2] = ["http_proxy", "HTTP_PROXY"];
 
 /// Builds a client for one request.
 ///
@@ -32,7 +36,7 @@ const VERSION: HeaderValue = HeaderValue::from_static("2023-06-01");
 /// [`BackendError::Auth`] if the key cannot be used.
 pub(crate) fn client(plan: &EndpointPlan, connect: Duration) -> Result<Client, BackendError> {
     let mut builder = Client::builder()
-        .tls_backend_preconfigured(tls(plan)?)
+        .use_preconfigured_tls(tls(plan)?)
         .redirect(redirect::Policy::none())
         .referer(false)
         .no_proxy()
@@ -40,9 +44,7 @@ pub(crate) fn client(plan: &EndpointPlan, connect: Duration) -> Result<Client, B
         .pool_max_idle_per_host(0)
         .user_agent(concat!("runner/", env!("CARGO_PKG_VERSION")))
         .default_headers(headers(plan)?);
-    for (names, is_https) in
-        [(["https_proxy", "HTTPS_PROXY"], true), (["http_proxy", "HTTP_PROXY"], false)]
-    {
+    for (names, is_https) in [(HTTPS_PROXY, true), (HTTP_PROXY, false)] {
         let Some((name, address)) = set(plan, &names) else {
             continue;
         };
@@ -103,9 +105,9 @@ fn headers(plan: &EndpointPlan) -> Result<HeaderMap, BackendError> {
 /// Builds the TLS configuration with the trusted certificates.
 fn tls(plan: &EndpointPlan) -> Result<ClientConfig, BackendError> {
     let mut roots = RootCertStore::empty();
-    // Reading certificates takes a while, and an endpoint without TLS needs none, although a proxy
-    // may.
-    if plan.base.scheme() == "https" {
+    // Reading certificates takes a while, and a connection without TLS needs none.
+    let proxy = set(plan, &HTTP_PROXY).map(|(_, address)| address);
+    if plan.base.scheme() == "https" || proxy.is_some_and(|it| it.starts_with("https://")) {
         match plan.env.get("SSL_CERT_FILE").filter(|it| !it.is_empty()) {
             Some(path) => add(&mut roots, Path::new(path))?,
             None => {

@@ -23,6 +23,7 @@ mod framing;
 mod gathered;
 mod limits;
 mod ollama;
+pub(crate) mod ollama_health;
 pub(crate) mod plan;
 pub(crate) mod probe;
 mod refusal;

@@ -28,7 +28,7 @@ const NEAR: Duration = Duration::from_secs(1);
 /// Maximum time to get a list of models.
 const FAR: Duration = Duration::from_secs(10);
 /// Maximum size of a model list in bytes.
-const LIST: usize = 8 * 1024 * 1024;
+pub(super) const LIST: usize = 8 * 1024 * 1024;
 
 /// The server at an address, and its models.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,14 +87,10 @@ pub(crate) fn has_model(plan: &EndpointPlan, found: &Endpoint) -> Result<(), Bac
     let Some(models) = &found.models else {
         return Ok(());
     };
-    let wanted = plan.model.as_str();
-    let tagged = format!("{wanted}:latest");
-    let same =
-        |model: &String| model == wanted || (plan.dialect == Dialect::Ollama && *model == tagged);
-    if models.iter().any(same) {
+    if models.iter().any(|name| is_model(plan, name)) {
         return Ok(());
     }
-    let near = match nearest(wanted, models.iter().map(String::as_str)) {
+    let near = match nearest(&plan.model, models.iter().map(String::as_str)) {
         Some(near) => format!("; did you mean {near:?}?"),
         None if models.is_empty() => "; it has no models".to_owned(),
         None => {
@@ -121,18 +117,31 @@ fn found(plan: &EndpointPlan, most: Duration) -> Result<Endpoint, BackendError> 
             Err(_) => Err(BackendError::Silent { phase: Phase::FirstByte, waited: most }),
         }
     };
+    blocking(work)?
+}
+
+/// Checks whether a listed name is the plan's model. Ollama adds the tag `latest` to a name without
+/// a tag.
+pub(super) fn is_model(plan: &EndpointPlan, name: &str) -> bool {
+    let rest = name.strip_prefix(plan.model.as_str());
+    rest == Some("") || plan.dialect == Dialect::Ollama && rest == Some(":latest")
+}
+
+/// Runs a request to its end on a thread of its own, because the caller may be inside a runtime.
+pub(super) fn blocking<T: Send>(work: impl Future<Output = T> + Send) -> Result<T, BackendError> {
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-            match runtime {
-                Ok(runtime) => runtime.block_on(work),
-                Err(error) => Err(BackendError::Unavailable {
-                    why: format!("cannot make a runtime: {error}"),
-                }),
-            }
+            let runtime = runtime.map_err(|error| BackendError::Unavailable {
+                why: format!("cannot make a runtime: {error}"),
+            })?;
+            let done = runtime.block_on(work);
+            // A lookup of a host name may still be running, and it must not be waited for.
+            runtime.shutdown_background();
+            Ok(done)
         });
         match thread.join() {
-            Ok(found) => found,
+            Ok(done) => done,
             Err(panic) => std::panic::resume_unwind(panic),
         }
     })
@@ -200,7 +209,7 @@ fn other(plan: &EndpointPlan) -> BackendError {
     BackendError::Rejected { why }
 }
 
-fn models(dialect: Dialect, body: &[u8]) -> Option<Vec<String>> {
+pub(super) fn models(dialect: Dialect, body: &[u8]) -> Option<Vec<String>> {
     #[derive(serde::Deserialize)]
     struct Tags {
         models: Vec<LocalModel>,

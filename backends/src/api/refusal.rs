@@ -45,7 +45,9 @@ pub(crate) fn of_status(
     };
     let here = plan.here();
     let until = limits::until(headers, here.now);
-    meaning(plan, Some(status), &code, &text, until, secrets)
+    let limit = until.map(|until| Limit { until: Some(until), reached: true, overage: false });
+    let said = ProgramError { status: Some(status), code: &code, text: &text, limit };
+    meaning(plan, said, secrets)
 }
 
 /// Returns the text of an error body in an unknown format. Web pages are not shown.
@@ -67,7 +69,7 @@ pub(crate) fn of_fault(plan: &EndpointPlan, fault: Fault, secrets: &Secrets) -> 
     match fault {
         Fault::Said { status, code, text } => {
             let status = status.or_else(|| status_of(&code));
-            meaning(plan, status, &code, &text, None, secrets)
+            meaning(plan, ProgramError { status, code: &code, text: &text, limit: None }, secrets)
         }
         Fault::Broken(why) | Fault::NoJson(why) => {
             BackendError::Malformed { why: secrets.head(&why, SHOWN), excerpt: String::new() }
@@ -98,14 +100,9 @@ fn status_of(code: &str) -> Option<u16> {
     })
 }
 
-fn meaning(
-    plan: &EndpointPlan,
-    status: Option<u16>,
-    code: &str,
-    text: &str,
-    until: Option<jiff::Timestamp>,
-    secrets: &Secrets,
-) -> BackendError {
+fn meaning(plan: &EndpointPlan, said: ProgramError<'_>, secrets: &Secrets) -> BackendError {
+    let ProgramError { status, code, text, .. } = said;
+    let until = said.limit.and_then(|limit| limit.until);
     let words = match (code, text) {
         ("", "") => "no words".to_owned(),
         (code, "") => code.to_owned(),
@@ -127,8 +124,6 @@ fn meaning(
         let why = format!("{why} (is base_url the address of the API?)");
         return BackendError::Rejected { why };
     }
-    let limit = until.map(|until| Limit { until: Some(until), reached: true, overage: false });
-    let said = ProgramError { status, code, text, limit };
     match refusal_text::meaning(said, &plan.here(), why.clone()) {
         // The provider is overloaded and states when it will answer again.
         Some(BackendError::Unavailable { why }) if until.is_some() => {

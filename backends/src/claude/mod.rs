@@ -81,14 +81,11 @@ impl Backend for Claude {
         self.plan.check()?;
         self.plan.prepare()?;
         let secrets = Secrets::of(&self.plan.env);
-        let reader = Transcript::default();
         let spec = spec(&self.plan, request);
-        let agent::Watched { spec, ended, reader: transcript, overlong, heard } =
-            agent::watch(spec, reader, sink, cancel).await?;
-        self.plan.held.set(ended.containment.as_ref());
-        let remarks = agent::leftovers(transcript.unreadable, overlong, &ended);
+        let agent::Watched { spec, ended, events, remarks, heard } =
+            agent::watch(spec, &self.plan, sink, cancel).await?;
         let judge = Judge { plan: &self.plan, spec: &spec, request, secrets: &secrets };
-        let reply = judge.reply(&transcript, ended, cancel)?;
+        let reply = judge.reply(&events, ended, cancel)?;
         Ok(agent::hand_out(reply, remarks, &heard, sink))
     }
 }

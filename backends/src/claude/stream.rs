@@ -6,7 +6,7 @@
 //!
 //! Events are distinguished by their `type` key; unknown events are skipped. One API message
 //! arrives as several `assistant` events that repeat its id and usage, so the running total counts
-//! each id once. The reader must never fail: a line that is not an event is only counted.
+//! each id once.
 
 use std::collections::HashMap;
 
@@ -14,7 +14,7 @@ use jiff::Timestamp;
 use runner_engine::process::OutputVerdict;
 use serde_json::Value;
 
-use crate::agent::Reader;
+use crate::agent::events::AgentEvents;
 use crate::api::is_not_billed;
 use crate::request::Usage;
 use crate::sink::{Limit, OwnedEvent, OwnedTarget};
@@ -30,21 +30,11 @@ pub(crate) struct Transcript {
     pub result: Option<Value>,
     /// The last report of a usage limit.
     pub limit: Option<Limit>,
-    /// The number of lines that are not events.
-    pub unreadable: u64,
     usage: HashMap<String, Usage>,
 }
 
-impl Reader for Transcript {
-    fn line(&mut self, line: &[u8], tell: &mut dyn FnMut(OwnedEvent)) -> OutputVerdict {
-        if line.iter().all(u8::is_ascii_whitespace) {
-            return OutputVerdict::Continue;
-        }
-        let Ok(Value::Object(event)) = serde_json::from_slice(line) else {
-            self.unreadable += 1;
-            return OutputVerdict::Continue;
-        };
-        let event = Value::Object(event);
+impl AgentEvents for Transcript {
+    fn event(&mut self, event: Value, tell: &mut dyn FnMut(OwnedEvent)) -> OutputVerdict {
         match event["type"].as_str() {
             Some("assistant") => self.assistant(&event, tell),
             Some("user") => user(&event, tell),
@@ -245,7 +235,7 @@ fn micros(dollars: f64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::agent::lines::Lines;
+    use crate::agent::events::EventStream;
 
     const RECORDED: [(&str, &[u8]); 4] = [
         ("answer", include_bytes!("../../tests/recorded/claude/answer.jsonl")),
@@ -254,18 +244,13 @@ mod tests {
         ("structured", include_bytes!("../../tests/recorded/claude/structured.jsonl")),
     ];
 
-    fn fold(pieces: &[&[u8]]) -> (Transcript, Vec<OwnedEvent>) {
-        let mut lines = Lines::new(1024 * 1024);
-        let (mut transcript, mut events) = (Transcript::default(), Vec::new());
+    fn fold(pieces: &[&[u8]]) -> (EventStream<Transcript>, Vec<OwnedEvent>) {
+        let (mut stream, mut events) = (EventStream::new(), Vec::new());
         for piece in pieces {
-            lines.feed(piece, &mut |line| {
-                transcript.line(line, &mut |event| events.push(event));
-            });
+            stream.feed(piece, &mut |event| events.push(event));
         }
-        lines.finish(&mut |line| {
-            transcript.line(line, &mut |event| events.push(event));
-        });
-        (transcript, events)
+        stream.finish(&mut |event| events.push(event));
+        (stream, events)
     }
 
     #[test]
@@ -274,13 +259,13 @@ mod tests {
         for (name, stream) in RECORDED {
             let (whole, all) = fold(&[stream]);
             assert_eq!(whole.unreadable, 0, "{name}");
-            assert!(whole.result.is_some(), "{name}");
+            assert!(whole.events.result.is_some(), "{name}");
             // The result does not depend on where the stream is split into reads.
             for at in (0..=stream.len()).step_by(17) {
                 let (parts, events) = fold(&[&stream[..at], &stream[at..]]);
                 assert_eq!(
-                    (parts.result, events),
-                    (whole.result.clone(), all.clone()),
+                    (parts.events.result, events),
+                    (whole.events.result.clone(), all.clone()),
                     "{name} {at}"
                 );
                 cases += 1;
@@ -290,7 +275,7 @@ mod tests {
             for at in (0..end).step_by(7) {
                 let (half, events) = fold(&[&stream[..at]]);
                 assert!(all.starts_with(&events), "{name} {at}");
-                assert!(half.result.is_none() && half.unreadable <= 1, "{name} {at}");
+                assert!(half.events.result.is_none() && half.unreadable <= 1, "{name} {at}");
                 cases += 1;
             }
             // Lost bytes damage at most two lines, and reading continues.

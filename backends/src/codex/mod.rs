@@ -94,17 +94,14 @@ impl Backend for Codex {
         self.plan.prepare()?;
         let secrets = Secrets::of(&self.plan.env);
         let folder = put_schema(request)?;
-        let reader = Transcript::default();
         let spec = spec(&self.plan, request, folder.is_some());
-        let watched = agent::watch(spec, reader, sink, cancel).await;
+        let watched = agent::watch(spec, &self.plan, sink, cancel).await;
         if let Some(folder) = folder {
             let _in_our_own_folder = folder.remove(SCHEMA_FILE);
         }
-        let agent::Watched { spec, ended, reader: transcript, overlong, heard } = watched?;
-        self.plan.held.set(ended.containment.as_ref());
-        let remarks = agent::leftovers(transcript.unreadable, overlong, &ended);
+        let agent::Watched { spec, ended, events, remarks, heard } = watched?;
         let ended = child::by_itself(&spec, ended, cancel, &secrets)?;
-        let reply = reply(&self.plan, &spec, request, &secrets, transcript, &ended)?;
+        let reply = reply(&self.plan, &spec, request, &secrets, events, &ended)?;
         Ok(agent::hand_out(reply, remarks, &heard, sink))
     }
 }

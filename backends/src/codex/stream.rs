@@ -4,16 +4,15 @@
 //! thread.started ─> turn.started ─> item.* ─> turn.completed{usage} | error, turn.failed{error}
 //! ```
 //!
-//! Parsing must never fail: a line that is not an event is counted, and an unknown event is
-//! ignored. An item of type `error` is a remark by the program (for example, that it does not know
-//! the size of a model's context), not a failure.
+//! An item of type `error` is a remark by the program (for example, that it does not know the size
+//! of a model's context), not a failure.
 
 use std::collections::HashSet;
 
 use runner_engine::process::OutputVerdict;
 use serde_json::Value;
 
-use crate::agent::Reader;
+use crate::agent::events::AgentEvents;
 use crate::request::Usage;
 use crate::sink::{OwnedEvent, OwnedTarget};
 
@@ -32,22 +31,12 @@ pub(crate) struct Transcript {
     pub usage: Option<Usage>,
     /// The number of commands that did not end with exit code 0.
     pub failed_commands: u64,
-    /// The number of lines that are not events.
-    pub unreadable: u64,
     /// Tools that have not returned yet.
     begun: HashSet<String>,
 }
 
-impl Reader for Transcript {
-    fn line(&mut self, line: &[u8], tell: &mut dyn FnMut(OwnedEvent)) -> OutputVerdict {
-        if line.iter().all(u8::is_ascii_whitespace) {
-            return OutputVerdict::Continue;
-        }
-        let Ok(Value::Object(event)) = serde_json::from_slice(line) else {
-            self.unreadable += 1;
-            return OutputVerdict::Continue;
-        };
-        let event = Value::Object(event);
+impl AgentEvents for Transcript {
+    fn event(&mut self, event: Value, tell: &mut dyn FnMut(OwnedEvent)) -> OutputVerdict {
         match event["type"].as_str() {
             Some("item.started") => self.started(&event["item"], tell),
             Some("item.completed") => self.item(&event["item"], tell),

@@ -215,3 +215,16 @@ fn proxies_are_bypassed_for_loopback() {
     let error = ask("https://x.invalid", &[("HTTPS_PROXY", "::not an address::")], None, None);
     assert!(matches!(error, Err(E::Rejected { .. })), "{error:?}");
 }
+
+#[test]
+fn a_proxy_with_tls_is_checked_by_the_same_certificates() {
+    let place = tempfile::tempdir().unwrap();
+    let (proxy, file) = secure("localhost", place.path());
+    let url = format!("https://localhost:{}", proxy.port());
+    let env = [("http_proxy", url.as_str())];
+    ask("http://model.invalid/v1", &env, Some(&file), None).unwrap();
+    assert!(proxy.seen()[0].line.starts_with("POST http://model.invalid/v1/chat"));
+    let error = ask("http://model.invalid/v1", &env, None, None).unwrap_err();
+    assert!(format!("{error:?}").contains("UnknownIssuer"), "{error:?}");
+    assert_eq!(proxy.seen().len(), 1);
+}

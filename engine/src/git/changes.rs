@@ -320,20 +320,13 @@ fn hash(length: usize, bytes: &mut &[u8]) -> io::Result<String> {
 
 /// Returns the object name of a blob of `size` bytes as `length` hexadecimal digits.
 fn hash_sized(length: usize, size: u64, bytes: &mut impl io::Read) -> io::Result<String> {
-    fn all<H: sha1::Digest>(size: u64, bytes: &mut impl io::Read) -> io::Result<String> {
-        let mut hash = H::new();
-        hash.update(format!("blob {size}\0"));
-        let mut chunk = vec![0; 64 * 1024];
-        loop {
-            match bytes.read(&mut chunk) {
-                Ok(0) => break,
-                Ok(count) => hash.update(&chunk[..count]),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
-        let hex = hash.finalize();
-        Ok(hex.iter().map(|byte| format!("{byte:02x}")).collect())
+    fn all<H: sha1::Digest + io::Write>(
+        size: u64,
+        bytes: &mut impl io::Read,
+    ) -> io::Result<String> {
+        let mut hash = H::new_with_prefix(format!("blob {size}\0"));
+        io::copy(bytes, &mut hash)?;
+        Ok(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
     }
     match length {
         64 => all::<sha2::Sha256>(size, bytes),

@@ -44,7 +44,7 @@ pub(super) fn attend(channel: &Channel, plan: &LaunchPlan, streams: Vec<OwnedFd>
         let _ = channel.send(&LaunchReport::Refused(refusal), &[]);
         super::BROKEN
     };
-    let Ok(signals) = Signals::catch(&[SIGCHLD]) else {
+    let Ok(mut signals) = Signals::catch(&[SIGCHLD]) else {
         return refuse(LaunchRefusal::Other("cannot catch signals".to_owned()));
     };
     // The program runs as the same user, so it must be kept from accessing this process's memory
@@ -59,7 +59,7 @@ pub(super) fn attend(channel: &Channel, plan: &LaunchPlan, streams: Vec<OwnedFd>
             place.path.display()
         )));
     }
-    let (child, made_of) = match start(plan, &inside.real, true, &streams) {
+    let (child, made_of) = match start(plan, &inside.real, SandboxLevel::Full, &streams) {
         Ok(started) => started,
         Err(refusal) => return refuse(refusal),
     };
@@ -96,12 +96,13 @@ pub(super) fn attend(channel: &Channel, plan: &LaunchPlan, streams: Vec<OwnedFd>
     }
 }
 
-/// Starts the program under Landlock and seccomp. Returns the child and the names of the sandbox
+/// Starts the program under the parts of a sandbox of this level that apply to a thread: Landlock and
+/// seccomp, or nothing. Returns the child and the names of the sandbox
 /// mechanisms.
 pub(super) fn start(
     plan: &LaunchPlan,
     real: &ResolvedSandbox,
-    held: bool,
+    level: SandboxLevel,
     streams: &Streams,
 ) -> Result<(Child, Vec<String>), LaunchRefusal> {
     let copy = |at: usize| -> Result<Stdio, LaunchRefusal> {
@@ -123,7 +124,10 @@ pub(super) fn start(
         command.env("TMPDIR", temp);
     }
     let work = || {
-        let made_of = if plan.sandbox.off { Vec::new() } else { restrict(plan, real, held)? };
+        let made_of = match level {
+            SandboxLevel::Off => Vec::new(),
+            level => restrict(plan, real, level)?,
+        };
         let child = command.spawn().map_err(|error| LaunchRefusal::of_spawn(&error))?;
         Ok((child, made_of))
     };
@@ -139,8 +143,9 @@ pub(super) fn start(
 fn restrict(
     plan: &LaunchPlan,
     real: &ResolvedSandbox,
-    held: bool,
+    level: SandboxLevel,
 ) -> Result<Vec<String>, LaunchRefusal> {
+    let held = level == SandboxLevel::Full;
     set_no_new_privs(true).map_err(|error| LaunchRefusal::at("disable new privileges", error))?;
     let mut made_of = Vec::new();
     let usable = plan.sandbox.means != SandboxMechanism::Bubblewrap && landlock::is_there();

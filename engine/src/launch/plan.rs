@@ -13,7 +13,7 @@ use crate::sandbox::{AppliedSandbox, Sandbox, SandboxError};
 
 /// The program to start and its sandbox. This is the first message, and it carries the program's
 /// standard streams.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct LaunchPlan {
     pub program: PathBuf,
     pub args: Vec<OsString>,
@@ -28,7 +28,7 @@ pub(crate) struct LaunchPlan {
 }
 
 /// The paths that were resolved outside the mount view. They must be the same inside it.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct ResolvedPaths {
     pub real: ResolvedSandbox,
 }

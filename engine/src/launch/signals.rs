@@ -1,48 +1,30 @@
 //! Signals as a descriptor, so that a loop can wait for signals and other descriptors together.
 
-use std::io::{self, Read as _};
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 
+use signal_hook::iterator::backend::SignalDelivery;
+use signal_hook::iterator::exfiltrator::SignalOnly;
+
 /// A descriptor that becomes readable when a signal arrives.
 #[derive(Debug)]
-pub(super) struct Signals {
-    caught: Vec<(i32, UnixStream)>,
-    any: UnixStream,
-}
+pub(super) struct Signals(SignalDelivery<UnixStream, SignalOnly>);
 
 impl Signals {
     pub fn catch(which: &[i32]) -> io::Result<Self> {
-        let (any, bell) = UnixStream::pair()?;
-        any.set_nonblocking(true)?;
-        let mut caught = Vec::new();
-        for signal in which {
-            let (ours, theirs) = UnixStream::pair()?;
-            ours.set_nonblocking(true)?;
-            signal_hook::low_level::pipe::register(*signal, theirs)?;
-            signal_hook::low_level::pipe::register(*signal, bell.try_clone()?)?;
-            caught.push((*signal, ours));
-        }
-        Ok(Self { caught, any })
+        let (read, write) = UnixStream::pair()?;
+        SignalDelivery::with_pipe(read, write, SignalOnly, which).map(Self)
     }
 
     /// Returns the signals that arrived since the last call.
-    pub fn take(&self) -> Vec<i32> {
-        let mut sink = [0; 64];
-        while matches!((&self.any).read(&mut sink), Ok(n) if n > 0) {}
-        let came = self.caught.iter().filter(|(_, pipe)| {
-            let mut came = false;
-            while matches!((&*pipe).read(&mut [0; 64]), Ok(n) if n > 0) {
-                came = true;
-            }
-            came
-        });
-        came.map(|(signal, _)| *signal).collect()
+    pub fn take(&mut self) -> Vec<i32> {
+        self.0.pending().collect()
     }
 }
 
 impl AsFd for Signals {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.any.as_fd()
+        self.0.get_read().as_fd()
     }
 }

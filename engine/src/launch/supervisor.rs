@@ -152,13 +152,14 @@ impl<'a> LaunchSupervisor<'a> {
         }
         let streams = self.streams.take().expect("the streams are taken only once");
         let (plan, real) = (self.plan, &self.real);
-        let (child, made_of) = self.in_group(|| init::start(plan, real, false, &streams))??;
+        let off = plan.sandbox.off;
+        let level = if off { SandboxLevel::Off } else { SandboxLevel::FilesOnly };
+        let (child, made_of) = self.in_group(|| init::start(plan, real, level, &streams))??;
         drop(streams);
         self.main = child.id();
-        let off = plan.sandbox.off;
         let containment = AppliedSandbox {
             tree: self.tree(TreeControl::Subreaper),
-            sandbox: if off { SandboxLevel::Off } else { SandboxLevel::FilesOnly },
+            sandbox: level,
             made_of,
             network: off || plan.sandbox.network,
         };
@@ -201,15 +202,8 @@ impl<'a> LaunchSupervisor<'a> {
         drop(command);
         drop(exe);
         self.main = child.id();
-        let inner_plan = LaunchPlan {
-            program: plan.program.clone(),
-            args: plan.args.clone(),
-            cwd: plan.cwd.clone(),
-            env: plan.env.clone(),
-            marker: plan.marker.clone(),
-            sandbox: plan.sandbox.clone(),
-            inside: Some(ResolvedPaths { real: self.real.clone() }),
-        };
+        let inside = Some(ResolvedPaths { real: self.real.clone() });
+        let inner_plan = LaunchPlan { inside, ..plan.clone() };
         let streams = self.streams.as_ref().expect("the streams are taken only once");
         let streams: Vec<_> = streams.iter().map(AsFd::as_fd).collect();
         let sent = ours.send(&inner_plan, &streams);

@@ -1,6 +1,7 @@
 //! Decides whether a failure is retried and how long to wait before the retry.
 
 use jiff::SignedDuration;
+use runner_text::mix;
 
 use super::{Retry, share};
 use crate::outcome::{Class, Outcome};
@@ -54,15 +55,6 @@ pub fn retryable(outcome: &Outcome) -> bool {
         | Outcome::Deferred { .. }
         | Outcome::Missed { .. } => false,
     }
-}
-
-/// Computes the output function of SplitMix64 (Steele, Lea, Flood 2014), which gives unrelated
-/// values for neighbouring seeds.
-fn mix(seed: u64) -> u64 {
-    let mut z = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }
 
 #[cfg(test)]

@@ -39,11 +39,20 @@ struct Shared {
 #[derive(Debug, Default)]
 struct State {
     why: Option<String>,
-    /// Whether the cancellation is immediate; see [`Cancel::cancel_at_once`].
-    at_once: bool,
+    urgency: Urgency,
     wakers: Vec<Waker>,
     /// Tokens that are cancelled together with this one.
     children: Vec<Weak<Shared>>,
+}
+
+/// How fast a cancelled process must stop.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Urgency {
+    /// Within its own grace period.
+    #[default]
+    InTime,
+    /// Within [`AT_ONCE`].
+    AtOnce,
 }
 
 impl Cancel {
@@ -67,46 +76,46 @@ impl Cancel {
             let mut state = self.state();
             state.children.retain(|known| known.strong_count() > 0);
             state.children.push(Arc::downgrade(&child.shared));
-            state.why.clone().map(|why| (why, state.at_once))
+            state.why.clone().map(|why| (why, state.urgency))
         };
-        if let Some((why, at_once)) = pulled {
-            child.pull(why, at_once);
+        if let Some((why, urgency)) = pulled {
+            child.pull(why, urgency);
         }
         Ok(child)
     }
 
     /// Asks every holder of the token to stop. Only the first reason is kept.
     pub fn cancel(&self, why: impl Into<String>) {
-        self.pull(why.into(), false);
+        self.pull(why.into(), Urgency::InTime);
     }
 
     /// Cancels the token for work that becomes more expensive every second: a process that has not
     /// stopped within `AT_ONCE` is killed.
     pub fn cancel_at_once(&self, why: impl Into<String>) {
-        self.pull(why.into(), true);
+        self.pull(why.into(), Urgency::AtOnce);
     }
 
-    fn pull(&self, why: String, at_once: bool) {
+    fn pull(&self, why: String, urgency: Urgency) {
         let (wakers, children) = {
             let mut state = self.state();
             if state.why.is_some() {
                 return;
             }
             state.why = Some(why.clone());
-            state.at_once = at_once;
+            state.urgency = urgency;
             (std::mem::take(&mut state.wakers), std::mem::take(&mut state.children))
         };
         // Writing 1 to an eventfd at 0 cannot fail or block.
         let _ = rustix::io::write(&self.shared.raised, &1_u64.to_ne_bytes());
         wakers.into_iter().for_each(Waker::wake);
         for shared in children.iter().filter_map(Weak::upgrade) {
-            Self { shared }.pull(why.clone(), at_once);
+            Self { shared }.pull(why.clone(), urgency);
         }
     }
 
     /// Returns whether the cancellation is immediate.
     pub fn is_at_once(&self) -> bool {
-        self.state().at_once
+        self.state().urgency == Urgency::AtOnce
     }
 
     /// Returns whether the token is cancelled.

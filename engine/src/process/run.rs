@@ -24,7 +24,7 @@ use super::spec::{ChildSandbox, ChildSpec, MARKER_VARIABLE, SpawnError, Stdin};
 use super::supervisor::{
     ExitStatus, Reason, Stream, Supervisor, SupervisorEffect, SupervisorEvent,
 };
-use super::sweep::Owned;
+use super::sweep::{Owned, TreeExtent};
 use super::wait::{Alarm, poll_within};
 use crate::files::open_null;
 use crate::launch::{Channel, LaunchPlan, LaunchRefusal, LaunchReport, clear_marked};
@@ -67,8 +67,11 @@ pub fn run(
         }
         None => None,
     };
-    let alone = matches!(spec.sandbox, ChildSandbox::Inert(_));
-    let mut owned = Owned::start(&spec.marker, alone, || match &mut launcher {
+    let extent = match spec.sandbox {
+        ChildSandbox::Inert(_) => TreeExtent::ChildOnly,
+        _ => TreeExtent::Any,
+    };
+    let mut owned = Owned::start(&spec.marker, extent, || match &mut launcher {
         Some(launcher) => launcher.spawn(),
         None => match &spec.sandbox {
             ChildSandbox::Inert(rights) => {

@@ -33,6 +33,14 @@ fn children() -> MutexGuard<'static, BTreeMap<u32, String>> {
     CHILDREN.lock().expect("no thread panics while it holds the list of children")
 }
 
+/// The processes that a child may start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TreeExtent {
+    Any,
+    /// None: the kernel prevents it, so the tree ends with the child.
+    ChildOnly,
+}
+
 /// A running child with its process tree. Dropping it kills the whole tree.
 #[derive(Debug)]
 pub(super) struct Owned {
@@ -44,16 +52,14 @@ pub(super) struct Owned {
     seen: BTreeSet<(u32, u64)>,
     killed: usize,
     buried: bool,
-    /// Whether the kernel prevents the child from starting processes. If so, the tree ends with the
-    /// child.
-    alone: bool,
+    extent: TreeExtent,
 }
 
 impl Owned {
     /// Starts a child with `spawn`, which must put the child into a new process group.
     pub fn start(
         marker: &str,
-        alone: bool,
+        extent: TreeExtent,
         spawn: impl FnOnce() -> std::io::Result<Child>,
     ) -> std::io::Result<Self> {
         set_child_subreaper(Some(getpid()))?;
@@ -72,7 +78,7 @@ impl Owned {
             seen: BTreeSet::new(),
             killed: 0,
             buried: false,
-            alone,
+            extent,
         })
     }
 
@@ -121,7 +127,7 @@ impl Owned {
     fn kill_now(&mut self) -> Killed {
         self.buried = true;
         let pid = self.child.id();
-        if self.alone && matches!(self.status(), Ok(Some(_))) {
+        if self.extent == TreeExtent::ChildOnly && matches!(self.status(), Ok(Some(_))) {
             let mut children = children();
             let _ = self.child.wait();
             children.remove(&pid);

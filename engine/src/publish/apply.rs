@@ -24,26 +24,25 @@
 use std::collections::BTreeSet;
 
 use super::fs::{FsError, PathState, PublishFs, make_parents};
-use super::injected_faults::{Faults, InjectedFault};
+use super::injected_faults::{InjectedFault, injected};
 use super::manifest::{Manifest, ManifestEntry};
 use super::path::RelPath;
-use super::stage::clean;
+use super::stage::discard;
 use super::{Conflict, PublishError};
 
 /// Carries out a manifest on a disk, starting from any state that an earlier attempt left.
-pub(super) struct Publisher<'a, F, Fs> {
-    pub(super) faults: F,
+pub(super) struct Publisher<'a, Fs> {
     pub(super) fs: &'a Fs,
     pub(super) manifest: &'a Manifest,
     pub(super) recovering: bool,
 }
 
-impl<F: Faults, Fs: PublishFs> Publisher<'_, F, Fs> {
+impl<Fs: PublishFs> Publisher<'_, Fs> {
     /// Moves every entry to its target and makes the moves durable.
     pub(super) fn carry_out(&self) -> Result<(), PublishError> {
         self.make_folders()?;
         let mut entries = self.manifest.entries.iter().enumerate().collect::<Vec<_>>();
-        if self.faults.has(InjectedFault::LastEntrySkipped) && entries.len() > 1 {
+        if injected(InjectedFault::LastEntrySkipped) && entries.len() > 1 {
             entries.pop();
         }
         for (index, entry) in entries {
@@ -52,10 +51,10 @@ impl<F: Faults, Fs: PublishFs> Publisher<'_, F, Fs> {
                 None => self.remove(entry, &self.manifest.removed_name(index))?,
             }
         }
-        if self.faults.has(InjectedFault::StagingRemovedEarly) {
-            clean(self.fs, &self.manifest.staging)?;
+        if injected(InjectedFault::StagingRemovedEarly) {
+            discard(self.fs, &self.manifest.staging)?;
         }
-        if !self.faults.has(InjectedFault::OutcomeBeforeSync) {
+        if !injected(InjectedFault::OutcomeBeforeSync) {
             self.sync_targets()?;
         }
         Ok(())
@@ -63,8 +62,8 @@ impl<F: Faults, Fs: PublishFs> Publisher<'_, F, Fs> {
 
     /// Makes the names of all moved files durable by syncing their folders.
     pub(super) fn sync_targets(&self) -> Result<(), FsError> {
-        let trusting = self.recovering && self.faults.has(InjectedFault::RecoveryTrustsCache);
-        if trusting || self.faults.has(InjectedFault::TargetDirUnsynced) {
+        let trusting = self.recovering && injected(InjectedFault::RecoveryTrustsCache);
+        if trusting || injected(InjectedFault::TargetDirUnsynced) {
             return Ok(());
         }
         let folders: BTreeSet<_> =
@@ -81,7 +80,7 @@ impl<F: Faults, Fs: PublishFs> Publisher<'_, F, Fs> {
             if !done.insert(entry.target.parent()) {
                 continue;
             }
-            if self.faults.has(InjectedFault::NewParentUnsynced) {
+            if injected(InjectedFault::NewParentUnsynced) {
                 entry.target.ancestors().try_for_each(|dir| self.fs.create_dir(&dir))?;
             } else {
                 make_parents(self.fs, &entry.target)?;
@@ -97,12 +96,12 @@ impl<F: Faults, Fs: PublishFs> Publisher<'_, F, Fs> {
             self.confirm(target)?;
             return self.settle_displaced(entry, staged);
         }
-        let overwrite = self.recovering && self.faults.has(InjectedFault::RecoveryOverwrites);
-        if !found.is(entry.before) && !overwrite && !self.faults.has(InjectedFault::NoCheckBefore) {
+        let overwrite = self.recovering && injected(InjectedFault::RecoveryOverwrites);
+        if !found.is(entry.before) && !overwrite && !injected(InjectedFault::NoCheckBefore) {
             return conflict(target, found);
         }
         let waiting = self.fs.inspect(staged)?;
-        if !waiting.is(entry.after) && !self.faults.has(InjectedFault::TornAccepted) {
+        if !waiting.is(entry.after) && !injected(InjectedFault::TornAccepted) {
             return Err(PublishError::Staged {
                 target: target.clone(),
                 staged: staged.clone(),
@@ -120,7 +119,7 @@ impl<F: Faults, Fs: PublishFs> Publisher<'_, F, Fs> {
 
     fn put_new(&self, entry: &ManifestEntry, staged: &RelPath) -> Result<(), PublishError> {
         let target = &entry.target;
-        if self.faults.has(InjectedFault::ReplaceForNoreplace) {
+        if injected(InjectedFault::ReplaceForNoreplace) {
             return Ok(self.fs.rename_replace(staged, target)?);
         }
         match self.fs.rename_noreplace(staged, target) {
@@ -160,7 +159,7 @@ impl<F: Faults, Fs: PublishFs> Publisher<'_, F, Fs> {
         if found.is(entry.after) {
             return self.confirm(&entry.target);
         }
-        if !found.is(entry.before) && !self.faults.has(InjectedFault::NoCheckBefore) {
+        if !found.is(entry.before) && !injected(InjectedFault::NoCheckBefore) {
             return conflict(&entry.target, found);
         }
         Ok(self.fs.rename_replace(staged, &entry.target)?)
@@ -183,7 +182,7 @@ impl<F: Faults, Fs: PublishFs> Publisher<'_, F, Fs> {
         entry: &ManifestEntry,
         staged: &RelPath,
     ) -> Result<(), PublishError> {
-        if entry.before.is_none() || self.faults.has(InjectedFault::NoCheckDisplaced) {
+        if entry.before.is_none() || injected(InjectedFault::NoCheckDisplaced) {
             return Ok(());
         }
         let displaced = self.fs.inspect(staged)?;
@@ -210,8 +209,8 @@ impl<F: Faults, Fs: PublishFs> Publisher<'_, F, Fs> {
         if found == PathState::Absent {
             return self.settle_removed(entry, aside);
         }
-        let overwrite = self.recovering && self.faults.has(InjectedFault::RecoveryOverwrites);
-        if !found.is(entry.before) && !overwrite && !self.faults.has(InjectedFault::NoCheckBefore) {
+        let overwrite = self.recovering && injected(InjectedFault::RecoveryOverwrites);
+        if !found.is(entry.before) && !overwrite && !injected(InjectedFault::NoCheckBefore) {
             return conflict(target, found);
         }
         match self.fs.inspect(aside)? {
@@ -235,7 +234,7 @@ impl<F: Faults, Fs: PublishFs> Publisher<'_, F, Fs> {
     /// `before`, it is moved back.
     fn settle_removed(&self, entry: &ManifestEntry, aside: &RelPath) -> Result<(), PublishError> {
         let taken = self.fs.inspect(aside)?;
-        let checked = !self.faults.has(InjectedFault::NoCheckRemoved);
+        let checked = !injected(InjectedFault::NoCheckRemoved);
         if taken == PathState::Absent || taken.is(entry.before) || !checked {
             return Ok(());
         }

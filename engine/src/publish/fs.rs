@@ -56,6 +56,15 @@ pub struct FsError {
 }
 
 impl FsError {
+    /// Creates the error of the operation `act` on `path`.
+    pub fn new(
+        act: &'static str,
+        path: impl std::fmt::Display,
+        trouble: impl Into<FsFailure>,
+    ) -> Self {
+        Self { act, path: path.to_string(), trouble: trouble.into() }
+    }
+
     /// Returns whether the file or its folder is missing.
     pub fn is_missing(&self) -> bool {
         matches!(self.trouble, FsFailure::Missing)

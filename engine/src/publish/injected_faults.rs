@@ -1,12 +1,17 @@
 //! Injected faults, which verify that the crash simulation detects such bugs.
 //!
-//! The core queries its `Faults` parameter at each place where a known mistake is possible.
-//! Production code passes [`NoFault`], a zero-sized type that always answers `false`, so that the
-//! compiled program contains no switch. Only the simulation passes a [`OneFault`]. No code outside
-//! this folder's core and that test may name these types.
+//! The core calls [`injected`] at each place where a known mistake is possible. Without the feature
+//! `fault-injection`, the answer is the constant `false`, so that the compiled program contains no
+//! switch. No code outside this folder's core and the simulation may name these items.
+
+use std::cell::Cell;
+
+thread_local! {
+    static CURRENT: Cell<Option<InjectedFault>> = const { Cell::new(None) };
+}
 
 /// A mistake that tests can inject into the core.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, strum::VariantArray)]
 pub enum InjectedFault {
     /// A staged file is not synced.
     StagedFileUnsynced,
@@ -58,59 +63,13 @@ pub enum InjectedFault {
     StaleOutcomeAccepted,
 }
 
-impl InjectedFault {
-    /// All faults.
-    pub const ALL: [Self; 24] = [
-        Self::StagedFileUnsynced,
-        Self::StagingDirUnsynced,
-        Self::StagingParentUnsynced,
-        Self::ManifestBeforeStaging,
-        Self::NewParentUnsynced,
-        Self::TargetDirUnsynced,
-        Self::OutcomeBeforeRenames,
-        Self::OutcomeBeforeSync,
-        Self::NoCheckBefore,
-        Self::NoCheckDisplaced,
-        Self::NoCheckRemoved,
-        Self::ReplaceForNoreplace,
-        Self::TornAccepted,
-        Self::LastEntrySkipped,
-        Self::StagingRemovedEarly,
-        Self::RecoveryOverwrites,
-        Self::RecoveryDiscards,
-        Self::RecoveryTrustsCache,
-        Self::RecoveryIgnoresFence,
-        Self::RecoveryUsesDeadFence,
-        Self::ConflictDropsStaging,
-        Self::RecoveryLeavesStaging,
-        Self::RecoveryRepeatsSettled,
-        Self::StaleOutcomeAccepted,
-    ];
+/// Injects a fault into the publications of this thread, and returns the previous one.
+pub fn inject(fault: Option<InjectedFault>) -> Option<InjectedFault> {
+    CURRENT.replace(fault)
 }
 
-/// Decides which faults are injected.
-pub trait Faults: Copy {
-    /// Returns whether this fault is injected.
-    fn has(self, plant: InjectedFault) -> bool;
-}
-
-/// No fault, for production code.
-#[derive(Clone, Copy, Debug)]
-pub struct NoFault;
-
-impl Faults for NoFault {
-    #[inline(always)]
-    fn has(self, _: InjectedFault) -> bool {
-        false
-    }
-}
-
-/// At most one fault, for the simulation.
-#[derive(Clone, Copy, Debug)]
-pub struct OneFault(pub Option<InjectedFault>);
-
-impl Faults for OneFault {
-    fn has(self, plant: InjectedFault) -> bool {
-        self.0 == Some(plant)
-    }
+/// Returns whether this fault is injected.
+#[inline]
+pub(super) fn injected(fault: InjectedFault) -> bool {
+    cfg!(feature = "fault-injection") && CURRENT.get() == Some(fault)
 }

@@ -255,7 +255,7 @@ pub fn finish(fs: &impl MarkerFs, folder: &RelPath) -> Result<(), FsError> {
         };
         if marker.state == MarkerState::Done {
             if let Some(staging) = &marker.staging {
-                super::stage::clean(fs, staging)?;
+                super::stage::discard(fs, staging)?;
             }
             fs.remove_file(&path)?;
             fs.sync_dir(Some(folder))?;

@@ -31,6 +31,8 @@ mod injected_faults;
 mod log;
 mod manifest;
 pub mod marker;
+#[cfg(feature = "fault-injection")]
+mod memory_log;
 mod path;
 mod real;
 mod stage;
@@ -39,9 +41,11 @@ mod tests;
 
 pub use fs::{FsError, FsFailure, PathState, PublishFs};
 #[doc(hidden)]
-pub use injected_faults::{Faults, InjectedFault, NoFault, OneFault};
-pub use log::{LogError, MemoryLog, PublishLog, RecordedManifest};
+pub use injected_faults::{InjectedFault, inject};
+pub use log::{LogError, PublishLog, RecordedManifest};
 pub use manifest::{BadManifest, Manifest, ManifestEntry};
+#[cfg(feature = "fault-injection")]
+pub use memory_log::MemoryLog;
 pub use path::{BadPath, RelPath};
 pub use real::{RealFs, Regular};
 pub use stage::{Draft, NEW_FILE_MODE};
@@ -51,7 +55,7 @@ pub use stage::discard;
 use crate::ids::{Fence, RunId};
 use crate::outcome::Outcome;
 use apply::Publisher;
-use stage::clean;
+use injected_faults::injected;
 
 /// A target that another program has changed. The target keeps that program's content.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -130,7 +134,40 @@ pub fn publish(
     log: &mut impl PublishLog,
     manifest: &Manifest,
 ) -> Result<Published, PublishError> {
-    place_with(NoFault, fs, log, manifest)
+    let Manifest { run, fence, staging, .. } = manifest;
+    manifest.check()?;
+    let recorded =
+        check_all(fs, manifest).and_then(|()| Ok(log.commit_manifest(run, *fence, manifest)?));
+    if let Err(error) = recorded {
+        // A store that returned an error may still have recorded the manifest, so the store is
+        // queried.
+        if matches!(log.manifest(run), Ok(None)) {
+            discard(fs, staging)?;
+        }
+        return Err(error);
+    }
+    if injected(InjectedFault::ManifestBeforeStaging) {
+        for entry in &manifest.entries {
+            entry.staged.as_ref().map_or(Ok(()), |staged| fs.sync_file(staged))?;
+        }
+        fs.sync_dir(Some(staging))?;
+    }
+    let carrier = Publisher { fs, manifest, recovering: false };
+    if injected(InjectedFault::OutcomeBeforeRenames) {
+        log.commit_outcome(run, *fence)?;
+        carrier.carry_out()?;
+    } else {
+        carrier.carry_out()?;
+        match log.commit_outcome(run, *fence) {
+            Err(LogError::StaleFence { .. }) if injected(InjectedFault::StaleOutcomeAccepted) => {}
+            done => done?,
+        }
+        if injected(InjectedFault::OutcomeBeforeSync) {
+            carrier.sync_targets()?;
+        }
+    }
+    let leftover = discard(fs, staging).err();
+    Ok(Published { entries: manifest.entries.len(), leftover })
 }
 
 /// Finishes or discards the publication of a dead `run`. The caller must hold the job's lock.
@@ -149,97 +186,40 @@ pub fn recover(
     fence: Fence,
     staging: &RelPath,
 ) -> Result<Recovery, PublishError> {
-    recover_with(NoFault, fs, log, run, fence, staging)
-}
-
-#[doc(hidden)]
-pub fn place_with<F: Faults>(
-    faults: F,
-    fs: &impl PublishFs,
-    log: &mut impl PublishLog,
-    manifest: &Manifest,
-) -> Result<Published, PublishError> {
-    let Manifest { run, fence, staging, .. } = manifest;
-    manifest.check()?;
-    let recorded =
-        check_all(fs, manifest).and_then(|()| Ok(log.commit_manifest(run, *fence, manifest)?));
-    if let Err(error) = recorded {
-        // A store that returned an error may still have recorded the manifest, so the store is
-        // queried.
-        if matches!(log.manifest(run), Ok(None)) {
-            clean(fs, staging)?;
-        }
-        return Err(error);
-    }
-    if faults.has(InjectedFault::ManifestBeforeStaging) {
-        for entry in &manifest.entries {
-            entry.staged.as_ref().map_or(Ok(()), |staged| fs.sync_file(staged))?;
-        }
-        fs.sync_dir(Some(staging))?;
-    }
-    let carrier = Publisher { faults, fs, manifest, recovering: false };
-    if faults.has(InjectedFault::OutcomeBeforeRenames) {
-        log.commit_outcome(run, *fence)?;
-        carrier.carry_out()?;
-    } else {
-        carrier.carry_out()?;
-        match log.commit_outcome(run, *fence) {
-            Err(LogError::StaleFence { .. }) if faults.has(InjectedFault::StaleOutcomeAccepted) => {
-            }
-            done => done?,
-        }
-        if faults.has(InjectedFault::OutcomeBeforeSync) {
-            carrier.sync_targets()?;
-        }
-    }
-    let leftover = clean(fs, staging).err();
-    Ok(Published { entries: manifest.entries.len(), leftover })
-}
-
-#[doc(hidden)]
-pub fn recover_with<F: Faults>(
-    faults: F,
-    fs: &impl PublishFs,
-    log: &mut impl PublishLog,
-    run: &RunId,
-    fence: Fence,
-    staging: &RelPath,
-) -> Result<Recovery, PublishError> {
     let Some(RecordedManifest { manifest, settled }) = log.manifest(run)? else {
-        clean(fs, staging)?;
+        discard(fs, staging)?;
         return Ok(Recovery::Nothing);
     };
-    if faults.has(InjectedFault::RecoveryDiscards) {
-        clean(fs, staging)?;
+    if injected(InjectedFault::RecoveryDiscards) {
+        discard(fs, staging)?;
         return Ok(Recovery::Nothing);
     }
-    if settled && !faults.has(InjectedFault::RecoveryRepeatsSettled) {
-        clean(fs, &manifest.staging)?;
+    if settled && !injected(InjectedFault::RecoveryRepeatsSettled) {
+        discard(fs, &manifest.staging)?;
         return Ok(Recovery::Cleaned);
     }
-    let carrier = Publisher { faults, fs, manifest: &manifest, recovering: true };
+    let carrier = Publisher { fs, manifest: &manifest, recovering: true };
     if let Err(error) = carrier.carry_out() {
         let conflict = matches!(error, PublishError::Conflict(_));
-        if conflict && faults.has(InjectedFault::ConflictDropsStaging) {
-            clean(fs, &manifest.staging)?;
+        if conflict && injected(InjectedFault::ConflictDropsStaging) {
+            discard(fs, &manifest.staging)?;
         }
         return Err(error);
     }
-    let held =
-        if faults.has(InjectedFault::RecoveryUsesDeadFence) { manifest.fence } else { fence };
+    let held = if injected(InjectedFault::RecoveryUsesDeadFence) { manifest.fence } else { fence };
     match log.commit_outcome(run, held) {
         Err(LogError::StaleFence { current, .. })
-            if faults.has(InjectedFault::RecoveryIgnoresFence) =>
+            if injected(InjectedFault::RecoveryIgnoresFence) =>
         {
             log.commit_outcome(run, current)?;
         }
         done => done?,
     }
-    if faults.has(InjectedFault::OutcomeBeforeSync) {
+    if injected(InjectedFault::OutcomeBeforeSync) {
         carrier.sync_targets()?;
     }
-    if !faults.has(InjectedFault::RecoveryLeavesStaging) {
-        clean(fs, &manifest.staging)?;
+    if !injected(InjectedFault::RecoveryLeavesStaging) {
+        discard(fs, &manifest.staging)?;
     }
     Ok(Recovery::RolledForward(manifest.outcome.clone()))
 }

@@ -73,11 +73,7 @@ impl RealFs {
         let root_handle = rustix::fs::openat(CWD, root, flags, Mode::empty());
         match root_handle {
             Ok(root) => Ok(Self { root }),
-            Err(errno) => Err(FsError {
-                act: "open the root",
-                path: root.display().to_string(),
-                trouble: trouble(errno),
-            }),
+            Err(errno) => Err(FsError::new("open the root", root.display(), errno)),
         }
     }
 
@@ -99,11 +95,8 @@ impl RealFs {
         };
         let stat = fstat(&handle).map_err(fail(ACT, path))?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
-            return Err(FsError {
-                act: ACT,
-                path: path.to_string(),
-                trouble: FsFailure::NotAFile(irregular(stat.st_mode).unwrap_or("a file")),
-            });
+            let what = irregular(stat.st_mode).unwrap_or("a file");
+            return Err(FsError::new(ACT, path, FsFailure::NotAFile(what)));
         }
         let root = walk(OFlags::RDONLY | OFlags::DIRECTORY).map_err(fail(ACT, path))?;
         Ok(Some(Self { root }))
@@ -147,11 +140,7 @@ impl RealFs {
             Err(NotOpened::Errno(Errno::NOENT)) => return Ok(None),
             Err(NotOpened::Errno(errno)) => return Err(fail(ACT, path)(errno)),
             Err(NotOpened::NotRegular(what)) => {
-                return Err(FsError {
-                    act: ACT,
-                    path: path.to_string(),
-                    trouble: FsFailure::NotAFile(what),
-                });
+                return Err(FsError::new(ACT, path, FsFailure::NotAFile(what)));
             }
         };
         Ok(Some(Regular {
@@ -216,11 +205,8 @@ impl RealFs {
         flags: OFlags,
     ) -> Result<OwnedFd, FsError> {
         let path = dir.map_or(".", RelPath::as_str);
-        self.openat2(path, flags | OFlags::DIRECTORY, Mode::empty()).map_err(|errno| FsError {
-            act,
-            path: path.to_owned(),
-            trouble: trouble(errno),
-        })
+        self.openat2(path, flags | OFlags::DIRECTORY, Mode::empty())
+            .map_err(|errno| FsError::new(act, path, errno))
     }
 
     /// Opens the parent folder of `path`.
@@ -242,15 +228,14 @@ impl RealFs {
         } else {
             renameat_with(&source, from.name(), &target, to.name(), flags)
         };
-        done.map_err(|errno| FsError {
-            act,
-            path: format!("{from} to {to}"),
-            trouble: match errno {
+        done.map_err(|errno| {
+            let trouble = match errno {
                 Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP if !flags.is_empty() => {
                     FsFailure::Unsupported
                 }
-                errno => trouble(errno),
-            },
+                errno => errno.into(),
+            };
+            FsError::new(act, format!("{from} to {to}"), trouble)
         })
     }
 }
@@ -260,9 +245,8 @@ impl PublishFs for RealFs {
         match self.regular(path) {
             Ok(None) => Ok(PathState::Absent),
             Ok(Some(mut regular)) => {
-                let (digest, _) = Digest::of_reader(&mut regular.file).map_err(|error| {
-                    FsError { act: "read", path: path.to_string(), trouble: error.into() }
-                })?;
+                let (digest, _) = Digest::of_reader(&mut regular.file)
+                    .map_err(|error| FsError::new("read", path, error))?;
                 Ok(PathState::Content(digest))
             }
             Err(FsError { trouble: FsFailure::NotAFile(what), .. }) => {
@@ -279,15 +263,14 @@ impl PublishFs for RealFs {
         let private = Mode::RUSR | Mode::WUSR;
         let handle = self.openat2(path.as_str(), flags, private).map_err(fail(ACT, path))?;
         let mut file = File::from(handle);
-        let written = file
-            .write_all(bytes)
-            .map_err(FsFailure::from)
-            .and_then(|()| fchmod(&file, Mode::from_raw_mode(mode & 0o7777)).map_err(trouble));
+        let written = file.write_all(bytes).map_err(FsFailure::from).and_then(|()| {
+            fchmod(&file, Mode::from_raw_mode(mode & 0o7777)).map_err(FsFailure::from)
+        });
         written.map_err(|trouble| {
             // A partly written file is useless. If its removal also fails, the whole staging folder
             // is discarded.
             let _ = self.remove_file(path);
-            FsError { act: ACT, path: path.to_string(), trouble }
+            FsError::new(ACT, path, trouble)
         })
     }
 
@@ -315,11 +298,8 @@ impl PublishFs for RealFs {
         reach();
         const ACT: &str = "sync the folder";
         let handle = self.folder(ACT, dir, OFlags::RDONLY)?;
-        rustix::fs::fsync(&handle).map_err(|errno| FsError {
-            act: ACT,
-            path: dir.map_or(".", RelPath::as_str).to_owned(),
-            trouble: trouble(errno),
-        })
+        let path = dir.map_or(".", RelPath::as_str);
+        rustix::fs::fsync(&handle).map_err(|errno| FsError::new(ACT, path, errno))
     }
 
     fn rename_noreplace(&self, from: &RelPath, to: &RelPath) -> Result<(), FsError> {
@@ -377,25 +357,23 @@ impl super::marker::MarkerFs for RealFs {
         let Some(mut regular) = regular else {
             return Ok(None);
         };
-        read_bounded(&mut regular.file, limit).map_err(|error| FsError {
-            act: "read",
-            path: path.to_string(),
-            trouble: error.into(),
-        })
+        read_bounded(&mut regular.file, limit).map_err(|error| FsError::new("read", path, error))
     }
 }
 
 fn fail<'a>(act: &'static str, path: &'a RelPath) -> impl FnOnce(Errno) -> FsError + 'a {
-    move |errno| FsError { act, path: path.to_string(), trouble: trouble(errno) }
+    move |errno| FsError::new(act, path, errno)
 }
 
-fn trouble(errno: Errno) -> FsFailure {
-    match errno {
-        Errno::NOENT => FsFailure::Missing,
-        Errno::EXIST => FsFailure::Exists,
-        Errno::LOOP => FsFailure::NotAFile("a symbolic link, or behind one"),
-        Errno::NOTDIR => FsFailure::NotAFile("behind something that is not a folder"),
-        Errno::XDEV => FsFailure::NotAFile("on another file system, or outside the root"),
-        errno => FsFailure::Io(errno.into()),
+impl From<Errno> for FsFailure {
+    fn from(errno: Errno) -> Self {
+        match errno {
+            Errno::NOENT => Self::Missing,
+            Errno::EXIST => Self::Exists,
+            Errno::LOOP => Self::NotAFile("a symbolic link, or behind one"),
+            Errno::NOTDIR => Self::NotAFile("behind something that is not a folder"),
+            Errno::XDEV => Self::NotAFile("on another file system, or outside the root"),
+            errno => Self::Io(errno.into()),
+        }
     }
 }

@@ -9,7 +9,7 @@
 //! It writes new copies instead.
 
 use super::fs::{FsError, PublishFs, make_parents};
-use super::injected_faults::{Faults, InjectedFault, NoFault};
+use super::injected_faults::{InjectedFault, injected};
 use super::manifest::{Manifest, ManifestEntry, staged_name};
 use super::path::RelPath;
 use crate::digest::Digest;
@@ -21,25 +21,17 @@ pub const NEW_FILE_MODE: u32 = 0o644;
 
 /// A manifest under construction.
 #[derive(Debug)]
-pub struct Draft<F = NoFault> {
+pub struct Draft {
     staging: RelPath,
     entries: Vec<ManifestEntry>,
     opened: bool,
-    faults: F,
 }
 
 impl Draft {
     /// Creates an empty draft with the staging folder `staging`, which only this run uses. The
     /// first entry creates the folder.
     pub fn new(staging: RelPath) -> Self {
-        Self::with(NoFault, staging)
-    }
-}
-
-impl<F: Faults> Draft<F> {
-    #[doc(hidden)]
-    pub fn with(faults: F, staging: RelPath) -> Self {
-        Self { staging, entries: Vec::new(), opened: false, faults }
+        Self { staging, entries: Vec::new(), opened: false }
     }
 
     /// Writes `bytes` to staging as the new content of `target`, whose content has the digest
@@ -64,8 +56,8 @@ impl<F: Faults> Draft<F> {
         self.open(fs)?;
         let staged = staged_name(&self.staging, self.entries.len());
         fs.write_new(&staged, bytes, mode)?;
-        let later = self.faults.has(InjectedFault::ManifestBeforeStaging);
-        if !later && !self.faults.has(InjectedFault::StagedFileUnsynced) {
+        let later = injected(InjectedFault::ManifestBeforeStaging);
+        if !later && !injected(InjectedFault::StagedFileUnsynced) {
             fs.sync_file(&staged)?;
         }
         self.entries.push(ManifestEntry::put(target, staged, before, after));
@@ -104,8 +96,8 @@ impl<F: Faults> Draft<F> {
         fence: Fence,
         outcome: Outcome,
     ) -> Result<Manifest, FsError> {
-        let later = self.faults.has(InjectedFault::ManifestBeforeStaging);
-        if self.opened && !later && !self.faults.has(InjectedFault::StagingDirUnsynced) {
+        let later = injected(InjectedFault::ManifestBeforeStaging);
+        if self.opened && !later && !injected(InjectedFault::StagingDirUnsynced) {
             fs.sync_dir(Some(&self.staging))?;
         }
         let Self { staging, entries, .. } = self;
@@ -116,7 +108,7 @@ impl<F: Faults> Draft<F> {
         if self.opened {
             return Ok(());
         }
-        if self.faults.has(InjectedFault::StagingParentUnsynced) {
+        if injected(InjectedFault::StagingParentUnsynced) {
             for dir in self.staging.ancestors() {
                 fs.create_dir(&dir)?;
             }
@@ -131,25 +123,19 @@ impl<F: Faults> Draft<F> {
     }
 }
 
-/// Removes the staging folder of a publication that was never recorded.
+/// Removes a staging folder and its files durably. The parent folder is synced even if the staging
+/// folder no longer exists, because its removal may not be durable yet. The removal is not
+/// recursive: a publication creates no folders in staging, so a folder in it is an error.
 ///
 /// # Errors
 /// Returns an error if a disk operation fails, or if the folder contains an entry that a
 /// publication does not create.
 pub fn discard(fs: &impl PublishFs, staging: &RelPath) -> Result<(), FsError> {
-    clean(fs, staging)
-}
-
-/// Removes a staging folder and its files durably. The parent folder is synced even if the staging
-/// folder no longer exists, because its removal may not be durable yet. The removal is not
-/// recursive: a publication creates no folders in staging, so a folder in it is an error.
-pub(super) fn clean(fs: &impl PublishFs, staging: &RelPath) -> Result<(), FsError> {
     if let Some(names) = fs.list(staging)? {
         for name in names {
-            let path = staging.join(&name).map_err(|error| FsError {
-                act: "remove",
-                path: format!("{staging}/{}", name.escape_debug()),
-                trouble: std::io::Error::other(error).into(),
+            let path = staging.join(&name).map_err(|error| {
+                let path = format!("{staging}/{}", name.escape_debug());
+                FsError::new("remove", path, std::io::Error::other(error))
             })?;
             fs.remove_file(&path)?;
         }

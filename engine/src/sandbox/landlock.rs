@@ -47,7 +47,7 @@ pub fn is_there() -> bool {
 
 fn known() -> Option<ABI> {
     let all = [ABI::V9, ABI::V8, ABI::V7, ABI::V6, ABI::V5, ABI::V4, ABI::V3];
-    all.into_iter().find(|abi| ruleset(*abi, true).is_ok())
+    all.into_iter().find(|abi| ruleset(*abi, BitFlags::EMPTY).is_ok())
 }
 
 fn number(abi: ABI) -> u32 {
@@ -63,13 +63,12 @@ fn number(abi: ABI) -> u32 {
     }
 }
 
-/// Creates a ruleset that handles every right in `abi`.
-fn ruleset(abi: ABI, network: bool) -> Result<RulesetCreated, landlock::RulesetError> {
+/// Creates a ruleset that handles the rights of `abi` to files and scopes, and these rights to ports.
+fn ruleset(abi: ABI, ports: BitFlags<AccessNet>) -> Result<RulesetCreated, landlock::RulesetError> {
     let mut set = Ruleset::default()
         .set_compatibility(CompatLevel::HardRequirement)
         .handle_access(AccessFs::from_all(abi))?;
-    let ports = AccessNet::from_all(abi);
-    if !network && !ports.is_empty() {
+    if !ports.is_empty() {
         set = set.handle_access(ports)?;
     }
     let scopes = Scope::from_all(abi);
@@ -79,32 +78,36 @@ fn ruleset(abi: ABI, network: bool) -> Result<RulesetCreated, landlock::RulesetE
     set.create()
 }
 
+fn kernel(error: impl std::fmt::Display) -> SandboxError {
+    SandboxError::Kernel(format!("landlock: {error}"))
+}
+
+fn required() -> Result<ABI, SandboxError> {
+    known().ok_or_else(|| SandboxError::Nothing {
+        why: "Landlock with ABI 3 or later is not available".to_owned(),
+    })
+}
+
+/// Grants `rights` beneath an open path.
+fn grant(
+    set: RulesetCreated,
+    abi: ABI,
+    (path, handle): (&Path, PathFd),
+    rights: BitFlags<AccessFs>,
+) -> Result<RulesetCreated, SandboxError> {
+    let rights = if path.is_dir() { rights } else { rights & AccessFs::from_file(abi) };
+    match rights.is_empty() {
+        true => Ok(set),
+        false => set.add_rule(PathBeneath::new(handle, rights)).map_err(kernel),
+    }
+}
+
 /// Restricts this thread and every process that it starts. Returns the number of the ABI that
 /// enforces the restrictions.
-///
-/// # Errors
-/// Returns [`SandboxError::Nothing`] if the kernel does not support ABI 3, and
-/// [`SandboxError::Kernel`] if the restrictions are not fully enforced.
-pub fn restrict(wanted: &LandlockRules<'_>) -> Result<u32, SandboxError> {
-    let kernel = |error: &dyn std::fmt::Display| SandboxError::Kernel(format!("landlock: {error}"));
-    let abi = known().ok_or_else(|| SandboxError::Nothing {
-        why: "Landlock with ABI 3 or later is not available".to_owned(),
-    })?;
-    let mut set = ruleset(abi, wanted.network).map_err(|error| kernel(&error))?;
-    for (path, rights) in rules(wanted, abi) {
-        // A path that has disappeared in the meantime needs no rule.
-        let Ok(handle) = PathFd::new(&path) else {
-            continue;
-        };
-        let rights = if path.is_dir() { rights } else { rights & AccessFs::from_file(abi) };
-        if rights.is_empty() {
-            continue;
-        }
-        set = set.add_rule(PathBeneath::new(handle, rights)).map_err(|error| kernel(&error))?;
-    }
-    let status = set.restrict_self().map_err(|error| kernel(&error))?;
+fn enforce(set: RulesetCreated, abi: ABI) -> Result<u32, SandboxError> {
+    let status = set.restrict_self().map_err(kernel)?;
     if status.ruleset != RulesetStatus::FullyEnforced || !status.no_new_privs {
-        return Err(kernel(&"it is not fully enforced"));
+        return Err(kernel("it is not fully enforced"));
     }
     // Two ABIs may have the same rights, so the number comes from the kernel's own report.
     Ok(match status.landlock {
@@ -113,18 +116,33 @@ pub fn restrict(wanted: &LandlockRules<'_>) -> Result<u32, SandboxError> {
     })
 }
 
+/// Restricts this thread and every process that it starts. Returns the number of the ABI that
+/// enforces the restrictions.
+///
+/// # Errors
+/// Returns [`SandboxError::Nothing`] if the kernel does not support ABI 3, and
+/// [`SandboxError::Kernel`] if the restrictions are not fully enforced.
+pub fn restrict(wanted: &LandlockRules<'_>) -> Result<u32, SandboxError> {
+    let abi = required()?;
+    let ports = if wanted.network { BitFlags::EMPTY } else { AccessNet::from_all(abi) };
+    let mut set = ruleset(abi, ports).map_err(kernel)?;
+    for (path, rights) in rules(wanted, abi) {
+        // A path that has disappeared in the meantime needs no rule.
+        if let Ok(handle) = PathFd::new(&path) {
+            set = grant(set, abi, (&path, handle), rights)?;
+        }
+    }
+    enforce(set, abi)
+}
+
 /// Restricts this thread and every process that it starts: they may read, execute `executables` and
 /// write beneath `write`, and may not use TCP. If `executables` is empty, execution is not
 /// restricted.
 ///
 /// # Errors
-/// Returns [`SandboxError::Nothing`] if the kernel does not support ABI 3, and
-/// [`SandboxError::Kernel`] if the restrictions are not fully enforced.
+/// Returns the errors of [`restrict`], and an error if a path does not exist.
 pub(super) fn restrict_to(executables: &[PathBuf], write: &[PathBuf]) -> Result<(), SandboxError> {
-    let kernel = |error: &dyn std::fmt::Display| SandboxError::Kernel(format!("landlock: {error}"));
-    let abi = known().ok_or_else(|| SandboxError::Nothing {
-        why: "Landlock with ABI 3 or later is not available".to_owned(),
-    })?;
+    let abi = required()?;
     let read = AccessFs::ReadFile | AccessFs::ReadDir;
     let everywhere = match executables {
         [] => read | AccessFs::Execute,
@@ -132,24 +150,16 @@ pub(super) fn restrict_to(executables: &[PathBuf], write: &[PathBuf]) -> Result<
     };
     let changes = AccessFs::from_write(abi) & !(AccessFs::MakeChar | AccessFs::MakeBlock);
     let null = read | AccessFs::WriteFile;
-    let mut rules = vec![(PathBuf::from("/"), everywhere), (PathBuf::from("/dev/null"), null)];
     let run = AccessFs::ReadFile | AccessFs::Execute;
-    rules.extend(executables.iter().map(|path| (path.clone(), run)));
-    rules.extend(write.iter().map(|path| (path.clone(), changes | read)));
-    let mut set = ruleset(abi, false).map_err(|error| kernel(&error))?;
-    for (path, rights) in rules {
-        let handle = PathFd::new(&path).map_err(|error| kernel(&error))?;
-        let rights = match path.is_dir() {
-            true => rights,
-            false => rights & AccessFs::from_file(abi),
-        };
-        set = set.add_rule(PathBeneath::new(handle, rights)).map_err(|error| kernel(&error))?;
+    let fixed = [(Path::new("/"), everywhere), (Path::new("/dev/null"), null)];
+    let executables = executables.iter().map(|path| (path.as_path(), run));
+    let write = write.iter().map(|path| (path.as_path(), changes | read));
+    let mut set = ruleset(abi, AccessNet::from_all(abi)).map_err(kernel)?;
+    for (path, rights) in fixed.into_iter().chain(executables).chain(write) {
+        let handle = PathFd::new(path).map_err(kernel)?;
+        set = grant(set, abi, (path, handle), rights)?;
     }
-    let status = set.restrict_self().map_err(|error| kernel(&error))?;
-    match status.ruleset {
-        RulesetStatus::FullyEnforced if status.no_new_privs => Ok(()),
-        _ => Err(kernel(&"it is not fully enforced")),
-    }
+    enforce(set, abi).map(drop)
 }
 
 /// Returns each path with the rights that it gets.

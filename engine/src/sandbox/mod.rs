@@ -129,6 +129,8 @@ impl Sandbox {
 /// The mechanism that ends all of a child's processes. It determines how reliably they end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+#[derive(strum::Display)]
+#[strum(serialize_all = "kebab-case")]
 pub enum TreeControl {
     /// The child has its own control group, which is killed as a whole.
     Cgroup,
@@ -141,6 +143,8 @@ pub enum TreeControl {
 /// The extent of the sandbox's protection, the strongest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+#[derive(strum::Display)]
+#[strum(serialize_all = "kebab-case")]
 pub enum SandboxLevel {
     /// Files, their attributes, sockets and processes are protected.
     Full,
@@ -227,26 +231,6 @@ impl AppliedSandbox {
             );
         }
         gaps
-    }
-}
-
-impl fmt::Display for SandboxLevel {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Full => "full",
-            Self::FilesOnly => "files-only",
-            Self::Off => "off",
-        })
-    }
-}
-
-impl fmt::Display for TreeControl {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Cgroup => "cgroup",
-            Self::Namespace => "namespace",
-            Self::Subreaper => "subreaper",
-        })
     }
 }
 

@@ -5,6 +5,7 @@
 //! restricted day fields. The descriptions here must always match the evaluation, so they describe
 //! the items as written.
 
+use jiff::civil::Date;
 use jiff::tz::TimeZone;
 
 use super::cron::Cron;
@@ -13,23 +14,6 @@ use super::{After, On, Schedule, Trigger};
 
 const ONCE: &str = "a time that a clock change skips is due at the end of the gap, and one that a clock change repeats is due once";
 const ELAPSED: &str = "across clock changes it follows elapsed time: no extra run after a gap, runs in both passes of a repeated hour";
-const WEEKDAYS: [&str; 7] =
-    ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
-const MONTHS: [&str; 12] = [
-    "January",
-    "February",
-    "March",
-    "April",
-    "May",
-    "June",
-    "July",
-    "August",
-    "September",
-    "October",
-    "November",
-    "December",
-];
-
 impl Schedule {
     /// Describes when the job is due, as one sentence without a full stop.
     pub fn describe(&self) -> String {
@@ -146,7 +130,7 @@ fn clock(unit: &str, items: &[FieldItem]) -> String {
 }
 
 fn month(item: &FieldItem) -> String {
-    spans(item, " month", 1, |value| name(&MONTHS, value.saturating_sub(1)))
+    spans(item, " month", 1, month_name)
 }
 
 fn of_month(item: &FieldItem) -> String {
@@ -163,10 +147,10 @@ fn of_month(item: &FieldItem) -> String {
 fn of_week(item: &FieldItem) -> String {
     match item {
         FieldItem::Nth { day, nth: at } => {
-            format!("the {} {} of the month", nth(*at), name(&WEEKDAYS, *day))
+            format!("the {} {} of the month", nth(*at), weekday_name(*day))
         }
-        FieldItem::LastOf(day) => format!("the last {} of the month", name(&WEEKDAYS, *day)),
-        _ => spans(item, " day", 0, |value| name(&WEEKDAYS, value % 7)),
+        FieldItem::LastOf(day) => format!("the last {} of the month", weekday_name(*day)),
+        _ => spans(item, " day", 0, |value| weekday_name(value % 7)),
     }
 }
 
@@ -201,8 +185,16 @@ fn joined(mut parts: Vec<String>, last: &str) -> String {
     }
 }
 
-fn name(names: &[&str], at: u16) -> String {
-    names.get(usize::from(at)).map_or_else(|| at.to_string(), |name| (*name).to_owned())
+/// Returns the English name of a month, from 1.
+fn month_name(month: u16) -> String {
+    let first = i8::try_from(month).ok().and_then(|month| Date::new(2000, month, 1).ok());
+    first.map_or_else(|| month.to_string(), |first| first.strftime("%B").to_string())
+}
+
+/// Returns the English name of a weekday, from 0 for Sunday.
+fn weekday_name(day: u16) -> String {
+    let first = i8::try_from(day).ok().and_then(|day| Date::new(2000, 10, day + 1).ok());
+    first.map_or_else(|| day.to_string(), |first| first.strftime("%A").to_string())
 }
 
 fn nth(value: u16) -> String {

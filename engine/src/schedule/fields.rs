@@ -6,12 +6,15 @@
 //! dialects. It must never decide which scheduled times an expression matches.
 
 /// One of the five fields of a cron expression.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "kebab-case", const_into_str)]
 pub(super) enum FieldKind {
     Minute,
     Hour,
+    #[strum(to_string = "day-of-month")]
     Day,
     Month,
+    #[strum(to_string = "day-of-week")]
     Weekday,
 }
 
@@ -129,11 +132,15 @@ fn read(kind: FieldKind, text: &str) -> Result<Vec<FieldItem>, String> {
     let items: Vec<FieldItem> = text
         .split(',')
         .map(|part| {
-            item(kind, part).map_err(|why| format!("{part:?} in the {} field: {why}", kind.name()))
+            item(kind, part)
+                .map_err(|why| format!("{part:?} in the {} field: {why}", kind.into_str()))
         })
         .collect::<Result<_, _>>()?;
     if items.contains(&FieldItem::Last) && items.contains(&FieldItem::LastWorking) {
-        return Err(format!("{text:?} in the {} field: L and LW cannot be combined", kind.name()));
+        return Err(format!(
+            "{text:?} in the {} field: L and LW cannot be combined",
+            kind.into_str()
+        ));
     }
     Ok(items)
 }
@@ -224,16 +231,6 @@ fn number(text: &str) -> Option<u16> {
 }
 
 impl FieldKind {
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Minute => "minute",
-            Self::Hour => "hour",
-            Self::Day => "day-of-month",
-            Self::Month => "month",
-            Self::Weekday => "day-of-week",
-        }
-    }
-
     pub(super) fn bounds(self) -> (u16, u16) {
         match self {
             Self::Minute => (0, 59),

@@ -158,9 +158,9 @@ impl Store {
                 }
                 let since_text = since.strftime("%Y-%m-%d %H:%M UTC");
                 let why = format!("it has not succeeded since {since_text}");
-                let event = AlertEvent { run: None, why };
+                let event = AlertEvent { job, run: None, why };
                 for act in decide(&open(tx, job)?, News::Stale, rules, now) {
-                    carry_out(tx, job, act, &event, rules, now)?;
+                    carry_out(tx, act, &event, rules, now)?;
                 }
                 found.push(Overdue { job, since });
             }
@@ -287,6 +287,7 @@ fn items(db: &Connection, project: &ProjectId) -> Result<Vec<NewsItem>, Fault> {
 
 /// The event that an alert reports.
 struct AlertEvent {
+    job: JobId,
     run: Option<RunId>,
     why: String,
 }
@@ -306,6 +307,7 @@ fn digest(
         _ => return Ok(()),
     };
     let reported = AlertEvent {
+        job: item.job,
         run: item.run.clone(),
         why: match &item.outcome {
             Outcome::Missed { first, last, count, why } if *count > 1 => {
@@ -317,7 +319,7 @@ fn digest(
     };
     let mut over = Vec::new();
     for act in decide(&open(tx, item.job)?, news, rules, now) {
-        over.extend(carry_out(tx, item.job, act, &reported, rules, now)?);
+        over.extend(carry_out(tx, act, &reported, rules, now)?);
     }
     // One message reports all alerts that have ended.
     messages::recovered(tx, &over, &rules.channels, now)
@@ -327,12 +329,12 @@ fn digest(
 /// reported.
 fn carry_out(
     tx: &Transaction<'_>,
-    job: JobId,
     act: AlertAction,
     reported: &AlertEvent,
     rules: &AlertRules,
     now: Timestamp,
 ) -> Result<Option<AlertId>, Fault> {
+    let job = reported.job;
     match act {
         AlertAction::Raise(kind) => {
             let alert = AlertId::new(now);

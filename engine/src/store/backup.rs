@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 use rusqlite::{Connection, OpenFlags};
 
-use super::crash_points::CrashPoints;
 use super::database_file::{copy_into, full_check, sync_folder_of};
 use super::maintenance::{self, Task};
 use super::{Result, Store, StoreError, cannot_write, format, sql_error};
+use crate::failpoint;
 
 /// A backup copy that has been checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,12 +54,7 @@ impl Store {
     /// # Errors
     /// Returns [`StoreError::CannotWrite`] if the copy cannot be written or `target` already
     /// exists. Returns [`StoreError::Damaged`] if the database is damaged; no copy is kept then.
-    pub fn backup(
-        &mut self,
-        target: &Path,
-        now: Timestamp,
-        dying: &mut CrashPoints,
-    ) -> Result<BackupCopy> {
+    pub fn backup(&mut self, target: &Path, now: Timestamp) -> Result<BackupCopy> {
         let cannot = cannot_write(target);
         if target.symlink_metadata().is_ok() {
             return Err(cannot(io::Error::other("it is there already")));
@@ -67,14 +62,14 @@ impl Store {
         let name =
             target.file_name().ok_or_else(|| cannot(io::Error::other("the path names no file")))?;
         // The time is recorded in the database first, so that the copy contains it.
-        dying.before("note the time of the copy");
+        failpoint::before("note the time of the copy");
         self.record_maintenance(Task::Copied, "", now)?;
         let mut draft = OsString::from(".");
         draft.push(name);
         draft.push(format!(".{}.new", std::process::id()));
         let draft = target.with_file_name(draft);
         let _of_a_dead_process = fs::remove_file(&draft);
-        dying.before("write the copy");
+        failpoint::before("write the copy");
         let done = copy_into(&self.db, &self.path, &draft)
             .and_then(|()| inspect_copy(&draft))
             .map_err(|error| match error {
@@ -85,16 +80,16 @@ impl Store {
                 error => error,
             })
             .and_then(|copy| {
-                dying.before("name the copy");
+                failpoint::before("name the copy");
                 // A hard link is used because it never replaces an existing file.
                 fs::hard_link(&draft, target).map_err(&cannot)?;
                 Ok(copy)
             });
-        dying.before("remove the draft of the copy");
+        failpoint::before("remove the draft of the copy");
         let _gone_or_in_the_way_of_nobody = fs::remove_file(&draft);
         let copy = done?;
         sync_folder_of(target).map_err(cannot)?;
-        dying.before("note the copy");
+        failpoint::before("note the copy");
         self.record_maintenance(Task::Backup, &target.to_string_lossy(), now)?;
         Ok(BackupCopy { path: target.to_owned(), ..copy })
     }

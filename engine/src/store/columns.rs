@@ -224,13 +224,13 @@ macro_rules! names {
         impl FromSql for $name {
             fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
                 let name = value.as_str()?;
-                Self::read(name).ok_or_else(|| invalid(format!("the name {name:?} is unknown")))
+                name.parse().map_err(|_| invalid(format!("the name {name:?} is unknown")))
             }
         }
 
         impl ToSql for $name {
             fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
-                Ok(self.as_str().into())
+                Ok(self.into_str().into())
             }
         }
     )*};

@@ -117,7 +117,7 @@ fn copy(path: &Path, found: SideFiles) -> Result<Store> {
     db.pragma_update(None, "foreign_keys", true).map_err(&at)?;
     db.set_prepared_statement_cache_capacity(STATEMENTS);
     migrate(&mut db, path, STEPS)?;
-    Ok(Store { db, path: path.to_owned(), _open: None, fuse: None })
+    Ok(Store { db, path: path.to_owned(), _open: None })
 }
 
 /// Returns the metadata that changes with the file.

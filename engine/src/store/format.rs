@@ -17,10 +17,10 @@ use std::path::{Path, PathBuf};
 use rusqlite::{Connection, OptionalExtension as _, Transaction};
 use rusqlite_migration::{M, Migrations};
 
-use super::crash_points::CrashPoints;
 use super::database_file::{copy_into, remove, sync_folder_of};
 use super::{Result, StoreError, cannot_write, sql_error};
 use crate::digest::Digest;
+use crate::failpoint;
 
 /// "rnnr", the application id that distinguishes runner's files from other SQLite databases.
 pub(super) const APPLICATION_ID: i64 = 0x726e_6e72;
@@ -90,23 +90,18 @@ pub(super) fn migrate(db: &mut Connection, path: &Path, steps: &[&str]) -> Resul
 /// Migrates a file with an older format to the format after the last of `steps`. The caller must
 /// hold the database's lock exclusively. A copy of the old file is kept beside the database. If the
 /// process dies, the file has either the old or the new format.
-pub(super) fn migrate_file(
-    db: &mut Connection,
-    path: &Path,
-    steps: &[&str],
-    dying: &mut CrashPoints,
-) -> Result<()> {
+pub(super) fn migrate_file(db: &mut Connection, path: &Path, steps: &[&str]) -> Result<()> {
     let kept = kept_as(path, read(db, path, steps)?);
     let draft = kept.with_extension("bak.new");
-    dying.before("copy the old format");
+    failpoint::before("copy the old format");
     remove(&draft).map_err(cannot_write(&kept))?;
     copy_into(db, path, &draft)?;
-    dying.before("name the copy of the old format");
+    failpoint::before("name the copy of the old format");
     fs::rename(&draft, &kept).map_err(cannot_write(&kept))?;
     sync_folder_of(&kept).map_err(cannot_write(&kept))?;
-    dying.before("migrate");
+    failpoint::before("migrate");
     migrate(db, path, steps)?;
-    dying.before("go on with the new format");
+    failpoint::before("go on with the new format");
     Ok(())
 }
 

@@ -17,15 +17,19 @@ use super::{Fault, Result, Store};
 pub const LOG_CEILING: u64 = 64 << 20;
 
 /// A maintenance task whose last completion is stored in the database.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "kebab-case", const_into_str)]
 pub enum Task {
     /// The complete daily maintenance.
     Daily,
     /// The start of the daily maintenance.
+    #[strum(to_string = "daily begun")]
     DailyBegun,
     /// The backup during the daily maintenance.
+    #[strum(to_string = "daily backup")]
     DailyBackup,
     /// The pruning during the daily maintenance.
+    #[strum(to_string = "daily pruning")]
     DailyPruning,
     /// The check for jobs that have not succeeded for too long.
     Watch,
@@ -38,20 +42,6 @@ pub enum Task {
 }
 
 impl Task {
-    /// Returns the name of the task in the database.
-    pub(super) fn as_str(self) -> &'static str {
-        match self {
-            Self::Daily => "daily",
-            Self::DailyBegun => "daily begun",
-            Self::DailyBackup => "daily backup",
-            Self::DailyPruning => "daily pruning",
-            Self::Watch => "watch",
-            Self::Backup => "backup",
-            Self::Copied => "copied",
-            Self::Restore => "restore",
-        }
-    }
-
     /// Returns the time after which the task is due again. A daily maintenance that was started but
     /// not completed is due again after an hour.
     fn interval(self) -> SignedDuration {
@@ -65,7 +55,7 @@ impl Task {
 /// Returns when a task was last completed, or `None` if it never was.
 pub(super) fn last(db: &Connection, task: Task) -> Result<Option<Timestamp>, Fault> {
     let sql = "SELECT done FROM maintenance WHERE task = ?1";
-    db.first(sql, [task.as_str()], |row| time(row, 0))
+    db.first(sql, [task.into_str()], |row| time(row, 0))
 }
 
 /// Records that a task was completed.
@@ -77,7 +67,7 @@ pub(super) fn record(
 ) -> Result<(), Fault> {
     db.change(
         "INSERT OR REPLACE INTO maintenance (task, done, detail) VALUES (?1, ?2, ?3)",
-        params![task.as_str(), millis(now), free(detail)],
+        params![task.into_str(), millis(now), free(detail)],
     )?;
     Ok(())
 }

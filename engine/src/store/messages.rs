@@ -7,10 +7,9 @@
 use jiff::Timestamp;
 use rusqlite::{Row, Transaction, params};
 use serde::{Deserialize, Serialize};
+use strum::{EnumString, IntoStaticStr};
 
-use super::columns::{
-    FreeText, Query as _, free, free_json, json, millis, time, time_opt, to_json,
-};
+use super::columns::{Query as _, free, free_json, json, millis, time, time_opt, to_json};
 use super::{Fault, Result, Store};
 use crate::alerts::{AlertKind, next_try};
 use crate::ids::{AlertId, MessageId, ProjectId, RunId};
@@ -18,25 +17,19 @@ use crate::ids::{AlertId, MessageId, ProjectId, RunId};
 /// Maximum number of delivery attempts for a message, over about fifteen hours.
 pub const MOST_TRIES: u32 = 8;
 
-/// The kind of a message about one open alert.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The kind of a message about alerts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr)]
+#[strum(serialize_all = "kebab-case", const_into_str)]
 pub(super) enum MessageKind {
     Raised,
     Repeated,
-}
-
-impl MessageKind {
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Raised => "raised",
-            Self::Repeated => "repeated",
-        }
-    }
+    Recovered,
 }
 
 /// The delivery state of a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, EnumString, IntoStaticStr)]
 #[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case", const_into_str)]
 pub enum MessageState {
     /// The message has not been delivered yet.
     Waiting,
@@ -46,25 +39,6 @@ pub enum MessageState {
     GivenUp,
     /// The message was no longer needed.
     Withdrawn,
-}
-
-impl MessageState {
-    /// Returns the name used in the database and in `--json`.
-    pub(super) fn as_str(self) -> &'static str {
-        match self {
-            Self::Waiting => "waiting",
-            Self::Delivered => "delivered",
-            Self::GivenUp => "given-up",
-            Self::Withdrawn => "withdrawn",
-        }
-    }
-
-    /// Returns the state with this name.
-    pub(super) fn read(name: &str) -> Option<Self> {
-        [Self::Waiting, Self::Delivered, Self::GivenUp, Self::Withdrawn]
-            .into_iter()
-            .find(|state| state.as_str() == name)
-    }
 }
 
 /// The state of an alert when its message was created.
@@ -150,9 +124,8 @@ pub(super) fn make(
 ) -> Result<(), Fault> {
     // A waiting message is older and less complete than the new message.
     withdraw(tx, alert, Withdraw::All, now)?;
-    let detail = free_json(&detail(tx, std::slice::from_ref(alert))?);
     for channel in channels {
-        insert(tx, alert, what.as_str(), channel, &detail, now)?;
+        insert(tx, std::slice::from_ref(alert), what, channel, now)?;
     }
     Ok(())
 }
@@ -176,26 +149,26 @@ pub(super) fn recovered(
                 heard.push(alert.clone());
             }
         }
-        if let Some(first) = heard.first() {
-            let detail = free_json(&detail(tx, &heard)?);
-            insert(tx, first, "recovered", channel, &detail, now)?;
+        if !heard.is_empty() {
+            insert(tx, &heard, MessageKind::Recovered, channel, now)?;
         }
     }
     Ok(())
 }
 
+/// Creates a message about alerts of one job.
 fn insert(
     tx: &Transaction<'_>,
-    alert: &AlertId,
-    what: &str,
+    alerts: &[AlertId],
+    what: MessageKind,
     channel: &str,
-    detail: &FreeText,
     now: Timestamp,
 ) -> Result<(), Fault> {
+    let detail = free_json(&detail(tx, alerts)?);
     tx.change(
         "INSERT INTO messages (id, alert, channel, kind, made, detail, state, next)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, 'waiting', ?5)",
-        params![MessageId::new(now), alert, channel, what, millis(now), detail],
+        params![MessageId::new(now), alerts[0], channel, what.into_str(), millis(now), detail],
     )?;
     Ok(())
 }

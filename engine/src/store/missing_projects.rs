@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use rusqlite::params;
 
 use super::columns::{Query as _, free_json, json_opt, millis};
+use super::occurrences::MissedRow;
 use super::projects::{GONE, why_gone};
 use super::{DueJob, Result, Store, jobs, occurrences};
 use crate::ids::{OccurrenceId, ProjectId};
@@ -58,7 +59,8 @@ impl Store {
                 )?;
                 return Ok(true);
             }
-            occurrences::missed(tx, due_job.job.id, None, why, stretch, now)?;
+            let row = MissedRow { job: due_job.job.id, night: None, why, stretch };
+            occurrences::missed(tx, &row, now)?;
             Ok(true)
         })
     }

@@ -13,7 +13,6 @@ mod breaker;
 mod cancel;
 mod check;
 mod columns;
-mod crash_points;
 mod database_file;
 mod degrade;
 mod delete_project;
@@ -49,6 +48,7 @@ mod settle;
 mod settle_runs;
 mod usage;
 
+use crate::failpoint;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
@@ -60,7 +60,6 @@ pub use backup::{BackupCopy, inspect_copy};
 pub use breaker::Streak;
 pub use cancel::{CANCEL_GRACE, Cancelled};
 pub use check::{StoreFinding, StoreHealth};
-pub use crash_points::CrashPoints;
 pub use delete_project::ProjectDeletion;
 pub use events::Event;
 pub use fallback_reservation::FallbackReservation;
@@ -98,9 +97,6 @@ pub struct Store {
     path: PathBuf,
     /// A shared `flock`, held while the database is open. Readers have none.
     _open: Option<File>,
-    /// For in-memory databases only: the number of transactions that may still be committed before
-    /// the simulated process is dead.
-    fuse: Option<u32>,
 }
 
 /// An error of the database.
@@ -255,13 +251,9 @@ impl Store {
     /// Runs `work` in one immediate transaction and commits it.
     fn write<T>(&mut self, work: impl FnOnce(&Transaction<'_>) -> Result<T, Fault>) -> Result<T> {
         let path = self.path.clone();
-        match &mut self.fuse {
-            Some(0) => {
-                let why = "the fuse has blown".to_owned();
-                return Err(StoreError::CannotWrite { path, why });
-            }
-            Some(left) => *left -= 1,
-            None => {}
+        if failpoint::commit_fails() {
+            let why = "the fuse has blown".to_owned();
+            return Err(StoreError::CannotWrite { path, why });
         }
         let run = || -> Result<T, Fault> {
             let tx = self.db.transaction_with_behavior(TransactionBehavior::Immediate)?;

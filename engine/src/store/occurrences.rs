@@ -9,10 +9,10 @@
 use jiff::{SignedDuration, Timestamp};
 use rusqlite::{Connection, Row, Transaction, params};
 
-use super::columns::{Query as _, free_json, json, json_opt, millis, time};
+use super::columns::{Query as _, free_json, json_opt, millis, time};
 use super::rows::{self, NewOccurrence, Origin};
 use super::{DueJob, Fault, JobId, NightId, Result, Store, alerts, jobs, nights, settle};
-use crate::ids::{OccurrenceId, ProjectId, RunId};
+use crate::ids::{OccurrenceId, RunId};
 use crate::outcome::Outcome;
 use crate::process_id::ProcessIdentity;
 use crate::schedule::{Due, Missed, ON_TIME};
@@ -108,10 +108,12 @@ impl Store {
                 _ => None,
             };
             if let Some(paused) = paused {
-                missed(tx, job.id, None, PAUSED, paused, now)?;
+                let row = MissedRow { job: job.id, night: None, why: PAUSED, stretch: paused };
+                missed(tx, &row, now)?;
             }
             if let Some(lost) = &due.missed {
-                missed(tx, job.id, night, "nothing was running to start it", lost, now)?;
+                let why = "nothing was running to start it";
+                missed(tx, &MissedRow { job: job.id, night, why, stretch: lost }, now)?;
             }
             // Scheduled times that are found together also wait together. The first decides how
             // late they are, so that an on-time scheduled time does not start before an older one.
@@ -174,20 +176,6 @@ impl Store {
         self.view(|db| by_id(db, wanted))
     }
 
-    /// Returns the project's missed stretches that were recorded since a given time, newest first.
-    pub fn missed_since(
-        &self,
-        project: &ProjectId,
-        since: Timestamp,
-    ) -> Result<Vec<(String, Outcome)>> {
-        let sql = "SELECT j.name, o.outcome FROM occurrences o INDEXED BY occurrences_missed
-                   JOIN jobs j ON j.id = o.job
-                   WHERE o.missed AND o.recorded >= ?2 AND j.project = ?1 ORDER BY o.recorded DESC";
-        self.view(|db| {
-            db.all(sql, params![project, millis(since)], |row| Ok((row.get(0)?, json(row, 1)?)))
-        })
-    }
-
     /// Returns the occurrences of a night in the order in which they were recorded.
     pub fn occurrences_of(&self, night: NightId) -> Result<Vec<OccurrenceRow>> {
         let sql =
@@ -211,15 +199,21 @@ fn enter(
 /// The reason recorded for scheduled times that were missed during a pause.
 const PAUSED: &str = "paused";
 
-/// Records a stretch of missed scheduled times as one row.
+/// Scheduled times of a job that were missed for one reason.
+pub(super) struct MissedRow<'a> {
+    pub job: JobId,
+    pub night: Option<NightId>,
+    pub why: &'a str,
+    pub stretch: &'a Missed,
+}
+
+/// Records missed scheduled times as one row.
 pub(super) fn missed(
     tx: &Transaction<'_>,
-    job: JobId,
-    night: Option<NightId>,
-    why: &str,
-    stretch: &Missed,
+    row: &MissedRow<'_>,
     now: Timestamp,
 ) -> Result<(), Fault> {
+    let MissedRow { job, night, why, stretch } = *row;
     let outcome = Outcome::Missed {
         first: stretch.first,
         last: stretch.last,

@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags};
 
-use super::crash_points::CrashPoints;
 use super::database_file::{beside, lock_file, quick_check, remove, sync_folder_of};
 use super::format::{self, APPLICATION_ID, STEPS};
 use super::{Result, Store, StoreError, cannot_write, file_length, restore, sql_error};
@@ -45,12 +44,12 @@ impl Store {
         if path.exists() && !restore::is_half_done(path) {
             let (db, found) = connect_existing(path, steps)?;
             if found == steps.len() as i64 {
-                return Ok(Self { db, path: path.to_owned(), _open: Some(lock), fuse: None });
+                return Ok(Self { db, path: path.to_owned(), _open: Some(lock) });
             }
         }
         exclusively(&lock, path, || make_or_migrate(path, steps))?;
         let (db, _) = connect_existing(path, steps)?;
-        Ok(Self { db, path: path.to_owned(), _open: Some(lock), fuse: None })
+        Ok(Self { db, path: path.to_owned(), _open: Some(lock) })
     }
 
     /// Opens the database read-only, and never creates or changes a file.
@@ -83,7 +82,7 @@ impl Store {
         if found < known {
             return Err(StoreError::Older { path: path.to_owned(), found, known });
         }
-        Ok(Self { db, path: path.to_owned(), _open: None, fuse: None })
+        Ok(Self { db, path: path.to_owned(), _open: None })
     }
 
     /// Creates a database in memory, for simulations.
@@ -97,14 +96,7 @@ impl Store {
         db.pragma_update(None, "foreign_keys", true).map_err(sql_error(path))?;
         db.set_prepared_statement_cache_capacity(STATEMENTS);
         format::migrate(&mut db, path, STEPS)?;
-        Ok(Self { db, path: path.to_owned(), _open: None, fuse: None })
-    }
-
-    /// Makes every transaction after `commits` further transactions fail, to simulate the death of
-    /// the process that uses this database. `None` removes the limit for the next simulated
-    /// process.
-    pub fn set_fuse(&mut self, commits: Option<u32>) {
-        self.fuse = commits;
+        Ok(Self { db, path: path.to_owned(), _open: None })
     }
 
     /// Writes a complete copy, consistent as of one time, to a file that must not exist.
@@ -206,7 +198,7 @@ fn exclusively(lock: &File, path: &Path, work: impl FnOnce() -> Result<()>) -> R
 
 fn make_or_migrate(path: &Path, steps: &[&str]) -> Result<()> {
     if restore::is_half_done(path) {
-        restore::finish(path, &mut CrashPoints::default())?;
+        restore::finish(path)?;
     }
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
     if path.exists() {
@@ -215,7 +207,7 @@ fn make_or_migrate(path: &Path, steps: &[&str]) -> Result<()> {
         if format::read(&db, path, steps)? == steps.len() as i64 {
             return Ok(());
         }
-        return format::migrate_file(&mut db, path, steps, &mut CrashPoints::default());
+        return format::migrate_file(&mut db, path, steps);
     }
     let draft = path.with_extension("new");
     remove(&draft).map_err(cannot_write(path))?;

@@ -10,6 +10,7 @@ use rusqlite::{Row, params};
 use serde::Deserialize;
 
 use super::columns::{Json, Query as _, json, millis, time, to_json};
+use super::runs::in_a_row;
 use super::usage::amounts_from;
 use super::{Amounts, JobId, Night, Result, Store, nights};
 use crate::ids::ProjectId;
@@ -220,16 +221,10 @@ impl Store {
                    WHERE job = (SELECT id FROM jobs WHERE project = ?1 AND name = ?2)
                      AND outcome IS NOT NULL ORDER BY due DESC, rowid DESC LIMIT 50";
         let outcomes: Vec<Json<Outcome>> = self.view(|db| db.values(sql, params![project, job]))?;
-        let mut count = 0;
-        for Json(outcome) in outcomes {
-            match outcome {
-                Outcome::Cancelled { why } if why.starts_with("replaced by ") => count += 1,
-                // A skipped scheduled time is not counted and does not end the sequence.
-                Outcome::Skipped { .. } => {}
-                _ => break,
-            }
-        }
-        Ok(count)
+        Ok(in_a_row(
+            outcomes,
+            |outcome| matches!(outcome, Outcome::Cancelled { why } if why.starts_with("replaced by ")),
+        ))
     }
 }
 

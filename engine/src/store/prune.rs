@@ -11,12 +11,12 @@ use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ValueRef};
 use rusqlite::{Connection, Transaction, params};
 
 use super::columns::{Count, Query as _, millis, time, time_opt};
-use super::crash_points::CrashPoints;
 use super::retention::{
     Deferral, OldNight, OldOccurrence, OldUsage, PruneFacts, PrunePlan, Retention, UsageKey,
 };
 use super::usage::{DAY, JOB, POOL_DAY, POOL_WEEK, WINDOW};
 use super::{Fault, Result, Store};
+use crate::failpoint;
 use crate::ids::{BadId, OccurrenceId, RunId};
 
 /// Maximum number of occurrences, deferrals or events per transaction, so that it takes only a few
@@ -59,9 +59,9 @@ impl Store {
     }
 
     /// Deletes the rows in a plan.
-    pub fn prune_rows(&mut self, plan: &PrunePlan, dying: &mut CrashPoints) -> Result<()> {
+    pub fn prune_rows(&mut self, plan: &PrunePlan) -> Result<()> {
         for some in plan.rows.deferrals.chunks(BATCH) {
-            dying.before("remove deferrals");
+            failpoint::before("remove deferrals");
             self.write(|tx| {
                 for run in some {
                     remove_deferral(tx, run)?;
@@ -70,7 +70,7 @@ impl Store {
             })?;
         }
         for some in plan.rows.occurrences.chunks(BATCH) {
-            dying.before("remove occurrences");
+            failpoint::before("remove occurrences");
             self.write(|tx| {
                 for occurrence in some {
                     remove_occurrence(tx, occurrence, plan.limit)?;
@@ -78,7 +78,7 @@ impl Store {
                 Ok(())
             })?;
         }
-        dying.before("remove nights and budget usage");
+        failpoint::before("remove nights and budget usage");
         self.write(|tx| {
             for night in &plan.rows.nights {
                 let gone = tx.change(
@@ -106,7 +106,7 @@ impl Store {
             Ok(())
         })?;
         loop {
-            dying.before("remove events");
+            failpoint::before("remove events");
             let sql = "DELETE FROM events WHERE id IN
                          (SELECT id FROM events INDEXED BY events_by_time WHERE at < ?1 LIMIT ?2)";
             let gone =
@@ -152,9 +152,8 @@ fn old_occurrences(db: &Connection, limit: Timestamp) -> Result<Vec<OldOccurrenc
          WHERE o.settled IS NOT NULL AND o.settled < ?1",
         [millis(limit)],
         |row| {
-            let needed: Option<String> = row.get(2)?;
             let List(runs) = row.get(1)?;
-            Ok(OldOccurrence { id: row.get(0)?, runs, needed: needed.map(|why| reason(&why)) })
+            Ok(OldOccurrence { id: row.get(0)?, runs, needed: row.get(2)? })
         },
     )
 }
@@ -168,20 +167,6 @@ impl<T: FromStr<Err = BadId>> FromSql for List<T> {
         let ids = text.split_whitespace().map(str::parse).collect::<Result<_, _>>();
         ids.map(Self).map_err(FromSqlError::other)
     }
-}
-
-/// Returns the reason from the statement above as a static string.
-fn reason(why: &str) -> &'static str {
-    const REASONS: &[&str] = &[
-        "not over",
-        "the newest of its job",
-        "the breaker counts it",
-        "an acknowledgement names it",
-        "a run waits for it",
-        "its staging folder is not swept",
-        "its night is open",
-    ];
-    REASONS.iter().find(|known| **known == why).unwrap_or(&"not over")
 }
 
 fn deferrals(db: &Connection) -> Result<Vec<Deferral>, Fault> {

@@ -23,14 +23,15 @@ use serde::{Deserialize, Serialize};
 
 use super::backup::{BackupCopy, inspect_copy};
 use super::columns::{Query as _, json, millis, time};
-use super::crash_points::CrashPoints;
 use super::database_file::{beside, full_check, lock_file, make_private, remove, sync_folder_of};
 use super::maintenance::{self, Task};
+use super::occurrences::MissedRow;
 use super::restore_loss::{RestoreLoss, since};
 use super::{
     Event, Fault, JobId, NewOccurrence, NightId, Origin, Result, StoreError, cannot_write, events,
     format, occurrences, settle, sql_error,
 };
+use crate::failpoint;
 use crate::files::{SMALL, copy_host, open_host, read_host, write_atomic};
 use crate::ids::RunId;
 use crate::schedule::Schedule;
@@ -122,7 +123,7 @@ impl RestorePlan {
     /// Returns [`StoreError::InUse`] while any process has the database open for writing, the
     /// errors of checking the copy, and [`StoreError::CannotWrite`]. A repeated call continues from
     /// the point where the first call stopped.
-    pub fn carry_out(&self, now: Timestamp, dying: &mut CrashPoints) -> Result<Restored> {
+    pub fn carry_out(&self, now: Timestamp) -> Result<Restored> {
         let path = &self.store;
         let lock = lock_file(path)?;
         match lock.try_lock() {
@@ -133,22 +134,22 @@ impl RestorePlan {
             Err(TryLockError::Error(error)) => return Err(cannot_write(path)(error)),
         }
         if is_half_done(path) {
-            finish(path, dying)?;
+            finish(path)?;
         }
         let draft = path.with_extension("restored");
-        dying.before("remove an old draft");
+        failpoint::before("remove an old draft");
         for ending in ["", "-wal", "-shm", "-journal"] {
             remove(&beside(&draft, ending)).map_err(cannot_write(&draft))?;
         }
-        dying.before("copy the copy");
+        failpoint::before("copy the copy");
         copy_host(&self.copy.path, &draft).map_err(cannot_write(&draft))?;
         let log = beside(&self.copy.path, "-wal");
         if log.exists() {
             copy_host(&log, &beside(&draft, "-wal")).map_err(cannot_write(&draft))?;
         }
-        dying.before("prepare the draft");
+        failpoint::before("prepare the draft");
         let mut reported = self.prepare(&draft, now)?;
-        dying.before("write the intent");
+        failpoint::before("write the intent");
         // The planned path may be in use by now, so it is checked again under the lock.
         let keep = match &self.keep {
             Some(planned) if !there(planned) => planned.clone(),
@@ -159,7 +160,7 @@ impl RestorePlan {
         let text = serde_json::to_vec(&intent).expect("an intent has two paths");
         write_atomic(&intent_of(path), &text, 0o600)
             .map_err(|error| cannot_write(&error.path)(error.source))?;
-        finish(path, dying)?;
+        finish(path)?;
         Ok(reported)
     }
 
@@ -255,7 +256,8 @@ fn pass_over(tx: &Transaction<'_>, why: &str, now: Timestamp) -> Result<u64, Fau
         };
         if let Some(missed) = missed {
             count += missed.count;
-            occurrences::missed(tx, job, None, why, &missed, now)?;
+            let row = MissedRow { job, night: None, why, stretch: &missed };
+            occurrences::missed(tx, &row, now)?;
         }
         tx.change(
             "UPDATE jobs SET watermark = ?2, next_due = ?3 WHERE id = ?1",
@@ -289,14 +291,14 @@ fn close_nights(tx: &Transaction<'_>, why: &str, now: Timestamp) -> Result<u64, 
 
 /// Moves the files of a restore with a complete draft. The caller must hold the database's lock
 /// exclusively. A repeated call does nothing more.
-pub(super) fn finish(path: &Path, dying: &mut CrashPoints) -> Result<()> {
+pub(super) fn finish(path: &Path) -> Result<()> {
     let intent = intent_of(path);
     let text = read_host(&intent, SMALL).map_err(cannot_write(&intent))?;
     let Intent { draft, keep } = serde_json::from_slice(&text)
         .map_err(|error| cannot_write(&intent)(io::Error::other(error.to_string())))?;
     if draft.exists() {
         for ending in ["-wal", "-shm", ""] {
-            dying.before("move a file of the old database aside");
+            failpoint::before("move a file of the old database aside");
             match fs::rename(beside(path, ending), beside(&keep, ending)) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
                     return Err(cannot_write(path)(error));
@@ -304,11 +306,11 @@ pub(super) fn finish(path: &Path, dying: &mut CrashPoints) -> Result<()> {
                 _ => {}
             }
         }
-        dying.before("put the draft in place");
+        failpoint::before("put the draft in place");
         fs::rename(&draft, path).map_err(cannot_write(path))?;
         sync_folder_of(path).map_err(cannot_write(path))?;
     }
-    dying.before("remove the intent");
+    failpoint::before("remove the intent");
     remove(&intent).map_err(cannot_write(&intent))?;
     sync_folder_of(path).map_err(cannot_write(path))
 }

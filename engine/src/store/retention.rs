@@ -9,6 +9,7 @@
 //! runs that the breaker counts, the night that `status` shows, today's budget usage), or files
 //! that do not certainly belong to runner.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -48,7 +49,7 @@ pub struct OldOccurrence {
     /// The runs of the occurrence.
     pub runs: Vec<RunId>,
     /// The reason why the occurrence must be kept, if there is one.
-    pub needed: Option<&'static str>,
+    pub needed: Option<String>,
 }
 
 /// A deferred run that was never admitted, and is neither the first nor the last run of its
@@ -165,7 +166,7 @@ pub struct OldRows {
 pub struct KeptRows {
     pub count: u64,
     /// The reason why they are kept.
-    pub why: &'static str,
+    pub why: Cow<'static, str>,
 }
 
 /// A file or folder to delete.
@@ -199,11 +200,11 @@ impl Retention {
 
     /// Decides which rows and files to delete.
     pub fn plan(&self, facts: PruneFacts, now: Timestamp) -> PrunePlan {
-        let mut kept: BTreeMap<&'static str, u64> = BTreeMap::new();
+        let mut kept: BTreeMap<Cow<'static, str>, u64> = BTreeMap::new();
         let mut rows = OldRows { events: facts.events, ..OldRows::default() };
         for old in facts.occurrences {
             if let Some(why) = old.needed {
-                *kept.entry(why).or_default() += 1;
+                *kept.entry(why.into()).or_default() += 1;
                 continue;
             }
             rows.runs += old.runs.len() as u64;
@@ -219,7 +220,7 @@ impl Retention {
         let gone = |one: &OccurrenceId| old.binary_search(one).is_ok();
         for night in facts.nights {
             if night.newest {
-                *kept.entry("the newest night of its project").or_default() += 1;
+                *kept.entry("the newest night of its project".into()).or_default() += 1;
             } else if night.occurrences.iter().all(gone) {
                 rows.nights.push(night.id.0);
             }
@@ -247,7 +248,7 @@ impl Retention {
     fn files(
         &self,
         mut found: Vec<PrunableFile>,
-        kept: &mut BTreeMap<&'static str, u64>,
+        kept: &mut BTreeMap<Cow<'static, str>, u64>,
         now: Timestamp,
     ) -> Vec<OldFile> {
         // The newest files come first, so that the newest backups are kept.
@@ -272,7 +273,7 @@ impl Retention {
             };
             match one.needed {
                 _ if !old => {}
-                Some(why) => *kept.entry(why).or_default() += 1,
+                Some(why) => *kept.entry(why.into()).or_default() += 1,
                 None => files.push(OldFile { kind: one.kind, root: one.root, below: one.below }),
             }
         }

@@ -11,7 +11,8 @@ use crate::ids::{OccurrenceId, RunId};
 use crate::process_id::ProcessIdentity;
 
 /// The origin of an occurrence.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString, strum::IntoStaticStr)]
+#[strum(serialize_all = "kebab-case", const_into_str)]
 pub enum Origin {
     /// A scheduled time of the job.
     Clock,
@@ -26,19 +27,7 @@ pub enum Origin {
 impl Origin {
     /// Returns the origin's name in the database and in listings.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Clock => "clock",
-            Self::Event => "event",
-            Self::Queue => "queue",
-            Self::Manual => "manual",
-        }
-    }
-
-    /// Returns the origin with this name, if there is one.
-    pub(super) fn read(name: &str) -> Option<Self> {
-        [Self::Clock, Self::Event, Self::Queue, Self::Manual]
-            .into_iter()
-            .find(|origin| origin.as_str() == name)
+        self.into_str()
     }
 }
 

@@ -57,7 +57,8 @@ pub struct RunSummary {
 }
 
 /// The state of a run, with the data of that state.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "kebab-case", const_into_str)]
 pub enum RunState {
     /// The run waits for its start time, its turn or another run.
     Queued {
@@ -118,12 +119,7 @@ pub struct Execution {
 impl RunState {
     /// Returns the state's name in the database and in `--json`.
     pub fn name(&self) -> &'static str {
-        match self {
-            Self::Queued { .. } => "queued",
-            Self::Requested { .. } => "requested",
-            Self::Running { .. } => "running",
-            Self::Settled { .. } => "settled",
-        }
+        self.into_str()
     }
 }
 
@@ -445,16 +441,19 @@ impl Store {
         let sql = "SELECT outcome FROM runs WHERE job = ?1 AND state = 'settled'
                    ORDER BY rowid DESC LIMIT 50";
         let outcomes: Vec<Json<Outcome>> = self.view(|db| db.values(sql, [job]))?;
-        let mut count = 0;
-        for Json(outcome) in outcomes {
-            match outcome {
-                Outcome::Deferred { why: reported, .. } if reported.starts_with(why) => count += 1,
-                Outcome::Skipped { .. } => {}
-                _ => break,
-            }
-        }
-        Ok(count)
+        Ok(in_a_row(
+            outcomes,
+            |outcome| matches!(outcome, Outcome::Deferred { why: reported, .. } if reported.starts_with(why)),
+        ))
     }
+}
+
+/// Counts the first outcomes for which `counts` holds. Skipped runs neither count nor end the
+/// sequence.
+pub(super) fn in_a_row(outcomes: Vec<Json<Outcome>>, counts: impl Fn(&Outcome) -> bool) -> u32 {
+    let tried = outcomes.into_iter().map(|Json(outcome)| outcome);
+    let tried = tried.filter(|outcome| !matches!(outcome, Outcome::Skipped { .. }));
+    tried.take_while(counts).fold(0, |count, _| count + 1)
 }
 
 /// The data of a requested run that its admission needs.

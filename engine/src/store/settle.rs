@@ -160,7 +160,7 @@ fn settle_occurrence(
         params![occurrence, free_json(outcome), millis(now)],
     )?;
     alerts::note(tx, occurrence, Some(run), outcome)?;
-    follow(tx, over.job, run, outcome, night, now)?;
+    follow(tx, over, run, night, now)?;
     release(tx, occurrence, outcome, now)
 }
 
@@ -204,9 +204,8 @@ const NOT_FOLLOWED: &str = "what it was to follow ended as";
 /// A job that requires a success is recorded as skipped if there was none.
 fn follow(
     tx: &Transaction<'_>,
-    job: JobId,
+    over: &EndedRun,
     run: &RunId,
-    outcome: &Outcome,
     night: Option<NightId>,
     now: Timestamp,
 ) -> Result<(), Fault> {
@@ -214,9 +213,10 @@ fn follow(
         "SELECT f.id, f.schedule FROM jobs j
          JOIN jobs f ON f.project = j.project AND f.after_job = j.name
          WHERE j.id = ?1 AND f.enabled",
-        [job],
+        [over.job],
         |row| Ok((row.get(0)?, json(row, 1)?)),
     )?;
+    let outcome = &over.outcome;
     for (follower, schedule) in followers {
         let Trigger::After(after) = schedule.trigger else {
             continue;

@@ -119,7 +119,8 @@ pub enum RequestUsage {
 }
 
 /// How the cost of a request is known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "kebab-case", const_into_str)]
 pub enum Money {
     /// The backend reported the cost.
     Stated,
@@ -132,11 +133,7 @@ pub enum Money {
 impl Money {
     /// Returns the name in the database and in `--json`.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Stated => "stated",
-            Self::Priced => "priced",
-            Self::Reserved => "reserved",
-        }
+        self.into_str()
     }
 }
 

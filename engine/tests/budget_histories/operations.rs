@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use jiff::SignedDuration;
 use runner_engine::admission::AdmissionFacts;
+use runner_engine::failpoint::fail_commits_after;
 use runner_engine::ids::RunId;
 use runner_engine::outcome::Outcome;
 use runner_engine::store::{
@@ -125,7 +126,7 @@ impl History {
             }
         }
         let blown = self.random.permille(15);
-        self.store.set_fuse(blown.then_some(0));
+        fail_commits_after(blown.then_some(0));
         let facts = AdmissionFacts { free_bytes: u64::MAX, ..AdmissionFacts::default() };
         let admitted = self.store.admit(&Enter {
             run: &id,
@@ -137,7 +138,7 @@ impl History {
             staging: "s",
             now: ClockReading { wall: self.now, boot: Duration::from_secs(100) },
         });
-        self.store.set_fuse(None);
+        fail_commits_after(None);
         match admitted {
             Ok(Admission::Admitted(_)) => {}
             Ok(Admission::Declined(outcome)) => {
@@ -259,9 +260,9 @@ impl History {
             self.runs[run].stopped = true;
         }
         let blown = !over && self.random.permille(30);
-        self.store.set_fuse(blown.then_some(0));
+        fail_commits_after(blown.then_some(0));
         let reported = self.store.settle_request(out.id, spent, None, "", self.now);
-        self.store.set_fuse(None);
+        fail_commits_after(None);
         match reported {
             Ok(()) => assert!(!blown),
             Err(StoreError::CannotWrite { .. }) if blown => {
@@ -325,9 +326,9 @@ impl History {
         let id = self.runs[run].id.clone();
         let outcome = Outcome::Lost { why: "killed".to_owned() };
         let blown = self.random.permille(100);
-        self.store.set_fuse(blown.then_some(0));
+        fail_commits_after(blown.then_some(0));
         let done = self.store.settle_dead(&id, &outcome, &RunSummary::default(), None, self.now);
-        self.store.set_fuse(None);
+        fail_commits_after(None);
         match done {
             Ok(_) => {
                 self.runs.remove(run);

@@ -15,7 +15,7 @@ impl Trial<'_> {
     pub fn crashes(&mut self) -> TrialFailure {
         let mut random = Random(self.seed);
         let world = World::recording(self.prepared.start.clone());
-        let published = self.prepared.perform_in(self.faults, &world);
+        let published = self.prepared.perform_in(&world);
         let published = published.map_err(|error| format!("undisturbed: {}", error))?;
         ensure!(published.leftover.is_none(), "undisturbed: {published:?}");
         ensure!(world.now().log.settled, "undisturbed: no outcome");
@@ -88,7 +88,7 @@ impl Trial<'_> {
     pub fn unjournaled(&mut self) -> TrialFailure {
         let mut random = Random(self.seed ^ 2);
         let world = World::recording(self.prepared.start.clone());
-        let _ = self.prepared.perform_in(self.faults, &world);
+        let _ = self.prepared.perform_in(&world);
         let mut seen = HashSet::new();
         for (at, point) in world.take().iter().enumerate() {
             for (damage, crashed) in damages(point, Order::Unjournaled, &mut random, self.scale) {

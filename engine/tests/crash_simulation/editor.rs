@@ -70,7 +70,7 @@ impl Trial<'_> {
     /// followed by nothing or by a crash and a recovery.
     pub fn editor(&mut self) -> TrialFailure {
         let world = World::recording(self.prepared.start.clone());
-        let undisturbed = self.prepared.perform_in(self.faults, &world);
+        let undisturbed = self.prepared.perform_in(&world);
         let total = world.operations();
         let snapshots = world.take();
         // A target to which another program writes the new content is left out, because that write
@@ -106,7 +106,7 @@ impl Trial<'_> {
     fn edit_in_place(&mut self, target: &Target, edit: Edit, at: usize) -> TrialFailure {
         let world = World::recording(self.prepared.start.clone());
         let edited = edit.before(&world, target.path, at);
-        let result = self.prepared.perform_in(self.faults, &world);
+        let result = self.prepared.perform_in(&world);
         if !edited.get() {
             return Ok(());
         }
@@ -244,7 +244,7 @@ impl Trial<'_> {
     /// still becomes durable.
     pub fn twins(&mut self) -> TrialFailure {
         let world = World::new(self.prepared.start.clone());
-        let _ = self.prepared.perform_in(self.faults, &world);
+        let _ = self.prepared.perform_in(&world);
         let mut random = Random(self.seed ^ 4);
         for (path, content) in self.prepared.scenario.changes {
             let Some(content) = content else { continue };
@@ -253,7 +253,7 @@ impl Trial<'_> {
                 world.interrupt(at, move |world| {
                     world.with(|now| now.disk.scribble(path, content.as_bytes()));
                 });
-                let result = self.prepared.perform_in(self.faults, &world);
+                let result = self.prepared.perform_in(&world);
                 result.map_err(|error| format!("{path} at {at}: {error}"))?;
                 self.counts.twins += 1;
                 for point in world.take() {

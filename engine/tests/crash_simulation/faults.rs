@@ -27,16 +27,14 @@ impl Trial<'_> {
     /// finds a consistent tree.
     pub fn take_overs(&mut self) -> TrialFailure {
         let world = World::new(self.prepared.start.clone());
-        self.prepared
-            .perform_in(self.faults, &world)
-            .map_err(|error| format!("undisturbed: {}", error))?;
+        self.prepared.perform_in(&world).map_err(|error| format!("undisturbed: {}", error))?;
         for at in 0..=world.operations() {
             for by in [Takeover::Later, Takeover::AtOnce, Takeover::WithNextRun] {
                 self.taken(at, by).map_err(|why| format!("{by:?} before operation {at}: {why}"))?;
             }
         }
         let world = World::recording(self.prepared.start.clone());
-        let _ = self.prepared.perform_in(self.faults, &world);
+        let _ = self.prepared.perform_in(&world);
         let mut seen = HashSet::new();
         for point in world.take() {
             if point.log.manifest.is_some()
@@ -52,14 +50,14 @@ impl Trial<'_> {
     fn taken(&mut self, at: usize, by: Takeover) -> TrialFailure {
         let world = World::new(self.prepared.start.clone());
         let settled = Rc::new(Cell::new(None));
-        let (faults, mark) = (self.faults, settled.clone());
+        let mark = settled.clone();
         let scenario = self.prepared.scenario;
         world.interrupt(at, move |world| {
             mark.set(Some(world.now().log.settled));
             match by {
                 Takeover::Later => world.with(|now| now.log.fence.0 += 1),
                 Takeover::AtOnce | Takeover::WithNextRun => {
-                    take_over(faults, scenario, world).expect("nothing disturbs the taker");
+                    take_over(scenario, world).expect("nothing disturbs the taker");
                 }
             }
             if by == Takeover::WithNextRun {
@@ -70,7 +68,7 @@ impl Trial<'_> {
                 }
             }
         });
-        let result = self.prepared.perform_in(self.faults, &world);
+        let result = self.prepared.perform_in(&world);
         let Some(was_settled) = settled.get() else {
             return Ok(());
         };
@@ -130,12 +128,12 @@ impl Trial<'_> {
     pub fn errors(&mut self) -> TrialFailure {
         let kinds = [Failure::Once, Failure::From, Failure::Unacknowledged];
         let undisturbed = World::recording(self.prepared.start.clone());
-        let _ = self.prepared.perform_in(self.faults, &undisturbed);
+        let _ = self.prepared.perform_in(&undisturbed);
         for at in 0..undisturbed.operations() {
             for failure in kinds.map(|kind| kind(at)) {
                 let world = World::new(self.prepared.start.clone());
                 world.fail(Some(failure));
-                let result = self.prepared.perform_in(self.faults, &world);
+                let result = self.prepared.perform_in(&world);
                 self.hints(&world, result.is_ok()).map_err(|why| format!("{failure:?}: {why}"))?;
             }
         }
@@ -175,7 +173,7 @@ impl Trial<'_> {
     /// does not publish it.
     pub fn rot(&mut self) -> TrialFailure {
         let world = World::recording(self.prepared.start.clone());
-        let _ = self.prepared.perform_in(self.faults, &world);
+        let _ = self.prepared.perform_in(&world);
         for (at, point) in world.take().into_iter().enumerate() {
             let Some(manifest) = point.log.manifest.clone().filter(|_| !point.log.settled) else {
                 continue;

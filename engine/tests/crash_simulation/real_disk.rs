@@ -7,9 +7,7 @@ use std::process::Command;
 
 use runner_engine::digest::Digest;
 use runner_engine::ids::Fence;
-use runner_engine::publish::{
-    MemoryLog, OneFault, PublishError, PublishLog as _, RealFs, Recovery, recover,
-};
+use runner_engine::publish::{MemoryLog, PublishError, PublishLog as _, RealFs, Recovery, recover};
 
 use super::scenarios::{ALL, BYSTANDER, Prepared, rel, run};
 
@@ -54,7 +52,7 @@ fn every_scenario_completes_on_a_real_disk() {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, content).unwrap();
         };
-        let published = prepared.perform(OneFault(None), &disk, &mut log, write).unwrap();
+        let published = prepared.perform(&disk, &mut log, write).unwrap();
         assert!(published.leftover.is_none(), "{}", scenario.name);
         assert!(is_all(&prepared, root, true), "{}", scenario.name);
         assert!(!root.join(scenario.staging).exists(), "{}", scenario.name);
@@ -73,7 +71,7 @@ fn every_scenario_reports_conflicts_on_real_disk() {
             lay_out(&prepared, root);
             let disk = RealFs::open(root).unwrap();
             let mut log = MemoryLog::new(Fence(1));
-            let manifest = prepared.draft(OneFault(None), &disk, Fence(1)).unwrap();
+            let manifest = prepared.draft(&disk, Fence(1)).unwrap();
             log.commit_manifest(&run(), Fence(1), &manifest).unwrap();
             let path = root.join(edited.path);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -165,7 +163,7 @@ fn full_disk_leaves_old_or_new_tree() {
                 }
                 let disk = RealFs::open(&root).unwrap();
                 let mut log = MemoryLog::new(Fence(1));
-                match prepared.perform(OneFault(None), &disk, &mut log, |_, _| {}) {
+                match prepared.perform(&disk, &mut log, |_, _| {}) {
                     Ok(_) => published += 1,
                     Err(_) => refused += 1,
                 }

@@ -6,8 +6,8 @@ use runner_engine::digest::Digest;
 use runner_engine::ids::{Fence, RunId};
 use runner_engine::outcome::Outcome;
 use runner_engine::publish::{
-    Draft, Faults, FsError, Manifest, MemoryLog, NoFault, PublishError, PublishFs, PublishLog,
-    Published, Recovery, RelPath, place_with, recover_with,
+    Draft, FsError, Manifest, MemoryLog, PublishError, PublishFs, PublishLog, Published, Recovery,
+    RelPath, inject, publish, recover,
 };
 
 use super::disk::Disk;
@@ -206,13 +206,8 @@ impl Prepared {
     }
 
     /// Builds the draft as a scope would.
-    pub fn draft<F: Faults>(
-        &self,
-        faults: F,
-        fs: &impl PublishFs,
-        fence: Fence,
-    ) -> Result<Manifest, FsError> {
-        let mut draft = Draft::with(faults, rel(self.scenario.staging));
+    pub fn draft(&self, fs: &impl PublishFs, fence: Fence) -> Result<Manifest, FsError> {
+        let mut draft = Draft::new(rel(self.scenario.staging));
         for (target, (_, content)) in self.targets.iter().zip(self.scenario.changes) {
             match (content, target.before) {
                 (Some(text), before) => {
@@ -227,52 +222,44 @@ impl Prepared {
 
     /// Performs a complete run: a draft and then a publication. `meanwhile` applies the changes of
     /// another program between the two.
-    pub fn perform<F: Faults>(
+    pub fn perform(
         &self,
-        faults: F,
         fs: &impl PublishFs,
         log: &mut impl PublishLog,
         meanwhile: impl Fn(&str, &str),
     ) -> Result<Published, PublishError> {
-        let manifest = self.draft(faults, fs, Fence(1))?;
+        let manifest = self.draft(fs, Fence(1))?;
         for (path, content) in self.scenario.changes {
             if let (true, Some(content)) = (self.scenario.already.contains(path), content) {
                 meanwhile(path, content);
             }
         }
-        place_with(faults, fs, log, &manifest)
+        publish(fs, log, &manifest)
     }
 
     /// Performs a complete run in a simulated world.
-    pub fn perform_in<F: Faults>(
-        &self,
-        faults: F,
-        world: &World,
-    ) -> Result<Published, PublishError> {
-        self.perform(faults, &world.fs(), &mut world.log(), |path, content| {
+    pub fn perform_in(&self, world: &World) -> Result<Published, PublishError> {
+        self.perform(&world.fs(), &mut world.log(), |path, content| {
             world.with(|now| now.disk.put_durably(path, content.as_bytes()));
         })
     }
 }
 
 /// Takes over the run and recovers it, as a tick does.
-pub fn take_over<F: Faults>(
-    faults: F,
-    scenario: &Scenario,
-    world: &World,
-) -> Result<Recovery, PublishError> {
+pub fn take_over(scenario: &Scenario, world: &World) -> Result<Recovery, PublishError> {
     let fence = world.with(|now| {
         now.log.fence.0 += 1;
         now.log.fence
     });
-    recover_with(faults, &world.fs(), &mut world.log(), &run(), fence, &rel(scenario.staging))
+    recover(&world.fs(), &mut world.log(), &run(), fence, &rel(scenario.staging))
 }
 
 /// Publishes these changes in another run, without a fault or disturbance.
 pub fn place_other(world: &World, changes: Changes) -> Result<Published, PublishError> {
     let owned: BTreeMap<_, _> = changes.iter().map(|(path, text)| (*path, *text)).collect();
+    let fault = inject(None);
     let fs = world.fs();
-    let mut draft = Draft::with(NoFault, rel(OTHER_STAGING));
+    let mut draft = Draft::new(rel(OTHER_STAGING));
     for (path, content) in owned {
         let before = world.with(|now| now.disk.read(path).map(|content| content.digest));
         match (content, before) {
@@ -284,5 +271,7 @@ pub fn place_other(world: &World, changes: Changes) -> Result<Published, Publish
         }
     }
     let manifest = draft.seal(&fs, other_run(), Fence(1), Outcome::Succeeded)?;
-    place_with(NoFault, &fs, &mut MemoryLog::new(Fence(1)), &manifest)
+    let published = publish(&fs, &mut MemoryLog::new(Fence(1)), &manifest);
+    inject(fault);
+    published
 }

@@ -4,7 +4,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::AddAssign;
 
 use runner_engine::digest::Digest;
-use runner_engine::publish::{OneFault, PublishError, Recovery};
+use runner_engine::publish::{PublishError, Recovery};
 
 use super::disk::Disk;
 use super::scenarios::{BYSTANDER, Prepared, take_over};
@@ -67,7 +67,6 @@ impl AddAssign for Counts {
 /// One scenario with at most one injected fault.
 pub struct Trial<'a> {
     pub prepared: &'a Prepared,
-    pub faults: OneFault,
     pub seed: u64,
     pub scale: f64,
     pub counts: Counts,
@@ -99,7 +98,7 @@ pub(crate) use ensure;
 
 impl Trial<'_> {
     pub fn take_over(&self, world: &World) -> Result<Recovery, PublishError> {
-        take_over(self.faults, self.prepared.scenario, world)
+        take_over(self.prepared.scenario, world)
     }
 
     /// Checks the invariants at any crash point: files are intact, there is no new content before

@@ -56,7 +56,7 @@ impl Trial<'_> {
     pub fn unruly(&mut self) -> TrialFailure {
         let mut random = Random(self.seed ^ 3);
         let world = World::new(self.prepared.start.clone());
-        let _ = self.prepared.perform_in(self.faults, &world);
+        let _ = self.prepared.perform_in(&world);
         let operations = world.operations();
         for _ in 0..(NIGHTS * self.scale).ceil() as usize {
             let seed = random.next();
@@ -95,7 +95,7 @@ impl Trial<'_> {
             let dies = random.flip().then(|| Failure::From(random.below(operations)));
             world.fail(dies);
             let result = match phase {
-                0 => self.prepared.perform_in(self.faults, &world).map(drop),
+                0 => self.prepared.perform_in(&world).map(drop),
                 _ => self.take_over(&world).map(drop),
             };
             window |= !self.prepared.scenario.modern && world.met() == Some(OperationKind::Replace);

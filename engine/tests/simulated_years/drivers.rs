@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
+use runner_engine::failpoint::fail_commits_after;
 use runner_engine::ids::RunId;
 use runner_engine::outcome::Outcome;
 use runner_engine::process_id::ProcessIdentity;
@@ -100,7 +101,7 @@ impl Year {
         if self.random.permille(50) {
             self.host.0.borrow_mut().unkillable = true;
         }
-        self.store.set_fuse(fuse);
+        fail_commits_after(fuse);
         let driver = Driver {
             world: Box::new(self.host.clone()),
             me: &me,
@@ -109,7 +110,7 @@ impl Year {
         let reading = self.clock_reading();
         let ticked = tick(&mut self.store, &driver, reading);
         drop(driver);
-        self.store.set_fuse(None);
+        fail_commits_after(None);
         self.host.0.borrow_mut().unkillable = false;
         match ahead {
             Some(before) => self.set_back(before, ticked.is_ok()),

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use jiff::SignedDuration;
 use runner_engine::admission::AdmissionFacts;
+use runner_engine::failpoint::fail_commits_after;
 use runner_engine::host::Battery;
 use runner_engine::ids::{Fence, RunId};
 use runner_engine::outcome::{Class, Outcome};
@@ -92,7 +93,7 @@ impl Year {
             Budget::default(),
         )];
         let fuse = self.random.permille(5).then_some(0);
-        self.store.set_fuse(fuse);
+        fail_commits_after(fuse);
         let admitted = self.store.admit(&Enter {
             run,
             owner: me,
@@ -103,7 +104,7 @@ impl Year {
             staging: "staging",
             now: self.clock_reading(),
         });
-        self.store.set_fuse(None);
+        fail_commits_after(None);
         let admitted = match admitted {
             Ok(Admission::Admitted(admitted)) => admitted,
             Ok(Admission::Declined(_)) => return false,
@@ -239,9 +240,9 @@ impl Year {
         let now = self.wall();
         self.stale_ones_are_refused();
         let fuse = self.random.permille(5).then_some(0);
-        self.store.set_fuse(fuse);
+        fail_commits_after(fuse);
         let settled = self.store.settle(&id, Some(fence), &outcome, &RunSummary::default(), now);
-        self.store.set_fuse(None);
+        fail_commits_after(None);
         match settled {
             Ok(()) if self.random.permille(950) => {
                 let row = self.store.run(&id).unwrap();

@@ -1,8 +1,6 @@
 //! Asks a model for help, if one is configured; without a model, the rule-based answer is used.
 
-use runner_backends::{Request, RequestLimits, Source};
-use runner_engine::outcome::Class;
-use runner_text::fence::Fence;
+use runner_backends::Request;
 use serde_json::Value;
 
 use crate::{AskError, Context, JobError};
@@ -31,13 +29,13 @@ pub(super) fn ask_or_reason(
     ctx: &mut Context<'_>,
     question: CuratorQuestion<'_>,
 ) -> Result<Result<Value, String>, JobError> {
-    if ctx.backend_kind() == "builtin" {
+    if ctx.spender.answers_by_rule() {
         return Ok(Err(wordless(ctx)));
     }
-    let request = request(ctx, question)?;
-    match ctx.ask(&request, 0) {
+    let request = request(ctx, question);
+    match ctx.spender.ask(&request, 0) {
         // The last backend of the chain returns the rule-based answer.
-        Ok(_) if ctx.backend_kind() == "builtin" => Ok(Err(wordless(ctx))),
+        Ok(_) if ctx.spender.answers_by_rule() => Ok(Err(wordless(ctx))),
         Ok(reply) => Ok(reply.value.ok_or_else(|| "the answer is not JSON".to_owned())),
         Err(AskError::Ledger(error)) => Err(error.into()),
         Err(error) if ctx.cancel.is_cancelled() => Err(error.into()),
@@ -48,39 +46,21 @@ pub(super) fn ask_or_reason(
 /// Returns the reason why the answer is rule-based: the configured backend did not answer, for this
 /// file or an earlier one, or no model is configured.
 fn wordless(ctx: &Context<'_>) -> String {
-    match ctx.fell().first() {
+    match ctx.spender.fell().first() {
         Some(why) => why.clone(),
         None => "no model is configured for it".to_owned(),
     }
 }
 
-pub(super) fn request(
-    ctx: &Context<'_>,
-    question: CuratorQuestion<'_>,
-) -> Result<Request, JobError> {
-    let bodies: Vec<&str> = question.texts.iter().map(|(_, text)| text.as_str()).collect();
-    let fence = Fence::around(ctx.admitted.seed(), &bodies);
-    let mut sources = Vec::new();
-    for (label, text) in &question.texts {
-        let fenced = fence
-            .wrap(label, text)
-            .map_err(|error| JobError::failed(Class::Internal, error.to_string()))?;
-        sources.push(Source::new(label.as_str(), fenced));
-    }
-    Ok(Request {
-        work: None,
-        id: format!("{}/{}", ctx.admitted.run(), question.name),
-        purpose: "curator".to_owned(),
-        instructions: question.instructions.into(),
-        sources,
+pub(super) fn request(ctx: &Context<'_>, question: CuratorQuestion<'_>) -> Request {
+    let frame = ctx.frame(question.name);
+    let (_, sources) = frame.fenced(&question.texts);
+    let mut request = frame.request("curator", question.instructions, sources);
+    request.limits.max_output_tokens = 2_048;
+    Request {
         rule_answer: question.rule,
         offer: question.offer,
         schema: Some(question.schema),
-        limits: RequestLimits {
-            max_output_tokens: 2_048,
-            total: ctx.left(),
-            ..RequestLimits::default()
-        },
-        run_dir: Some(ctx.child_dir()),
-    })
+        ..request
+    }
 }

@@ -26,6 +26,7 @@ use runner_engine::files::read_no_link;
 use serde::{Deserialize, Serialize};
 
 use super::queue::{Worker, append};
+use crate::json::line;
 
 /// Maximum length of an event's text field, in bytes.
 const TEXT: usize = 2_000;
@@ -204,19 +205,17 @@ pub fn raise(
                 "refused: the event needs {}, but only {before} are left",
                 counted(event.budget, "call")
             );
-            note(worker, &step(now, parent, None, "refused", (before, before), &outcome))?;
+            note(worker, &step(now, parent, "refused", (before, before), &outcome))?;
             return Err(EventError::Spent(parent.to_owned()));
         };
         // The budget is taken before the event is raised. If the process dies in between, the
         // budget is lost, but it is never spent twice.
         let outcome = format!("raises {}", event.id);
-        note(worker, &step(now, parent, None, "raise", (before, after), &outcome))?;
+        note(worker, &step(now, parent, "raise", (before, after), &outcome))?;
     }
-    let mut line = serde_json::to_vec(&event).expect("string keys only");
-    line.push(b'\n');
-    append(&worker.path("events/pending.jsonl"), &line)?;
-    let first = step(now, &event.id, parent, "raised", (0, event.budget), "needs-review");
-    note(worker, &first)?;
+    append(&worker.path("events/pending.jsonl"), &line(&event))?;
+    let first = step(now, &event.id, "raised", (0, event.budget), "needs-review");
+    note(worker, &EventStep { parent: parent.map(str::to_owned), ..first })?;
     Ok(event)
 }
 
@@ -233,13 +232,10 @@ pub fn spend(worker: &Worker, id: &str, now: Timestamp) -> Result<u32, EventErro
         return Err(EventError::Over(id.to_owned()));
     }
     let Some(after) = standing.left.checked_sub(1) else {
-        note(
-            worker,
-            &step(now, id, None, "refused", (0, 0), "no budget is left, so it is not handled"),
-        )?;
+        note(worker, &step(now, id, "refused", (0, 0), "no budget is left, so it is not handled"))?;
         return Err(EventError::Spent(id.to_owned()));
     };
-    note(worker, &step(now, id, None, "ask", (standing.left, after), "a model is asked"))?;
+    note(worker, &step(now, id, "ask", (standing.left, after), "a model is asked"))?;
     Ok(after)
 }
 
@@ -257,7 +253,7 @@ pub fn record_outcome(
     let _held = worker.lock()?;
     let left = find(&load(worker)?, id)?.left;
     let outcome: String = outcome.chars().take(TEXT).collect();
-    note(worker, &step(now, id, None, action, (left, left), &outcome))?;
+    note(worker, &step(now, id, action, (left, left), &outcome))?;
     Ok(())
 }
 
@@ -353,7 +349,6 @@ fn lines<T: serde::de::DeserializeOwned>(worker: &Worker, part: &str) -> io::Res
 fn step(
     at: Timestamp,
     event: &str,
-    parent: Option<&str>,
     action: &str,
     (budget_before, budget_after): (u32, u32),
     outcome: &str,
@@ -361,7 +356,7 @@ fn step(
     EventStep {
         at,
         event: event.to_owned(),
-        parent: parent.map(str::to_owned),
+        parent: None,
         action: action.to_owned(),
         budget_before,
         budget_after,
@@ -370,7 +365,5 @@ fn step(
 }
 
 fn note(worker: &Worker, step: &EventStep) -> io::Result<()> {
-    let mut line = serde_json::to_vec(step).expect("string keys only");
-    line.push(b'\n');
-    append(&worker.path("events/ledger.jsonl"), &line)
+    append(&worker.path("events/ledger.jsonl"), &line(step))
 }

@@ -27,7 +27,8 @@ pub(super) fn run(ctx: &mut Context<'_>, worker: &Worker, id: &str) -> Result<Fi
     let environment = failed(Class::Environment);
     let (all, _) = events::all(worker).map_err(|error| environment(error.into()))?;
     let event = events::named(&all, id).map_err(environment)?.event;
-    let left = events::spend(worker, &event.id, ctx.wall()).map_err(failed(Class::OverBudget))?;
+    let left =
+        events::spend(worker, &event.id, ctx.clock.wall()).map_err(failed(Class::OverBudget))?;
     let text = format!(
         "source: {}\nseverity: {:?}\ndesired action: {}\n{}",
         event.source,
@@ -61,8 +62,8 @@ pub(super) fn run(ctx: &mut Context<'_>, worker: &Worker, id: &str) -> Result<Fi
             "required": ["note"],
         }),
     };
-    let request = request(ctx, question)?;
-    let reply = match ctx.ask(&request, 0) {
+    let request = request(ctx, question);
+    let reply = match ctx.spender.ask(&request, 0) {
         Ok(reply) => reply,
         Err(error) => {
             let why = ctx.redactor.redact(&error.to_string()).into_owned();
@@ -71,7 +72,7 @@ pub(super) fn run(ctx: &mut Context<'_>, worker: &Worker, id: &str) -> Result<Fi
                 &event.id,
                 "told",
                 &format!("no answer: {why}"),
-                ctx.wall(),
+                ctx.clock.wall(),
             );
             reported.map_err(environment)?;
             return Err(error.into());
@@ -80,15 +81,16 @@ pub(super) fn run(ctx: &mut Context<'_>, worker: &Worker, id: &str) -> Result<Fi
     let value = reply.value.unwrap_or_default();
     let note = value["note"].as_str().map(one_line).unwrap_or_default();
     let note = ctx.redactor.redact(&note).into_owned();
-    events::record_outcome(worker, &event.id, "told", &note, ctx.wall()).map_err(environment)?;
-    let mut lines = vec![format!("{} says: {note}", ctx.backend_name())];
+    events::record_outcome(worker, &event.id, "told", &note, ctx.clock.wall())
+        .map_err(environment)?;
+    let mut lines = vec![format!("{} says: {note}", ctx.spender.backend_name())];
     let mut raised = 0;
     for one in value["raise"].as_array().unwrap_or(&Vec::new()).iter().take(RAISED) {
         let Some(wish) = wish(&event, one) else {
             lines.push("a further event was not understood and is ignored".to_owned());
             continue;
         };
-        match events::raise(worker, wish, Some(&event.id), ctx.wall()) {
+        match events::raise(worker, wish, Some(&event.id), ctx.clock.wall()) {
             Ok(child) => {
                 raised += 1;
                 lines.push(format!("raised {} with {}", child.id, counted(child.budget, "call")));

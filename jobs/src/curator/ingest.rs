@@ -74,7 +74,10 @@ impl Finder {
             }
             SessionEventKind::Outcome { id, failed, text } => {
                 if let Some((tool, target, _)) = self.open.remove(id) {
-                    self.outcome(event.line, (tool, target), *failed, text);
+                    match failed {
+                        true => self.failed_call(event.line, (tool, target), text),
+                        false => self.succeeded_call(event.line, (tool, target)),
+                    }
                 }
             }
             _ => {}
@@ -86,17 +89,17 @@ impl Finder {
         self.found
     }
 
-    fn outcome(&mut self, line: u64, (tool, target): (String, String), failed: bool, text: &str) {
-        let about = (tool.clone(), about(&tool, &target));
-        if failed {
-            let why = reason(text);
-            // A call that a person refused is not a failed call.
-            if !why.is_empty() && !why.contains("doesn't want to") && !why.contains("was rejected")
-            {
-                self.failed.insert(about, (self.count, line, target, why));
-            }
-            return;
+    fn failed_call(&mut self, line: u64, (tool, target): (String, String), text: &str) {
+        let why = reason(text);
+        // A call that a person refused is not a failed call.
+        if !why.is_empty() && !why.contains("doesn't want to") && !why.contains("was rejected") {
+            let about = about(&tool, &target);
+            self.failed.insert((tool, about), (self.count, line, target, why));
         }
+    }
+
+    fn succeeded_call(&mut self, line: u64, (tool, target): (String, String)) {
+        let about = (tool.clone(), about(&tool, &target));
         let Some((at, first, before, why)) = self.failed.remove(&about) else {
             return;
         };
@@ -199,11 +202,11 @@ struct Read {
 fn read(ctx: &Context<'_>, path: &Path, start: u64, end: u64) -> Result<Read, JobError> {
     let failed = |why: String| JobError::failed(Class::Environment, why);
     let io = |source| JobError::Io { doing: "read", path: path.to_owned(), source };
-    let file = open(ctx.root, path).map_err(failed)?;
+    let file = open(ctx.files.root(), path).map_err(failed)?;
     let reader = BufReader::with_capacity(256 << 10, file);
     let mut transcript = Transcript::new(reader, LineGap::default()).until(end);
     transcript.skip_to(start).map_err(io)?;
-    let runs = ctx.run_dir.parent().map(Path::to_owned);
+    let runs = ctx.files.run_dir().parent().map(Path::to_owned);
     let (mut finder, mut own) = (Finder::default(), 0);
     for event in transcript.by_ref() {
         let event = event.map_err(io)?;
@@ -244,11 +247,11 @@ pub(super) fn run(
     let Some(source) = &job.source else {
         return Err(bad("it names no source transcript".to_owned()));
     };
-    let path: PathBuf = ctx.root.join(&source.path);
+    let path: PathBuf = ctx.files.root().join(&source.path);
     let own = [&spec.worker_dir, &spec.learnings, &spec.ideas];
     let real = std::fs::canonicalize(&path)
         .map_err(|error| bad(format!("its source {}: {error}", path.display())))?;
-    if own.iter().any(|own| real.starts_with(ctx.root.join(own))) {
+    if own.iter().any(|own| real.starts_with(ctx.files.root().join(own))) {
         return Err(bad(format!("its source {} was written by runner", path.display())));
     }
     let start = source.chunk_start.unwrap_or(1).max(1);
@@ -265,7 +268,7 @@ pub(super) fn run(
         )));
     }
     let count = learnings.len();
-    let there = notes(&ctx.root.join(&spec.learnings), ctx.root, &[], None).0;
+    let there = notes(&ctx.files.root().join(&spec.learnings), ctx.files.root(), &[], None).0;
     let mut there: Vec<String> = there.into_iter().map(|note| note.text).collect();
     there.extend(made.iter().map(|(_, text)| text.clone()));
     let (kept, without) = choose(ctx, job, fresh(learnings, &there))?;
@@ -273,7 +276,7 @@ pub(super) fn run(
         .iter()
         .map(|learning| file(ctx, spec, job, source, learning))
         .filter(|(name, _)| {
-            !ctx.root.join(name).exists() && made.iter().all(|(other, _)| other != name)
+            !ctx.files.root().join(name).exists() && made.iter().all(|(other, _)| other != name)
         })
         .collect();
     let written = artifacts.len();
@@ -285,7 +288,7 @@ pub(super) fn run(
     );
     // A chunk with an explicit end is not continued.
     if let (Some(next), None) = (next, source.chunk_end)
-        && has_more(ctx.root, &path, next)
+        && has_more(ctx.files.root(), &path, next)
     {
         let follow = follow_up(job, source, next);
         headline.push_str(&format!("; goes on at line {next} ({})", follow.id));
@@ -434,7 +437,7 @@ fn file(
         yaml(&source.path),
         learning.lines.0,
         learning.lines.1,
-        ctx.now.to_zoned(jiff::tz::TimeZone::UTC).date(),
+        ctx.clock.now().to_zoned(jiff::tz::TimeZone::UTC).date(),
         learning.body
     );
     (name, text.into_bytes())

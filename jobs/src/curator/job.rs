@@ -10,6 +10,8 @@ use jiff::tz::TimeZone;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::json::pretty;
+
 /// Maximum size of a job file, in bytes.
 pub const LARGEST: u64 = 64 * 1024;
 /// Maximum number of attempts that a job file may ask for.
@@ -169,9 +171,7 @@ impl JobFile {
 
     /// Returns the content of the job's file.
     pub fn text(&self) -> Vec<u8> {
-        let mut text = serde_json::to_vec_pretty(self).expect("a job has string keys only");
-        text.push(b'\n');
-        text
+        pretty(self).into_bytes()
     }
 
     /// Returns the last eight characters of the job's id.

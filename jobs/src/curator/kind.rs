@@ -16,7 +16,7 @@ impl Kind for CuratorSpec {
 
     fn dry_run(&self, ctx: &mut Context<'_>) -> Result<DryRunPlan, JobError> {
         Ok(DryRunPlan {
-            notes: super::dry_run(ctx.root, self),
+            notes: super::dry_run(ctx.files.root(), self),
             checks: vec![
                 "a job file is of a listed kind, and its id matches its file name".to_owned(),
                 "an answer only selects from what the rules found and adds text".to_owned(),

@@ -70,21 +70,21 @@ pub struct JobProduct {
 /// Returns an error if there is nothing to do, the worker's folder cannot be used, or the run was
 /// cancelled. A job file that cannot be handled does not fail the run.
 pub fn run(ctx: &mut Context<'_>, spec: &CuratorSpec) -> Result<Finished, JobError> {
-    let worker = Worker::of(ctx.root, &spec.worker_dir)
+    let worker = Worker::of(ctx.files.root(), &spec.worker_dir)
         .map_err(|why| JobError::failed(Class::Environment, why))?;
     worker.make().map_err(|error| io("make", &worker, error))?;
     if let Some(event) = &spec.event {
         return handle::run(ctx, &worker, event);
     }
     let mut reported = RunCounts::default();
-    let mut status = WorkerStatus::new(ProcessIdentity::me(), ctx.now);
+    let mut status = WorkerStatus::new(ProcessIdentity::me(), ctx.clock.now());
     let mut consumer = Consumer::new(&worker, spec).of_run(ctx.admitted.run().as_str());
     let mut capped = None;
     for at in 0..spec.batch {
         if ctx.cancel.is_cancelled() {
             break;
         }
-        let now = ctx.wall();
+        let now = ctx.clock.wall();
         let is_over = |run: &str| is_over(ctx, run);
         let first = (at == 0).then_some(&is_over as queue::IsOver<'_>);
         let Claim { moved, found } =
@@ -109,7 +109,7 @@ pub fn run(ctx: &mut Context<'_>, spec: &CuratorSpec) -> Result<Finished, JobErr
                 worker.put_back(claimed, None).map_err(|error| io("use", &worker, error))?;
             }
             status.last_error = Some(ctx.redactor.redact(&whole(&error)).into_owned());
-            status.set(&worker, WorkerState::Idle, ctx.wall());
+            status.set(&worker, WorkerState::Idle, ctx.clock.wall());
             return Err(error);
         }
         // A job that was returned from a dead process may have caused the death.
@@ -117,7 +117,7 @@ pub fn run(ctx: &mut Context<'_>, spec: &CuratorSpec) -> Result<Finished, JobErr
             break;
         }
     }
-    let now = ctx.wall();
+    let now = ctx.clock.wall();
     status.done_this_hour = worker.started_within_hour(now).unwrap_or_default();
     status.last_error.clone_from(&reported.last_error);
     status.set(&worker, WorkerState::Idle, now);
@@ -162,7 +162,7 @@ fn is_over(ctx: &Context<'_>, run: &str) -> bool {
     let Ok(run) = run.parse::<RunId>() else {
         return true;
     };
-    match ctx.store.run(&run) {
+    match ctx.spender.store().run(&run) {
         Ok(row) => matches!(row.state, RunState::Settled { .. }),
         Err(StoreError::NotFound { .. }) => true,
         Err(_) => false,
@@ -215,12 +215,12 @@ fn one(
             for (target, bytes) in &product.artifacts {
                 let bytes = String::from_utf8_lossy(bytes);
                 let clean = ctx.redactor.redact(&bytes).into_owned();
-                ctx.scope.stage(target, clean.as_bytes(), Expect::Absent)?;
+                ctx.files.stage(target, clean.as_bytes(), Expect::Absent)?;
                 reported.made.push((target.clone(), clean));
             }
-            let record = claimed.record(&product, ctx.now);
-            ctx.scope.stage(&worker.below("done", &job.id), &record, Expect::Absent)?;
-            ctx.scope.remove(&worker.below("processing", &job.id), claimed.digest)?;
+            let record = claimed.record(&product, ctx.clock.now());
+            ctx.files.stage(&worker.below("done", &job.id), &record, Expect::Absent)?;
+            ctx.files.remove(&worker.below("processing", &job.id), claimed.digest)?;
             reported.done += 1;
             reported.claimed.push(claimed.clone());
             reported.without = reported.without.take().or(without);
@@ -250,7 +250,7 @@ fn one(
             } else {
                 reported.failed += 1;
                 reported.lines.push(format!("{} -> failed: {why}", job.id));
-                worker.fail(claimed, &why, ctx.now)
+                worker.fail(claimed, &why, ctx.clock.now())
             };
             done.map_err(|error| io("use", worker, error))
         }

@@ -134,30 +134,30 @@ pub(super) fn run(
     let leave = [spec.worker_dir.as_str(), &spec.ideas, "dreams", ".runner", &spec.learnings];
     let read = match &job.source {
         None => {
-            let folder = vault(ctx.root, &spec.vault_dir).map_err(bad)?;
-            notes(&folder, ctx.root, &leave, None).0
+            let folder = vault(ctx.files.root(), &spec.vault_dir).map_err(bad)?;
+            notes(&folder, ctx.files.root(), &leave, None).0
         }
         Some(source) => {
-            let path = ctx.root.join(&source.path);
+            let path = ctx.files.root().join(&source.path);
             if !path.is_file() {
                 return Err(bad(format!("its source {} is not there", path.display())));
             }
-            if leave.iter().any(|own| path.starts_with(ctx.root.join(own))) {
+            if leave.iter().any(|own| path.starts_with(ctx.files.root().join(own))) {
                 return Err(bad(format!(
                     "its source {} was written by runner or is an idea",
                     path.display()
                 )));
             }
-            notes(ctx.root, ctx.root, &leave, Some(&path)).0
+            notes(ctx.files.root(), ctx.files.root(), &leave, Some(&path)).0
         }
     };
-    let mut there = ideas(&ctx.root.join(&spec.ideas));
+    let mut there = ideas(&ctx.files.root().join(&spec.ideas));
     there.extend(made.iter().map(|(_, text)| text.clone()));
     let all: Vec<Seed> = read.iter().flat_map(seeds).collect();
     let count = all.len();
     let open = fresh(all, &there);
     let (chosen, without) = choose(ctx, job, open)?;
-    let at = ctx.now.to_zoned(TimeZone::UTC).date();
+    let at = ctx.clock.now().to_zoned(TimeZone::UTC).date();
     let artifacts: Vec<(String, Vec<u8>)> = chosen
         .iter()
         .map(|(seed, title)| {
@@ -175,7 +175,7 @@ pub(super) fn run(
             );
             (name, text.into_bytes())
         })
-        .filter(|(name, _)| !ctx.root.join(name).exists() && made.iter().all(|(other, _)| other != name))
+        .filter(|(name, _)| !ctx.files.root().join(name).exists() && made.iter().all(|(other, _)| other != name))
         .collect();
     Ok(JobProduct {
         headline: format!(

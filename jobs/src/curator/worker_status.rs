@@ -9,6 +9,7 @@ use runner_engine::process_id::ProcessIdentity;
 use serde::{Deserialize, Serialize};
 
 use super::queue::{Worker, append, host};
+use crate::json::pretty;
 
 /// The state of the worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -83,9 +84,8 @@ impl WorkerStatus {
     /// Writes the status. The file is for people only, so a failed write does not fail a job.
     fn write(&mut self, worker: &Worker, state: WorkerState, now: Timestamp) {
         (self.state, self.updated_at) = (state, now);
-        let mut text = serde_json::to_vec_pretty(self).expect("string keys only");
-        text.push(b'\n');
-        if let Err(error) = write_atomic(&worker.path("logs/status.json"), &text, 0o644) {
+        let path = worker.path("logs/status.json");
+        if let Err(error) = write_atomic(&path, pretty(self).as_bytes(), 0o644) {
             tracing::warn!(%error, "the worker's status could not be written");
         }
     }

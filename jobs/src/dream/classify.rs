@@ -7,7 +7,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use runner_engine::digest::Digest;
-use runner_engine::outcome::Class;
 
 use super::features::Features;
 use super::inventory::{Idea, Reader};
@@ -15,7 +14,7 @@ use super::proposal::Offer;
 use super::rule::{self, RuleVerdict};
 use super::walk::{Stat, WalkProblem};
 use crate::evidence::neighbours::{MOST, neighbours};
-use crate::evidence::{Evidence, Neighbour, ProjectEvidence, places};
+use crate::evidence::{Evidence, EvidenceError, Neighbour, ProjectEvidence, places};
 use crate::{JobError, Progress};
 
 /// Maximum text of selected ideas that is in memory at once, in bytes.
@@ -61,8 +60,7 @@ pub struct ClassifiedIdeas {
 /// # Errors
 /// Returns an error if the search index fails.
 pub fn judge_all(
-    ideas: &[Idea],
-    selected: &[usize],
+    (ideas, selected): (&[Idea], &[usize]),
     reader: &Reader,
     room: &ProjectEvidence,
     troubles: &mut Vec<WalkProblem>,
@@ -94,9 +92,7 @@ pub fn judge_all(
     let total = texts.len() as u64;
     for ((idea, text, stat, digest), features) in texts.into_iter().zip(features) {
         let path = idea.path.to_string();
-        let index =
-            |error| JobError::failed(Class::Internal, runner_engine::error_chain::whole(&error));
-        let grounds = room.about(&path, &text).map_err(index)?;
+        let grounds = room.about(&path, &text).map_err(EvidenceError::Index)?;
         let near = near.remove(&path).unwrap_or_default();
         let chosen = into.get(&path).and_then(|into| near.iter().find(|near| near.path == *into));
         let verdict = rule::judge(room, &features, &grounds, chosen);

@@ -28,7 +28,7 @@ impl Kind for DreamSpec {
     fn dry_run(&self, ctx: &mut Context<'_>) -> Result<DryRunPlan, JobError> {
         let (request, ideas, notes) = super::question(ctx, self)?;
         Ok(DryRunPlan {
-            requests: vec![priced(ctx, request, ideas)?],
+            requests: vec![priced(&mut ctx.spender, request, ideas)?],
             notes,
             checks: vec![
                 "every element of the answer: its targets, status and action are among those offered"

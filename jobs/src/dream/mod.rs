@@ -33,7 +33,6 @@ pub mod state;
 pub mod walk;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -48,8 +47,9 @@ use runner_engine::scope::{Expect, ScopeError};
 use runner_text::counted;
 use serde_json::json;
 
-use crate::evidence::{EvidenceError, HistoryLimits, ProjectEvidence};
-use crate::{Context, Finished, JobError};
+use crate::evidence::{HistoryLimits, ProjectEvidence};
+use crate::json::pretty;
+use crate::{Context, Finished, JobError, RunFiles};
 pub use dirty::dirty;
 pub use spec::{Dirty, DreamSpec};
 
@@ -87,7 +87,7 @@ pub fn run(ctx: &mut Context<'_>, spec: &DreamSpec) -> Result<Finished, JobError
         ground(ctx, spec, &state_bytes)?;
     let proposals_path = proposals_path(&folder);
     let request = request(ctx, &room, &judged);
-    let reply = ctx.ask(&request, judged.shown.len() as u64)?;
+    let reply = ctx.spender.ask(&request, judged.shown.len() as u64)?;
     reported.notes = room.notes().to_vec();
     reported.notes.extend_from_slice(&reply.notes);
     let fits = fits(&reply, judged.shown.len());
@@ -96,13 +96,15 @@ pub fn run(ctx: &mut Context<'_>, spec: &DreamSpec) -> Result<Finished, JobError
         Err(_) => CheckedReply::default(),
     };
     for one in &judged.shown {
-        let valid = proposals.iter().any(|it| it.targets[0] == one.path);
-        parked.note(&one.path, one.digest, valid);
+        match proposals.iter().any(|it| it.targets[0] == one.path) {
+            true => parked.note_valid(&one.path),
+            false => parked.note_invalid(&one.path, one.digest),
+        }
         if parked.holds(&one.path, &one.digest) {
             reported.parked.push(one.path.clone());
         }
     }
-    if let Err(error) = parked.save(ctx.cache) {
+    if let Err(error) = parked.save(ctx.files.cache()) {
         tracing::warn!(%error, "could not record which answers were unusable");
     }
     fits?;
@@ -120,14 +122,12 @@ pub fn run(ctx: &mut Context<'_>, spec: &DreamSpec) -> Result<Finished, JobError
         |one: &classify::ClassifiedIdea| proposals.iter().any(|it| it.targets[0] == one.path);
     reported.unanswered = judged.shown.iter().filter(|one| !answered(one)).count();
     // While the lock is held, no decision can be made between the check and the publication.
-    ctx.hold_lock(&review::files_lock(ctx.cache));
+    ctx.files.hold_lock(&review::files_lock(ctx.files.cache()));
     let changed = changed_meanwhile(&reader, &judged.offer, &proposals);
-    let changes = changes(&judged, &proposals, &changed, ctx.now);
+    let changes = changes(&judged, &proposals, &changed, ctx.clock.now());
     let kept = undecided(proposals, &changed, &decisions(ctx, spec)?, &mut reported);
     reported.changed = changed.into_iter().map(str::to_owned).collect();
-    let mut text = serde_json::to_string_pretty(&kept).expect("proposals have string keys only");
-    text.push('\n');
-    ctx.scope.stage(&proposals_path, text.as_bytes(), Expect::Absent)?;
+    ctx.files.stage(&proposals_path, pretty(&kept).as_bytes(), Expect::Absent)?;
     // People may have made decisions while the model was answering, and their entries must be kept.
     let (later_bytes, later) = read_state(ctx, spec)?;
     let text = if later == expect {
@@ -136,7 +136,7 @@ pub fn run(ctx: &mut Context<'_>, spec: &DreamSpec) -> Result<Finished, JobError
         let state = DreamState::parse(&later_bytes).map_err(|bad| bad_state(spec, &bad))?;
         state.with(&changes)
     };
-    ctx.scope.stage(&spec.state_path(), text.as_bytes(), later)?;
+    ctx.files.stage(&spec.state_path(), text.as_bytes(), later)?;
     Ok(reported.finish(&kept, judged.shown.len(), ideas, &folder))
 }
 
@@ -174,13 +174,13 @@ fn ground<'a>(
     spec: &DreamSpec,
     state_bytes: &'a [u8],
 ) -> Result<PassEvidence<'a>, JobError> {
-    let (root, cache, keep, recording) = (ctx.root, ctx.cache, !ctx.is_dry_run, &ctx.recording);
+    let (files, recording) = (&ctx.files, &ctx.recording);
     // The time of both steps grows with the number of ideas, so they run in parallel.
     let (state, survey) = std::thread::scope(|scope| {
         let parsed = scope.spawn(|| DreamState::parse(state_bytes));
         let survey = match recording.replays() {
             true => recalled(recording, SURVEY),
-            false => take_inventory(root, cache, keep, spec),
+            false => take_inventory(files, spec),
         };
         (parsed.join(), survey)
     });
@@ -190,7 +190,7 @@ fn ground<'a>(
     let survey = survey?;
     let parked = match ctx.recording.replays() {
         true => recalled(&ctx.recording, PARKED)?,
-        false => Quarantine::load(ctx.cache),
+        false => Quarantine::load(ctx.files.cache()),
     };
     let delta = delta::select(&survey.ideas, &state, &parked, spec.max_ideas);
     let aside: Vec<String> =
@@ -205,7 +205,7 @@ fn ground<'a>(
     }
     if !ctx.admitted.manual()
         && let Some((until, names)) =
-            dirty::just_changed(&survey.ideas, &delta.selected, spec.quiet_minutes, ctx.now)
+            dirty::just_changed(&survey.ideas, &delta.selected, spec.quiet_minutes, ctx.clock.now())
     {
         let why = format!("{AT_WORK}: {}", named(&names));
         return Err(JobError::Wait { until, why });
@@ -216,16 +216,7 @@ fn ground<'a>(
         ctx.recording.note(PARKED, "", json!(parked), None);
     }
     let folder = pass_folder(ctx, spec);
-    for target in [&proposals_path(&folder), &spec.state_path()] {
-        if let Some(canonical) = spec.canonical_over(target) {
-            let why = format!("{target} would be written, but {canonical} is canonical");
-            return Err(JobError::failed(Class::Guard, why));
-        }
-        leak::check(&ctx.git, target).map_err(|leak| match leak {
-            leak::Leak::Git(error) => JobError::Git(error),
-            leak => JobError::failed(Class::Guard, leak.to_string()),
-        })?;
-    }
+    check_targets(ctx, spec, &folder)?;
     let reader = reader(ctx, spec)?;
     let mut reported = PassSummary {
         troubles: survey.troubles,
@@ -234,19 +225,10 @@ fn ground<'a>(
         parked: aside,
         ..PassSummary::default()
     };
-    let room =
-        ProjectEvidence::open(&ctx.git, &HistoryLimits::default()).map_err(
-            |error| match error {
-                EvidenceError::Git(error) => JobError::Git(error),
-                EvidenceError::Index(error) => {
-                    JobError::failed(Class::Internal, runner_engine::error_chain::whole(&error))
-                }
-            },
-        )?;
+    let room = ProjectEvidence::open(&ctx.git, &HistoryLimits::default())?;
     let troubles = reported.troubles.len();
     let judged = classify::judge_all(
-        &survey.ideas,
-        &delta.selected,
+        (&survey.ideas, &delta.selected),
         &reader,
         &room,
         &mut reported.troubles,
@@ -288,23 +270,36 @@ fn recalled<T: serde::de::DeserializeOwned>(
     serde_json::from_value(answer.facts).map_err(|error| wrong(&error))
 }
 
+/// Checks that the files of a pass would not be written over canonical files, and could not leak.
+fn check_targets(ctx: &Context<'_>, spec: &DreamSpec, folder: &str) -> Result<(), JobError> {
+    for target in [&proposals_path(folder), &spec.state_path()] {
+        if let Some(canonical) = spec.canonical_over(target) {
+            let why = format!("{target} would be written, but {canonical} is canonical");
+            return Err(JobError::failed(Class::Guard, why));
+        }
+        leak::check(&ctx.git, target).map_err(|leak| match leak {
+            leak::Leak::Git(error) => JobError::Git(error),
+            leak => JobError::failed(Class::Guard, leak.to_string()),
+        })?;
+    }
+    Ok(())
+}
+
 fn proposals_path(folder: &str) -> String {
     format!("{folder}/proposals.json")
 }
 
 /// Lists the ideas and stores the stat cache. A failure to store the cache only costs time.
 fn take_inventory(
-    root: &Path,
-    cache: &Path,
-    keep: bool,
+    files: &RunFiles<'_>,
     spec: &DreamSpec,
 ) -> Result<inventory::Inventory, JobError> {
-    let cache = cache.join("dream-stat-cache");
+    let cache = files.cache().join("dream-stat-cache");
     let disk = |error: runner_engine::publish::FsError| {
         JobError::failed(Class::Environment, error.to_string())
     };
-    let survey = inventory::take_inventory(root, spec, &cache).map_err(disk)?;
-    if let Some(bytes) = survey.cache.as_ref().filter(|_| keep)
+    let survey = inventory::take_inventory(files.root(), spec, &cache).map_err(disk)?;
+    if let Some(bytes) = survey.cache.as_ref().filter(|_| files.keeps_caches())
         && let Err(error) = write_atomic(&cache, bytes, 0o600)
     {
         tracing::warn!(%error, "the stat cache could not be saved");
@@ -313,14 +308,14 @@ fn take_inventory(
 }
 
 fn reader(ctx: &Context<'_>, spec: &DreamSpec) -> Result<Reader, JobError> {
-    Reader::open(ctx.root, spec.max_idea_bytes)
+    Reader::open(ctx.files.root(), spec.max_idea_bytes)
         .map(|reader| reader.with_recording(ctx.recording.clone()))
         .map_err(|error| JobError::failed(Class::Environment, error.to_string()))
 }
 
 /// Reads one of runner's own files. Returns `None` if the file does not exist yet.
 fn read_own(ctx: &Context<'_>, path: &str) -> Result<Option<Vec<u8>>, JobError> {
-    match ctx.scope.read(path, LONGEST) {
+    match ctx.files.read(path, LONGEST) {
         Ok(bytes) => Ok(Some(bytes)),
         Err(ScopeError::Fs(error)) if matches!(error.trouble, DiskTrouble::Missing) => Ok(None),
         Err(error) => Err(error.into()),
@@ -376,7 +371,7 @@ fn nothing(unchanged: usize, own: usize, parked: &[String], troubles: &[WalkProb
 /// Returns the folder of this pass: `dreams/<UTC time of the pass>`, with a number if that name is
 /// taken.
 fn pass_folder(ctx: &Context<'_>, spec: &DreamSpec) -> String {
-    let stamp = ctx.now.strftime("%Y%m%dT%H%M%SZ").to_string();
+    let stamp = ctx.clock.now().strftime("%Y%m%dT%H%M%SZ").to_string();
     let named = |number: u32| match number {
         1 => format!("{}/{stamp}", spec.dreams),
         number => format!("{}/{stamp}-{number}", spec.dreams),
@@ -386,7 +381,7 @@ fn pass_folder(ctx: &Context<'_>, spec: &DreamSpec) -> String {
             let answer = ctx.recording.recall(TAKEN, folder);
             return answer.is_ok_and(|answer| answer.facts == true);
         }
-        let taken = ctx.root.join(folder).symlink_metadata().is_ok();
+        let taken = ctx.files.root().join(folder).symlink_metadata().is_ok();
         ctx.recording.note(TAKEN, folder, json!(taken), None);
         taken
     };
@@ -405,17 +400,11 @@ fn request(ctx: &Context<'_>, room: &ProjectEvidence, judged: &ClassifiedIdeas) 
             verdict: &one.verdict,
         })
         .collect();
-    let child_dir = ctx.child_dir();
-    let left = ctx.left();
-    let frame = request::Frame {
-        id: format!("{}/1", ctx.admitted.run()),
-        seed: ctx.admitted.seed(),
-        // Even in a short run, the answer gets most of the time.
-        total: left.saturating_sub(AFTERWARDS.min(left / 4)).max(Duration::from_secs(1)),
-        run_dir: &child_dir,
-        redactor: &ctx.redactor,
-    };
-    request::build(frame, room, &shown, &judged.offer)
+    let mut frame = ctx.frame(1);
+    // Even in a short run, the answer gets most of the time.
+    frame.total =
+        frame.total.saturating_sub(AFTERWARDS.min(frame.total / 4)).max(Duration::from_secs(1));
+    request::build(&frame, room, &shown, &judged.offer)
 }
 
 /// Returns the shown ideas and destinations whose content has changed since it was triaged.

@@ -58,13 +58,16 @@ impl Quarantine {
         known.is_some_and(|known| known.answers >= PARKED_AFTER)
     }
 
-    /// Records whether the reply had a valid answer about one idea.
-    pub fn note(&mut self, path: &str, hash: Digest, valid: bool) {
+    /// Records that the reply had a valid answer about one idea.
+    pub fn note_valid(&mut self, path: &str) {
+        self.0.remove(path);
+    }
+
+    /// Records that the reply had no valid answer about one idea with this content.
+    pub fn note_invalid(&mut self, path: &str, hash: Digest) {
         let before = self.0.remove(path).filter(|known| known.hash == hash);
-        if !valid {
-            let answers = before.map_or(0, |known| known.answers).saturating_add(1);
-            self.0.insert(path.to_owned(), QuarantinedIdea { hash, answers });
-        }
+        let answers = before.map_or(0, |known| known.answers).saturating_add(1);
+        self.0.insert(path.to_owned(), QuarantinedIdea { hash, answers });
     }
 }
 
@@ -79,15 +82,15 @@ mod tests {
         let mut parked = Quarantine::load(folder.path());
         for answers in 0..PARKED_AFTER {
             assert!(!parked.holds("a.md", &one), "{answers}");
-            parked.note("a.md", one, false);
+            parked.note_invalid("a.md", one);
         }
         assert!(parked.holds("a.md", &one) && !parked.holds("b.md", &one));
         assert!(!parked.holds("a.md", &two), "the idea changed");
         parked.save(folder.path()).unwrap();
         assert_eq!(Quarantine::load(folder.path()), parked);
-        parked.note("a.md", two, false);
+        parked.note_invalid("a.md", two);
         assert!(!parked.holds("a.md", &two), "the count starts again");
-        parked.note("a.md", two, true);
+        parked.note_valid("a.md");
         assert_eq!(parked, Quarantine::default());
         std::fs::write(Quarantine::path(folder.path()), "no JSON").unwrap();
         assert_eq!(Quarantine::load(folder.path()), Quarantine::default());

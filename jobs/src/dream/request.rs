@@ -7,17 +7,15 @@
 
 use runner_text::counted;
 use std::collections::BTreeSet;
-use std::path::Path;
-use std::time::Duration;
 
-use runner_backends::{Request, RequestLimits, Source};
-use runner_text::fence::Fence;
+use runner_backends::Request;
 use runner_text::redact::Redactor;
 use serde_json::{Value, json};
 
 use super::proposal::{Action, IdeaStatus, LONGEST, Offer, Proposal, clean};
 use super::rule::{self, RuleVerdict};
 use crate::evidence::{CommitTiming, Evidence, Neighbour, ProjectEvidence};
+use crate::frame::Frame;
 
 /// Maximum text of one idea, in bytes.
 const PER_IDEA: usize = 16 * 1024;
@@ -39,19 +37,6 @@ pub struct ShownIdea<'a> {
     pub verdict: &'a RuleVerdict,
 }
 
-/// The parameters of a request that do not depend on the ideas.
-pub struct Frame<'a> {
-    pub id: String,
-    /// The seed of the fence's nonce.
-    pub seed: u64,
-    /// The time limit for the answer.
-    pub total: Duration,
-    /// A private folder for a child process.
-    pub run_dir: &'a Path,
-    /// Removes the secrets from every text.
-    pub redactor: &'a Redactor,
-}
-
 /// Restores the rule's full evidence if an answer repeats the shortened evidence from [`build`].
 pub fn with_words(mut proposal: Proposal, verdict: &RuleVerdict, redactor: &Redactor) -> Proposal {
     let given = redactor.redact(&verdict.bare);
@@ -63,7 +48,7 @@ pub fn with_words(mut proposal: Proposal, verdict: &RuleVerdict, redactor: &Reda
 
 /// Builds the question about these ideas.
 pub fn build(
-    frame: Frame<'_>,
+    frame: &Frame<'_>,
     room: &ProjectEvidence,
     shown: &[ShownIdea<'_>],
     offer: &Offer,
@@ -77,26 +62,12 @@ pub fn build(
         })
         .map(|(label, text)| (label, frame.redactor.redact(&text).into_owned()))
         .collect();
-    let all: Vec<&str> =
-        texts.iter().flat_map(|(label, text)| [label.as_str(), text.as_str()]).collect();
-    let fence = Fence::around(frame.seed, &all);
-    let sources = texts.iter().map(|(label, text)| {
-        let fenced =
-            fence.wrap(label, text).expect("the nonce was made for these texts and labels");
-        Source::new(label.as_str(), fenced)
-    });
-    let sources = sources.collect();
+    let (fence, sources) = frame.fenced(&texts);
     Request {
-        id: frame.id,
-        purpose: "dream".to_owned(),
-        instructions: instructions(fence.nonce()).into(),
-        sources,
         rule_answer: (shown.iter()).map(|one| rule_answer(one, frame.redactor)).collect(),
         offer: offered(room, shown, offer),
         schema: Some(schema(room, shown, offer)),
-        limits: RequestLimits { total: frame.total, ..RequestLimits::default() },
-        run_dir: Some(frame.run_dir.to_owned()),
-        work: None,
+        ..frame.request("dream", &instructions(fence.nonce()), sources)
     }
 }
 
@@ -266,11 +237,11 @@ mod tests {
         let frame = Frame {
             id: "r".into(),
             seed: 7,
-            total: Duration::from_secs(60),
-            run_dir: Path::new("/run"),
+            total: std::time::Duration::from_secs(60),
+            run_dir: "/run".into(),
             redactor: &Redactor::new(vec!["a-secret-of-the-user".into()]),
         };
-        let request = build(frame, &room, &shown, &offer);
+        let request = build(&frame, &room, &shown, &offer);
         assert!(
             !request.instructions.contains("Ignore your")
                 && !request.instructions.contains("ideas/")

@@ -138,9 +138,10 @@ pub fn candidates(
     let possible: f64 = words.keys.iter().map(|term| index.rarity(term)).sum();
     let named = touched.named_in(text);
     let written = note_date::earliest(history, touched, path, text);
+    let note = ComparedNote { index, path, words, places: &named };
     let look = |at: usize, fit: f64| {
         let when = note_date::when(written, history[at].at);
-        compare(index, at, &history[at], path, words, &named, when, fit)
+        note.compare(at, &history[at], when, fit)
     };
     let mut found = Vec::new();
     let mut looked_at = HashSet::new();
@@ -173,55 +174,58 @@ fn shared_paths(commit: &Commit, path: &str, text: &str) -> Vec<String> {
     shared.take(3).cloned().collect()
 }
 
-/// Compares a commit with a note and returns the candidate without its paths.
-#[allow(clippy::too_many_arguments)]
-fn compare(
-    index: &Index,
-    at: usize,
-    commit: &Commit,
-    path: &str,
-    words: &NoteTerms,
-    places: &NamedPaths,
-    when: CommitTiming,
-    fit: f64,
-) -> Candidate {
-    let subject = distinct(terms(&commit.subject));
-    let message: BTreeSet<String> = subject.iter().cloned().chain(terms(&commit.body)).collect();
-    let has = |term: &String| message.contains(term);
-    let (by_title, by_stem) = (cover(index, &words.title, has), cover(index, &words.stem, has));
-    // A stem that only shortens the title would hide the words of the title that do not match.
-    let shortened = words.stem.iter().all(|term| words.title.contains(term));
-    let named = if shortened { by_title } else { by_title.max(by_stem) };
-    let about = cover(index, &subject, |term| words.all.contains(term));
-    let matched = distinct(words.title.iter().chain(&words.stem).filter(|term| has(term)).cloned());
-    // A commit that edits only documents may be the commit that added the note.
-    let built = !commit.paths.iter().all(|path| places::is_document(path));
-    let cited = built && index.citing(path).any(|citing| citing == at);
-    let planning = !built && plans(&commit.subject);
-    let overlap = places.by(at, commit);
-    // A message that contains the whole name may also describe the commit's other changes.
-    let whole = named >= WHOLE && matched.len() >= 2;
-    let reported = if whole { about.max(TOLD) } else { about };
-    let mut strength = likelihood(fit, named, reported, overlap, when);
-    if cited {
-        strength = strength.max(NAMED);
-    }
-    if planning {
-        strength *= PLANNED;
-    }
-    Candidate {
-        at,
-        strength,
-        fit,
-        named,
-        about,
-        built,
-        cited,
-        planning,
-        overlap,
-        when,
-        matched,
-        paths: Vec::new(),
+/// A note that is compared with commits.
+struct ComparedNote<'a> {
+    index: &'a Index,
+    path: &'a str,
+    words: &'a NoteTerms,
+    places: &'a NamedPaths,
+}
+
+impl ComparedNote<'_> {
+    /// Compares a commit with the note and returns the candidate without its paths.
+    fn compare(&self, at: usize, commit: &Commit, when: CommitTiming, fit: f64) -> Candidate {
+        let Self { index, path, words, places } = *self;
+        let subject = distinct(terms(&commit.subject));
+        let message: BTreeSet<String> =
+            subject.iter().cloned().chain(terms(&commit.body)).collect();
+        let has = |term: &String| message.contains(term);
+        let (by_title, by_stem) = (cover(index, &words.title, has), cover(index, &words.stem, has));
+        // A stem that only shortens the title would hide the words of the title that do not match.
+        let shortened = words.stem.iter().all(|term| words.title.contains(term));
+        let named = if shortened { by_title } else { by_title.max(by_stem) };
+        let about = cover(index, &subject, |term| words.all.contains(term));
+        let matched =
+            distinct(words.title.iter().chain(&words.stem).filter(|term| has(term)).cloned());
+        // A commit that edits only documents may be the commit that added the note.
+        let built = !commit.paths.iter().all(|path| places::is_document(path));
+        let cited = built && index.citing(path).any(|citing| citing == at);
+        let planning = !built && plans(&commit.subject);
+        let overlap = places.by(at, commit);
+        // A message that contains the whole name may also describe the commit's other changes.
+        let whole = named >= WHOLE && matched.len() >= 2;
+        let reported = if whole { about.max(TOLD) } else { about };
+        let mut strength = likelihood(fit, named, reported, overlap, when);
+        if cited {
+            strength = strength.max(NAMED);
+        }
+        if planning {
+            strength *= PLANNED;
+        }
+        Candidate {
+            at,
+            strength,
+            fit,
+            named,
+            about,
+            built,
+            cited,
+            planning,
+            overlap,
+            when,
+            matched,
+            paths: Vec::new(),
+        }
     }
 }
 

@@ -74,7 +74,10 @@ pub fn check(
                 room.commit_elsewhere(piece)
             };
         if found || offered {
-            checked.note(Reference::Commit(piece.to_owned()), found);
+            note(
+                if found { &mut checked.found } else { &mut checked.missing },
+                Reference::Commit(piece.to_owned()),
+            );
         }
     }
     said.push(&evidence[from..]);
@@ -87,7 +90,10 @@ pub fn check(
         // a file.
         let file = path.contains('/') && path.rsplit('/').next().is_some_and(|n| n.contains('.'));
         if known || file && !room.had_path(path) {
-            checked.note(Reference::Path(path.to_owned()), known);
+            note(
+                if known { &mut checked.found } else { &mut checked.missing },
+                Reference::Path(path.to_owned()),
+            );
         }
     }
     checked
@@ -142,12 +148,9 @@ fn after_subject<'a>(rest: &'a str, subject: &str) -> &'a str {
     }
 }
 
-impl CheckedReferences {
-    fn note(&mut self, reference: Reference, known: bool) {
-        let list = if known { &mut self.found } else { &mut self.missing };
-        if !list.contains(&reference) {
-            list.push(reference);
-        }
+fn note(list: &mut Vec<Reference>, reference: Reference) {
+    if !list.contains(&reference) {
+        list.push(reference);
     }
 }
 

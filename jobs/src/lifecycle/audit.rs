@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use super::entry::Entry;
 use crate::JobError;
+use crate::json::pretty;
 
 /// Maximum size of an audit record, in bytes.
 const LARGEST: u64 = 1024 * 1024;
@@ -135,8 +136,7 @@ pub fn record(
     folder: &str,
     entry: &Entry,
     answer: &str,
-    run: &RunId,
-    at: Timestamp,
+    (run, at): (&RunId, Timestamp),
 ) -> Result<Option<Audit>, JobError> {
     let claims = entry.claims();
     if claims.is_empty() {
@@ -144,9 +144,8 @@ pub fn record(
     }
     let audit =
         Audit { entry: entry.id.clone(), run: run.clone(), at, claims: read(&claims, answer) };
-    let mut text = serde_json::to_vec_pretty(&audit).expect("an audit has string keys only");
-    text.push(b'\n');
-    scope.stage(&path(folder, &entry.id), &text, Expect::Current)?;
+    let text = pretty(&audit);
+    scope.stage(&path(folder, &entry.id), text.as_bytes(), Expect::Current)?;
     Ok(Some(audit))
 }
 
@@ -189,11 +188,11 @@ mod tests {
         let entry = Entry { id: "2026-06-10-1430".into(), ..Entry::default() };
         let now = Timestamp::UNIX_EPOCH;
         let run = RunId::new(now);
-        assert_eq!(record(&mut scope, "rem", &entry, "claim 1: holds", &run, now).unwrap(), None);
+        assert_eq!(record(&mut scope, "rem", &entry, "claim 1: holds", (&run, now)).unwrap(), None);
         let mut entry = entry;
         entry.sections.carry = vec!["verified this cycle: a; b".into()];
         let audit =
-            record(&mut scope, "rem", &entry, "claim 2: fails — no", &run, now).unwrap().unwrap();
+            record(&mut scope, "rem", &entry, "claim 2: fails — no", (&run, now)).unwrap().unwrap();
         assert_eq!(audit.failed().count(), 1);
         std::fs::create_dir(folder.path().join("rem")).unwrap();
         let path = folder.path().join(path("rem", &entry.id));

@@ -19,13 +19,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::newest;
+use super::manifest;
 use super::position::{self, BadPosition, Position};
 use super::rem::{self, RemSpec};
 use super::spec::{self, CycleState, Spec, SpecError, StateKind};
 use super::step::{CycleStep, TickFacts, step};
 use super::work::{self, WorkSpec};
-use super::{Files, settings};
+use super::{Files, files};
 use crate::dry_run::DryRunPlan;
 use crate::failmark;
 use crate::kind::{BadSetting, Kind, ProjectSettings, Targets, Works, given_input};
@@ -177,20 +177,20 @@ pub fn run(ctx: &mut Context<'_>, spec: &CycleSpec, job: &str) -> Result<Finishe
         return Err(JobError::failed(Class::Internal, "its position was not read"));
     };
     let state = now.state();
-    let position = position::read_in(&ctx.scope, &spec.agent, &now.spec).map_err(unusable)?;
+    let position = position::read_in(&ctx.files, &spec.agent, &now.spec).map_err(unusable)?;
     if position != now.position {
         let why = format!("gate: the cycle went on to {position} while this run waited");
         return Err(JobError::Nothing(why));
     }
     let facts = facts(ctx, spec, state, job)?;
-    if let CycleStep::Gate { why, .. } = step(state, &facts, ctx.now) {
+    if let CycleStep::Gate { why, .. } = step(state, &facts, ctx.clock.now()) {
         return Err(JobError::Nothing(why));
     }
     let done = match state.kind {
         StateKind::Rem => rem::run_in_cycle(ctx, &spec.rem()),
         StateKind::Wake | StateKind::Audit | StateKind::Plan => work::run(ctx, &spec.work(now)),
     };
-    let mut finished = done.map_err(|error| held(error, state, &facts, ctx.now))?;
+    let mut finished = done.map_err(|error| held(error, state, &facts, ctx.clock.now()))?;
     let after = position.after(state);
     let after = stage(ctx, spec, now, &after)?;
     let hits = match state.repeat {
@@ -214,10 +214,10 @@ fn facts(
     state: &CycleState,
     job: &str,
 ) -> Result<TickFacts, JobError> {
-    let ran = position::ran_in(&ctx.scope, &spec.agent, &state.name).map_err(unusable)?;
+    let ran = position::ran_in(&ctx.files, &spec.agent, &state.name).map_err(unusable)?;
     let (failures, failed) = ctx.recording.through(FAILURES, job, || {
-        let failures = ctx.store.streak(ctx.admitted.job())?.failures;
-        let mark = failmark::read_at(ctx.root, &failmark::of_job(job));
+        let failures = ctx.spender.store().streak(ctx.admitted.job())?.failures;
+        let mark = failmark::read_at(ctx.files.root(), &failmark::of_job(job));
         Ok::<_, JobError>((failures, mark.map(|mark| mark.at)))
     })?;
     Ok(TickFacts { ran, failures, failed })
@@ -252,16 +252,16 @@ fn stage(
     after: &Position,
 ) -> Result<Position, JobError> {
     let ran = position::ran_path(&spec.agent, &now.state().name);
-    let at = format!("{}\n", ctx.now.as_second());
-    ctx.scope.stage(&ran, at.as_bytes(), Expect::Current)?;
+    let at = format!("{}\n", ctx.clock.now().as_second());
+    ctx.files.stage(&ran, at.as_bytes(), Expect::Current)?;
     let path = position::path(&spec.agent);
-    let seen = ctx.scope.inspect(&path, 1 << 16)?;
-    let stands = position::read_in(&ctx.scope, &spec.agent, &now.spec).map_err(unusable)?;
+    let seen = ctx.files.inspect(&path, 1 << 16)?;
+    let stands = position::read_in(&ctx.files, &spec.agent, &now.spec).map_err(unusable)?;
     if stands != now.position {
         return Ok(stands);
     }
     let expect = seen.map_or(Expect::Absent, |(bytes, _)| Expect::Digest(Digest::of(&bytes)));
-    ctx.scope.stage(&path, format!("{after}\n").as_bytes(), expect)?;
+    ctx.files.stage(&path, format!("{after}\n").as_bytes(), expect)?;
     Ok(after.clone())
 }
 
@@ -288,14 +288,14 @@ impl Kind for CycleSpec {
     }
 
     fn publishes(&self) -> Targets {
-        Targets::Folders(vec![newest::folder(&self.agent), ".runner".to_owned()])
+        Targets::Folders(vec![manifest::folder_of(&self.agent), ".runner".to_owned()])
     }
 
     fn check(&self) -> Result<(), BadSetting> {
         if let Some(path) = &self.cycle {
             RelPath::new(path).map_err(|error| ("cycle", error.to_string()))?;
         }
-        settings::check(&self.agent, &self.board, self.writes.as_deref())
+        files::check(&self.agent, &self.board, self.writes.as_deref())
     }
 
     fn adopt(&mut self, project: &ProjectSettings<'_>) {

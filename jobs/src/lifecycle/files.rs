@@ -1,4 +1,4 @@
-//! The `[lifecycle]` section: the locations of the lifecycle's files in a project, and whether
+//! The settings that the kinds of the lifecycle share, and the `[lifecycle]` section: the locations of the lifecycle's files in a project, and whether
 //! entries are committed.
 
 use runner_engine::publish::RelPath;
@@ -7,7 +7,7 @@ use runner_text::values::{Text, read_text};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::reserved::{NEVER, reserved};
+use crate::reserved::{self, NEVER, reserved};
 
 /// The settings for the lifecycle's files and commits in a project.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -60,4 +60,27 @@ fn private(text: &str) -> Result<String, String> {
         return Err(format!("{text:?}: its name must begin with an underscore"));
     }
     Ok(text.to_owned())
+}
+
+/// Maximum length of an agent's name, in characters. The name becomes the name of a folder.
+const LONGEST_NAME: usize = 40;
+
+/// Checks the name of an agent, its board and the paths that it may write.
+pub(super) fn check(
+    agent: &str,
+    board: &str,
+    writes: Option<&[String]>,
+) -> Result<(), (&'static str, String)> {
+    let good = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '_');
+    if agent.len() > LONGEST_NAME || !agent.chars().all(good) {
+        let why = format!(
+            "{agent:?} is not a valid name of an agent (lowercase letters, digits, - and _, at most {LONGEST_NAME} characters)"
+        );
+        return Err(("agent", why));
+    }
+    RelPath::new(board).map_err(|error| ("board", error.to_string()))?;
+    if let Some(never) = reserved(board, &NEVER) {
+        return Err(("board", format!("{board:?}: a board cannot be in {never}")));
+    }
+    reserved::writes(writes).map_err(|why| ("writes", why))
 }

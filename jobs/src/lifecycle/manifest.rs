@@ -3,6 +3,8 @@
 //!
 //! The manifest must never name a file outside its own folder, whichever program wrote it.
 
+use std::path::Path;
+
 use jiff::Timestamp;
 use jiff::fmt::strtime::parse as parse_time;
 use jiff::tz::TimeZone;
@@ -13,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use super::entry::{self, Entry};
 use crate::JobError;
+use crate::json::pretty;
 
 /// The folder of the default agent's entries. The entries of a named agent are in a folder below it
 /// with the agent's name.
@@ -184,9 +187,7 @@ impl Manifest {
 
     /// Returns the text of the manifest's file.
     pub fn text(&self) -> String {
-        let mut text = serde_json::to_string_pretty(self).expect("a manifest has string keys only");
-        text.push('\n');
-        text
+        pretty(self)
     }
 }
 
@@ -204,6 +205,33 @@ pub fn new_id(now: Timestamp, taken: impl Fn(&str) -> bool) -> String {
         }
         at += jiff::SignedDuration::from_secs(1);
     }
+}
+
+/// Returns the folder of an agent's journal; an empty name is the default agent's.
+pub fn folder_of(agent: &str) -> String {
+    folder(Some(agent).filter(|agent| !agent.is_empty()))
+}
+
+/// Returns the newest entry with its path, or `None` if there is no entry yet.
+///
+/// # Errors
+/// Returns an error if the manifest or the entry exists but is not valid.
+pub fn newest(root: &Path, agent: &str) -> Result<Option<(String, Entry)>, JobError> {
+    newest_in(&Scope::open(root, &[], ".runner/staging/look")?, agent)
+}
+
+/// Returns the newest entry through a scope.
+///
+/// # Errors
+/// Returns the same errors as [`newest`].
+pub fn newest_in(scope: &Scope, agent: &str) -> Result<Option<(String, Entry)>, JobError> {
+    let folder = folder_of(agent);
+    let listed = read(scope, &folder)?.manifest.entries;
+    let Some(listed) = listed.first() else {
+        return Ok(None);
+    };
+    let (entry, _) = entry_of(scope, &folder, listed)?;
+    Ok(Some((format!("{folder}/{}", listed.file), entry)))
 }
 
 #[cfg(test)]

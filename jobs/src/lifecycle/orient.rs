@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::audit;
 use super::board::{self, BoardError};
 use super::entry::Entry;
-use super::newest::newest_in;
+use super::manifest::newest_in;
 use super::spec::StateKind;
 
 /// Maximum number of lines in an orientation.

@@ -11,13 +11,12 @@
 //! never write a journal, and never ask an agent to write one.
 
 use jiff::SignedDuration;
-use runner_backends::{Request, RequestLimits, Source};
+use runner_backends::Request;
 use runner_engine::git::Git;
 use runner_engine::git::changes::Untracked;
 use runner_engine::outcome::Class;
 use runner_engine::process_id::ProcessIdentity;
 use runner_text::counted;
-use runner_text::fence::Fence;
 use runner_text::values::read_folders;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -25,10 +24,10 @@ use serde_json::{Value, json};
 
 use super::board::{self, BoardEditor, BoardError, BoardRequest};
 use super::entry::Entry;
-use super::newest::{self, folder, newest_in};
+use super::manifest::{folder_of, newest_in};
 use super::orient::{Orientation, orient};
 use super::spec::StateKind;
-use super::{Files, audit, settings};
+use super::{Files, audit, files};
 use crate::dry_run::{DryRunPlan, priced};
 use crate::kind::{BadSetting, Kind, ProjectSettings, Targets, Works, given_input};
 use crate::manual_edit::{EditActor, ManualEditError};
@@ -111,16 +110,16 @@ struct BoardInput {
 /// Returns an error if the board is busy or no backend answers.
 pub fn run(ctx: &mut Context<'_>, spec: &WorkSpec) -> Result<Finished, JobError> {
     let (begun, entry) = begin(ctx, spec)?;
-    let orientation = orient(&ctx.scope, &spec.board, &spec.agent);
+    let orientation = orient(&ctx.files, &spec.board, &spec.agent);
     let before = ctx.git.head()?;
     let request = question(ctx, spec, &orientation, begun.picked.as_deref())?;
     let agent = Some(spec.agent.as_str()).filter(|agent| !agent.is_empty());
-    ctx.record_steps(StepsFile::new(ctx.root, &spec.files.steps, agent));
-    let reply = ctx.ask(&request, 0)?;
-    let by_rule = ctx.backend_kind() == "builtin";
+    ctx.spender.record_steps(StepsFile::new(ctx.files.root(), &spec.files.steps, agent));
+    let reply = ctx.spender.ask(&request, 0)?;
+    let by_rule = ctx.spender.answers_by_rule();
     let left = RunResult::of(&ctx.git, before.as_deref())?;
     let mut finished = Finished {
-        headline: headline(spec.kind, &begun, &left, by_rule),
+        headline: headline(spec.kind, &begun, (!by_rule).then_some(&left)),
         lines: begun.lines,
         ..Finished::default()
     };
@@ -163,9 +162,9 @@ fn audited(
     entry: &Entry,
     answer: &str,
 ) -> Result<Vec<String>, JobError> {
-    let folder = folder(&spec.agent);
+    let folder = folder_of(&spec.agent);
     let run = ctx.admitted.run();
-    let audit = audit::record(&mut ctx.scope, &folder, entry, answer, run, ctx.now)?;
+    let audit = audit::record(&mut ctx.files, &folder, entry, answer, (run, ctx.clock.now()))?;
     let claims = audit.map(|audit| audit.claims).unwrap_or_default();
     let reported = claims.iter().map(|it| {
         let found = serde_json::to_value(it.finding).unwrap_or_default();
@@ -177,7 +176,7 @@ fn audited(
 
 /// Performs `board apply`, then `board pick`.
 fn begin(ctx: &mut Context<'_>, spec: &WorkSpec) -> Result<(BoardInput, Option<Entry>), JobError> {
-    let (entry, unread) = match newest_in(&ctx.scope, &spec.agent) {
+    let (entry, unread) = match newest_in(&ctx.files, &spec.agent) {
         Ok(entry) => (entry.map(|(_, entry)| entry), None),
         Err(error) => (None, Some(format!("no verdicts: {}", error.whole()))),
     };
@@ -202,19 +201,19 @@ fn on_board(
     let mut wishes = Vec::new();
     wishes.extend(entry.as_ref().map(BoardRequest::Apply));
     wishes.push(BoardRequest::Pick);
-    let Some(state) = ctx.state else {
+    let Some(state) = ctx.files.state() else {
         return Err(JobError::failed(Class::Internal, "the run was given no folder for its locks"));
     };
-    let project = ctx.store.run(ctx.admitted.run())?.project;
+    let project = ctx.spender.store().run(ctx.admitted.run())?.project;
     let me = ProcessIdentity::me();
     let mut desk = BoardEditor {
         hand: EditActor {
-            root: ctx.root,
+            root: ctx.files.root(),
             project: &project,
             state,
-            clock: ctx.clock,
+            clock: ctx.clock.clock(),
             me: &me,
-            store: ctx.store,
+            store: ctx.spender.store_mut(),
             // The run's admission has just checked that there is enough space.
             free_bytes: u64::MAX,
         },
@@ -236,17 +235,11 @@ fn on_board(
         }
         Err(BoardError::Act(ManualEditError::Busy(why) | ManualEditError::Changed(why))) => {
             Err(JobError::Wait {
-                until: ctx.now.saturating_add(BUSY).unwrap_or(ctx.now),
+                until: ctx.clock.now().saturating_add(BUSY).unwrap_or(ctx.clock.now()),
                 why: format!("the board is busy: {why}"),
             })
         }
-        Err(BoardError::Act(ManualEditError::Ledger(error))) => Err(error.into()),
-        Err(BoardError::Act(ManualEditError::Guard(why) | ManualEditError::Conflict(why))) => {
-            Err(JobError::failed(Class::Guard, why))
-        }
-        Err(BoardError::Act(
-            error @ (ManualEditError::Disk(_) | ManualEditError::Unfinished { .. }),
-        )) => Err(JobError::failed(Class::Environment, error.to_string())),
+        Err(BoardError::Act(error)) => Err(error.into()),
         Err(error @ (BoardError::Cannot(_) | BoardError::Internal { .. })) => {
             Err(JobError::failed(Class::Internal, error.to_string()))
         }
@@ -269,25 +262,16 @@ pub(crate) fn question(
     }
     let orientation = orientation.lines(spec.kind, picked).join("\n");
     let orientation = ctx.redactor.redact(&orientation).into_owned();
-    let fence = Fence::around(ctx.admitted.seed(), &[&orientation]);
-    let fenced = fence
-        .wrap("orientation", &orientation)
-        .map_err(|error| JobError::failed(Class::Internal, error.to_string()))?;
     let rule = match picked {
         Some(task) => format!("{}: {task:?} was picked; no work was done on it", spec.kind),
         None => format!("{}: nothing is open on the board", spec.kind),
     };
+    let frame = ctx.frame(1);
+    let (_, sources) = frame.fenced(&[("orientation", orientation)]);
     Ok(Request {
-        id: format!("{}/1", ctx.admitted.run()),
-        purpose: spec.kind.as_str().to_owned(),
-        instructions: instructions.into(),
-        sources: vec![Source::new("orientation", fenced)],
         rule_answer: Value::String(rule),
-        offer: json!({}),
-        schema: None,
-        limits: RequestLimits { total: ctx.left(), ..RequestLimits::default() },
-        run_dir: Some(ctx.child_dir()),
-        work: Some(ctx.root.to_owned()),
+        work: Some(ctx.files.root().to_owned()),
+        ..frame.request(spec.kind.as_str(), &instructions, sources)
     })
 }
 
@@ -307,7 +291,7 @@ fn prompt(ctx: &Context<'_>, spec: &WorkSpec) -> Result<String, JobError> {
         return Ok(format!("{own}\n"));
     };
     let bytes = ctx
-        .scope
+        .files
         .read(own, LONGEST_PROMPT)
         .map_err(|error| JobError::failed(Class::Environment, format!("PROMPT {own}: {error}")))?;
     String::from_utf8(bytes)
@@ -368,20 +352,17 @@ impl RunResult {
     }
 }
 
-fn headline(kind: StateKind, begun: &BoardInput, left: &RunResult, by_rule: bool) -> String {
+/// Returns the headline of a run; `left` is the result of an agent, if one ran.
+fn headline(kind: StateKind, begun: &BoardInput, left: Option<&RunResult>) -> String {
     let task = match &begun.picked {
         Some(task) => format!("{task:?}"),
         None => "no open task".to_owned(),
     };
-    if by_rule {
-        return format!("{kind}: {task} was picked; no agent ran");
+    match left.map(|left| left.commits.len()) {
+        None => format!("{kind}: {task} was picked; no agent ran"),
+        Some(0) => format!("{kind}: {task}; no commit"),
+        Some(count) => format!("{kind}: {task}; {}", counted(count, "commit")),
     }
-    let commits = match left.commits.len() {
-        0 => "no commit".to_owned(),
-        1 => "1 commit".to_owned(),
-        n => format!("{n} commits"),
-    };
-    format!("{kind}: {task}; {commits}")
 }
 
 impl Kind for WorkSpec {
@@ -394,10 +375,10 @@ impl Kind for WorkSpec {
     }
 
     fn dry_run(&self, ctx: &mut Context<'_>) -> Result<DryRunPlan, JobError> {
-        let orientation = orient(&ctx.scope, &self.board, &self.agent);
+        let orientation = orient(&ctx.files, &self.board, &self.agent);
         let request = question(ctx, self, &orientation, None)?;
         Ok(DryRunPlan {
-            requests: vec![priced(ctx, request, 0)?],
+            requests: vec![priced(&mut ctx.spender, request, 0)?],
             notes: orientation.lines(self.kind, None),
             checks: vec![
                 "each verdict of the newest entry names exactly one task".to_owned(),
@@ -409,11 +390,11 @@ impl Kind for WorkSpec {
 
     /// The findings of an audit are written next to the entry.
     fn publishes(&self) -> Targets {
-        Targets::Folders(vec![newest::folder(&self.agent)])
+        Targets::Folders(vec![folder_of(&self.agent)])
     }
 
     fn check(&self) -> Result<(), BadSetting> {
-        settings::check(&self.agent, &self.board, self.writes.as_deref())
+        files::check(&self.agent, &self.board, self.writes.as_deref())
     }
 
     fn adopt(&mut self, project: &ProjectSettings<'_>) {

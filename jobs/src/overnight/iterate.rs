@@ -53,7 +53,7 @@ impl Night<'_, '_> {
     /// could not be finished.
     pub(super) fn iterate(&mut self) -> Result<LoopResult, JobError> {
         let mut looped = LoopResult::default();
-        let mut rescues = WarnBudget::read(self.ctx.root);
+        let mut rescues = WarnBudget::read(self.ctx.files.root());
         let initial = *self.state.rescues.get_or_insert(rescues.remaining);
         self.summary.warn_only_budget_initial = Some(initial);
         let mut failures = 0;
@@ -120,8 +120,8 @@ impl Night<'_, '_> {
             self.note(&iteration)?;
             self.summary.iterations.push(iteration);
             // The iteration is recorded now, so the marker of its commit is no longer needed.
-            commit::clear(self.ctx.root).map_err(failed)?;
-            super::staging::discard_all(self.ctx.root).map_err(disk)?;
+            commit::clear(self.ctx.files.root()).map_err(failed)?;
+            super::staging::discard_all(self.ctx.files.root()).map_err(disk)?;
             if matches!(next, NextIteration::End) {
                 break;
             }

@@ -29,11 +29,11 @@ use super::corpus::{Changes, Corpus, FOLDER as CORPUS, read};
 use super::halt::{HaltRules, IterationVerdict, decide, delta, reference};
 use super::iterate::{IterationFailure, LoopResult, NextIteration, measuring};
 use super::lock::FOLDER;
-use super::output::pretty;
 use super::staging::Staging;
 use super::state::Night;
 use super::summary::{Iteration, IterationStatus, length};
 use super::warn_budget::WarnBudget;
+use crate::json::pretty;
 
 /// The file with the history of added and removed files.
 const HISTORY: &str = "oscillation.json";
@@ -50,7 +50,7 @@ impl Night<'_, '_> {
         rescues: &mut WarnBudget,
         looped: &mut LoopResult,
     ) -> Result<NextIteration, IterationFailure> {
-        let root = self.ctx.root;
+        let root = self.ctx.files.root();
         let cap = self.spec.checkpoint_max_mb.saturating_mul(1024 * 1024);
         self.at("checkpoint");
         let copying = boot_time();
@@ -113,8 +113,7 @@ impl Night<'_, '_> {
         iteration.fitness_after = Some(after.clone());
 
         let targets = targets(&staging, &original, &all)?;
-        let idle = targets.iter().all(Target::is_idle);
-        let next = self.judge(iteration, (&before, &after), idle, rescues)?;
+        let next = self.judge(iteration, (&before, &after), &targets, rescues)?;
         let Some(next) = next else {
             staging.discard(root)?;
             return Ok(NextIteration::End);
@@ -145,7 +144,7 @@ impl Night<'_, '_> {
         &mut self,
         iteration: &mut Iteration,
         (before, after): (&Fitness, &Fitness),
-        idle: bool,
+        targets: &[Target],
         rescues: &mut WarnBudget,
     ) -> Result<Option<NextIteration>, IterationFailure> {
         let mut deltas: Vec<f64> = self
@@ -161,7 +160,7 @@ impl Night<'_, '_> {
             window: self.spec.plateau_window,
             max_drop: MAX_DROP,
             warn_only: self.spec.warn_only,
-            idle,
+            idle: targets.iter().all(Target::is_idle),
         };
         // A drop for which a rescue was spent is accepted: later drops are measured from the state
         // after it.
@@ -177,7 +176,7 @@ impl Night<'_, '_> {
         Ok(match verdict {
             IterationVerdict::On => Some(NextIteration::On),
             IterationVerdict::Rescued(why) => {
-                let spent = rescues.spend(self.ctx.root, &iteration.id, &why);
+                let spent = rescues.spend(self.ctx.files.root(), &iteration.id, &why);
                 spent.map_err(|error| {
                     IterationFailure::NotCommitted(format!(
                         "the use of a rescue could not be recorded: {error}"
@@ -216,7 +215,7 @@ impl Night<'_, '_> {
         original: &Corpus,
         history: &mut FileHistory,
     ) -> Result<bool, IterationFailure> {
-        let root = self.ctx.root;
+        let root = self.ctx.files.root();
         if targets.is_empty() {
             return Ok(true);
         }
@@ -231,7 +230,7 @@ impl Night<'_, '_> {
             .iter()
             .map(|it| (it.path.clone(), it.after.as_deref().map(Digest::of)))
             .collect();
-        let store = &*self.ctx.store;
+        let store = self.ctx.spender.store();
         let guard = |run: &RunId, fence: Fence| store.holds(run, fence);
         let admitted = self.ctx.admitted;
         Commit {
@@ -288,7 +287,8 @@ impl Night<'_, '_> {
     }
 
     pub(super) fn history(&self) -> FileHistory {
-        let bytes = read_in(self.ctx.root, std::path::Path::new(FOLDER).join(HISTORY), DOCUMENT);
+        let bytes =
+            read_in(self.ctx.files.root(), std::path::Path::new(FOLDER).join(HISTORY), DOCUMENT);
         bytes.map(|bytes| FileHistory::parse(&bytes)).unwrap_or_default()
     }
 }

@@ -6,15 +6,14 @@
 //! mode, and a process that makes a commit holds it exclusively, so a reader never sees a partial
 //! commit. No process may wait for a lock without a time limit.
 
-use std::fs::{self, File, TryLockError};
-use std::io::{self, Read as _, Seek as _, Write as _};
+use std::fs::{self, File};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use runner_engine::files::open_with_no_link;
-use runner_engine::process::Cancel;
-use runner_engine::time::boot_time;
+use runner_engine::file_lock::{FileLock, FileLockError, LockMode};
+use runner_engine::files::{beneath, open_no_link};
 
 /// The folder of the overnight run, below the project.
 pub const FOLDER: &str = ".agents/overnight";
@@ -24,8 +23,6 @@ pub const RUN_LOCK: &str = "run.lock";
 pub const COMMIT_LOCK: &str = "commit.lock";
 /// Maximum time to wait for the commit lock.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Interval between two attempts to take the commit lock.
-const TURN: Duration = Duration::from_millis(20);
 
 /// The reason why a lock was not taken.
 #[derive(Debug, thiserror::Error)]
@@ -48,26 +45,31 @@ pub enum LockError {
     },
 }
 
+/// Opens a lock file beneath the project, and creates it if needed. No part of the path may be a
+/// link.
+fn open(root: &Path, name: &str) -> Result<(File, PathBuf), LockError> {
+    let below = Path::new(FOLDER).join(name);
+    let io = |source| LockError::Io { path: below.display().to_string(), source };
+    let path = beneath(root, &below).map_err(io)?;
+    fs::create_dir_all(path.parent().unwrap_or(root)).map_err(io)?;
+    Ok((FileLock::open_no_link(&path).map_err(io)?, path))
+}
+
+/// Opens an existing lock file beneath the project for reading.
+fn open_existing(root: &Path, name: &str) -> Result<Option<(File, PathBuf)>, LockError> {
+    let below = Path::new(FOLDER).join(name);
+    let io = |source| LockError::Io { path: below.display().to_string(), source };
+    let path = beneath(root, &below).map_err(io)?;
+    match path.exists() {
+        true => Ok(Some((open_no_link(&path).map_err(io)?, path))),
+        false => Ok(None),
+    }
+}
+
 /// The lock of a run, held until it is dropped.
 #[derive(Debug)]
 pub struct RunLock {
-    file: File,
-}
-
-/// Opens a lock file beneath the project. No part of the path may be a link.
-fn open(root: &Path, name: &str, make: bool) -> Result<Option<(File, PathBuf)>, LockError> {
-    let below = Path::new(FOLDER).join(name);
-    let io = |source| LockError::Io { path: below.display().to_string(), source };
-    let path = runner_engine::files::beneath(root, &below).map_err(io)?;
-    if make {
-        fs::create_dir_all(path.parent().unwrap_or(root)).map_err(io)?;
-    } else if !path.exists() {
-        return Ok(None);
-    }
-    let mut options = File::options();
-    options.create(make).truncate(false).read(true).write(make);
-    let file = open_with_no_link(&mut options, &path).map_err(io)?;
-    Ok(Some((file, path)))
+    file: FileLock,
 }
 
 impl RunLock {
@@ -77,25 +79,11 @@ impl RunLock {
     /// Returns [`LockError::Held`], which names the holder, if another process holds the lock, and
     /// [`LockError::Io`] if the lock file cannot be used.
     pub fn take(root: &Path, holder: &str, now: Timestamp) -> Result<Self, LockError> {
-        let Some((mut file, path)) = open(root, RUN_LOCK, true)? else {
-            unreachable!("the file is created if it is missing")
-        };
-        let shown = path.display().to_string();
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(held(&mut file, shown)),
-            Err(TryLockError::Error(source)) => {
-                return Err(LockError::Io { path: shown, source });
-            }
-        }
-        let mut lock = Self { file };
+        let (file, path) = open(root, RUN_LOCK)?;
+        let taken = FileLock::take(file, LockMode::Exclusive);
+        let mut lock = Self { file: taken.map_err(|error| refused(error, &path))? };
         let text = format!("{}\nrunner {holder} {now}\n", std::process::id());
-        let done = lock
-            .file
-            .set_len(0)
-            .and_then(|()| lock.file.rewind())
-            .and_then(|()| lock.file.write_all(text.as_bytes()));
-        done.map_err(|source| LockError::Io { path: shown, source })?;
+        lock.file.write(text.as_bytes()).map_err(|error| refused(error.into(), &path))?;
         Ok(lock)
     }
 
@@ -105,39 +93,35 @@ impl RunLock {
     /// Returns [`LockError::Held`] if a process holds the lock, and [`LockError::Io`] if the lock
     /// file cannot be used.
     pub fn inspect(root: &Path) -> Result<(), LockError> {
-        let Some((mut file, path)) = open(root, RUN_LOCK, false)? else {
+        let Some((file, path)) = open_existing(root, RUN_LOCK)? else {
             return Ok(());
         };
-        match file.try_lock_shared() {
-            Ok(()) => Ok(()),
-            Err(TryLockError::WouldBlock) => Err(held(&mut file, path.display().to_string())),
-            Err(TryLockError::Error(source)) => {
-                Err(LockError::Io { path: path.display().to_string(), source })
-            }
-        }
+        FileLock::take(file, LockMode::Shared).map(drop).map_err(|error| refused(error, &path))
     }
 }
 
-fn held(file: &mut File, path: String) -> LockError {
-    let mut text = String::new();
-    // A failed or empty read is not an error, because the holder may not have written its PID yet.
-    let _unreadable = file.take(200).read_to_string(&mut text);
-    let pid = text.lines().next().and_then(|line| line.trim().parse().ok());
-    LockError::Held { pid: pid.unwrap_or(0), path }
+fn refused(error: FileLockError, path: &Path) -> LockError {
+    let path = path.display().to_string();
+    match error {
+        FileLockError::Held { content } => {
+            let pid = content.lines().next().and_then(|line| line.trim().parse().ok());
+            LockError::Held { pid: pid.unwrap_or(0), path }
+        }
+        FileLockError::Io(source) => LockError::Io { path, source },
+    }
 }
 
 impl Drop for RunLock {
     fn drop(&mut self) {
         // A later reader of the file must not find the PID of a process that no longer exists.
-        let _kept = self.file.set_len(0);
-        let _already_gone = self.file.unlock();
+        let _kept = self.file.write(b"");
     }
 }
 
 /// The lock between readers and commits, held until it is dropped.
 #[derive(Debug)]
 pub struct CommitLock {
-    file: Option<File>,
+    _file: Option<FileLock>,
 }
 
 impl CommitLock {
@@ -147,11 +131,10 @@ impl CommitLock {
     /// # Errors
     /// Returns an error if a commit takes longer than a minute.
     pub fn shared(root: &Path) -> Result<Self, LockError> {
-        let Some((file, path)) = open(root, COMMIT_LOCK, false)? else {
-            return Ok(Self { file: None });
-        };
-        wait(&path, || file.try_lock_shared())?;
-        Ok(Self { file: Some(file) })
+        match open_existing(root, COMMIT_LOCK)? {
+            Some(file) => Self::wait(file, LockMode::Shared),
+            None => Ok(Self { _file: None }),
+        }
     }
 
     /// Takes the lock for a commit: there are no readers while it is held.
@@ -159,36 +142,11 @@ impl CommitLock {
     /// # Errors
     /// Returns an error if a reader holds the lock for longer than a minute.
     pub fn exclusive(root: &Path) -> Result<Self, LockError> {
-        let Some((file, path)) = open(root, COMMIT_LOCK, true)? else {
-            unreachable!("the file is created if it is missing")
-        };
-        wait(&path, || file.try_lock())?;
-        Ok(Self { file: Some(file) })
+        Self::wait(open(root, COMMIT_LOCK)?, LockMode::Exclusive)
     }
-}
 
-fn wait(path: &Path, attempt: impl Fn() -> Result<(), TryLockError>) -> Result<(), LockError> {
-    let until = boot_time() + PATIENCE;
-    let io = |source| LockError::Io { path: path.display().to_string(), source };
-    loop {
-        match attempt() {
-            Ok(()) => return Ok(()),
-            Err(TryLockError::WouldBlock) if boot_time() >= until => {
-                return Err(LockError::Held { pid: 0, path: path.display().to_string() });
-            }
-            Err(TryLockError::WouldBlock) => {
-                // `flock` cannot wait with a time limit, so the lock is polled at a short interval.
-                Cancel::new().map_err(io)?.wait(Some(TURN));
-            }
-            Err(TryLockError::Error(source)) => return Err(io(source)),
-        }
-    }
-}
-
-impl Drop for CommitLock {
-    fn drop(&mut self) {
-        if let Some(file) = &self.file {
-            let _already_gone = file.unlock();
-        }
+    fn wait((file, path): (File, PathBuf), mode: LockMode) -> Result<Self, LockError> {
+        let taken = FileLock::take_within(file, mode, PATIENCE);
+        Ok(Self { _file: Some(taken.map_err(|error| refused(error, &path))?) })
     }
 }

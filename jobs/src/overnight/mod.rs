@@ -48,10 +48,10 @@ pub const KIND: &str = "overnight";
 /// Describes what a night would do now, and writes nothing.
 pub fn plan(ctx: &crate::Context<'_>, spec: &OvernightSpec) -> Vec<String> {
     let now = preview::NightPreview {
-        root: ctx.root,
+        root: ctx.files.root(),
         git: &ctx.git,
         spec,
-        now: ctx.now,
+        now: ctx.clock.now(),
         run_id: ctx.admitted.run().as_str(),
     };
     match preview::preview(&now) {

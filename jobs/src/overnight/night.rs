@@ -31,13 +31,14 @@ use super::council::CouncilResult;
 use super::facts::Facts;
 use super::iterate::LoopResult;
 use super::lock::{FOLDER, LockError, RUN_LOCK, RunLock};
-use super::output::{LOG, Output, SUMMARY, pretty};
+use super::output::{LOG, Output, SUMMARY};
 use super::packets::{Packet, PacketIndex, PacketSources, beads, markdown, queue, sync};
 use super::state::{Night, disk, failed};
 use super::summary::{
     Dreamscape, GUIDE, Iteration, RunStatus, Runtime, StepStatus, Summary, length,
 };
 use super::{OvernightSpec, council, report, resume};
+use crate::json::pretty;
 use crate::{Context, Finished, JobError};
 
 /// The delay after which a night whose corpus is locked is retried.
@@ -52,11 +53,11 @@ const RESERVE: Duration = Duration::from_secs(300);
 /// Returns an error if the lock is held, a hard step failed, or the run was stopped. The summary
 /// states the reason.
 pub fn run(ctx: &mut Context<'_>, spec: &OvernightSpec) -> Result<Finished, JobError> {
-    let root = ctx.root;
-    let lock = RunLock::take(root, ctx.admitted.run().as_str(), ctx.now);
+    let root = ctx.files.root();
+    let lock = RunLock::take(root, ctx.admitted.run().as_str(), ctx.clock.now());
     let _lock = lock.map_err(|error| match error {
         LockError::Held { .. } => JobError::Wait {
-            until: ctx.now.saturating_add(LOCKED_WAIT).unwrap_or(ctx.now),
+            until: ctx.clock.now().saturating_add(LOCKED_WAIT).unwrap_or(ctx.clock.now()),
             why: error.to_string(),
         },
         LockError::Io { .. } => disk(error),
@@ -67,11 +68,12 @@ pub fn run(ctx: &mut Context<'_>, spec: &OvernightSpec) -> Result<Finished, JobE
     let reported = resume::note(&out, &recovered);
     commit::clear(root).map_err(failed)?;
     super::staging::discard_all(root).map_err(disk)?;
-    let seconds = ctx.left().as_secs().div_ceil(60) * 60;
-    let opened = resume::open(&out, spec, ctx.admitted.run(), ctx.now, seconds).map_err(disk)?;
+    let seconds = ctx.clock.left().as_secs().div_ceil(60) * 60;
+    let opened =
+        resume::open(&out, spec, ctx.admitted.run(), ctx.clock.now(), seconds).map_err(disk)?;
     out.make().map_err(disk)?;
     // A resumed night has only its remaining time.
-    let timeout = opened.left(ctx.now).min(ctx.left());
+    let timeout = opened.left(ctx.clock.now()).min(ctx.clock.left());
     // The steps after the loop take as long in a resumed night as in a new night, so their reserve
     // is a share of the whole time.
     let whole = match opened.state.resumed {
@@ -108,7 +110,7 @@ pub fn run(ctx: &mut Context<'_>, spec: &OvernightSpec) -> Result<Finished, JobE
         },
         state: opened.state,
         facts: Facts::default(),
-        date: ctx.now.to_zoned(TimeZone::UTC).date(),
+        date: ctx.clock.now().to_zoned(TimeZone::UTC).date(),
         known: None,
         began,
         until: began + timeout.saturating_sub((whole / 10).min(RESERVE)),
@@ -133,10 +135,10 @@ impl Night<'_, '_> {
             self.log(&line);
         }
         self.at("open");
-        self.facts = Facts::read(self.ctx.root, &self.ctx.git);
+        self.facts = Facts::read(self.ctx.files.root(), &self.ctx.git);
         let looped = self.iterate()?;
         self.close_loop(&looped)?;
-        let corpus = read(&self.ctx.root.join(CORPUS)).map_err(disk)?;
+        let corpus = read(&self.ctx.files.root().join(CORPUS)).map_err(disk)?;
         self.preview(&corpus)?;
         let measured = self.measured(&corpus)?;
         self.artifact("metrics-health", "metrics-health.json", &measured.health)?;
@@ -209,7 +211,7 @@ impl Night<'_, '_> {
         let pinned = self.pinned();
         let index = Index::build(corpus.active(), self.date).ok();
         PacketSources {
-            root: self.ctx.root,
+            root: self.ctx.files.root(),
             corpus,
             health: &measured.health,
             facts: &self.facts,
@@ -229,7 +231,7 @@ impl Night<'_, '_> {
             return Vec::new();
         }
         let path = self.spec.queue.clone();
-        match self.ctx.scope.read(&path, 1024 * 1024).map(String::from_utf8) {
+        match self.ctx.files.read(&path, 1024 * 1024).map(String::from_utf8) {
             Ok(Ok(text)) => queue::parse(&path, &text),
             Ok(Err(_)) => {
                 self.degrade(&format!("the pinned queue {path} is not text"));
@@ -289,7 +291,7 @@ impl Night<'_, '_> {
     /// Writes the packets to the work file. The file is one of the five paths, so it is changed by
     /// a commit like the others.
     fn sync(&mut self, packets: &[Packet]) -> Result<(), String> {
-        let root = self.ctx.root;
+        let root = self.ctx.files.root();
         let bytes = commit::live(root, NEXT_WORK).map_err(|error| error.to_string())?;
         if bytes.is_none() && packets.is_empty() {
             return Ok(());
@@ -302,7 +304,7 @@ impl Night<'_, '_> {
             return Ok(());
         }
         let before = root.join(CORPUS).join(NEXT_WORK).exists().then(|| Digest::of(&held));
-        let store = &*self.ctx.store;
+        let store = self.ctx.spender.store();
         let guard = |run: &RunId, fence: Fence| store.holds(run, fence);
         let number = self.summary.iterations.len() as u64 + 1;
         let done = Commit {
@@ -376,7 +378,7 @@ impl Night<'_, '_> {
         for (name, text) in SUMMARY.into_iter().zip(&texts) {
             let path = self.out.path_of(name);
             let text = self.ctx.redactor.redact(text).into_owned();
-            self.ctx.scope.stage(&path, text.as_bytes(), Expect::Current)?;
+            self.ctx.files.stage(&path, text.as_bytes(), Expect::Current)?;
         }
         self.log("done");
         let summary = &self.summary;

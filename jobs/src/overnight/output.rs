@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use super::ownership::{self, Refusal, Standing};
 pub use super::ownership::{LOG, SUMMARY};
+use crate::json::pretty;
 
 /// The error of an output that could not be read or written.
 #[derive(Debug, thiserror::Error)]
@@ -238,13 +239,6 @@ impl Output {
         fs.sync_dir(from.parent().as_ref()).map_err(moved)?;
         Ok(target.to_string())
     }
-}
-
-/// Formats a document as it is stored: indented, with a final line feed.
-pub fn pretty(value: &impl Serialize) -> String {
-    let mut text = serde_json::to_string_pretty(value).expect("an artifact has string keys only");
-    text.push('\n');
-    text
 }
 
 fn fail(act: &'static str, path: &Path) -> impl FnOnce(io::Error) -> OutputError {

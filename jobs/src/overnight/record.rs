@@ -85,13 +85,13 @@ impl Night<'_, '_> {
     pub(super) fn log(&self, line: &str) {
         tracing::info!("{line}");
         let line = self.ctx.redactor.redact(line);
-        if let Err(error) = self.out.log(self.ctx.wall(), &line) {
+        if let Err(error) = self.out.log(self.ctx.clock.wall(), &line) {
             tracing::warn!(%error, "a line could not be written to the night's log");
         }
     }
 
     pub(super) fn timestamp(&self) -> String {
-        format!("{:.0}", self.ctx.wall())
+        format!("{:.0}", self.ctx.clock.wall())
     }
 
     /// Returns the time that the loop may still take.
@@ -104,7 +104,7 @@ impl Night<'_, '_> {
             let why = self.ctx.cancel.why().unwrap_or_else(|| "cancelled".to_owned());
             return Err(JobError::Cancelled { why });
         }
-        if self.ctx.left().is_zero() {
+        if self.ctx.clock.left().is_zero() {
             return Err(JobError::TimedOut { why: "its total deadline passed".to_owned() });
         }
         Ok(())

@@ -5,9 +5,10 @@
 use runner_text::counted;
 use serde_json::Value;
 
-use super::output::{Output, OutputError, SUMMARY, pretty};
+use super::output::{Output, OutputError, SUMMARY};
 use super::summary::{RunStatus, StepStatus, Summary};
 use crate::dream::proposal::clean;
+use crate::json::pretty;
 use crate::report::{code, one_line};
 
 /// Writes a summary in both forms.

@@ -179,6 +179,50 @@ pub fn check(value: &Value, schema: &str) -> Vec<(String, String)> {
 /// Maximum nesting depth that the check follows.
 const DEEPEST: usize = 32;
 
+/// Returns the violations of one rule, without those of the values inside `value`.
+fn violations(value: &Value, word: &str, rule: &Value) -> Vec<String> {
+    let all = || rule.as_array().into_iter().flatten();
+    let length = || value.as_str().map(|text| text.chars().count() as u64).zip(rule.as_u64());
+    let number = || value.as_f64().zip(rule.as_f64());
+    let wrong = match word {
+        "$schema"
+        | "$id"
+        | "title"
+        | "description"
+        | "properties"
+        | "items"
+        | "anyOf"
+        | "$ref"
+        | "additionalProperties" => None,
+        "type" => {
+            let wanted: Vec<&str> = match rule {
+                Value::Array(all) => all.iter().filter_map(Value::as_str).collect(),
+                one => one.as_str().into_iter().collect(),
+            };
+            let fits = wanted.iter().any(|it| is(value, it));
+            (!fits)
+                .then(|| format!("it must be {}, but it is {}", wanted.join(" or "), kind(value)))
+        }
+        "enum" => (!all().any(|it| it == value))
+            .then(|| format!("it must be one of {rule}, but it is {value}")),
+        "const" => (value != rule).then(|| format!("it must be {rule}, but it is {value}")),
+        "required" => {
+            let keys = all().filter_map(Value::as_str);
+            let missing =
+                keys.filter(|key| value.as_object().is_some_and(|it| !it.contains_key(*key)));
+            return missing.map(|key| format!("it has no {key:?}")).collect();
+        }
+        "minimum" | "maximum" => number()
+            .filter(|(own, limit)| if word == "minimum" { own < limit } else { own > limit })
+            .map(|(own, limit)| format!("its {word} is {limit}, but it is {own}")),
+        "minLength" | "maxLength" => length()
+            .filter(|(own, limit)| if word == "minLength" { own < limit } else { own > limit })
+            .map(|(own, limit)| format!("its {word} is {limit}, but its length is {own}")),
+        other => Some(format!("the schema has a rule that is not known: {other}")),
+    };
+    wrong.into_iter().collect()
+}
+
 fn check_value(
     value: &Value,
     schema: &Value,
@@ -193,67 +237,8 @@ fn check_value(
         found.push((at, "it is nested too deeply".to_owned()));
         return;
     }
-    let mut wrong = |why: String| found.push((at.clone(), why));
-    for (word, rule) in rules {
-        match word.as_str() {
-            "$schema"
-            | "$id"
-            | "title"
-            | "description"
-            | "properties"
-            | "items"
-            | "anyOf"
-            | "$ref"
-            | "additionalProperties" => {}
-            "type" => {
-                let wanted: Vec<&str> = match rule {
-                    Value::Array(all) => all.iter().filter_map(Value::as_str).collect(),
-                    one => one.as_str().into_iter().collect(),
-                };
-                if !wanted.iter().any(|it| is(value, it)) {
-                    wrong(format!("it must be {}, but it is {}", wanted.join(" or "), kind(value)));
-                }
-            }
-            "enum" => {
-                let all = rule.as_array().map_or(&[][..], Vec::as_slice);
-                if !all.contains(value) {
-                    wrong(format!("it must be one of {rule}, but it is {value}"));
-                }
-            }
-            "const" if value != rule => wrong(format!("it must be {rule}, but it is {value}")),
-            "const" => {}
-            "required" => {
-                let Some(own) = value.as_object() else {
-                    continue;
-                };
-                for key in rule.as_array().into_iter().flatten().filter_map(Value::as_str) {
-                    if !own.contains_key(key) {
-                        wrong(format!("it has no {key:?}"));
-                    }
-                }
-            }
-            "minimum" | "maximum" => {
-                let (Some(own), Some(bound)) = (value.as_f64(), rule.as_f64()) else {
-                    continue;
-                };
-                if (word == "minimum" && own < bound) || (word == "maximum" && own > bound) {
-                    wrong(format!("its {word} is {bound}, but it is {own}"));
-                }
-            }
-            "minLength" | "maxLength" => {
-                let (Some(own), Some(bound)) = (value.as_str(), rule.as_u64()) else {
-                    continue;
-                };
-                let length = own.chars().count() as u64;
-                if (word == "minLength" && length < bound)
-                    || (word == "maxLength" && length > bound)
-                {
-                    wrong(format!("its {word} is {bound}, but its length is {length}"));
-                }
-            }
-            other => wrong(format!("the schema has a rule that is not known: {other}")),
-        }
-    }
+    let wrong = rules.iter().flat_map(|(word, rule)| violations(value, word, rule));
+    found.extend(wrong.map(|why| (at.clone(), why)));
     if let Some(name) = rules.get("$ref").and_then(Value::as_str) {
         let name = name.trim_end_matches(".schema.json");
         match text(name).and_then(|text| serde_json::from_str::<Value>(text).ok()) {

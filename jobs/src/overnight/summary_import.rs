@@ -12,15 +12,13 @@
 
 use std::collections::BTreeMap;
 
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use super::corpus::health::Fitness;
 use super::packet::Packet;
-use super::summary::{
-    Dreamscape, Iteration, IterationStatus, LongHaul, NightStep, RunStatus, Runtime, StepStatus,
-    Summary,
-};
+use super::summary::{Iteration, NightStep, RunStatus, StepStatus, Summary};
 use crate::dream::proposal::clean;
 
 /// Maximum length of an imported text in characters.
@@ -68,6 +66,22 @@ const OPTIONAL: [&str; 19] = [
     "measure_failure_halt",
     "budget_exhausted",
     "failure_reason",
+];
+
+/// The fields that are not read by [`lenient`].
+const READ_APART: [&str; 12] = [
+    "schema_version",
+    "status",
+    "runtime",
+    "steps",
+    "artifacts",
+    "dreamscape",
+    "morning_packets",
+    "degraded",
+    "recommended",
+    "next_action",
+    "long_haul",
+    "iterations",
 ];
 
 /// Reads a summary, and also returns what the summary lacks.
@@ -122,71 +136,32 @@ struct ImportReader<'a> {
 
 impl ImportReader<'_> {
     fn summary(&mut self, version: Option<u64>) -> Summary {
+        let mut plain = self.fields.clone();
+        plain.retain(|name, _| !READ_APART.contains(&name.as_str()));
+        let summary: Summary = lenient(&plain, |name, value| self.odd(name, value));
+        let part = |name: &str| self.fields.get(name).and_then(Value::as_object);
+        let (runtime, dreamscape) = (part("runtime"), part("dreamscape"));
         Summary {
             schema_version: version.and_then(|it| u32::try_from(it).ok()).unwrap_or(0),
-            mode: self.text("mode"),
-            run_id: self.text("run_id"),
-            goal: self.optional("goal"),
-            repo_root: self.text("repo_root"),
-            output_dir: self.text("output_dir"),
             status: self.status(),
-            dry_run: self.whole("dry_run").unwrap_or_default(),
-            started_at: self.text("started_at"),
-            finished_at: self.text("finished_at"),
-            duration: self.text("duration"),
-            runtime: self.runtime(),
+            runtime: runtime.map(quietly).unwrap_or_default(),
             steps: self.list("steps", step),
-            artifacts: self.texts_by_name("artifacts"),
-            metrics_health: self.fields.get("metrics_health").cloned(),
-            retrieval_live: self.fields.get("retrieval_live").cloned(),
-            close_loop: self.fields.get("close_loop").cloned(),
-            briefing: self.fields.get("briefing").cloned(),
-            council: self.fields.get("council").filter(|it| it.is_object()).cloned(),
-            dreamscape: self.dreamscape(),
+            artifacts: self.artifacts(),
+            council: summary.council.filter(Value::is_object),
+            dreamscape: dreamscape.map(quietly).unwrap_or_default(),
             morning_packets: self.fields.contains_key("morning_packets").then(|| self.packets()),
             degraded: self.list("degraded", text_of),
             recommended: self.list("recommended", text_of),
             next_action: self.fields.get("next_action").map_or_else(String::new, command_of),
-            gain: self.whole("yield"),
-            long_haul: self.long_haul(),
+            long_haul: part("long_haul").map(quietly),
             iterations: self.list("iterations", iteration),
-            fitness_delta: self.whole("fitness_delta"),
-            plateau_reason: self.optional("plateau_reason"),
-            regression_reason: self.optional("regression_reason"),
-            warn_only_budget_initial: self.whole("warn_only_budget_initial"),
-            warn_only_remaining: self.whole("warn_only_remaining"),
-            measure_failure_halt: self.whole("measure_failure_halt"),
-            budget_exhausted: self.whole("budget_exhausted"),
-            failure_reason: self.optional("failure_reason"),
+            ..summary
         }
     }
 
     fn odd(&mut self, name: &str, value: &Value) {
         let shown = clean(&value.to_string(), 60);
         self.reported.push(format!("its {name} does not have the expected form: {shown}"));
-    }
-
-    fn optional(&mut self, name: &str) -> Option<String> {
-        let value = self.fields.get(name).filter(|it| !it.is_null())?;
-        let text = text_of(value);
-        if text.is_err() {
-            self.odd(name, value);
-        }
-        text.ok().filter(|text| !text.is_empty())
-    }
-
-    fn text(&mut self, name: &str) -> String {
-        self.optional(name).unwrap_or_default()
-    }
-
-    /// Returns a field's value if it has the expected form.
-    fn whole<T: DeserializeOwned>(&mut self, name: &str) -> Option<T> {
-        let value = self.fields.get(name).filter(|it| !it.is_null())?;
-        let read = serde_json::from_value(value.clone()).ok();
-        if read.is_none() {
-            self.odd(name, value);
-        }
-        read
     }
 
     fn list<T>(&mut self, name: &str, of: fn(&Value) -> Result<T, String>) -> Vec<T> {
@@ -211,20 +186,17 @@ impl ImportReader<'_> {
         read
     }
 
-    fn texts_by_name(&mut self, name: &str) -> BTreeMap<String, String> {
-        let Some(value) = self.fields.get(name).filter(|it| !it.is_null()) else {
-            return BTreeMap::new();
-        };
-        let Value::Object(all) = value else {
-            self.odd(name, value);
-            return BTreeMap::new();
-        };
-        let texts = all.iter().take(MOST);
+    fn artifacts(&mut self) -> BTreeMap<String, String> {
+        let all = self.fields.get("artifacts").filter(|it| !it.is_null());
+        if let Some(value) = all.filter(|it| !it.is_object()) {
+            self.odd("artifacts", value);
+        }
+        let texts = all.and_then(Value::as_object).into_iter().flatten().take(MOST);
         texts.filter_map(|(key, value)| Some((clean(key, 200), text_of(value).ok()?))).collect()
     }
 
     fn status(&mut self) -> RunStatus {
-        let word = self.text("status");
+        let word = self.fields.get("status").and_then(|it| text_of(it).ok()).unwrap_or_default();
         match word.to_lowercase().replace(['_', ' '], "-").as_str() {
             "done" | "completed" | "complete" | "succeeded" | "success" | "ok" => RunStatus::Done,
             "failed" | "error" | "crashed" => RunStatus::Failed,
@@ -245,48 +217,6 @@ impl ImportReader<'_> {
         }
     }
 
-    fn runtime(&mut self) -> Runtime {
-        let own = self.fields.get("runtime").cloned().unwrap_or_default();
-        let text = |key: &str| text_of(&own[key]).unwrap_or_default();
-        Runtime {
-            keep_awake: own["keep_awake"].as_bool().unwrap_or(false),
-            keep_awake_mode: text("keep_awake_mode"),
-            keep_awake_note: text_of(&own["keep_awake_note"]).ok(),
-            requested_timeout: text("requested_timeout"),
-            effective_timeout: text("effective_timeout"),
-            lock_path: text("lock_path"),
-            log_path: text("log_path"),
-            process_contract_doc: text("process_contract_doc"),
-            report_contract_doc: text("report_contract_doc"),
-        }
-    }
-
-    fn dreamscape(&mut self) -> Dreamscape {
-        let own = self.fields.get("dreamscape").cloned().unwrap_or_default();
-        let text = |key: &str| text_of(&own[key]).unwrap_or_default();
-        let some = |key: &str| text_of(&own[key]).ok().filter(|text| !text.is_empty());
-        Dreamscape {
-            weather: text("weather"),
-            visibility: text("visibility"),
-            council: text("council"),
-            tension: some("tension"),
-            first_move: some("first_move"),
-        }
-    }
-
-    fn long_haul(&mut self) -> Option<LongHaul> {
-        let own = self.fields.get("long_haul").filter(|it| it.is_object())?;
-        let text = |key: &str| text_of(&own[key]).unwrap_or_default();
-        Some(LongHaul {
-            enabled: own["enabled"].as_bool().unwrap_or(false),
-            active: own["active"].as_bool().unwrap_or(false),
-            trigger_reason: text("trigger_reason"),
-            exit_reason: text("exit_reason"),
-            probe_count: own["probe_count"].as_u64().unwrap_or(0),
-            zero_delta_probe_streak: own["zero_delta_probe_streak"].as_u64().unwrap_or(0),
-        })
-    }
-
     /// Returns the packets, ordered by rank. A packet without a rank gets its position in the list.
     fn packets(&mut self) -> Vec<Packet> {
         let mut packets = self.list("morning_packets", packet);
@@ -297,6 +227,48 @@ impl ImportReader<'_> {
         }
         packets.sort_by_key(|it| it.rank);
         packets
+    }
+}
+
+/// Reads each field of an object separately. A field whose value does not have the expected form,
+/// not even as text, keeps its default and is passed to `odd`.
+fn lenient<T: Default + Serialize + DeserializeOwned>(
+    own: &Map<String, Value>,
+    mut odd: impl FnMut(&str, &Value),
+) -> T {
+    let default = serde_json::to_value(T::default()).unwrap_or_default();
+    let mut read = default.clone();
+    for (name, value) in own.iter().filter(|(_, value)| !value.is_null() && **value != "") {
+        let fits = |form: &Value| {
+            let mut one = default.clone();
+            one[name] = form.clone();
+            serde_json::from_value::<T>(one).is_ok()
+        };
+        match forms(value).into_iter().flatten().find(fits) {
+            Some(form) => read[name] = form,
+            None => odd(name, value),
+        }
+    }
+    serde_json::from_value(read).unwrap_or_default()
+}
+
+/// Reads an object like [`lenient`], and leaves out the fields that do not fit.
+fn quietly<T: Default + Serialize + DeserializeOwned>(own: &Map<String, Value>) -> T {
+    lenient(own, |_, _| {})
+}
+
+/// Returns a value as it is, with clean texts, and as text.
+fn forms(value: &Value) -> [Option<Value>; 2] {
+    match value {
+        Value::String(text) => [Some(clean(text, LONGEST).into()), None],
+        Value::Array(all) => {
+            let texts = all.iter().take(MOST).filter_map(|it| text_of(it).ok());
+            [
+                Some(value.clone()).filter(|_| !all.iter().any(Value::is_string)),
+                Some(texts.collect()),
+            ]
+        }
+        other => [Some(other.clone()), text_of(other).ok().map(Value::from)],
     }
 }
 
@@ -343,43 +315,20 @@ fn step(value: &Value) -> Result<NightStep, String> {
     if odd {
         return Err(format!("{name} is {word:?}, which is not in the contract"));
     }
-    Ok(NightStep {
-        name,
-        status,
-        command: text("command"),
-        artifact: text("artifact"),
-        note: text("note").filter(|it| !it.is_empty()),
-    })
+    Ok(NightStep { name, status, ..quietly(own) })
 }
 
 fn iteration(value: &Value) -> Result<Iteration, String> {
     let own = object(value)?;
-    let text = |key: &str| own.get(key).and_then(|it| text_of(it).ok()).unwrap_or_default();
-    let word = Value::String(text("status"));
-    let status: IterationStatus = serde_json::from_value(word)
-        .map_err(|_| format!("its status is {:?}, which is not in the contract", text("status")))?;
-    let get = |key: &str| own.get(key).cloned().unwrap_or_default();
+    let word = own.get("status").and_then(|it| text_of(it).ok()).unwrap_or_default();
+    let status = serde_json::from_value(Value::String(word.clone()))
+        .map_err(|_| format!("its status is {word:?}, which is not in the contract"))?;
+    own.get("index").and_then(Value::as_u64).ok_or("it has no number")?;
     Ok(Iteration {
-        id: text("id"),
-        index: get("index").as_u64().ok_or("it has no number")?,
-        started_at: text("started_at"),
-        finished_at: text("finished_at"),
-        duration: text("duration"),
         status,
-        ingest: get("ingest"),
-        reduce: get("reduce"),
-        measure: get("measure"),
-        fitness_before: fitness(&get("fitness_before")),
-        fitness_after: fitness(&get("fitness_after")),
-        fitness_delta: get("fitness_delta").as_f64().unwrap_or(0.0),
-        degraded: get("degraded")
-            .as_array()
-            .into_iter()
-            .flatten()
-            .take(MOST)
-            .filter_map(|it| text_of(it).ok())
-            .collect(),
-        error: Some(text("error")).filter(|it| !it.is_empty()),
+        fitness_before: own.get("fitness_before").and_then(fitness),
+        fitness_after: own.get("fitness_after").and_then(fitness),
+        ..quietly(own)
     })
 }
 
@@ -395,34 +344,17 @@ fn fitness(value: &Value) -> Option<Fitness> {
 }
 
 fn packet(value: &Value) -> Result<Packet, String> {
-    let own = object(value)?;
-    let some = |key: &str| own.get(key).and_then(|it| text_of(it).ok()).filter(|it| !it.is_empty());
-    let text = |key: &str| some(key).unwrap_or_default();
-    let texts = |key: &str| {
-        let all = own.get(key).and_then(Value::as_array).into_iter().flatten();
-        all.take(50).filter_map(|it| text_of(it).ok()).collect::<Vec<_>>()
-    };
-    let title = some("title").ok_or("it has no title")?;
-    Ok(Packet {
-        id: text("id"),
-        rank: own.get("rank").and_then(Value::as_u64).unwrap_or(0),
-        title,
-        kind: some("type").or_else(|| some("kind")).unwrap_or_default(),
-        severity: text("severity"),
-        confidence: some("confidence"),
-        source: some("source"),
-        source_epic: some("source_epic"),
-        target_repo: some("target_repo"),
-        why_now: text("why_now"),
-        evidence: texts("evidence"),
-        target_files: texts("target_files"),
-        likely_tests: texts("likely_tests"),
-        morning_command: own.get("morning_command").map_or_else(String::new, command_of),
-        queue_backed: own.get("queue_backed").and_then(Value::as_bool),
-        bead_id: some("bead_id"),
-        artifact_path: some("artifact_path"),
-        ..Packet::default()
-    })
+    let mut own = object(value)?.clone();
+    if let Some(kind) = own.remove("kind") {
+        own.entry("type").or_insert(kind);
+    }
+    let command = own.remove("morning_command");
+    let mut packet: Packet = quietly(&own);
+    if packet.title.is_empty() {
+        return Err("it has no title".to_owned());
+    }
+    packet.morning_command = command.as_ref().map_or_else(String::new, command_of);
+    Ok(packet)
 }
 
 #[cfg(test)]

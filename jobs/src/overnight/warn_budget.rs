@@ -8,7 +8,7 @@ use runner_engine::files::{SMALL, beneath, read_in, write_atomic};
 use serde::{Deserialize, Serialize};
 
 use super::lock::FOLDER;
-use super::output::pretty;
+use crate::json::pretty;
 
 /// The initial number of rescues.
 pub const INITIAL: u64 = 3;

@@ -84,8 +84,8 @@ fn summarize(ctx: &Context<'_>) -> Result<(NightReport, String), JobError> {
             "a report belongs to a night, and this run has none",
         ));
     };
-    let report = whole(ctx.store, night, ctx.root, ctx.now)?;
-    let name = folder_name(ctx.root, &report.night, report.opened);
+    let report = whole(ctx.spender.store(), night, ctx.files.root(), ctx.clock.now())?;
+    let name = folder_name(ctx.files.root(), &report.night, report.opened);
     Ok((report, name))
 }
 
@@ -100,13 +100,13 @@ pub fn run(ctx: &mut Context<'_>) -> Result<Finished, JobError> {
         JobError::failed(Class::Internal, format!("the report does not serialise: {error}"))
     })?;
     json.push(b'\n');
-    ctx.scope.stage(&format!("{folder}/report.json"), &json, Expect::Current)?;
-    ctx.scope.stage(
+    ctx.files.stage(&format!("{folder}/report.json"), &json, Expect::Current)?;
+    ctx.files.stage(
         &format!("{folder}/report.md"),
         markdown(&report).as_bytes(),
         Expect::Current,
     )?;
-    ctx.scope.stage(&format!("{folder}/{PAGE}"), html(&report).as_bytes(), Expect::Current)?;
+    ctx.files.stage(&format!("{folder}/{PAGE}"), html(&report).as_bytes(), Expect::Current)?;
     let mut finished = Finished { headline: report.headline(), ..Finished::default() };
     finished.facts.insert("runs".to_owned(), json!(report.runs.len()));
     finished.facts.insert("worst".to_owned(), json!(report.worst));

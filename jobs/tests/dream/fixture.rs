@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use runner_backends::{Backend, Builtin, Scripted, Step};
+use runner_backends::{Backend, Builtin, Chain, Scripted, Step};
 use runner_engine::admission::AdmissionFacts;
 use runner_engine::git::Git;
 use runner_engine::ids::{ProjectId, RunId};
@@ -17,18 +17,19 @@ use runner_engine::policy::Policy;
 use runner_engine::process::Cancel;
 use runner_engine::process_id::ProcessIdentity;
 use runner_engine::schedule::Schedule;
-use runner_engine::scope::Scope;
 use runner_engine::store::{
     Admission, Budget, Enter, NewJob, NewOccurrence, Node, Project, Recorded, Store,
 };
 use runner_engine::time::Clock;
-use runner_jobs::context::{Tools, Workplace as Where};
 use runner_jobs::dream::DreamSpec;
 use runner_jobs::dream::proposal::Proposal;
 use runner_jobs::dream::review::{
     AppliedDecision, Decider, DecisionInput, DecisionRequest, IfChanged, Proposals, ReviewError,
 };
-use runner_jobs::{Context, JobSpec, Progress, SettledRun, Silent, Spending, execute};
+use runner_jobs::{
+    Context, ContextParts, Folders, JobSpec, PaidBackend, Panel, Progress, RunBackends, RunMode,
+    SettledRun, Silent, Spending, execute,
+};
 use runner_text::redact::Redactor;
 use serde_json::Value;
 
@@ -188,14 +189,6 @@ impl Fixture {
         let cache = self.folder.path().join("cache");
         let run_dir = self.folder.path().join("run");
         fs::create_dir_all(&run_dir).unwrap();
-        let tools = Tools {
-            cancel: Cancel::new().unwrap(),
-            progress,
-            redactor: Redactor::new(Vec::new()),
-            env: &env,
-            sandbox_start: None,
-            clock: &clock,
-        };
         let spec = JobSpec {
             name: "dream".into(),
             kind: Box::new(self.spec.clone()),
@@ -203,11 +196,30 @@ impl Fixture {
             budget: Budget::default(),
             total,
         };
-        let place = Where { root: &self.root, cache: &cache, run_dir: &run_dir };
-        let scope = Scope::open(&self.root, &["dreams"], &staging).unwrap();
-        let git = Git::new(&self.root, &env, run.as_str());
-        let ctx = Context::new(&admitted, place, scope, git, tools, &mut self.store, backend)
-            .paying(self.spending.clone());
+        let writes = ["dreams".to_owned()];
+        let backends = RunBackends {
+            first: PaidBackend { backend, spending: self.spending.clone() },
+            fallbacks: Chain::new([]),
+            passed: Vec::new(),
+            panel: Panel::default(),
+        };
+        let ctx = Context::new(ContextParts {
+            admitted: &admitted,
+            folders: Folders { root: &self.root, cache: &cache, run_dir: &run_dir, state: None },
+            writes: &writes,
+            staging: &staging,
+            env: &env,
+            sandbox: None,
+            clock: &clock,
+            cancel: Cancel::new().unwrap(),
+            progress,
+            redactor: Redactor::new(Vec::new()),
+            store: &mut self.store,
+            backends,
+            keeper: None,
+            mode: RunMode::Run(None),
+        })
+        .unwrap();
         execute(ctx, &spec).unwrap()
     }
 
@@ -268,12 +280,6 @@ impl Fixture {
     /// Reads all proposals in their current state.
     pub fn book(&self) -> Proposals {
         Proposals::read(&self.root, &self.spec).unwrap()
-    }
-
-    /// Makes the database fail after this many further commits, as if the process were dead. With
-    /// `None` the database does not fail.
-    pub fn set_fuse(&mut self, commits: Option<u32>) {
-        self.store.set_fuse(commits);
     }
 
     /// Returns a second handle on the fixture, for a person who acts while a pass runs.

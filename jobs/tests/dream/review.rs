@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use runner_backends::Builtin;
+use runner_engine::failpoint::fail_commits_after;
 use runner_engine::outcome::Outcome;
 use runner_jobs::Progress;
 use runner_jobs::dream::proposal::Action;
@@ -437,12 +438,12 @@ fn crash_at_any_commit_leaves_all_or_nothing() {
                 if !undo {
                     place.undo(path).unwrap();
                 }
-                place.set_fuse(Some(commits));
+                fail_commits_after(Some(commits));
                 let died = match undo {
                     true => place.undo(path).is_err(),
                     false => place.decide(path, DecisionInput::Accept).is_err(),
                 };
-                place.set_fuse(None);
+                fail_commits_after(None);
                 // The next decision finishes the interrupted act.
                 let nobody = place.with_decider(|desk| desk.undo("nobody", IfChanged::Refuse));
                 assert!(matches!(nobody, Err(ReviewError::NotFound(_))), "{nobody:?}");

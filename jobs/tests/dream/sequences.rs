@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
+use runner_engine::failpoint::fail_commits_after;
 use runner_jobs::dream::proposal::Action;
 use runner_jobs::dream::review::{DecisionInput, DecisionRequest, IfChanged, ReviewError};
 
@@ -154,13 +155,13 @@ impl ProjectLife {
     fn die(&mut self) {
         let commits = u32::try_from(self.dice.roll(6)).unwrap();
         self.log.push(format!("dies after {commits} commits:"));
-        self.place.set_fuse(Some(commits));
+        fail_commits_after(Some(commits));
         if self.dice.roll(3) == 0 {
             self.undo()
         } else {
             self.decide()
         }
-        self.place.set_fuse(None);
+        fail_commits_after(None);
         let nobody = self.place.with_decider(|desk| desk.undo("nobody", IfChanged::Refuse));
         assert!(matches!(nobody, Err(ReviewError::NotFound(_))), "{nobody:?}");
     }

@@ -25,7 +25,9 @@ impl View for SilencedAlerts<'_> {
             ui.info(&format!("{}: nothing to silence", self.wanted));
         }
         for Alert { job, kind, .. } in &self.alerts {
-            ui.info(&format!("{job} ({kind}): no further message is sent before it is over"));
+            ui.info(&format!(
+                "{job} ({kind}): silenced; no further message is sent until the alert ends"
+            ));
         }
     }
 }

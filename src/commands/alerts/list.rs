@@ -43,7 +43,7 @@ struct EndedBy {
     at: Timestamp,
     /// `recovered`, or the name of the person who ended the alert.
     by: String,
-    /// Whether the job recovered, so that no person ended the alert.
+    /// Whether the alert ended because the job recovered, and not because a person ended it.
     #[serde(skip)]
     recovered: bool,
 }
@@ -56,10 +56,10 @@ struct AlertMessage {
     made: Timestamp,
     state: MessageState,
     tries: u32,
-    /// The time of the next try; only set while the message waits.
+    /// The time of the next attempt; set only while the message waits.
     next: Option<Timestamp>,
     over: Option<Timestamp>,
-    /// The error of the last try.
+    /// The error of the last attempt.
     said: String,
 }
 
@@ -121,7 +121,7 @@ impl Alert {
                 parts.push(format!("{count} {word}"));
             }
         }
-        if parts.is_empty() { "nobody to tell".to_owned() } else { parts.join(", ") }
+        if parts.is_empty() { "no messages".to_owned() } else { parts.join(", ") }
     }
 }
 
@@ -133,9 +133,9 @@ struct Alerts(Vec<Alert>);
 impl View for Alerts {
     fn print(&self, _ui: Ui) {
         if self.0.is_empty() {
-            return show::out("no alert is open\n");
+            return show::out("no open alerts\n");
         }
-        let mut rows = vec![show::row(["alert", "job", "kind", "since", "times", "stands"])];
+        let mut rows = vec![show::row(["alert", "job", "kind", "since", "count", "state"])];
         rows.extend(self.0.iter().map(|alert| {
             show::row([
                 &alert.id,
@@ -158,9 +158,9 @@ impl View for Alert {
             ["kind", self.kind],
             ["raised", &show::format_time(self.raised)],
             ["last", &show::format_time(self.last)],
-            ["times", &self.count.to_string()],
+            ["count", &self.count.to_string()],
             ["why", &safe::line(&self.why)],
-            ["stands", &self.stands()],
+            ["state", &self.stands()],
         ]
         .map(show::row)
         .to_vec();
@@ -175,9 +175,9 @@ impl AlertMessage {
     fn describe_delivery(&self) -> String {
         let tries = show::count(u64::from(self.tries), "time");
         let stands = match self.state {
-            MessageState::Waiting if self.tries == 0 => "is about to be sent".to_owned(),
+            MessageState::Waiting if self.tries == 0 => "not sent yet".to_owned(),
             MessageState::Waiting => format!(
-                "tried {tries}, again at {}: {}",
+                "tried {tries}, next attempt at {}: {}",
                 self.next.map(show::format_time).unwrap_or_default(),
                 safe::line(&self.said)
             ),

@@ -1,5 +1,4 @@
-//! `runner alerts`: shows the alerts and the delivery of their messages, and acknowledges an alert
-//! so that its messages end.
+//! `runner alerts`: shows the alerts and the delivery of their messages, and silences an alert.
 
 mod ack;
 mod list;
@@ -90,13 +89,13 @@ fn find(store: &Store, wanted: &str) -> Result<AlertRow, Failure> {
         .collect();
     match (found.pop(), found.is_empty()) {
         (Some(alert), true) => Ok(alert),
-        (Some(_), false) => Err(Failure::usage(format!("several alerts begin with {wanted:?}"))
+        (Some(_), false) => Err(Failure::usage(format!("several alert ids begin with {wanted:?}"))
             .hint("runner alerts list --over --all")),
         (None, _) => Err(none(wanted)),
     }
 }
 
 fn none(wanted: &str) -> Failure {
-    Failure::usage(format!("no alert begins with {wanted:?}"))
+    Failure::usage(format!("no alert id begins with {wanted:?}"))
         .hint("runner alerts list --over --all")
 }

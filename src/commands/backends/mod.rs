@@ -1,5 +1,5 @@
-//! `runner backends`: lists the backends and checks whether one is ready. These commands must never
-//! ask a model, and never show a key.
+//! `runner backends`: lists the backends and checks whether a backend is ready. These commands must
+//! never ask a model or show a key.
 
 mod prices;
 
@@ -80,7 +80,7 @@ struct Backend<'a> {
     program: Option<String>,
     containment: Option<String>,
     fallback: &'a [String],
-    /// The result of the preflight, if it failed.
+    /// The error of the preflight check; `None` if the check succeeded.
     problem: Option<String>,
 }
 
@@ -112,7 +112,7 @@ impl View for Backends<'_> {
                     format!("ready {found}").trim_end().to_owned()
                 });
                 if !one.fallback.is_empty() {
-                    about.push_str(&format!("; else {}", one.fallback.join(", ")));
+                    about.push_str(&format!("; fallback: {}", one.fallback.join(", ")));
                 }
                 show::row([one.name, one.kind, one.model.unwrap_or("-"), &about])
             })
@@ -142,7 +142,7 @@ impl View for BackendCheck<'_> {
     }
 }
 
-/// Calls `look` with the surroundings that a run would give to this backend.
+/// Calls `look` with the environment that a run would give to this backend.
 fn among<T>(home: &Env, spec: &BackendSpec, look: impl FnOnce(&Surroundings<'_>) -> T) -> T {
     let mut env = env::child_environment();
     env.extend(keyring::resolve_secrets(spec));
@@ -173,7 +173,7 @@ fn check(cli: &Cli<'_>, here: &LoadedProject, name: &str) -> Result<Exit, Failur
     }))
 }
 
-/// Checks that runner's own folder can be written.
+/// Checks that runner's state folder is writable.
 fn state(home: &Env) -> CheckItem {
     let there = home.state.ancestors().find(|path| path.exists());
     let there = there.unwrap_or(Path::new("/"));
@@ -188,7 +188,8 @@ fn state(home: &Env) -> CheckItem {
     }
 }
 
-/// Describes the sandbox that a run would get. A backend within this program starts no process.
+/// Describes the sandbox that a run would get. The built-in backend starts no process, so it does
+/// not need a sandbox.
 fn describe_sandbox(kind: &str) -> CheckItem {
     let (said, missing) = match doctor::sandbox::describe() {
         Ok(said) => (said, false),

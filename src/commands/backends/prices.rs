@@ -1,4 +1,5 @@
-//! `runner backends prices`: the prices of tokens and their source. It must never ask a server.
+//! `runner backends prices`: shows the prices of tokens and their sources. The command must never
+//! contact a server.
 
 use runner_engine::outcome::Exit;
 use runner_jobs::prices::Price;
@@ -24,8 +25,8 @@ struct Rates {
 struct Paid<'a> {
     backend: &'a str,
     model: &'a str,
-    /// The price of the model. Without one, each request is charged the money that was reserved for
-    /// it.
+    /// The price of the model; `None` if it is unknown, in which case each request is charged the
+    /// amount reserved for it.
     price: Option<Rates>,
 }
 
@@ -44,7 +45,7 @@ struct Prices<'a> {
     as_of: String,
     /// The user's price file, if there is one.
     file: Option<String>,
-    /// The number of entries of the file that are not a price.
+    /// The number of entries in the file without a token price.
     passed_over: usize,
     backends: Vec<Paid<'a>>,
     models: Vec<Priced<'a>>,
@@ -90,29 +91,29 @@ pub fn run(cli: &Cli<'_>, here: &LoadedProject) -> Result<Exit, Failure> {
 
 impl View for Prices<'_> {
     fn print(&self, _ui: Ui) {
-        let mut rows = vec![show::row(["", "model", "in", "out", "cached", "from"])];
+        let mut rows = vec![show::row(["", "model", "in", "out", "cached", "source"])];
         for one in &self.backends {
             rows.push(match &one.price {
                 Some(price) => line(one.backend, one.model, price),
                 None => {
-                    let why = "no price: charged as reserved";
+                    let why = "no price; charged the reserved amount";
                     show::row([one.backend, one.model, "-", "-", "-", why])
                 }
             });
         }
-        // A published file has thousands of entries, so those that no backend uses are only counted.
+        // A published file has thousands of entries, so its models are only counted.
         let own = |one: &&Priced<'_>| one.price.source != price_file::FILE;
         let own: Vec<_> = self.models.iter().filter(own).collect();
         rows.extend(own.iter().map(|one| line("", one.model, &one.price)));
         show::out(&show::table(&rows));
         let mut last = format!(
-            "Prices are in dollars per million tokens; the built-in list is of {}.",
+            "Prices are in dollars per million tokens; the built-in list is dated {}.",
             self.as_of
         );
         if let Some(file) = &self.file {
             let count = self.models.len() - own.len();
             last.push_str(&format!(
-                "\n{file} has {count} more models, and {} without a price for tokens.",
+                "\n{file} has {count} more models, and {} without a token price.",
                 counted(self.passed_over, "entry")
             ));
         }
@@ -126,8 +127,7 @@ fn line(backend: &str, model: &str, price: &Rates) -> Vec<String> {
     show::row([backend, model, &input, &output, &cached, &price.source])
 }
 
-/// Converts a rate in millionths of a millionth of a dollar per token to dollars for a million
-/// tokens.
+/// Converts a rate from picodollars (10⁻¹² dollars) per token to dollars per million tokens.
 fn a_million(rate: u64) -> f64 {
     #[allow(clippy::cast_precision_loss, reason = "prices are far below 2^52")]
     let rate = rate as f64;

@@ -3,7 +3,7 @@
 use runner_engine::outcome::Exit;
 use runner_engine::process_id::ProcessIdentity;
 use runner_jobs::lifecycle::board::{self, BoardChange, BoardEditor, BoardRequest, HistoryRecord};
-use runner_jobs::lifecycle::newest::newest;
+use runner_jobs::lifecycle::manifest::newest;
 use serde::Serialize;
 
 use super::{BoardArg, failure, hand, path};
@@ -54,14 +54,14 @@ pub fn apply(cli: &Cli<'_>, here: &LoadedProject, which: &BoardArg) -> Result<Ex
         .map_err(|error| Failure::data(safe::line(&error.whole())))?;
     let edit = match &entry {
         None => {
-            let text = "no dream yet: there is no verdict".to_owned();
+            let text = "no dream has run yet, so there are no verdicts".to_owned();
             BoardEdit::new(BoardChange::default(), text)
         }
         Some((path, entry)) => {
             let done = change(cli, here, which, &BoardRequest::Apply(entry))?;
             let text = match done.before.first() {
                 Some(before) => {
-                    format!("{path} was already applied, at {}", show::format_time(before.ts))
+                    format!("{path} was already applied at {}", show::format_time(before.ts))
                 }
                 None => format!("applied {path}"),
             };
@@ -86,9 +86,9 @@ pub fn edit(
             let task = done.records.iter().flat_map(|it| &it.moves).next();
             format!("{} is DONE", task.map_or(*heading, |it| &it.task))
         }
-        (_, Some(task)) if done.records.is_empty() => format!("{} is DOING already", task.heading),
+        (_, Some(task)) if done.records.is_empty() => format!("{} is already DOING", task.heading),
         (_, Some(task)) => format!("picked {}", task.heading),
-        (_, None) => "nothing is open on the board".to_owned(),
+        (_, None) => "the board has no open task".to_owned(),
     };
     cli.ui.show(&BoardEdit::new(done, text));
     Ok(Exit::Done)

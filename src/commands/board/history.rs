@@ -9,7 +9,7 @@ use crate::commands::Cli;
 use crate::project::LoadedProject;
 use crate::ui::{Failure, Ui, View, safe, show};
 
-/// The moves on the board, the newest first.
+/// The board's moves, newest first.
 #[derive(Serialize)]
 #[serde(transparent)]
 struct BoardHistory<'a>(Vec<&'a HistoryRecord>);
@@ -17,7 +17,7 @@ struct BoardHistory<'a>(Vec<&'a HistoryRecord>);
 impl View for BoardHistory<'_> {
     fn print(&self, _ui: Ui) {
         if self.0.is_empty() {
-            show::out("no task was moved yet\n");
+            show::out("no task has been moved yet\n");
         }
         for record in &self.0 {
             let of = match (&record.entry, record.agent.as_str()) {
@@ -46,7 +46,7 @@ pub fn history(cli: &Cli<'_>, here: &LoadedProject, limit: usize) -> Result<Exit
         .map_err(|error| Failure::environment(format!("cannot read {}: {error}", board::PATH)))?;
     if history.unreadable > 0 {
         show::complain(&format!(
-            "{} has {} that could not be read as a record",
+            "{} has {} that could not be parsed",
             board::PATH,
             counted(history.unreadable, "line")
         ));

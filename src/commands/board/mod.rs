@@ -116,7 +116,8 @@ impl BoardArgs {
     }
 }
 
-/// Returns the path of the board that the arguments name, or else of the board of the agent's jobs.
+/// Returns the path of the board: the path in the arguments, or else the board of the agent's jobs,
+/// or else the default board.
 pub(super) fn path(here: &LoadedProject, which: &BoardArg) -> String {
     let of_agent = || {
         here.config.jobs.values().find_map(|job| {
@@ -171,7 +172,7 @@ pub(super) fn act_failure(error: ManualEditError) -> Failure {
     let what = safe::line(&runner_engine::error_chain::whole(&error));
     match error {
         ManualEditError::Busy(_) | ManualEditError::Changed(_) => {
-            Failure::later(what).hint("repeat it")
+            Failure::later(what).hint("run the command again")
         }
         ManualEditError::Guard(_) | ManualEditError::Conflict(_) => Failure::refused(what),
         ManualEditError::Disk(_) => Failure::cannot_write(what),

@@ -28,7 +28,7 @@ struct BoardTask<'a> {
 impl View for BoardTasks<'_> {
     fn print(&self, _ui: Ui) {
         if self.tasks.is_empty() {
-            return show::out(&format!("{} has no task\n", self.board));
+            return show::out(&format!("{} has no tasks\n", self.board));
         }
         let rows: Vec<Vec<String>> = (self.tasks.iter())
             .map(|task| {
@@ -105,7 +105,7 @@ fn findings(board: &Board) -> Vec<UnresolvedVerdict> {
         found.push(UnresolvedVerdict {
             line: lines[0],
             what: format!(
-                "{} tasks have the heading {heading:?} (lines {}): a verdict cannot name a single one of them",
+                "{} tasks have the heading {heading:?} (lines {}): a verdict cannot identify one of them",
                 lines.len(),
                 others.join(", ")
             ),

@@ -34,7 +34,7 @@ pub struct GrantArgs {
     reason: String,
 }
 
-/// An extra of a budget.
+/// A grant for a budget.
 #[derive(Serialize)]
 pub struct BudgetGrant {
     made: Timestamp,
@@ -64,7 +64,7 @@ impl BudgetGrant {
     /// Describes the grant in one line.
     pub fn describe(&self, zone: &TimeZone) -> String {
         let end = match self.until {
-            Some(until) if self.over => format!(", over since {}", in_zone(until, zone)),
+            Some(until) if self.over => format!(", ended {}", in_zone(until, zone)),
             Some(until) => format!(", until {}", in_zone(until, zone)),
             None => String::new(),
         };
@@ -78,7 +78,7 @@ impl BudgetGrant {
     }
 }
 
-/// A new extra, and the budget after it.
+/// A new grant, and the budget after the grant.
 #[derive(Serialize)]
 struct GrantedBudget {
     level: &'static str,
@@ -110,7 +110,7 @@ impl View for GrantedBudget {
 }
 
 impl GrantArgs {
-    /// Grants the extra, and records it as an event.
+    /// Adds the grant to the budget, and records it as an event.
     pub fn run(&self, cli: &Cli<'_>, here: &LoadedProject) -> Result<Exit, Failure> {
         let now = cli.env.wall()?;
         let reason = self.reason.trim();
@@ -126,7 +126,7 @@ impl GrantArgs {
         let standing = store.standing(&account.level, now)?;
         if account.level.level == WINDOW && standing.window.is_none() {
             return Err(Failure::data(format!(
-                "no window of {} is open: the next run opens one with its full budget",
+                "{} has no open window: the next run opens a window with the full budget",
                 self.account
             )));
         }
@@ -168,13 +168,13 @@ impl GrantArgs {
         Ok(Exit::Done)
     }
 
-    /// Returns the time at which the extra ends, which must be in the future.
+    /// Returns the time at which the grant ends, which must be in the future.
     fn until(&self, zone: &TimeZone, now: Timestamp) -> Result<Option<Timestamp>, Failure> {
         let Some(until) = &self.until else { return Ok(None) };
         let until = when::parse_time(until, zone, now).map_err(Failure::usage)?;
         if until <= now {
             let until = show::format_time(until);
-            return Err(Failure::usage(format!("--until: {until} is past")));
+            return Err(Failure::usage(format!("--until: {until} is in the past")));
         }
         Ok(Some(until))
     }
@@ -187,7 +187,7 @@ fn amounts(words: &[String]) -> Result<Amounts, Failure> {
         let wrong = |why: &str| {
             Failure::usage(format!("{word}: {why} (like money=2.50, calls=3, time=1h)"))
         };
-        let (name, value) = word.split_once('=').ok_or_else(|| wrong("it must be UNIT=AMOUNT"))?;
+        let (name, value) = word.split_once('=').ok_or_else(|| wrong("expected UNIT=AMOUNT"))?;
         let Some(unit) = UNITS.iter().position(|unit| *unit == name) else {
             return Err(wrong("the units are calls, tokens, money, time and ideas"));
         };
@@ -204,14 +204,14 @@ fn amounts(words: &[String]) -> Result<Amounts, Failure> {
                 .filter(|dollars| dollars.is_finite() && *dollars > 0.0 && *dollars <= 1e6)
                 .map(|dollars| (dollars * 1e6).round() as u64)
                 .ok_or_else(|| {
-                    wrong("it must be an amount in dollars, more than zero and at most a million")
+                    wrong("expected an amount in dollars, greater than zero and at most a million")
                 })?,
             3 => values::duration(value).map_err(|why| wrong(&why))?.as_secs().unsigned_abs(),
             _ => value
                 .parse::<u64>()
                 .ok()
                 .filter(|count| *count > 0 && *count <= 1_000_000_000_000)
-                .ok_or_else(|| wrong("it must be a whole number, more than zero"))?,
+                .ok_or_else(|| wrong("expected a whole number greater than zero"))?,
         };
         sum[unit] = amount;
     }
@@ -253,7 +253,7 @@ fn named(
                 .ok_or_else(|| nothing(format!("[pools.{pool}] has no {period}")))
         }
         _ => Err(Failure::usage(format!(
-            "{name}: it must be day, night, job:NAME, pool:NAME:day, pool:NAME:week or pool:NAME:window"
+            "{name}: expected day, night, job:NAME, pool:NAME:day, pool:NAME:week or pool:NAME:window"
         ))),
     }
 }

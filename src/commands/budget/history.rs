@@ -42,14 +42,14 @@ fn units<S: Serializer>(amounts: &Amounts, serializer: S) -> Result<S::Ok, S::Er
 impl View for Spending {
     fn print(&self, _ui: Ui) {
         if self.0.is_empty() {
-            return show::out("nothing was spent yet\n");
+            return show::out("nothing has been spent yet\n");
         }
         let rows: Vec<Vec<String>> = (self.0.iter())
             .map(|row| {
                 let mut text = budget::format_amounts(row.spent);
                 if row.unstated_calls > 0 {
                     text.push_str(&format!(
-                        "; {} charged as reserved",
+                        "; {} charged at the reserved amount",
                         show::count(row.unstated_calls, "call")
                     ));
                 }
@@ -61,7 +61,7 @@ impl View for Spending {
 }
 
 impl HistoryArgs {
-    /// Shows the spent amounts of the project.
+    /// Shows the amounts that the project has spent.
     pub fn run(&self, cli: &Cli<'_>, here: &LoadedProject) -> Result<Exit, Failure> {
         let by = match self.by.as_str() {
             "night" => GroupBy::Night,

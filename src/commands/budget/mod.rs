@@ -1,4 +1,4 @@
-//! `runner budget`: shows the remaining budgets and the usage, and grants one-off extras.
+//! `runner budget`: shows the remaining budgets and the usage, and makes one-time grants.
 
 mod grant;
 mod history;

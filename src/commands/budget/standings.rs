@@ -14,7 +14,7 @@ use crate::commands::Cli;
 use crate::project::LoadedProject;
 use crate::ui::{Failure, Ui, View, show};
 
-/// The budgets and the waiting limits of providers.
+/// The budgets, and the rate limits that providers have reported.
 #[derive(Serialize)]
 struct Budgets {
     budgets: Vec<ShownBudget>,
@@ -55,7 +55,7 @@ impl View for Budgets {
             out.push_str(&format!("{}\n", budget.label));
             out.push_str(&show::table(&lines(&budget.standing)));
             let renewal = match budget.renews {
-                Some(at) => format!("begins anew {}", in_zone(at, &self.zone)),
+                Some(at) => format!("renews {}", in_zone(at, &self.zone)),
                 None if budget.level == NIGHT => "ends with the night".to_owned(),
                 None => "opens with the next run".to_owned(),
             };
@@ -76,7 +76,7 @@ impl View for Budgets {
     }
 }
 
-/// Shows all budgets that exist now.
+/// Shows all current budgets.
 pub fn run(cli: &Cli<'_>, here: &LoadedProject) -> Result<Exit, Failure> {
     let now = cli.env.wall()?;
     let store = cli.env.store_to_read()?;
@@ -114,7 +114,7 @@ pub fn run(cli: &Cli<'_>, here: &LoadedProject) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-/// Lists the budgets that exist now: the day, each job's, the open night's, all pools.
+/// Lists the current budgets: the day's, each job's, the open night's and all pools'.
 fn budgets(
     here: &LoadedProject,
     store: Option<&Store>,
@@ -153,8 +153,7 @@ fn standing(
     })
 }
 
-/// Returns the label of the pool of a limit. A backend without a pool is labelled with its own
-/// name.
+/// Returns the label of a limit's pool. For a backend without a pool, this is the backend's name.
 fn name_of(here: &LoadedProject, limit: &ProviderLimit) -> String {
     match limit.pool.strip_prefix(&format!("{} ", here.id)) {
         Some(backend) => format!("backend {backend}"),

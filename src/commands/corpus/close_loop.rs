@@ -21,7 +21,7 @@ pub struct CloseLoopArgs {
 }
 
 impl CloseLoopArgs {
-    /// Promotes learnings, or shows which ones would be promoted.
+    /// Promotes learnings, or shows which learnings would be promoted.
     pub fn run(&self, folder: &CorpusFolder<'_>) -> Result<Exit, Failure> {
         let span = match self.threshold.as_str() {
             "0" | "0h" | "0s" | "0m" | "0d" => jiff::SignedDuration::ZERO,
@@ -50,7 +50,7 @@ impl View for CloseLoop {
             ));
         }
         for (why, count) in &self.held {
-            text.push_str(&format!("  held: {count} because {why}\n"));
+            text.push_str(&format!("  not promoted: {count} because {why}\n"));
         }
         show::out(&text);
     }

@@ -26,7 +26,7 @@ pub struct DefragArgs {
 }
 
 impl DefragArgs {
-    /// Tidies the corpus, or shows what is untidy.
+    /// Tidies the corpus, or shows the changes that it would make.
     pub fn run(&self, folder: &CorpusFolder<'_>) -> Result<Exit, Failure> {
         let all = !(self.prune || self.dedup || self.oscillation_sweep);
         let options = Options {
@@ -68,7 +68,7 @@ impl View for Defrag {
             }
         }
         let text = match (text.is_empty(), self.applied) {
-            (true, _) => "everything is in order\n".to_owned(),
+            (true, _) => "no changes are needed\n".to_owned(),
             (false, true) => text,
             (false, false) => {
                 text + "nothing was changed; run again with --apply to make these changes\n"

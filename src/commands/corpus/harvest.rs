@@ -54,7 +54,7 @@ impl View for Harvest {
             text.push_str(&format!("  {}  ({})\n", safe::line(&one.path), safe::line(&one.source)));
         }
         for why in &self.left_out {
-            text.push_str(&format!("  left out: {}\n", safe::line(why)));
+            text.push_str(&format!("  skipped: {}\n", safe::line(why)));
         }
         show::out(&text);
     }

@@ -17,10 +17,10 @@ pub fn run(folder: &CorpusFolder<'_>) -> Result<Exit, Failure> {
 
 impl View for Health {
     fn print(&self, _ui: Ui) {
-        let mut rows = vec![show::row(["metric", "value", "floor", ""])];
+        let mut rows = vec![show::row(["metric", "value", "minimum", ""])];
         for metric in &self.metrics {
             let value = metric.value.map_or_else(|| "-".to_owned(), |it| format!("{it:.3}"));
-            let mark = if metric.below_floor { "below its floor" } else { "" };
+            let mark = if metric.below_floor { "below the minimum" } else { "" };
             rows.push(show::row([metric.name, &value, &metric.floor.to_string(), mark]));
         }
         let mut text = show::table(&rows);

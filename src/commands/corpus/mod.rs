@@ -1,8 +1,8 @@
 //! `runner corpus`: runs each step over the corpus manually.
 //!
-//! A read honours the commit marker: it first finishes a commit that a dead process began, and
-//! waits for one that is under way. A change takes the overnight lock, is written in one commit of
-//! its own, and is refused while a night runs.
+//! A read respects the commit marker: it first finishes the commit of a dead process, and waits for
+//! an active commit. A change takes the overnight lock, is written in a separate commit, and is
+//! refused while an overnight run is active.
 
 mod bench;
 mod brief;
@@ -62,7 +62,7 @@ impl CorpusArgs {
     }
 }
 
-/// Returns the nearest folder at or above `from` that holds a corpus.
+/// Returns the nearest folder at or above `from` that contains a corpus.
 fn find(from: &Path) -> Result<PathBuf, Failure> {
     let from = fs::canonicalize(from)
         .map_err(|error| Failure::data(format!("{}: {error}", from.display())))?;
@@ -73,7 +73,7 @@ fn find(from: &Path) -> Result<PathBuf, Failure> {
     })
 }
 
-/// The folder that holds the corpus, and everything a command works with.
+/// The folder that contains the corpus, and the other inputs of a command.
 struct CorpusFolder<'a> {
     cli: &'a Cli<'a>,
     root: PathBuf,
@@ -103,7 +103,7 @@ impl CorpusFolder<'_> {
         RunLock::take(&self.root, "corpus", self.cli.env.wall()?).map_err(locked)
     }
 
-    /// Returns the report of a step whose changes are not made.
+    /// Runs a step without making its changes, and returns its report.
     fn preview<T>(
         &self,
         step: impl FnOnce(&Corpus) -> Result<(T, Changes), Failure>,
@@ -111,7 +111,7 @@ impl CorpusFolder<'_> {
         Ok(step(&self.corpus()?)?.0)
     }
 
-    /// Makes a step's changes under the lock, after finishing the changes that others began.
+    /// Makes a step's changes under the lock, after finishing commits of dead processes.
     fn change<T>(
         &self,
         step: impl FnOnce(&Corpus) -> Result<(T, Changes), Failure>,
@@ -125,7 +125,7 @@ impl CorpusFolder<'_> {
         let kept =
             self.root.join(NIGHT).join("removed").join(now.strftime("%Y%m%dT%H%M%SZ").to_string());
         commit::keep_removed(&self.root, &kept, &targets).map_err(not_committed)?;
-        // Only the lock protects the change: there is no run, and so no fence.
+        // Only the lock protects the change: without a run there is no fence.
         let free = |_: &RunId, _: Fence| Ok(());
         Commit {
             root: &self.root,
@@ -139,8 +139,8 @@ impl CorpusFolder<'_> {
         }
         .make(targets)
         .map_err(not_committed)?;
-        // Clears only this commit. The next night must still record what a night that died has
-        // committed.
+        // Clears only this commit. The next overnight run must still record the commits of a run
+        // that died.
         commit::clear_one(&self.root, 0).map_err(not_committed)?;
         Ok(report)
     }
@@ -162,7 +162,7 @@ fn inside(error: impl std::error::Error) -> Failure {
 pub(super) fn locked(error: LockError) -> Failure {
     match error {
         LockError::Held { .. } => Failure::later(error.to_string())
-            .hint("run the command again when the other one has finished"),
+            .hint("run the command again after the other run has finished"),
         LockError::Io { .. } => Failure::cannot_write(error.to_string()),
     }
 }

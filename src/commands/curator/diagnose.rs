@@ -1,25 +1,27 @@
-//! Problems that keep the curator from working, each with the command that fixes it.
+//! `runner curator diagnose`: finds the problems that keep the curator from working, each with the
+//! command that fixes it.
 
+use runner_backends::{OllamaHealth, ollama_health};
 use runner_engine::outcome::Exit;
 use runner_jobs::curator::queue::is_windows;
 use runner_text::counted;
 use serde::Serialize;
 
-use super::model::{CuratorStanding, gather};
-use super::probe::{Health, probe};
+use super::model::{CuratorStanding, DEADLINE, gather};
 use super::text::health;
 use crate::commands::Cli;
 use crate::project::LoadedProject;
 use crate::setup::plan::shown;
 use crate::ui::{Failure, Ui, View, safe, show};
 
-/// The endpoints at which another engine is searched: the usual port and the usual second port.
+/// The endpoints where the diagnosis looks for another engine: the usual port and the usual second
+/// port.
 const USUAL: [&str; 2] = ["http://127.0.0.1:11434", "http://127.0.0.1:11435"];
 
 /// A finding of the diagnosis.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 struct Diagnosis {
-    /// `wrong` if the curator does not work, `note` if it works with reduced function.
+    /// `wrong` if the curator does not work, `note` if it works with reduced functionality.
     level: &'static str,
     what: String,
     /// The command that fixes the finding.
@@ -48,9 +50,9 @@ pub fn run(cli: &Cli<'_>, project: &LoadedProject) -> Result<Exit, Failure> {
     let elsewhere = |model: &str| {
         let other = USUAL.into_iter().filter(|it| *it != standing.configured.endpoint);
         other
-            .map(|endpoint| (endpoint, probe(endpoint, model)))
+            .map(|endpoint| (endpoint, ollama_health(endpoint, model, DEADLINE)))
             .find(|(_, health)| {
-                matches!(health, Health::Ready { .. } | Health::ModelMissing { .. })
+                matches!(health, OllamaHealth::Ready { .. } | OllamaHealth::ModelMissing { .. })
             })
             .map(|(endpoint, _)| endpoint)
     };
@@ -67,7 +69,7 @@ fn typed(words: &[&str]) -> String {
     shown(&words)
 }
 
-/// Formats a command of the engine's own program for the engine at this address.
+/// Formats a command of the engine's program that addresses the engine at `endpoint`.
 fn at(endpoint: &str, words: &[&str]) -> String {
     let command = typed(words);
     if endpoint.trim_end_matches('/') == USUAL[0] {
@@ -77,7 +79,8 @@ fn at(endpoint: &str, words: &[&str]) -> String {
     format!("OLLAMA_HOST={} {command}", typed(&[place]))
 }
 
-/// Reports a note if the job's backend uses another address or model than the one that was checked.
+/// Returns a note for each of the address and the model of the job's backend that differs from the
+/// configured engine's.
 fn apart(project: &LoadedProject, it: &CuratorStanding) -> Vec<Diagnosis> {
     let name = it.configured.backend.as_deref().unwrap_or_default();
     let Some(spec) = project.config.backends.get(name) else { return Vec::new() };
@@ -150,25 +153,25 @@ fn findings(
     let endpoint = &configured.endpoint;
     let said = format!("{} at {endpoint}: {}", configured.engine, health(&it.health));
     match &it.health {
-        Health::Ready { .. } => {}
-        Health::ModelMissing { .. } => {
+        OllamaHealth::Ready { .. } => {}
+        OllamaHealth::ModelMissing { .. } => {
             add("note", said, at(endpoint, &["ollama", "pull", &configured.model]));
         }
-        Health::NotAsked { .. } if configured.engine != "ollama" => {}
-        Health::NotAsked { .. } => {
+        OllamaHealth::NotAsked { .. } if configured.engine != "ollama" => {}
+        OllamaHealth::NotAsked { .. } => {
             add("note", said, format!("runner config set curator.endpoint {}", USUAL[0]));
         }
-        Health::Dead { .. } | Health::Silent { .. } | Health::Stranger { .. } => {
+        OllamaHealth::Dead { .. } | OllamaHealth::Silent { .. } | OllamaHealth::Stranger { .. } => {
             let hint = match (elsewhere(&configured.model), &it.health) {
                 (Some(other), _) => format!("runner config set curator.endpoint {other}"),
-                (None, Health::Stranger { .. }) => {
+                (None, OllamaHealth::Stranger { .. }) => {
                     let other = USUAL.into_iter().find(|it| it != endpoint).unwrap_or(USUAL[0]);
                     let place = other.trim_start_matches("http://");
                     format!(
                         "OLLAMA_HOST={place} ollama serve & runner config set curator.endpoint {other}"
                     )
                 }
-                (None, Health::Silent { .. }) => {
+                (None, OllamaHealth::Silent { .. }) => {
                     typed(&["curl", "-m", "5", &format!("{endpoint}/api/version")])
                 }
                 (None, _) => at(endpoint, &["ollama", "serve"]),
@@ -180,7 +183,7 @@ fn findings(
     if state == Some("working") && !it.alive {
         let pid = it.status.as_ref().map(|status| status["pid"].clone()).unwrap_or_default();
         let what = format!(
-            "the worker's process {pid} is gone, but its status still reports it as working"
+            "the worker's process {pid} no longer exists, but the worker's status is still \"working\""
         );
         add("wrong", what, "runner curator work --once".to_owned());
     }

@@ -49,7 +49,7 @@ struct EnqueuedJob {
 
 impl View for EnqueuedJob {
     fn print(&self, ui: Ui) {
-        ui.info(&format!("{} waits", self.job.id));
+        ui.info(&format!("{} is queued", self.job.id));
         if !self.served {
             show::complain("no job processes the queue\n  fix: runner curator setup --apply");
         }
@@ -99,7 +99,7 @@ impl EnqueueArgs {
     }
 }
 
-/// Resolves a path so that it means the same in every working directory.
+/// Converts the path of an existing file to an absolute path, which must be UTF-8.
 fn named(home: &Env, path: &Path) -> Result<String, Failure> {
     let whole = std::fs::canonicalize(home.here.join(path))
         .map_err(|error| Failure::data(format!("--source {}: {error}", path.display())))?;

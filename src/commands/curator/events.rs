@@ -87,7 +87,7 @@ impl EventsArgs {
         let (all, bad) = book::all(&worker).map_err(|error| disk(&worker, &error))?;
         if bad > 0 {
             let lines = counted(bad, "line");
-            show::complain(&format!("events: {lines} could not be read; not shown"));
+            show::complain(&format!("events: {lines} could not be parsed; skipped"));
         }
         let named = |id: &str| book::named(&all, id).map_err(|error| failure(project, error));
         match &self.command {
@@ -136,7 +136,7 @@ fn escalate(
     }
     let job = model::job_of(project).ok_or_else(super::work::no_job)?;
     if it.left == 0 {
-        // The row records that nothing is left, and no run is made.
+        // This records that no budget is left, and no run is started.
         let spent = book::spend(worker, &it.event.id, cli.env.wall()?);
         return Err(match spent {
             Err(error) => failure(project, error),
@@ -160,7 +160,7 @@ pub(super) fn failure(project: &LoadedProject, error: EventError) -> Failure {
             Failure::data(error.to_string()).hint("runner curator events --all")
         }
         EventError::Spent(_) | EventError::Over(_) => Failure::refused(error.to_string())
-            .hint("runner curator event   (a new event has its own budget)"),
+            .hint("runner curator event   (a new event has a separate budget)"),
     }
 }
 

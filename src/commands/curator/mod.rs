@@ -1,7 +1,7 @@
 //! `runner curator`: shows the state of the local curator, fills its queue and processes it.
 //!
-//! The processing itself is done by runs of the job of kind `curator`; this module handles no job
-//! file. It must never wait for an engine longer than the two seconds that a status check may take.
+//! Runs of the job of kind `curator` process the queue; this module never processes a job file. It
+//! must not wait for an engine for more than two seconds, the time limit of a status check.
 
 mod compact;
 mod diagnose;
@@ -9,7 +9,6 @@ mod enqueue;
 mod event;
 mod events;
 mod model;
-mod probe;
 mod setup;
 mod text;
 mod work;

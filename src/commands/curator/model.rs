@@ -1,10 +1,12 @@
-//! Gathers the state of the curator, which `curator status --json` prints, without a model call.
+//! Gathers the state of the curator for `runner curator status --json`, without a model call.
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use runner_backends::registry::KINDS;
+use runner_backends::{OllamaHealth, ollama_health};
 use runner_engine::process::find_program;
 use runner_jobs::curator::CuratorSpec;
 use runner_jobs::curator::lint::vault;
@@ -13,10 +15,11 @@ use runner_jobs::curator::worker_status::WorkerStatus;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::probe::{Health, probe};
 use crate::env;
 use crate::project::LoadedProject;
 
+/// Time limit of a check of the engine.
+pub const DEADLINE: Duration = Duration::from_millis(1_500);
 /// The programs to which an event can be handed.
 const RUNNERS: [&str; 2] = ["claude", "codex"];
 /// The programs that bridge to hosts of other agents.
@@ -25,25 +28,25 @@ pub const BRIDGES: [&str; 2] = ["openclaw", "oc-ask"];
 /// The state of the curator.
 #[derive(Clone, Debug, Serialize)]
 pub struct CuratorStanding {
-    /// 1.
+    /// The version of the output's schema, which is 1.
     pub schema_version: u32,
     /// The time at which the state was read.
     pub at: Timestamp,
     pub configured: Configured,
     /// The state of the engine at the configured address.
-    pub health: Health,
+    pub health: OllamaHealth,
     pub worker: Folder,
     /// The folder of the notes.
     pub vault: Folder,
     /// The number of files in each folder of the queue.
     pub queue: Depths,
-    /// The number of jobs that may still begin in the current 60-minute window.
+    /// The number of jobs that may still start in the current 60-minute window.
     pub left_this_hour: Option<u32>,
-    /// The worker's own status from `logs/status.json`.
+    /// The worker's status from `logs/status.json`.
     pub status: Option<Value>,
     /// Whether the process that wrote the status is alive.
     pub alive: bool,
-    /// The programs to which an event can be handed, by name.
+    /// The paths of the programs that can handle an event, by name.
     pub runners: BTreeMap<&'static str, Option<String>>,
     /// The bridge to hosts of other agents, if there is one.
     pub bridge: Bridge,
@@ -63,10 +66,10 @@ pub struct Configured {
     pub enabled: bool,
     /// The backend that writes texts.
     pub backend: Option<String>,
-    /// Maximum number of jobs that begin in any 60 minutes.
+    /// Maximum number of jobs that start in any 60 minutes.
     pub hourly_cap: u32,
     pub kinds: Vec<&'static str>,
-    /// Whether this program can ask the engine.
+    /// Whether runner supports the engine.
     pub engine_known: bool,
 }
 
@@ -85,11 +88,11 @@ pub struct Folder {
 pub struct Bridge {
     /// Whether a bridge is available.
     pub supported: bool,
-    /// The location of the bridge, or the missing part.
+    /// The location of the bridge, or the programs that are missing.
     pub why: String,
 }
 
-/// Returns the job of kind curator: the one named `curator`, or else the first.
+/// Returns the job of kind curator that is named `curator`, or else the first job of that kind.
 pub fn job_of(here: &LoadedProject) -> Option<&str> {
     let is = |job: &crate::config::Job| job.spec.kind.of::<CuratorSpec>().is_some();
     let jobs = &here.config.jobs;
@@ -108,16 +111,16 @@ pub fn gather(here: &LoadedProject, now: Timestamp) -> CuratorStanding {
     let engine_known = KINDS.contains(&curator.engine.as_str())
         || here.config.backends.contains_key(&curator.engine);
     let health = match curator.engine.as_str() {
-        "ollama" => probe(&curator.endpoint, &curator.model),
-        other => {
-            Health::NotAsked { why: format!("`runner backends check {other}` checks {other}") }
-        }
+        "ollama" => ollama_health(&curator.endpoint, &curator.model, DEADLINE),
+        other => OllamaHealth::NotAsked {
+            why: format!("`runner backends check {other}` checks {other}"),
+        },
     };
     let worker = Worker::of(&here.root, &spec.worker_dir);
     let there = worker.as_ref().is_ok_and(|worker| worker.folder().is_dir());
     let why = match &worker {
         Err(why) => Some(why.clone()),
-        Ok(worker) if !there => Some(format!("{} is not there", worker.folder().display())),
+        Ok(worker) if !there => Some(format!("{} does not exist", worker.folder().display())),
         Ok(_) => None,
     };
     let notes = vault(&here.root, &spec.vault_dir).err();

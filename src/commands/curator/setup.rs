@@ -1,5 +1,5 @@
-//! The settings that make the curator run. They are shown, or written one by one as `config set`
-//! does.
+//! `runner curator setup`: shows the settings that the curator needs, or writes them one by one as
+//! `runner config set` does.
 
 use runner_backends::registry::KINDS;
 use runner_engine::outcome::Exit;

@@ -1,7 +1,8 @@
 //! Formats the state of the curator as text for people.
 
+use runner_backends::OllamaHealth;
+
 use super::model::CuratorStanding;
-use super::probe::Health;
 use crate::ui::{Ui, View, safe, show};
 
 impl View for CuratorStanding {
@@ -43,8 +44,11 @@ fn text(standing: &CuratorStanding) -> String {
     }
     if let Some(status) = &standing.status {
         let state = status["state"].as_str().unwrap_or_default();
-        let gone =
-            if !standing.alive && state == "working" { ", and its process is gone" } else { "" };
+        let gone = if !standing.alive && state == "working" {
+            ", but the process no longer runs"
+        } else {
+            ""
+        };
         let at = status["updated_at"].as_str().unwrap_or_default();
         row("last", format!("{state} at {at}{gone}"));
         if let Some(error) = status["last_error"].as_str() {
@@ -60,19 +64,19 @@ fn describe_folder(path: &str, why: Option<&str>) -> String {
 }
 
 /// Describes the state of the engine.
-pub fn health(health: &Health) -> String {
+pub fn health(health: &OllamaHealth) -> String {
     match health {
-        Health::Ready { version } => format!("ready (version {version})"),
-        Health::ModelMissing { version, models } => format!(
+        OllamaHealth::Ready { version } => format!("ready (version {version})"),
+        OllamaHealth::ModelMissing { version, models } => format!(
             "version {version}, but the model is missing; it has {}",
             match models.as_slice() {
                 [] => "none".to_owned(),
                 models => models.iter().take(5).map(String::as_str).collect::<Vec<_>>().join(", "),
             }
         ),
-        Health::Dead { why } => format!("nothing listens there ({why})"),
-        Health::Silent { why } => format!("nobody answers ({why})"),
-        Health::Stranger { why } => format!("something else listens there ({why})"),
-        Health::NotAsked { why } => format!("not asked: {why}"),
+        OllamaHealth::Dead { why } => format!("nothing listens there ({why})"),
+        OllamaHealth::Silent { why } => format!("nobody answers ({why})"),
+        OllamaHealth::Stranger { why } => format!("something else listens there ({why})"),
+        OllamaHealth::NotAsked { why } => format!("not asked: {why}"),
     }
 }

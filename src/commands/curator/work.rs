@@ -1,13 +1,14 @@
-//! `curator work`: runs the job of kind curator until no further run may begin.
+//! `runner curator work`: runs the curator job until no further run may start.
 //!
 //! ```text
-//! something waits, and the hour has room? ── yes ──> one run ── it did something ──> again
-//!    │ no                                        └── it did not: another works, it failed ──> end; watching: wait
-//!    └──> end; watching: wait for a file, half a minute, or a signal, which ends it
+//! a file waits, and the hourly cap allows a start?
+//!    │ yes ──> one run ── it processed a file ──> repeat
+//!    │                 └── another run is active, or it failed ──> end; with --watch: wait
+//!    └ no ───> end; with --watch: wait for a file, half a minute, or a signal that ends the watch
 //! ```
 //!
-//! The result of its own run decides whether the loop goes on. Changes that other processes make to
-//! the folder do not count.
+//! Only the result of the loop's last run determines whether the loop continues, and not changes
+//! that other processes make to the folder.
 
 use std::time::Duration;
 
@@ -31,14 +32,15 @@ pub fn no_job() -> Failure {
         .hint("runner curator setup --apply")
 }
 
-/// Returns the job to run: the named one, which must be of kind curator, or the usual one.
+/// Returns the job to run: the named job, which must be of kind curator, or the default curator
+/// job.
 fn chosen<'a>(project: &'a LoadedProject, name: Option<&'a str>) -> Result<&'a str, Failure> {
     let Some(name) = name else { return model::job_of(project).ok_or_else(no_job) };
     let kind = &project.config.job(name)?.spec.kind;
     if kind.of::<CuratorSpec>().is_some() {
         return Ok(name);
     }
-    Err(Failure::usage(format!("--job {name}: it is of kind {}, not curator", kind.name()))
+    Err(Failure::usage(format!("--job {name}: the job is of kind {}, not curator", kind.name()))
         .hint("runner curator status"))
 }
 
@@ -59,7 +61,7 @@ pub struct WorkArgs {
 }
 
 impl WorkArgs {
-    /// Processes the queue, once or for as long as the command watches it.
+    /// Processes the queue once, or repeatedly with `--watch`.
     pub fn run(&self, cli: &Cli<'_>, project: &LoadedProject) -> Result<Exit, Failure> {
         let job = chosen(project, self.job.as_deref())?;
         let cap = project.config.curator.spec.hourly_cap;

@@ -6,7 +6,6 @@ use runner_engine::outcome::Exit;
 use serde::Serialize;
 
 use crate::commands::Cli;
-use crate::env::Env;
 use crate::maintenance;
 use crate::ui::{Failure, Ui, View, show};
 
@@ -49,7 +48,7 @@ impl BackupArgs {
             ))
             .hint("runner db backup ANOTHER-NAME"));
         }
-        let copy = store.backup(&target, now, &mut Env::dying())?;
+        let copy = store.backup(&target, now)?;
         let file = copy.path.display().to_string();
         cli.ui.show(&Backup { file, format: copy.format, bytes: copy.bytes });
         Ok(Exit::Done)

@@ -11,8 +11,8 @@ use crate::maintenance;
 use crate::ui::{Failure, Ui, View, show};
 
 const RESTORE: &str = "runner db restore";
-/// The hint if the database is intact but some rows are wrong. Restoring an older backup would lose
-/// more than such rows do.
+/// The hint if the database is intact but some rows are inconsistent. Restoring an older backup
+/// would lose more data.
 const ROWS: &str = "runner tick   (recovers what it can; `runner db backup` keeps a copy to examine; a restore would lose more)";
 
 /// The result of a check of the database.
@@ -27,7 +27,7 @@ struct DatabaseCheck {
 impl View for DatabaseCheck {
     fn print(&self, _ui: Ui) {
         let StoreHealth { format, sqlite, bytes, log_bytes, rows, findings, .. } = &self.health;
-        // A file that cannot be read has no format, and the error of the command describes it.
+        // An unreadable file has no format; the command's error describes the problem.
         if *format == 0 {
             return;
         }
@@ -54,7 +54,7 @@ pub fn check(cli: &Cli<'_>) -> Result<Exit, Failure> {
         return Err(Failure::configuration(format!("there is no database at {}", path.display()))
             .hint("runner init"));
     }
-    // The check opens the database read-only and does not even migrate its format.
+    // The check opens the database read-only and does not migrate it to the current format.
     let looked = Store::read(&path).map_err(Failure::from);
     let looked = looked.and_then(|store| maintenance::examine(cli.env, &store));
     let database = path.display().to_string();

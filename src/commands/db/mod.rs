@@ -1,4 +1,4 @@
-//! `runner db`: the manual maintenance of the database.
+//! `runner db`: maintains the database manually.
 
 mod backup;
 mod check;

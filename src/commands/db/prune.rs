@@ -7,7 +7,6 @@ use runner_engine::store::{PruneFacts, PrunePlan};
 use serde::Serialize;
 
 use crate::commands::Cli;
-use crate::env::Env;
 use crate::maintenance;
 use crate::ui::{Failure, Ui, View, show};
 
@@ -30,7 +29,7 @@ struct Pruned {
 
 impl View for Pruned {
     fn print(&self, _ui: Ui) {
-        // A plan that was carried out was printed before.
+        // A plan that was carried out has already been printed.
         if !self.done {
             show::out(&describe_plan(&self.plan));
         }
@@ -43,7 +42,7 @@ impl PruneArgs {
         let now = cli.env.wall()?;
         let retention = maintenance::retention(cli.env)?;
         if self.dry_run {
-            // The dry run only reads: it neither creates a database nor migrates one to this format.
+            // A dry run only reads: it neither creates nor migrates a database.
             let plan = match cli.env.store_to_read()? {
                 Some(store) => maintenance::plan(cli.env, &store, &retention, now)?,
                 None => retention.plan(PruneFacts::default(), now),
@@ -54,7 +53,7 @@ impl PruneArgs {
         let mut store = cli.env.store()?;
         let plan = maintenance::plan(cli.env, &store, &retention, now)?;
         cli.ui.info(describe_plan(&plan).trim_end());
-        maintenance::carry_out(&mut store, &plan, &mut Env::dying())?;
+        maintenance::carry_out(&mut store, &plan)?;
         store.cut_log(0)?;
         cli.ui.show(&Pruned { done: true, plan });
         Ok(Exit::Done)
@@ -70,7 +69,7 @@ fn describe_plan(plan: &PrunePlan) -> String {
         }
     };
     line(rows.occurrences.len() as u64, "occurrences");
-    line(rows.runs, "runs of those");
+    line(rows.runs, "runs of these occurrences");
     line(rows.deferrals.len() as u64, "deferrals between the first and the last of their chains");
     line(rows.nights.len() as u64, "nights");
     line(rows.budget_usage.len() as u64, "budgets of days, weeks and windows");

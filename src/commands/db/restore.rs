@@ -27,9 +27,9 @@ pub struct RestoreArgs {
     yes: bool,
 }
 
-const LOST_UNKNOWN: &str = "lost    what was paused, resumed, acknowledged, granted or put off since, which cannot be listed; \
-     `runner pause --all` before the next tick holds everything back\n";
-const THEN: &str = "then    what came due since is recorded as missed, what was waiting as skipped; nothing silently runs twice\n";
+const LOST_UNKNOWN: &str = "lost    pauses, resumptions, acknowledgements, grants and deferrals since the copy, which cannot be listed; \
+     `runner pause --all` before the next tick prevents all starts\n";
+const THEN: &str = "then    occurrences that became due since the copy are recorded as missed, and waiting runs as skipped; nothing silently runs twice\n";
 
 /// The plan of a restore, or its result.
 #[derive(Debug, Serialize)]
@@ -43,7 +43,7 @@ struct Restore {
     kept: Option<String>,
     /// Whether the current database is intact.
     whole: bool,
-    /// The records that the current database has and the copy lacks; absent if that cannot be
+    /// The records that the current database has and the copy lacks; `None` if this cannot be
     /// determined.
     since: Option<RestoreLoss>,
     #[serde(rename = "told")]
@@ -60,8 +60,8 @@ impl View for Restore {
     fn print(&self, _ui: Ui) {
         let Some(reported) = &self.reported else { return show::out(&self.describe_plan()) };
         show::out(&format!(
-            "restored; since then: {} missed, {} skipped, {} ended\n",
-            show::count(reported.missed, "moment"),
+            "restored; since the copy: {} missed, {} skipped, {} ended\n",
+            show::count(reported.missed, "scheduled time"),
             show::count(reported.skipped, "waiting run"),
             show::count(reported.ended, "live run")
         ));
@@ -87,7 +87,7 @@ impl Restore {
         }
         text.push_str(&match &self.since {
             Some(since) => format!(
-                "lost    what is not in the copy: {}, {}, {}, {}; pauses stay as they are now ({})\n",
+                "lost    records that are not in the copy: {}, {}, {}, {}; current pauses are kept ({})\n",
                 show::count(since.runs, "run"),
                 show::count(since.breaker_resets, "circuit breaker reset"),
                 show::count(since.grants, "grant"),
@@ -140,7 +140,7 @@ impl RestoreArgs {
             return Ok(Exit::Done);
         }
         let planned = plan.keep.clone();
-        let reported = plan.carry_out(now, &mut Env::dying()).map_err(|error| match error {
+        let reported = plan.carry_out(now).map_err(|error| match error {
             StoreError::InUse { .. } => in_use(cli.env),
             other => Failure::from(other).of_a_copy(),
         })?;
@@ -154,15 +154,15 @@ impl RestoreArgs {
     }
 }
 
-/// Asks for a confirmation on the terminal. No answer means no.
+/// Asks for a confirmation on the terminal. An empty answer means no.
 fn confirmed() -> bool {
-    show::notice("Do it? [y/N]");
+    show::notice("Restore? [y/N]");
     let mut answer = String::new();
     let _no_answer_is_no = io::stdin().lock().read_line(&mut answer);
     matches!(answer.trim(), "y" | "Y" | "yes")
 }
 
-/// Returns the newest backup that is intact.
+/// Returns the newest intact backup.
 fn newest(home: &Env) -> Result<PathBuf, Failure> {
     let mut why = String::new();
     for backup in maintenance::backups(home) {
@@ -171,9 +171,9 @@ fn newest(home: &Env) -> Result<PathBuf, Failure> {
             Err(error) => why.push_str(&format!("; {error}")),
         }
     }
-    // A database that can be read must not be moved away.
+    // A readable database must not be moved away.
     let hint = match home.store_to_read() {
-        Ok(Some(_)) => "runner db check   (the present database can be read)".to_owned(),
+        Ok(Some(_)) => "runner db check   (the current database can be read)".to_owned(),
         _ => aside(&home.store_path()),
     };
     Err(Failure::data(format!("there is no intact backup in {}{why}", home.backups().display()))
@@ -211,6 +211,8 @@ fn in_use(home: &Env) -> Failure {
     ));
     match pids.is_empty() {
         true => failure.hint("runner db restore --yes   (again, in a few seconds)"),
-        false => failure.hint(format!("kill -TERM {}   (then repeat this)", pids.join(" "))),
+        false => {
+            failure.hint(format!("kill -TERM {}   (then run this command again)", pids.join(" ")))
+        }
     }
 }

@@ -25,8 +25,8 @@ impl View for Compacted {
 pub fn vacuum(cli: &Cli<'_>) -> Result<Exit, Failure> {
     let mut store = cli.env.store()?;
     let path = cli.env.store_path();
-    // The log is merged into the file before each measurement, so that the sizes are those of the
-    // rows.
+    // The log is merged into the file before each measurement, so that the two sizes are
+    // comparable.
     let size = || fs::metadata(&path).map_or(0, |data| data.len());
     store.cut_log(0)?;
     let bytes_before = size();

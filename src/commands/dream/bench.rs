@@ -1,7 +1,7 @@
-//! `runner dream bench`: measures the answer by rule on ideas with a known answer.
+//! `runner dream bench`: measures the rule-based answers on ideas with known answers.
 //!
-//! The command judges ideas and counts the results. It proposes nothing, keeps nothing and asks no
-//! model.
+//! The command judges ideas and counts the results. It makes no proposals, stores nothing and asks
+//! no model.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ use crate::env;
 use crate::project::LoadedProject;
 use crate::ui::{Failure, Ui, View, show};
 
-/// Maximum size of a file of labels, in bytes.
+/// Maximum size of the label file, in bytes.
 const LONGEST: u64 = 64 * 1024 * 1024;
 
 /// Measure the answer by rule on ideas with a known answer; proposes nothing
@@ -86,7 +86,7 @@ impl BenchArgs {
     ) -> Result<Measurement, Failure> {
         let environment =
             |error: &dyn std::error::Error| Failure::environment(error_chain::whole(error));
-        // Every idea is read. The state that another pass keeps of the ideas is not used here.
+        // Every idea is read; the state that dream passes keep about the ideas is not used here.
         let survey =
             take_inventory(root, spec, Path::new("")).map_err(|error| environment(&error))?;
         let reader =
@@ -98,7 +98,7 @@ impl BenchArgs {
         let indexed = cli.env.now()?;
         let all: Vec<usize> = (0..survey.ideas.len()).collect();
         let mut troubles = survey.troubles;
-        let judged = judge_all(&survey.ideas, &all, &reader, &room, &mut troubles, &mut Silent)
+        let judged = judge_all((&survey.ideas, &all), &reader, &room, &mut troubles, &mut Silent)
             .map_err(|error| Failure::internal(error.to_string()))?;
         let ended = cli.env.now()?;
         let peak_bytes = peak();
@@ -124,7 +124,7 @@ fn labels(path: &Path) -> Result<Vec<truth::Label>, Failure> {
         |why: String| Failure::usage(format!("{shown}: {why}")).hint("runner help dream bench");
     let size = std::fs::metadata(path).map_err(|error| bad(error.to_string()))?.len();
     if size > LONGEST {
-        return Err(bad(format!("it is {size} bytes long, the limit is {LONGEST}")));
+        return Err(bad(format!("the file has {size} bytes; the limit is {LONGEST}")));
     }
     let text = read_text_host(path, LONGEST).map_err(|error| bad(error.to_string()))?;
     truth::parse(&text).map_err(bad)
@@ -182,7 +182,7 @@ fn format_figures(reported: &Measurement) -> String {
         line(
             "thresholds from the other half",
             format!(
-                "{}: {} of {} cited, {} of {} open ones archived",
+                "{}: {} of {} cited, {} of {} open ideas archived",
                 bars.join(" and "),
                 held.cited,
                 held.known,
@@ -243,7 +243,7 @@ fn table(figures: &Figures) -> String {
     let mut called: Vec<&str> = confusion.values().flat_map(|row| row.keys().copied()).collect();
     called.sort_unstable();
     called.dedup();
-    let mut head = vec!["is \\ called".to_owned()];
+    let mut head = vec!["true \\ assigned".to_owned()];
     head.extend(called.iter().map(|class| (*class).to_owned()));
     let mut rows = vec![head];
     for (class, row) in confusion {

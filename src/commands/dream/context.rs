@@ -41,17 +41,17 @@ impl<'h> ReviewContext<'h> {
         Ok(Self { home: cli.env, here, spec })
     }
 
-    /// Reads all proposals as they are now.
+    /// Reads the current proposals.
     pub(super) fn read(&self) -> Result<Proposals, Failure> {
         Proposals::read(&self.here.root, &self.spec).map_err(proposals_failure)
     }
 
-    /// Reads all proposals, and prints the files that could not be read.
+    /// Reads all proposals, and reports the files that could not be read.
     pub(super) fn proposals(&self) -> Result<Proposals, Failure> {
         let proposals = self.read()?;
         for trouble in &proposals.troubles {
             let (path, why) = (safe::line(&trouble.path), safe::line(&trouble.why));
-            show::notice(&format!("runner: not read: {path}: {why}"));
+            show::notice(&format!("runner: cannot read {path}: {why}"));
         }
         Ok(proposals)
     }
@@ -104,11 +104,11 @@ pub(super) fn failure(error: ReviewError) -> Failure {
             Failure::later(what).hint(format!("runner dream undo {}", before.proposal_id))
         }
         ReviewError::Stale { .. } => Failure::later(what)
-            .hint("look at it again (`runner dream show`), then repeat with --force, or wait for the next pass"),
+            .hint("review the proposal again (`runner dream show`), then repeat the command with --force, or wait for the next pass"),
         ReviewError::Changed(_) => {
-            Failure::later(what).hint("look at the file, then repeat with --force")
+            Failure::later(what).hint("inspect the file, then repeat the command with --force")
         }
-        ReviewError::Busy(_) => Failure::later(what).hint("run the command again when the other review is done"),
+        ReviewError::Busy(_) => Failure::later(what).hint("run the command again after the other review has ended"),
         ReviewError::Cannot(_) => Failure::data(what),
         ReviewError::Guard(_) => Failure::refused(what),
         ReviewError::Conflict(_) => Failure::refused(what)

@@ -84,7 +84,7 @@ impl View for ProposalDetails<'_> {
         ];
         let stands = status_text(item);
         if !stands.is_empty() {
-            rows.push(show::row(["stands", &stands]));
+            rows.push(show::row(["state", &stands]));
         }
         let mut out = show::table(&rows);
         if let Some(would) = &self.would {

@@ -77,8 +77,8 @@ impl View for ProposalList<'_> {
     fn print(&self, _ui: Ui) {
         if self.proposals.is_empty() {
             return show::out(&match self.undecided {
-                0 => "nothing is left to decide; `runner dream run` looks for more\n".to_owned(),
-                1 => "the one undecided proposal does not match the filter\n".to_owned(),
+                0 => "no undecided proposals; `runner dream run` looks for more\n".to_owned(),
+                1 => "the only undecided proposal does not match the filter\n".to_owned(),
                 n => format!("none of {n} undecided proposals matches the filter\n"),
             });
         }
@@ -115,8 +115,7 @@ pub(super) fn status_text(item: &ProposalItem) -> String {
     }
 }
 
-/// Returns the word that the contract uses for a value, or an empty text if the value is not a
-/// word.
+/// Returns the contract's word for a value, or an empty string if the value is not a word.
 pub(super) fn contract_word(value: &impl Serialize) -> String {
     match serde_json::to_value(value) {
         Ok(serde_json::Value::String(word)) => word,

@@ -1,8 +1,8 @@
 //! `--dry-run` of `run`, `dream run` and `night`: shows what would happen, the maximum cost, and
 //! what would prevent it.
 //!
-//! `execute::dry_run` goes through the runs; this module orders and prints them. It must never
-//! write a file or ask a backend.
+//! `execute::dry_run` simulates the runs; this module orders and prints them. It must never write a
+//! file or ask a backend.
 
 mod view;
 
@@ -21,7 +21,7 @@ use crate::env::Env;
 use crate::project::LoadedProject;
 use crate::ui::Failure;
 
-/// One run that is simulated.
+/// A run to simulate.
 #[derive(Clone, Debug)]
 pub struct DryRunRequest<'a> {
     pub job: &'a str,
@@ -44,7 +44,7 @@ pub fn run(
     let own = OccurrenceId::new(stage.now).to_string();
     let key = key.map_or(own, |key| format!("key {key}"));
     let Some(run) = stage.enter(project, job, &key, None, settings)? else {
-        let known = "it was already requested with this key: nothing would be run";
+        let known = "already requested with this key: nothing would run";
         cli.ui.show(&view::KnownRequest { dry_run: true, job, known });
         return Ok(Exit::Done);
     };
@@ -59,18 +59,18 @@ pub fn run(
 pub struct NightTurn {
     /// The dry run, with every earlier run charged its maximum.
     pub reported: DryRun,
-    /// Whether the night's budget suffices for the run.
+    /// Whether the night's budget is sufficient for the run.
     pub fits: BudgetFit,
 }
 
-/// Whether the budget still suffices when a run's turn comes.
+/// Whether the remaining budget is sufficient when a run's turn comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BudgetFit {
-    /// Yes, no matter how much the runs before it spend.
+    /// The budget is sufficient even if all earlier runs spend their maximum.
     Yes,
-    /// Yes, unless the runs before it spend all that they may.
+    /// The budget is sufficient only if the earlier runs spend less than their maximum.
     Perhaps,
-    /// No.
+    /// The budget is not sufficient.
     No,
 }
 
@@ -119,8 +119,8 @@ fn all(
     let night = stage.store.open_night(&project.id, &date, now, closes)?;
     let mut queue = VecDeque::new();
     for (name, job) in project.config.jobs.iter().filter(|(_, job)| job.enabled) {
-        // As in a real night, a job that follows another one is entered after it, and a cycle's job
-        // when its turn comes.
+        // As in a real night, a job that follows another job is recorded after it, and a cycle's
+        // job when its turn comes.
         if matches!(job.when, TriggerSpec::Clock(Trigger::After(_)) | TriggerSpec::Lifecycle) {
             continue;
         }

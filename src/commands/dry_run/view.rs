@@ -16,7 +16,7 @@ use crate::ui::{Ui, View, show};
 
 const UNITS: [&str; 5] = ["calls", "tokens", "micros", "seconds", "ideas"];
 
-/// A request whose key was used before, so that nothing would be run.
+/// A request whose key was used before, so that nothing would run.
 #[derive(Debug, Serialize)]
 pub struct KnownRequest<'a> {
     pub dry_run: bool,
@@ -30,7 +30,7 @@ impl View for KnownRequest<'_> {
     }
 }
 
-/// The dry run of one run.
+/// A simulated run.
 pub struct SimulatedRun<'a> {
     pub project: &'a Path,
     pub reported: DryRun,
@@ -144,8 +144,8 @@ fn json(reported: &DryRun, root: &Path) -> Value {
 }
 
 fn requests(plan: &DryRunPlan, kind: &str, clean: &dyn Fn(&str) -> String) -> Value {
-    // The sources of a prompt are files that its owner chose, and are shown whole. Those of a dream
-    // are the project's own long notes and history, and are shown by name.
+    // The sources of a prompt are files that the user chose, and are shown in full. The sources of
+    // a dream are the project's long notes and its history, and are shown only by name.
     let whole = kind == "prompt";
     let of = plan.requests.iter().map(|one| {
         let sources = one.request.sources.iter().map(|source| {
@@ -237,8 +237,8 @@ fn text(reported: &DryRun) -> String {
                 .map(|word| clean(word))
                 .collect();
             line("starts", &words.join(" "));
-            line("in", &child.folder.display().to_string());
-            line("with", &child.environment.join(" "));
+            line("folder", &child.folder.display().to_string());
+            line("variables", &child.environment.join(" "));
             if !child.unset.is_empty() {
                 line("", &format!("not set: {}", child.unset.join(" ")));
             }
@@ -341,7 +341,7 @@ fn left(level: &RemainingBudget) -> String {
         })
         .collect();
     match parts.as_slice() {
-        [] => format!("{}: not bounded", level.label),
+        [] => format!("{}: no limit", level.label),
         parts => format!("{}: {}", level.label, parts.join(", ")),
     }
 }
@@ -349,7 +349,7 @@ fn left(level: &RemainingBudget) -> String {
 fn fit_name(fits: BudgetFit) -> &'static str {
     match fits {
         BudgetFit::Yes => "yes",
-        BudgetFit::Perhaps => "yes, unless the jobs before it use up their limits",
+        BudgetFit::Perhaps => "yes, unless earlier jobs use up their limits",
         BudgetFit::No => "no",
     }
 }

@@ -4,18 +4,17 @@ use runner_engine::admission::AdmissionFacts;
 use runner_engine::git::Git;
 use runner_engine::outcome::Class;
 use runner_engine::process_id::ProcessIdentity;
-use runner_engine::recover::{Driver, Host, recover_locked};
+use runner_engine::recover::{Driver, recover_stale};
 use runner_engine::sandbox::SandboxedStart;
-use runner_engine::store::{Budget, BudgetLevel, RunRow, RunState, Store};
+use runner_engine::store::{Budget, BudgetLevel, Enter, Store};
 
 use super::resolved_run::{Backends, Convened, Purpose, ResolvedRun};
 use super::{NotAdmitted, refuse};
-use crate::env::Env;
 use crate::spawn;
+use crate::ui::Failure;
 
 /// The input of the admission decision, and the backends to ask.
 pub(super) struct AdmissionInput {
-    pub git: Git,
     pub backends: Backends,
     pub sandbox_start: SandboxedStart,
     pub facts: AdmissionFacts,
@@ -25,15 +24,13 @@ pub(super) struct AdmissionInput {
 }
 
 impl AdmissionInput {
-    /// Gathers the inputs of the admission. Creates nothing except, for a real run, the run's own
-    /// folders.
+    /// Gathers the inputs of the admission. For a real run, it also creates the run's folders.
     pub fn of(
-        home: &Env,
         store: &Store,
         setting: &ResolvedRun<'_>,
         purpose: Purpose,
     ) -> Result<Self, NotAdmitted> {
-        let ResolvedRun { here, row, .. } = setting;
+        let ResolvedRun { here, row, home, .. } = setting;
         let git = Git::new(&here.root, &setting.environment, row.id.as_str());
         let sandbox_start = setting
             .sandbox_start(purpose)
@@ -44,47 +41,47 @@ impl AdmissionInput {
         let mut convened = setting.convene(store, &sandbox_start, purpose)?;
         let first = backends.first.describe().kind;
         let held = setting.hold_voices(store, &mut convened, &first, held, home.wall()?)?;
-        Ok(Self {
-            git,
-            facts,
-            want: held.want,
-            levels: held.levels,
-            backends,
-            sandbox_start,
-            convened,
+        Ok(Self { facts, want: held.want, levels: held.levels, backends, sandbox_start, convened })
+    }
+
+    /// Returns the request for admission.
+    pub fn enter<'e>(
+        &'e self,
+        setting: &'e ResolvedRun<'_>,
+        me: &'e ProcessIdentity,
+    ) -> Result<Enter<'e>, Failure> {
+        Ok(Enter {
+            run: &setting.row.id,
+            owner: me,
+            facts: &self.facts,
+            want: self.want,
+            levels: &self.levels,
+            total: setting.spec.total,
+            staging: &setting.staging,
+            now: setting.home.now()?,
         })
     }
 }
 
-/// Settles an earlier run of this job whose process died, before another run is admitted. The dead
-/// run may hold budget, live processes and a half-done publication. It gets no further attempt,
-/// because this run is the next one.
-pub(super) fn recover_stale_runs(
-    home: &Env,
+/// Settles earlier runs of this job whose process died, before another run is admitted. They get no
+/// further attempt, because this run is the next one.
+pub(super) fn settle_stale_runs(
     store: &mut Store,
-    row: &RunRow,
+    setting: &ResolvedRun<'_>,
     me: &ProcessIdentity,
 ) -> Result<(), NotAdmitted> {
-    let driver =
-        Driver { world: Box::new(Host { state: &home.state }), me, retries_lost: &|_| false };
-    for dead in store.live()? {
-        if dead.job == row.job
-            && dead.id != row.id
-            && matches!(dead.state, RunState::Running { .. })
-        {
-            tracing::info!(run = %dead.id, "its process is gone; it is settled first");
-            recover_locked(store, &driver, &dead.id, home.now()?)?;
-            spawn::mark(home, store, &dead.id)?;
-            if store.run(&dead.id)?.outcome().is_none() {
-                return Err(refuse(
-                    Class::Environment,
-                    format!(
-                        "run {} of this job is only partly published and cannot be finished yet",
-                        dead.id
-                    ),
-                ));
-            }
-        }
+    let (home, row) = (setting.home, setting.row);
+    let driver = Driver::on_host(&home.state, me);
+    let stale = recover_stale(store, &driver, &row.project, &row.job_name, home.now()?)?;
+    for dead in &stale.settled {
+        tracing::info!(run = %dead.id, "its process is gone; it was settled first");
+        spawn::mark(home, store, &dead.id)?;
     }
-    Ok(())
+    match stale.stuck {
+        None => Ok(()),
+        Some(run) => Err(refuse(
+            Class::Environment,
+            format!("run {run} of this job is only partly published and cannot be finished yet"),
+        )),
+    }
 }

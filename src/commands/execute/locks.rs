@@ -29,7 +29,7 @@ pub(super) fn take_locks(
         ),
         None => None,
     };
-    // The path uses the names from the database, because recovery looks for the lock there.
+    // The path uses the names from the database, because recovery looks for the lock at this path.
     let path = job_lock_path(&home.state, &setting.row.project, &setting.row.job_name);
     let at_work = |holder: &LockHolder| {
         let unsettled = |run: RunRow| !matches!(run.state, RunState::Settled { .. });
@@ -46,7 +46,7 @@ pub(super) fn take_locks(
     Ok((lock, contract))
 }
 
-/// Returns the path of the contract's lock file, for kinds that have one.
+/// Returns the path of the contract's lock file, or `None` if the kind has no such file.
 pub(super) fn contract_lock_path(
     setting: &ResolvedRun<'_>,
 ) -> Result<Option<PathBuf>, NotAdmitted> {

@@ -1,14 +1,14 @@
 //! `runner execute RUN`: the process of one run.
 //!
 //! ```text
-//! contract's lock ──> deciding lock ──> recover what died here ──> facts ──> Ledger::admit ──> jobs::perform
-//!      │                   │                                                    │                   │
-//!      └── held: skipped ──┘                                                    └── declined        └── failmark, sweep
+//! contract's lock ──> deciding lock ──> recover dead runs ──> facts ──> Store::admit ──> execute
+//!      │                   │                                               │               │
+//!      └── held: skipped ──┘                                               └── declined    └──> failure marker, sweep
 //! ```
 //!
-//! The locks are held until the outcome is committed and the sweep after it is done. A run that was
-//! never admitted is only ever *declined*: if another process has admitted it meanwhile, that
-//! process sets its outcome.
+//! The locks are held until the outcome is committed and the sweep after it is complete. A run that
+//! was not admitted is only *declined*: if another process has admitted the run meanwhile, that
+//! process sets the outcome.
 
 mod admitted;
 pub mod dry_run;
@@ -17,28 +17,28 @@ mod locks;
 mod resolved_run;
 
 use jiff::SignedDuration;
+use runner_engine::failpoint;
 use runner_engine::ids::RunId;
 use runner_engine::locks::LockHolder;
 use runner_engine::outcome::{Class, Exit, Outcome};
 use runner_engine::process_id::ProcessIdentity;
 use runner_engine::recover::sweep;
 use runner_engine::store::{RunState, Store};
-use runner_jobs::failmark;
 
 use super::Cli;
 use crate::env;
 use crate::spawn;
-use crate::ui::{Failure, log, show};
+use crate::ui::{Failure, log};
 use admitted::locked;
 use locks::take_locks;
 use resolved_run::ResolvedRun;
 pub(in crate::commands) use resolved_run::slots_folder;
 
-/// The outcome of a run that was not admitted, or the error that left it without one.
+/// The outcome of a run that was not admitted, or the error that prevented an outcome.
 enum NotAdmitted {
-    /// The outcome of the run, unless another process has the run.
+    /// The outcome of the run, unless another process executes the run.
     Before(Outcome),
-    /// An error that leaves the run as it is. The process that started the run, or the next tick,
+    /// An error that leaves the run unsettled. The process that started the run, or the next tick,
     /// settles it.
     Hard(Failure),
 }
@@ -49,7 +49,7 @@ impl<T: Into<Failure>> From<T> for NotAdmitted {
     }
 }
 
-/// Creates a failure before admission. The class names who must act.
+/// Creates a failure before admission. The class states who must act.
 fn refuse(class: Class, why: impl Into<String>) -> NotAdmitted {
     NotAdmitted::Before(Outcome::Failed { class, why: why.into() })
 }
@@ -68,7 +68,7 @@ impl ExecuteArgs {
     /// Executes one requested run.
     pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
         let home = cli.env;
-        env::arm_for_tests();
+        failpoint::arm_acts(env::setting);
         let id: RunId = self.run.parse().map_err(|error| Failure::usage(format!("{error}")))?;
         let mut store = home.store()?;
         let row = store.run(&id)?;
@@ -126,7 +126,7 @@ fn attempt(
         )
     })
     .and_then(|()| {
-        tracing::info!(job = setting.spec.name, project = %setting.here.root.display(), "begins");
+        tracing::info!(job = setting.spec.name, project = %setting.here.root.display(), "the run begins");
         locks = Some(take_locks(home, store, setting, &holder)?);
         locked(cli, store, setting, &holder.owner)
     });
@@ -135,10 +135,10 @@ fn attempt(
         Err(NotAdmitted::Before(outcome)) => {
             let outcome = setting.redacted(outcome);
             if !store.decline(&row.id, &outcome, home.wall()?)? {
-                // Another process has the run, and the database holds its outcome.
+                // Another process executes the run and commits its outcome.
                 let row = store.run(&row.id)?;
                 return Ok(row.outcome().cloned().unwrap_or(Outcome::Skipped {
-                    why: "another process is running it".to_owned(),
+                    why: "another process is executing this run".to_owned(),
                 }));
             }
             outcome
@@ -159,19 +159,10 @@ fn attempt(
             };
         }
     };
-    let now = home.wall()?;
-    let deferrals = spawn::deferrals(store, row, &outcome)?;
-    let (root, spec) = (&setting.here.root, &setting.spec);
-    if let Err(error) = failmark::update(root, spec, &row.id, &outcome, deferrals, now) {
-        tracing::error!(%error, "the failmark could not be written");
-        show::complain(&format!(
-            "the failmark of {} could not be written: {error}",
-            setting.spec.name
-        ));
-    }
+    spawn::update_failmark(home, store, &setting.here, &setting.spec, (row, &outcome))?;
     if locks.is_some() {
         let row = store.run(&row.id)?;
-        sweep(store, &row, now)?;
+        sweep(store, &row, home.wall()?)?;
     }
     drop(locks);
     Ok(outcome)

@@ -1,5 +1,5 @@
 //! The inputs of a run, resolved from the configuration: its specification, the paths and variables
-//! that it may use, its budget, and the facts that decide on its admission.
+//! that it may use, its budget, and the facts for the admission decision.
 
 mod awake;
 mod backends;
@@ -9,17 +9,21 @@ mod sandbox;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use jiff::Timestamp;
-use runner_engine::error_chain::plain;
-use runner_engine::outcome::{Class, Outcome};
+use runner_backends::{Backend, Chain};
+use runner_engine::outcome::Outcome;
 use runner_engine::policy::Overlap;
-use runner_engine::scope::Scope;
-use runner_engine::store::{Budget, BudgetLevel, RunRow, Store};
+use runner_engine::process::Cancel;
+use runner_engine::store::{Admitted, Budget, BudgetLevel, RunRow, Store};
 use runner_engine::tick::civil_date;
+use runner_jobs::execute::redacted;
 use runner_jobs::kind::{Asks, Targets};
 use runner_jobs::recording::Recorder;
-use runner_jobs::{JobSpec, Spending, kinds};
+use runner_jobs::{
+    ContextParts, Folders, JobSpec, PaidBackend, Progress, RunBackends, RunMode, Spending, kinds,
+};
 use runner_text::redact::{self, Redactor};
 
 use super::NotAdmitted;
@@ -54,15 +58,22 @@ pub(super) struct ResolvedRun<'a> {
     pub spec: JobSpec,
     /// The private folder of the run.
     pub run_dir: PathBuf,
-    /// The environment of its children.
+    /// The environment of the run's children.
     pub environment: BTreeMap<String, String>,
-    /// The environment for its backends' children; each backend passes on its own part.
+    /// The environment for the children of the backends; each backend passes on a part of it.
     around: BTreeMap<String, String>,
     /// The redactor that hides the values handed to the run's children besides the ordinary
     /// environment.
     pub redactor: Redactor,
     /// The environment of this program, which provides the time of admission.
-    home: &'a Env,
+    pub home: &'a Env,
+    /// The folder for the project's caches.
+    pub cache: PathBuf,
+    /// The paths below the project that the run may write.
+    writes: Vec<String>,
+    /// The staging folder. It lies under the root of the targets, so that renames stay on one file
+    /// system.
+    pub staging: String,
     /// The time at which the configuration was read.
     pub looked: Timestamp,
 }
@@ -107,7 +118,7 @@ impl<'a> ResolvedRun<'a> {
         let handed = env::named(spec.kind.variables().iter().map(String::as_str));
         let mut secrets: Vec<String> =
             handed.values().filter(|value| !value.is_empty()).cloned().collect();
-        // Only a backend's own children see the backend's variables.
+        // Only the children of a backend get the backend's variables.
         let mut around = environment.clone();
         for backend in chain(&spec, &here).into_iter().chain(panel::panel_backends(&spec, &here)) {
             around.extend(keyring::resolve_secrets(backend));
@@ -119,6 +130,9 @@ impl<'a> ResolvedRun<'a> {
         Ok(Self {
             row,
             run_dir: home.run_folder(row.id.as_str()),
+            cache: home.cache_folder(&here.id),
+            writes: spec.kind.publishes().paths(),
+            staging: format!("{}/{}", spec.kind.staging(), row.id),
             here,
             spec,
             environment,
@@ -154,8 +168,22 @@ impl<'a> ResolvedRun<'a> {
         Ok(budgets.into_iter().map(|account| account.level).collect())
     }
 
+    /// Returns the backends of an admitted run, and how each is paid for.
+    pub fn paid(&self, backends: Backends, convened: Convened) -> RunBackends {
+        RunBackends {
+            first: self.paid_backend(backends.first),
+            fallbacks: Chain::new(backends.others.into_iter().map(|one| self.paid_backend(one))),
+            passed: backends.passed,
+            panel: self.panel(convened),
+        }
+    }
+
+    fn paid_backend(&self, backend: Arc<dyn Backend>) -> PaidBackend {
+        PaidBackend { spending: self.spending(backend.name()), backend }
+    }
+
     /// Returns how requests to the named backend are paid for.
-    pub fn spending(&self, backend: &str) -> Spending {
+    fn spending(&self, backend: &str) -> Spending {
         let config = &self.here.config;
         Spending {
             pool: budget::pool(&self.here, backend),
@@ -167,8 +195,8 @@ impl<'a> ResolvedRun<'a> {
             prices: match price_file::over(&self.home.config_folder(), config) {
                 Ok(listed) => listed.prices,
                 Err(error) => {
-                    // The built-in prices still apply. A model that only the file lists is charged
-                    // the reserved amount.
+                    // The built-in prices still apply. For a model that only the file lists, the
+                    // reserved amount is charged.
                     tracing::warn!(%error, "continuing without the price file");
                     config.prices.clone()
                 }
@@ -176,8 +204,7 @@ impl<'a> ResolvedRun<'a> {
         }
     }
 
-    /// Returns the most that the run may spend. Units that its kind or its backend cannot use are
-    /// 0.
+    /// Returns the run's maximum usage. Units that the job's kind or the backend cannot use are 0.
     pub fn want(&self, backend: &str) -> Budget {
         let mut want = self.spec.budget;
         if self.spec.kind.asks() == Asks::Never {
@@ -190,7 +217,7 @@ impl<'a> ResolvedRun<'a> {
     }
 
     /// Returns the recorder of the run, or `None` if the run is not recorded.
-    pub fn recorder(&self, staging: &str) -> Option<Recorder> {
+    pub fn recorder(&self) -> Option<Recorder> {
         if kinds::unrecorded(self.spec.kind.name()).is_some() {
             return None;
         }
@@ -200,14 +227,9 @@ impl<'a> ResolvedRun<'a> {
         Some(Recorder {
             path: self.home.recording(&self.row.id),
             project: self.row.project.clone(),
-            writes: self.writes(),
-            staging: staging.to_owned(),
+            writes: self.writes.clone(),
+            staging: self.staging.clone(),
         })
-    }
-
-    /// Returns the paths below the project that the run may write.
-    pub fn writes(&self) -> Vec<String> {
-        self.spec.kind.publishes().paths()
     }
 
     /// Returns the writable paths for people: folders end with a slash.
@@ -221,30 +243,42 @@ impl<'a> ResolvedRun<'a> {
         }
     }
 
-    /// Opens the folders that the run may write, with its staging.
-    ///
-    /// # Errors
-    /// Returns the outcome of the run if they cannot be opened.
-    pub fn scope(&self) -> Result<Scope, Outcome> {
-        let allowed = self.writes();
-        let allowed: Vec<&str> = allowed.iter().map(String::as_str).collect();
-        Scope::open(&self.here.root, &allowed, &self.staging())
-            .map_err(|error| Outcome::Failed { class: Class::Environment, why: error.to_string() })
-    }
-
-    /// Returns the staging folder. It lies under the root of the targets, so that renames stay on
-    /// one file system.
-    pub fn staging(&self) -> String {
-        format!("{}/{}", self.spec.kind.staging(), self.row.id)
+    /// Returns the parts of a context that plans the run. A real run adds a sandbox for the job's
+    /// program, and the mode.
+    pub fn parts<'c>(
+        &'c self,
+        admitted: &'c Admitted,
+        store: &'c mut Store,
+        progress: &'c mut dyn Progress,
+        cancel: Cancel,
+        backends: RunBackends,
+    ) -> ContextParts<'c> {
+        let state = Some(self.home.state.as_path());
+        ContextParts {
+            admitted,
+            folders: Folders {
+                root: &self.here.root,
+                cache: &self.cache,
+                run_dir: &self.run_dir,
+                state,
+            },
+            writes: &self.writes,
+            staging: &self.staging,
+            env: &self.environment,
+            sandbox: None,
+            clock: &self.home.clock,
+            cancel,
+            progress,
+            redactor: self.redactor.clone(),
+            store,
+            backends,
+            keeper: None,
+            mode: RunMode::DryRun,
+        }
     }
 
     /// Removes the secrets that the run received from an outcome.
     pub fn redacted(&self, outcome: Outcome) -> Outcome {
-        let clean = |text: String| plain(&self.redactor.redact(&text));
-        match outcome {
-            Outcome::Failed { class, why } => Outcome::Failed { class, why: clean(why) },
-            Outcome::Skipped { why } => Outcome::Skipped { why: clean(why) },
-            other => other,
-        }
+        redacted(outcome, &self.redactor)
     }
 }

@@ -1,14 +1,14 @@
 //! Assembles the content of a journal: entries, the commits between them, and the reason for each
-//! entry that is missing.
+//! missing entry.
 //!
 //! ```text
 //! rem/**/manifest.json ──> entries ─┐
-//! git log ──> tagged commits ───────┼──> one timeline, the newest first
+//! git log ──> tagged commits ───────┼──> one timeline, newest first
 //! database ──> runs without an entry ─┘
 //! ```
 //!
-//! A verdict is resolved by the first commit after its entry in which the board shows that it was
-//! applied. The module must never list a folder whose name cannot be an agent's name.
+//! A verdict is resolved by the first commit after its entry in which the board reflects the
+//! verdict. The module must never list a folder whose name cannot be an agent's name.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -31,7 +31,7 @@ pub struct JournalSource<'a> {
     /// The name of the project.
     pub project: String,
     pub files: &'a Files,
-    /// The agents, each with the board that its jobs name.
+    /// The agents, each with the board of its jobs.
     pub boards: &'a [(String, String)],
     pub git: &'a Git,
     pub runs: &'a [RunRow],
@@ -50,7 +50,7 @@ impl JournalSource<'_> {
     /// Assembles the journal.
     ///
     /// # Errors
-    /// Returns an error if a list of entries is damaged or git gives no answer.
+    /// Returns an error if a list of entries is damaged or a git command fails.
     pub fn journal(self) -> Result<Journal, JobError> {
         let Self { root, git, .. } = self;
         let scope = Scope::open(root, &[], ".runner/staging/look")?;
@@ -174,7 +174,7 @@ fn shown(entry: Entry) -> ShownEntry {
     }
 }
 
-/// Returns the dreams that left no entry. Successive dreams with the same reason form one gap.
+/// Returns the dreams that wrote no entry. Consecutive dreams with the same reason form one gap.
 fn gaps(runs: &[RunRow]) -> Vec<Gap> {
     let mut gaps: Vec<Gap> = Vec::new();
     let mut last = BTreeMap::<String, usize>::new();

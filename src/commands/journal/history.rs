@@ -1,4 +1,4 @@
-//! The commits of a journal: which commit added an entry, and which one applied a verdict.
+//! The commits of a journal: which commit added an entry, and which commit applied a verdict.
 
 use std::collections::HashMap;
 
@@ -63,7 +63,7 @@ pub fn added(git: &Git) -> Result<HashMap<String, Commit>, JobError> {
     Ok(added)
 }
 
-/// The versions of a board, the oldest first.
+/// The versions of a board, oldest first.
 #[derive(Default)]
 pub struct Boards {
     path: String,
@@ -131,7 +131,7 @@ fn text(verdict: &Verdict) -> String {
     }
 }
 
-/// Returns the web address of the commits, derived from the remote's URL.
+/// Returns the base URL of the commits' pages, derived from the remote's URL.
 pub fn commits_at(git: &Git) -> Option<String> {
     let url = git.ask(Read::ConfigValue, &["remote.origin.url"]).ok()?;
     let url = String::from_utf8(url).ok()?;

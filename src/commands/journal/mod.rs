@@ -1,8 +1,8 @@
-//! `runner journal`: shows the entries that the dreams between the runs wrote, on the terminal, as
-//! JSON or as one static page.
+//! `runner journal`: shows the entries that dreams wrote, on the terminal, as JSON or as one static
+//! page.
 //!
-//! It reads the entries, git and the database. It writes only the page, and only to the given
-//! folder. It must never show a file whose name begins with an underscore.
+//! This module reads the entries, the git history and the database. It writes only the page, and
+//! only to the given folder. It must never show a file whose name begins with an underscore.
 
 mod gather;
 mod history;
@@ -130,7 +130,7 @@ impl View for Journal {
                         show::out(&format!("  {}{done}\n", safe::line(&verdict.text)));
                     }
                     for claim in &entry.failed_claims {
-                        show::out(&format!("  does not hold: {}\n", safe::line(claim)));
+                        show::out(&format!("  found false: {}\n", safe::line(claim)));
                     }
                 }
                 TimelineItem::Gap(gap) => {

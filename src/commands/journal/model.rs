@@ -11,9 +11,9 @@ pub struct Journal {
     pub project: String,
     /// The time at which the journal was assembled.
     pub made: Timestamp,
-    /// The timeline, the newest item first.
+    /// The timeline, newest item first.
     pub items: Vec<TimelineItem>,
-    /// The daydreams, the newest first.
+    /// The daydreams, newest first.
     pub daydreams: Vec<Daydream>,
     /// The URL prefix of a commit's page, to which the hash is appended; `None` if the project has
     /// no such page.
@@ -61,7 +61,7 @@ pub struct ShownEntry {
     pub failed_claims: Vec<String>,
     /// The number of claims that an audit checked; `None` without an audit.
     pub audited: Option<usize>,
-    /// The commit that added it.
+    /// The commit that added the entry.
     pub commit: Option<Commit>,
 }
 
@@ -70,7 +70,7 @@ pub struct ShownEntry {
 pub struct AppliedVerdict {
     /// The text of the verdict in the entry.
     pub text: String,
-    /// The first commit after which the verdict is fulfilled.
+    /// The first commit after which the board reflects the verdict.
     pub resolved: Option<Commit>,
 }
 
@@ -88,7 +88,7 @@ pub struct Commit {
     pub tag: Option<&'static str>,
 }
 
-/// A sequence of dreams that left no entry.
+/// A sequence of dreams that wrote no entry.
 #[derive(Debug, Serialize)]
 pub struct Gap {
     /// The time of the first dream.

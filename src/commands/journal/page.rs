@@ -1,9 +1,9 @@
 //! Renders the journal as one HTML page, without scripts or network access, for light and dark mode
 //! and for screens as narrow as a phone.
 //!
-//! Every text on the page comes from others and is escaped. The page's content security policy
-//! allows nothing to be loaded or run except its style. This module must never take a link from a
-//! text.
+//! All text on the page is untrusted and is escaped. The page's content security policy allows only
+//! the page's style, and no other content, to be loaded or run. This module must never create a
+//! link from such a text.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -44,7 +44,7 @@ pub fn html(journal: &Journal) -> String {
     page.render(view).expect("the template fits the journal")
 }
 
-/// Returns the reason for a missing entry without a model's or program's own text, which stays in
+/// Returns the reason for a missing entry without quoted text of a model or program, which stays in
 /// the run's log.
 fn reason(why: &str) -> &str {
     let end = why.find(": \"").unwrap_or(why.len());

@@ -68,13 +68,16 @@ fn of_project(here: &LoadedProject, spec: &Spec) -> Vec<SpecError> {
         if let Some(backend) = backend.as_ref().filter(|it| !here.config.backends.contains_key(*it))
         {
             let known: Vec<&str> = here.config.backends.keys().map(String::as_str).collect();
-            let why = format!("there is no [backends.{backend}] (there are: {})", known.join(", "));
+            let why = format!(
+                "there is no [backends.{backend}] (configured backends: {})",
+                known.join(", ")
+            );
             found.push(SpecError { line: *line, why });
         }
         let file = prompt.as_ref().filter(|it| !it.contains(char::is_whitespace));
         let file = file.filter(|it| it.contains(['.', '/']));
         if let Some(file) = file.filter(|it| !here.root.join(it).is_file()) {
-            let why = format!("PROMPT names {file}, but there is no such file");
+            let why = format!("PROMPT names {file}, which does not exist");
             found.push(SpecError { line: *line, why });
         }
     }

@@ -53,7 +53,7 @@ impl GotoArgs {
         let Some(state) = spec.state(&self.state) else {
             let names: Vec<&str> = spec.states.iter().map(|it| it.name.as_str()).collect();
             return Err(Failure::usage(format!(
-                "the cycle has no state {:?} (it has: {})",
+                "the cycle has no state {:?} (states: {})",
                 self.state,
                 names.join(", ")
             )));
@@ -74,7 +74,8 @@ impl GotoArgs {
         };
         let run = hand
             .place(&mut held, &act, &mut |scope, _, _| {
-                // The position is set anew whatever the file contains now, even if it is invalid.
+                // The position is overwritten regardless of the file's current content, even if the
+                // content is invalid.
                 let seen = scope.inspect(&path, 1 << 20)?;
                 let expect =
                     seen.map_or(Expect::Absent, |(bytes, _)| Expect::Digest(Digest::of(&bytes)));

@@ -22,7 +22,7 @@ pub(super) struct HistoryArgs {
     agent: AgentArg,
 }
 
-/// The steps of a cycle, the newest first.
+/// The steps of a cycle, newest first.
 #[derive(Debug, Serialize)]
 #[serde(transparent)]
 struct StepHistory(Vec<PastStep>);
@@ -51,7 +51,7 @@ impl From<RunRow> for PastStep {
 impl View for StepHistory {
     fn print(&self, _ui: Ui) {
         if self.0.is_empty() {
-            return show::out("no step was made yet; `runner lifecycle tick` makes the first\n");
+            return show::out("no step has run yet; `runner lifecycle tick` runs the first step\n");
         }
         let rows = self.0.iter().map(|step| {
             let outcome = step.outcome.as_ref();

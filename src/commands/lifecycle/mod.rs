@@ -1,5 +1,5 @@
 //! The `runner lifecycle` commands: show an agent's cycle and the agent's position in it, and make
-//! one manual step.
+//! one step manually.
 
 mod check;
 mod goto;
@@ -69,8 +69,8 @@ impl LifecycleArgs {
     }
 }
 
-/// Returns the job that is the cycle of an agent, and its settings. Without such a job it returns
-/// the settings of the built-in cycle.
+/// Returns the lifecycle job of an agent and its settings. Without such a job, it returns the
+/// settings of the built-in cycle.
 fn of_agent(here: &LoadedProject, agent: &str) -> (Option<String>, CycleSpec) {
     let found = here.config.jobs.iter().find_map(|(name, job)| {
         let cycle = job.spec.kind.of::<CycleSpec>()?;
@@ -85,7 +85,7 @@ fn of_agent(here: &LoadedProject, agent: &str) -> (Option<String>, CycleSpec) {
     }
 }
 
-/// Returns the job that is the cycle of an agent, or an error if there is none.
+/// Returns the lifecycle job of an agent, or an error if there is none.
 fn named<'h>(here: &'h LoadedProject, agent: &str) -> Result<(&'h str, &'h CycleSpec), Failure> {
     let cycles = || {
         here.config
@@ -102,12 +102,15 @@ fn named<'h>(here: &'h LoadedProject, agent: &str) -> Result<(&'h str, &'h Cycle
             .hint("runner config set jobs.lifecycle.kind lifecycle")
     } else {
         let whose = if agent.is_empty() {
-            "no cycle of an agent without a name".to_owned()
+            "no cycle for the unnamed agent".to_owned()
         } else {
-            format!("no cycle of an agent {agent:?}")
+            format!("no cycle for the agent {agent:?}")
         };
-        Failure::usage(format!("this project has {whose}; it has: {}", agents.join(", ")))
-            .hint(format!("add --agent {}", agents[0]))
+        Failure::usage(format!(
+            "this project has {whose}; its cycles have the agents {}",
+            agents.join(", ")
+        ))
+        .hint(format!("add --agent {}", agents[0]))
     })
 }
 

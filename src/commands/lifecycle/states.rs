@@ -138,11 +138,11 @@ impl View for CycleView {
         if self.failures > 0 {
             let why = self.failed.as_ref();
             let why = why.map_or_else(String::new, |message| format!(": {}", safe::line(message)));
-            let failures = counted(self.failures, "failure");
-            show::out(&format!("held after {failures} in a row{why}\n"));
+            let failures = counted(self.failures, "consecutive failure");
+            show::out(&format!("stopped after {failures}{why}\n"));
         }
         if self.job.is_none() {
-            show::out("no job runs it: there is no job of kind lifecycle\n");
+            show::out("no job runs this cycle: there is no job of kind lifecycle\n");
         }
     }
 }

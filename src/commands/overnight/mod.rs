@@ -1,5 +1,5 @@
-//! The `runner overnight` commands: run a night over the corpus manually, show its report, and set
-//! it up.
+//! The `runner overnight` commands: start an overnight run manually, show its report, and set up
+//! the job.
 
 mod report;
 mod setup;
@@ -67,7 +67,7 @@ fn print_schema(name: Option<&str>) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-/// Returns the named overnight job, or the only one.
+/// Returns the named overnight job, or the only overnight job.
 fn night_job<'h>(
     here: &'h LoadedProject,
     wanted: Option<&str>,
@@ -75,7 +75,7 @@ fn night_job<'h>(
     here.job_of_kind(wanted, "an overnight", "runner overnight setup --apply")
 }
 
-/// Checks that each `--runner` is a backend. The error names the one that is none.
+/// Checks that each `--runner` is a backend. The error contains the invalid name.
 fn known(config: &Config, runners: &[String]) -> Result<(), String> {
     match (runners.iter()).find(|name| !config.backends.contains_key(*name)) {
         None => Ok(()),
@@ -87,7 +87,7 @@ fn known(config: &Config, runners: &[String]) -> Result<(), String> {
     }
 }
 
-/// Checks, before anything starts, that the output folder was made by runner.
+/// Checks that runner created the output folder, before anything starts.
 pub(super) fn own_output(root: &Path, spec: &OvernightSpec) -> Result<(), Failure> {
     let usual = OvernightSpec::default().output_dir;
     match ownership::inspect(root, &spec.output_dir) {

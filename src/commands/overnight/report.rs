@@ -43,11 +43,11 @@ pub(super) struct NightReportArgs {
 #[derive(Debug, Serialize)]
 #[serde(transparent)]
 struct NightReportView {
-    /// The summary as its file contains it.
+    /// The summary as stored in the file.
     value: Value,
     #[serde(skip)]
     summary: Summary,
-    /// The parts of the file that do not fit.
+    /// The parts of the file that do not match the format.
     #[serde(skip)]
     missing: Vec<String>,
     #[serde(skip)]
@@ -75,7 +75,7 @@ impl NightReportArgs {
         let folder = file.parent().unwrap_or(Path::new(".")).to_owned();
         let absent = |error: &io::Error| {
             let failure = Failure::data(format!(
-                "there is no report of a night: {}: {}",
+                "there is no night report: {}: {}",
                 file.display(),
                 error_chain::error_chain(error)
             ));
@@ -99,13 +99,13 @@ impl NightReportArgs {
         }
         let bytes = read_no_link(&file, LARGEST).map_err(|error| absent(&error))?;
         let bad = |why: String| {
-            Failure::data(format!("{} is not a summary of a night: {why}", file.display()))
+            Failure::data(format!("{} is not a night summary: {why}", file.display()))
                 .hint(format!("runner overnight report --validate --from {}", folder.display()))
         };
         let value: Value =
             serde_json::from_slice(&bytes).map_err(|error| bad(error.to_string()))?;
-        // A summary may come from another program, in either version. Parts that do not fit are
-        // reported and not refused.
+        // A summary may come from another program, in either version. Parts that do not match the
+        // format are reported, but not refused.
         let (summary, missing) = summary_import::read(&value).map_err(bad)?;
         cli.ui.show(&NightReportView {
             value,

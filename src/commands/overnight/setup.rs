@@ -13,7 +13,7 @@ use crate::config::{self, Edit};
 use crate::project::{FILE, LoadedProject};
 use crate::ui::Failure;
 
-/// Path of the file with the generated assistance.
+/// Path of the file with the generated instructions.
 const ASSISTANCE: &str = ".agentops/generated/dream/overnight.md";
 
 /// Write an overnight job into runner.toml and set up the host's scheduler to tick; without

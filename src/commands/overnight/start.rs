@@ -95,7 +95,7 @@ impl StartArgs {
         RunLock::inspect(&project.root).map_err(corpus::locked)?;
         let how = by_hand::ManualRun::new(cli, settings);
         match by_hand::once(cli.env, &project, job, None, how)? {
-            // Another night took the lock first.
+            // Another overnight run took the lock first.
             Exit::Done if RunLock::inspect(&project.root).is_err() => Ok(Exit::TryLater),
             exit => Ok(exit),
         }

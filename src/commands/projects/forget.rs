@@ -1,5 +1,5 @@
-//! `runner projects forget`: shows the records of a project that it would remove, or removes exactly
-//! these.
+//! `runner projects forget`: shows the records of a project that it would remove, or removes
+//! exactly these records.
 
 use std::fs;
 use std::path::PathBuf;
@@ -45,7 +45,7 @@ struct ForgottenProject {
 impl View for ForgottenProject {
     fn print(&self, ui: Ui) {
         let text = format!(
-            "{} {} ({})\n  from the database: {}, {}, {}, {}, and what they spent\n  from {}: {} of runs\n  the project's own files stay as they are\n",
+            "{} {} ({})\n  from the database: {}, {}, {}, {}, and their usage\n  from {}: {}\n  the project's files are left unchanged\n",
             if self.done { "forgotten:" } else { "would forget" },
             self.path,
             self.id,
@@ -54,12 +54,12 @@ impl View for ForgottenProject {
             show::count(self.occurrences, "occurrence"),
             show::count(self.runs as u64, "run"),
             self.state,
-            show::count(self.remove.len() as u64, "folder"),
+            show::count(self.remove.len() as u64, "run folder"),
         );
         match self.done {
             true => ui.info(text.trim_end()),
             false => show::out(&format!(
-                "{text}nothing was done; to do it: runner projects forget {} --yes\n",
+                "{text}nothing was changed; to forget the project: runner projects forget {} --yes\n",
                 self.id
             )),
         }
@@ -80,10 +80,10 @@ impl ForgetArgs {
         if let Some(run) = plan.live.first().or(plan.awaited_by.first()) {
             let why = match plan.live.is_empty() {
                 true => "another project's queue waits for one of its runs",
-                false => "it has runs that are not over",
+                false => "some of its runs have not ended",
             };
             return Err(Failure::later(format!(
-                "{} is not forgotten: {why}",
+                "{} was not forgotten: {why}",
                 known.path.display()
             ))
             .hint(format!("runner cancel {run}")));
@@ -98,7 +98,7 @@ impl ForgetArgs {
             home.store()?.forget(&plan)?;
             for path in &folders {
                 if let Err(error) = fs::remove_dir_all(path) {
-                    show::complain(&format!("{} is left: {error}", path.display()));
+                    show::complain(&format!("cannot remove {}: {error}", path.display()));
                 }
             }
             client::wake(home);

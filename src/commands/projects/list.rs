@@ -1,4 +1,5 @@
-//! `runner projects list`: lists the registered projects and their state. It changes nothing.
+//! `runner projects list`: lists the registered projects and their state. The command changes
+//! nothing.
 
 use runner_engine::ids::ProjectId;
 use runner_engine::outcome::Exit;
@@ -23,7 +24,7 @@ struct ListedProject {
     standing: &'static str,
     trouble: Option<String>,
     hint: Option<String>,
-    /// The kind of the shared file system that the project is on, if it is on one.
+    /// The type of the shared file system that contains the project, if any.
     shared: Option<String>,
 }
 
@@ -46,10 +47,10 @@ impl ListedProject {
             Some((what, hint)) => (Some(what), Some(hint)),
             None if standing == Registration::Replaced => (
                 Some(
-                    "a different folder is at its path now; it continues as the same project"
+                    "a different folder is now at the project's path; it continues as the same project"
                         .to_owned(),
                 ),
-                Some("runner tick   (or, if it is another one: runner init --new-id)".to_owned()),
+                Some("runner tick   (or, if it is another project: runner init --new-id)".to_owned()),
             ),
             None => match (identity::git_folder(&path), project::contradiction(&known)) {
                 (Ok(_), None) => (None, None),
@@ -75,7 +76,9 @@ impl View for ProjectList {
     fn print(&self, _ui: Ui) {
         let Self(projects) = self;
         if projects.is_empty() {
-            return show::out("no project yet; `runner init` makes the current folder one\n");
+            return show::out(
+                "no projects yet; `runner init` makes the current folder a project\n",
+            );
         }
         let rows = projects.iter().map(|it| show::row([it.standing, it.id.as_str(), &it.path]));
         let mut text = String::new();
@@ -89,7 +92,7 @@ impl View for ProjectList {
             }
             if let Some(kind) = &it.shared {
                 text.push_str(&format!(
-                    "  warning: it is on {kind}, which other machines write to as well\n"
+                    "  warning: the project is on {kind}, which other machines may also write to\n"
                 ));
             }
         }

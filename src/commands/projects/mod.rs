@@ -1,5 +1,5 @@
-//! The `runner projects` commands: list the registered projects and their state, follow a project
-//! that was moved, and forget a project.
+//! The `runner projects` commands: list the registered projects and their states, register the new
+//! path of a moved project, and forget a project.
 
 mod forget;
 mod list;
@@ -48,9 +48,9 @@ impl ProjectsArgs {
     }
 }
 
-/// Returns the project with the given id, or with the given present or former path. The path is
-/// gone after a move, so only the path under which the project was registered can match. A relative
-/// path is resolved against the current folder.
+/// Returns the project with the given id, or with the given current or former path. After a move,
+/// the former path no longer exists, so only the path under which the project was registered can
+/// match. A relative path is resolved against the current folder.
 fn named(home: &Env, store: &Store, name: &Path) -> Result<Project, Failure> {
     find(store, name).or_else(|failure| find(store, &home.here.join(name)).map_err(|_| failure))
 }

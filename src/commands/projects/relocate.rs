@@ -25,7 +25,7 @@ pub(super) struct MoveArgs {
     new: PathBuf,
 }
 
-/// A project that was moved, or that was at its new path already.
+/// A project that was moved, or that was already at its new path.
 #[derive(Debug, Serialize)]
 struct MovedProject {
     id: ProjectId,
@@ -37,8 +37,8 @@ impl View for MovedProject {
     fn print(&self, ui: Ui) {
         let Self { from, to, .. } = self;
         match from == to {
-            true => ui.info(&format!("{to} is there already")),
-            false => ui.info(&format!("{from} is at {to} now")),
+            true => ui.info(&format!("{to} is already the project's path")),
+            false => ui.info(&format!("{from} is now at {to}")),
         }
     }
 }
@@ -76,7 +76,7 @@ impl MoveArgs {
                 root.display(),
                 project::FILE
             ))
-            .hint(format!("runner projects move {} ITS-NEW-PLACE", self.old.display())));
+            .hint(format!("runner projects move {} NEW-PATH", self.old.display())));
         }
         let node = project::node(root)?;
         let same_folder = node.is(&known.node);
@@ -89,7 +89,7 @@ impl MoveArgs {
                 other.id
             ))
             .hint(format!(
-                "runner projects   (to delete the history of that one: runner projects forget {})",
+                "runner projects   (to delete the history of that project: runner projects forget {})",
                 other.id
             )));
         }
@@ -97,7 +97,7 @@ impl MoveArgs {
             let carries = carried
                 .map_or_else(|| "carries no id".to_owned(), |id| format!("carries the id {id}"));
             return Err(Failure::data(format!(
-                "{} is not the same project as {}: it {carries}",
+                "{} is not the same project as {}: the folder {carries}",
                 root.display(),
                 known.path.display()
             ))
@@ -114,11 +114,11 @@ fn check_old_path(known: &Project, root: &Path) -> Result<(), Failure> {
     let still = inspect_path(&known.path, &known.id, bound, project::carried);
     let has_it = identity::own(root).ok().flatten().as_ref() == Some(&known.id);
     if let (PathOccupant::Project { same_id: true, own, .. }, false) = (&still, same_folder)
-        // A clone at the old path that carries only the seed is not the project.
+        // A clone at the old path that contains only the seed is not the project.
         && (*own || !has_it)
     {
         return Err(Failure::data(format!(
-            "{} is still there: {} is a copy or another clone of it",
+            "{} still exists: {} is a copy or another clone of it",
             known.path.display(),
             root.display()
         ))

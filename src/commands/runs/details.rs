@@ -27,7 +27,7 @@ pub(super) struct ShowArgs {
 struct RunDetails {
     #[serde(flatten)]
     run: RunRecord,
-    /// The tallies that its backends reported while they answered.
+    /// The counts that the run's backends reported while they answered.
     #[serde(rename = "told")]
     reported: Option<Tally>,
     #[serde(flatten)]
@@ -36,7 +36,7 @@ struct RunDetails {
     row: RunRow,
     #[serde(skip)]
     events: Vec<Event>,
-    /// Whether the triggers of its job no longer start the job because of failures.
+    /// Whether the circuit breaker keeps the triggers from starting the job.
     #[serde(skip)]
     job_is_stopped: bool,
     #[serde(skip)]
@@ -144,7 +144,7 @@ impl RunDetails {
     }
 }
 
-/// Formats the tallies that the backends reported while they answered.
+/// Formats the counts that the backends reported while they answered.
 fn tool_counts(tally: &Tally) -> Vec<(&'static str, String)> {
     let mut lines = Vec::new();
     let usage = &tally.usage;
@@ -160,7 +160,7 @@ fn tool_counts(tally: &Tally) -> Vec<(&'static str, String)> {
     if tally.unstated > 0 {
         used.push_str(&format!("; {} of {} reported no usage", tally.unstated, tally.asked));
     }
-    lines.push(("stated use", used));
+    lines.push(("reported usage", used));
     if !tally.tools.is_empty() {
         let tools = tally.tools.iter().map(|(name, count)| format!("{name} ×{count}"));
         let mut tools = tools.collect::<Vec<_>>().join(", ");

@@ -25,7 +25,7 @@ pub(super) struct ListArgs {
     limit: u32,
 }
 
-/// Runs, the newest first.
+/// Runs, newest first.
 #[derive(Debug, Serialize)]
 #[serde(transparent)]
 struct RunList {
@@ -67,7 +67,7 @@ impl ListArgs {
             LoadedProject::load(cli.env, cli.here)?;
         }
         let mut list =
-            RunList { runs: Vec::new(), nothing: "no runs yet; `runner night` makes the first\n" };
+            RunList { runs: Vec::new(), nothing: "no runs yet; `runner night` starts the first\n" };
         if let Some(store) = store {
             let project = self.project(cli, &store)?;
             match self.job_id(&store, project.as_ref())? {
@@ -77,8 +77,8 @@ impl ListArgs {
                         project: project.map(|project| project.id),
                         job,
                         limit: self.limit,
-                        // Manual decisions have a list of their own; here they appear only if their
-                        // job is named.
+                        // Manual decisions have a separate list; here they appear only if the
+                        // command names their job.
                         but_kind: Some(review::KIND),
                         ..RunFilter::default()
                     };
@@ -92,8 +92,8 @@ impl ListArgs {
         Ok(Exit::Done)
     }
 
-    /// Returns the project whose runs are listed, or `None` for all projects. The database knows
-    /// the runs even if the project's files are broken.
+    /// Returns the project whose runs are listed, or `None` for all projects. The database contains
+    /// the runs even if the project's files are invalid.
     fn project(&self, cli: &Cli<'_>, store: &Store) -> Result<Option<Project>, Failure> {
         if self.all {
             return Ok(None);
@@ -113,10 +113,8 @@ impl ListArgs {
         let manual = [review::JOB, board::JOB, lifecycle::GOTO].contains(&name);
         if manual && !store.jobs(&project.id)?.iter().any(|job| job.name == name) {
             return Ok(ListedJob::Unused(match name {
-                review::JOB => {
-                    "nothing was decided yet; `runner dream list` has what is proposed\n"
-                }
-                _ => "nothing was done manually yet\n",
+                review::JOB => "no decisions yet; `runner dream list` lists the proposals\n",
+                _ => "nothing has been done manually yet\n",
             }));
         }
         Ok(ListedJob::Known(Some(project::job_of(store, &project.id, name)?.id)))

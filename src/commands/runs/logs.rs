@@ -47,7 +47,7 @@ impl LogsArgs {
             None
         };
         found |= log.exists();
-        // With `--follow` these lines were printed already.
+        // With `--follow` these lines have already been printed.
         for name in output::FILES.iter().filter(|_| !follow) {
             let Ok(bytes) = read_host(log.with_file_name(name), RECORD) else { continue };
             if !bytes.is_empty() {
@@ -57,7 +57,7 @@ impl LogsArgs {
             found = true;
         }
         if !found {
-            show::complain(&format!("run {} has no log: it never began", row.id));
+            show::complain(&format!("run {} has no log because it never started", row.id));
         }
         if let Some(outcome) = outcome {
             show::out(&format!("{outcome}\n"));
@@ -66,8 +66,8 @@ impl LogsArgs {
     }
 }
 
-/// Prints the log of a run and its program's output until the run is over. The log comes through
-/// the daemon if there is one. Returns the outcome, or `None` if the reader has gone away.
+/// Prints the log of a run and its program's output until the run is over. The log comes from the
+/// daemon if one is running. Returns the outcome, or `None` if the reader has exited.
 fn follow_log(home: &Env, run: &RunId) -> Result<Option<String>, Failure> {
     let stdout = std::io::stdout();
     let [log, output @ ..] = follow::FILES.map(|(name, _)| (name, 0));
@@ -77,8 +77,8 @@ fn follow_log(home: &Env, run: &RunId) -> Result<Option<String>, Failure> {
         return Ok(ended(followed));
     };
     // Closing `running` stops the follower.
-    let (over, running) =
-        io::pipe().map_err(|error| Failure::environment(format!("cannot make a pipe: {error}")))?;
+    let (over, running) = io::pipe()
+        .map_err(|error| Failure::environment(format!("cannot create a pipe: {error}")))?;
     thread::scope(|scope| {
         let stops = [stdout.as_fd(), over.as_fd()];
         let said = scope.spawn(move || follow::follow(home, run, &output, &stops, &mut print(1)));
@@ -103,7 +103,7 @@ fn print(first: usize) -> impl FnMut(usize, &str, u64) -> io::Result<()> {
     }
 }
 
-/// Prints the log through the daemon, and from the file itself if the daemon ends before the run.
+/// Prints the log from the daemon, and from the file if the daemon ends before the run.
 fn through(
     home: &Env,
     daemon: Client,

@@ -127,7 +127,7 @@ pub fn state_name(row: &RunRow) -> &'static str {
     }
 }
 
-/// Describes what a queued run waits for, as far as its own row states it.
+/// Describes the reason why a queued run waits, as far as the run's row contains it.
 pub fn waits(row: &RunRow, now: Timestamp) -> String {
     let mut text = match (row.waits_for(), row.ready_at()) {
         (Some((run, job)), at) => {
@@ -163,7 +163,7 @@ pub fn find(store: &Store, run: &str) -> Result<RunRow, Failure> {
         // An empty id often comes from an empty variable in a script, so it must not match the only
         // run.
         return Err(
-            Failure::usage("expected the id of a run, or the beginning of one").hint("runner runs")
+            Failure::usage("expected a run id or the beginning of a run id").hint("runner runs")
         );
     }
     let filter = RunFilter { prefix: Some(wanted), limit: 9, ..RunFilter::default() };

@@ -1,4 +1,4 @@
-//! The spending of one run, and the budgets that it was charged to.
+//! The usage of one run, and the budgets that were charged for it.
 
 use runner_engine::store::{Amounts, RunRow, Store};
 use runner_text::counted;
@@ -25,7 +25,7 @@ struct BudgetUse {
     level: String,
     key: String,
     reserved: Amounts,
-    /// Whether the reservation is still held.
+    /// Whether the reservation is still active.
     held: bool,
 }
 
@@ -54,7 +54,7 @@ impl RunSpending {
         })
     }
 
-    /// Formats the spending for people.
+    /// Formats the usage for people.
     pub(super) fn lines(&self) -> Vec<Vec<String>> {
         let mut text = budget::format_amounts(self.spent);
         for (count, why) in [
@@ -74,17 +74,15 @@ impl RunSpending {
             lines.push(show::row(["paid by", &format!("run {parent}")]));
         }
         for account in &self.usage {
-            // A project's key begins with its id, which is of no use to a reader.
+            // A project's key begins with the project's id, which readers do not need.
             let key = match account.level.as_str() {
                 "day" | "job" => account.key.split_once(' ').map_or("", |(_, rest)| rest),
                 _ => &account.key,
             };
-            let what = if account.held { "holds" } else { "had reserved" };
+            let what = if account.held { "reserves" } else { "had reserved" };
             let amounts = budget::format_amounts(account.reserved);
-            lines.push(show::row([
-                "account",
-                &format!("{} {key}: {what} {amounts}", account.level),
-            ]));
+            lines
+                .push(show::row(["budget", &format!("{} {key}: {what} {amounts}", account.level)]));
         }
         lines
     }

@@ -107,7 +107,7 @@ impl View for ScheduleView {
     fn print(&self, _ui: Ui) {
         let text = match self.next.as_deref() {
             None => format!("{}: {}\n", self.trigger, self.words),
-            Some([]) => format!("no scheduled time makes it due: {}\n", self.words),
+            Some([]) => format!("never due: {}\n", self.words),
             Some(next) => {
                 let rows = next.iter().map(|time| show::row([&time.shown, &time.at.to_string()]));
                 show::table(&rows.collect::<Vec<_>>())
@@ -141,7 +141,7 @@ impl NextArgs {
         let zone = zone(&schedule.zone)?;
         let from = match &self.from {
             Some(from) => parse_time(from, &zone, cli.env.wall()?)?,
-            // Intervals count from this time, so fractions of a second are cut off to keep the
+            // Intervals count from this time, so fractions of a second are removed to keep the
             // output readable.
             None => {
                 let now = cli.env.wall()?;

@@ -52,7 +52,7 @@ struct ShownEvent {
     last: Timestamp,
     count: u64,
     outcome: EventOutcome,
-    /// The time at which the run starts, or at which the scheduler decides that none does.
+    /// The time at which the run starts, or at which the scheduler decides not to start one.
     at: Timestamp,
     /// The zone of the job's schedule.
     #[serde(skip)]
@@ -142,10 +142,10 @@ impl ShownEvent {
         };
         let (starts, text) = match (self.outcome, self.count) {
             (EventOutcome::Run, _) => (local(self.at), "run".to_owned()),
-            (EventOutcome::CaughtUp, _) => (local(self.at), "caught up with".to_owned()),
+            (EventOutcome::CaughtUp, _) => (local(self.at), "caught up".to_owned()),
             (EventOutcome::Missed, 1) => ("-".to_owned(), "missed".to_owned()),
             (EventOutcome::Missed, count) => {
-                ("-".to_owned(), format!("missed ×{count}, the last at {}", local(self.last)))
+                ("-".to_owned(), format!("missed ×{count}, last at {}", local(self.last)))
             }
         };
         vec![local(self.due), starts, self.job.clone(), text]
@@ -157,10 +157,10 @@ impl View for Simulation {
         if self.events.is_empty() {
             return show::out("nothing would be due\n");
         }
-        let mut rows = vec![show::row(["DUE", "STARTS", "JOB", "WHAT"])];
+        let mut rows = vec![show::row(["DUE", "STARTS", "JOB", "RESULT"])];
         rows.extend(self.events.iter().map(ShownEvent::row));
         show::out(&format!(
-            "{}{} run, {} caught up with, {} missed\n",
+            "{}{} run, {} caught up, {} missed\n",
             show::table(&rows),
             self.run,
             self.caught_up,

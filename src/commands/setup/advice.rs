@@ -14,31 +14,31 @@ pub(super) fn advice(kind: SchedulerKind, lingering: Option<bool>) -> Vec<String
     let mut notes = Vec::new();
     match kind {
         SchedulerKind::Systemd => {
-            notes.push("its log: journalctl --user -u runner-tick.service".to_owned());
+            notes.push("log: journalctl --user -u runner-tick.service".to_owned());
             notes.push(match lingering {
                 Some(true) => "your services keep running after you log out (linger is on, and stays on)".to_owned(),
-                Some(false) => "your services stop when your last session ends, so `loginctl enable-linger` is run; --remove undoes it".to_owned(),
+                Some(false) => "your services stop when your last session ends, so setup runs `loginctl enable-linger`; --remove undoes this".to_owned(),
                 None => "no logind here: the timer runs only as long as your systemd user manager".to_owned(),
             });
-            notes.push("keep-awake: a lingering service without a session can often inhibit only idle sleep; each run reports what it was granted".to_owned());
+            notes.push("keep-awake: a lingering service without a session can often inhibit only idle sleep; each run reports the inhibition that it was granted".to_owned());
         }
         SchedulerKind::Cron => {
-            notes.push("its log: timer.log in the state folder; MAILTO and all other lines are left unchanged".to_owned());
+            notes.push("log: timer.log in the state folder; MAILTO and all other lines are left unchanged".to_owned());
             if !timers::cron_runs() {
-                notes.push("no cron daemon seems to run here: nothing will be started until one does (service cron start)".to_owned());
+                notes.push("no cron daemon seems to run here: nothing starts until a cron daemon runs (service cron start)".to_owned());
             }
         }
         SchedulerKind::Launchd => notes.push(
-            "launchd starts it at each of the given minutes, once after a sleep and at login; it ticks only while you are logged in".to_owned(),
+            "launchd starts the tick at each of the given minutes, once after a sleep and at login, but only while you are logged in".to_owned(),
         ),
         SchedulerKind::TaskScheduler => notes.push(
-            "runner registers nothing itself: read register-runner-tick.ps1, then run it in PowerShell; the task runs while you are logged in, also on battery, without a window".to_owned(),
+            "runner does not register the task: read register-runner-tick.ps1, then run it in PowerShell; the task runs while you are logged in, also on battery, without a window".to_owned(),
         ),
         SchedulerKind::Manual => notes.push(
             "no timer is set up on this machine: run `runner tick` every 15 minutes by other means, or keep `runner daemon` running".to_owned(),
         ),
     }
-    notes.push("no host scheduler wakes a sleeping machine for this (`--wake` shows how to wake it); missed times are caught up as each job's catch_up says".to_owned());
+    notes.push("no host scheduler wakes a sleeping machine for a tick (`--wake` shows how to wake the machine); each job's catch_up determines how missed times are caught up".to_owned());
     notes
 }
 
@@ -63,9 +63,9 @@ pub(super) fn credentials(
             .filter(|name| !frozen.contains_key(*name))
             .collect();
         lines.push(match (backend.kind.as_str(), missing.is_empty()) {
-            ("builtin", _) => format!("{name}: needs none"),
+            ("builtin", _) => format!("{name}: no key is needed"),
             (_, true) => format!(
-                "{name}: what its program keeps under HOME; a key in a login keychain is not available at night"
+                "{name}: its program keeps a login under HOME; a key in a login keychain is not available at night"
             ),
             (_, false) => format!(
                 "{name}: {} never saved by setup; write NAME=value lines to {} (chmod 600){}",
@@ -73,7 +73,7 @@ pub(super) fn credentials(
                 file.display(),
                 match kind {
                     SchedulerKind::Systemd => ", or use Environment= in a drop-in of runner-tick.service",
-                    SchedulerKind::Launchd => ", or EnvironmentVariables in a plist of your own",
+                    SchedulerKind::Launchd => ", or EnvironmentVariables in a separate plist",
                     _ => "",
                 }
             ),

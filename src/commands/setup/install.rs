@@ -53,7 +53,7 @@ pub(super) fn plan(
         None => {
             record.everywhere = true;
             notes.push(
-                "this folder is in no project: the timer serves all projects that `runner init` has made or will make"
+                "this folder is not in a project: the timer serves all projects that `runner init` has made or will make"
                     .to_owned(),
             );
         }
@@ -61,7 +61,7 @@ pub(super) fn plan(
     let others = record.projects.len() - usize::from(at_work.is_some());
     if others > 0 {
         notes.push(format!(
-            "there is one timer per user, and a tick serves all projects: {} already set up, and this adds only its minutes",
+            "there is one timer per user, and a tick serves all projects: {} already set up, and this setup adds only its minutes",
             show::count(others as u64, "other project")
         ));
     }
@@ -85,7 +85,7 @@ pub(super) fn plan(
     let environment = (kind != SchedulerKind::Manual).then_some(&frozen);
     let convergence = match kind.is_of_this_system() {
         true => converge(home, old, WantedSetup { kind: Some(kind), record, edits, environment })?,
-        // The kind belongs to another operating system, so it is only shown.
+        // The scheduler belongs to another operating system, so its files are only shown.
         false => Convergence { steps: Vec::new(), left: Vec::new() },
     };
     let of_this_system = kind.is_of_this_system();

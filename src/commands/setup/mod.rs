@@ -1,5 +1,5 @@
 //! The `runner setup` command: shows, applies, removes or verifies the steps that make this machine
-//! tick on its own.
+//! tick automatically.
 
 mod advice;
 mod install;
@@ -7,9 +7,7 @@ mod remove;
 mod status;
 mod view;
 
-use std::fs::File;
-
-use runner_engine::files::open_with;
+use runner_engine::file_lock::{FileLock, LockMode};
 use runner_engine::outcome::Exit;
 
 use super::Cli;
@@ -92,15 +90,14 @@ impl SetupArgs {
         }
         if !view.of_this_system {
             return Err(Failure::unavailable(format!(
-                "{} is not available on this system: its files can be shown here, but set up only on its own system",
+                "{} is not available on this system: the files can be shown here, but set up only on a system with this scheduler",
                 view.scheduler.as_str()
             ))
             .hint("runner setup --apply"));
         }
         cli.ui.info(view.text().trim_end());
         let new_crontab = home.state.join("crontab.new");
-        view.troubles =
-            carry_out(&view.planned, &home.setup_note(), &new_crontab, &mut Env::dying())?;
+        view.troubles = carry_out(&view.planned, &home.setup_note(), &new_crontab)?;
         // A changed schedule counts from the time at which it is read. Reading it with the first
         // tick would be too late for that tick's own minute.
         if let Ok(root) = project::find(cli.here) {
@@ -115,16 +112,13 @@ impl SetupArgs {
     }
 }
 
-fn lock(home: &Env) -> Result<File, Failure> {
+fn lock(home: &Env) -> Result<FileLock, Failure> {
     home.make_state()?;
     let path = home.setup_lock();
-    let cannot = |why: String| Failure::later(format!("{}: {why}", path.display()));
-    let mut options = File::options();
-    options.create(true).truncate(false).write(true);
-    let file = open_with(&mut options, &path)
+    let file = FileLock::open(&path)
         .map_err(|error| Failure::cannot_write(format!("{}: {error}", path.display())))?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(_) => Err(cannot("another `runner setup` is running".to_owned()).hint("say it again")),
-    }
+    FileLock::take(file, LockMode::Exclusive).map_err(|_| {
+        Failure::later(format!("{}: another `runner setup` is running", path.display()))
+            .hint("say it again")
+    })
 }

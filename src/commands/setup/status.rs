@@ -28,7 +28,7 @@ impl View for SetupStatus {
     fn print(&self, _ui: Ui) {
         let mut text = match self.scheduler {
             Some(word) => format!("{word} is set up\n"),
-            None => "nothing is set up; `runner setup` shows what would be\n".to_owned(),
+            None => "nothing is set up; `runner setup` shows the plan\n".to_owned(),
         };
         let last = self.last_tick.map_or_else(|| "never".to_owned(), show::format_time);
         text.push_str(&format!("  last tick, from any source: {last}\n"));

@@ -17,7 +17,7 @@ pub(super) struct SetupView {
     pub(super) files: Vec<SetupFile>,
     /// The messages of the planned steps.
     pub(super) steps: Vec<String>,
-    /// Items of ours that were left alone, each with the reason.
+    /// Items of runner that were left unchanged, each with the reason.
     pub(super) left: Vec<String>,
     pub(super) notes: Vec<String>,
     pub(super) credentials: Vec<String>,
@@ -71,7 +71,7 @@ impl SetupView {
         let mut text = format!("{}: {}\n", self.scheduler.as_str(), self.why);
         if !self.of_this_system {
             text.push_str(
-                "  not available on this system; with the paths of this system it would be:\n",
+                "  not available on this system; the files, with the paths of this system:\n",
             );
             for file in &self.files {
                 text.push_str(&format!("\n{}\n", file.path));
@@ -102,8 +102,8 @@ impl SetupView {
         }
         if self.act == SetupAction::Plan && self.of_this_system {
             text.push_str(match self.steps.is_empty() {
-                true => "everything is as it should be\n",
-                false => "nothing was done; `--apply` applies it\n",
+                true => "nothing to change\n",
+                false => "nothing was changed; `--apply` makes the changes\n",
             });
         }
         text
@@ -114,10 +114,10 @@ impl View for SetupView {
     fn print(&self, ui: Ui) {
         ui.info(match (self.act, self.planned.is_empty()) {
             (SetupAction::Plan, _) => return show::out(&self.text()),
-            (_, true) => "everything is as it should be; nothing was done",
-            (SetupAction::Remove, false) => "undone",
+            (_, true) => "nothing to change",
+            (SetupAction::Remove, false) => "the setup is removed",
             (SetupAction::Apply, false) => {
-                "done; `runner setup --verify` checks it, `runner doctor` checks everything"
+                "set up; `runner setup --verify` checks the setup, `runner doctor` checks everything"
             }
         });
     }

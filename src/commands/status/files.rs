@@ -1,7 +1,7 @@
 //! Reads the state of a project's files: from the database if nothing has changed, otherwise from
 //! the files.
 //!
-//! This module must never write what it reads: only a tick does.
+//! This module must never store what it reads: only a tick does.
 
 use std::path::PathBuf;
 
@@ -57,7 +57,7 @@ impl Files {
                 };
                 match read {
                     Ok(fresh) => (standing, seen.contradiction, Some(fresh)),
-                    // The last version that was read stays in effect, so it is also the one shown.
+                    // The last version that was read stays in effect, so that version is shown.
                     Err(failure) => (standing, Some(failure.to_string()), kept),
                 }
             }

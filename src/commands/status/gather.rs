@@ -24,7 +24,7 @@ use crate::ui::{Failure, show};
 /// Time without a tick after which the status reports it. Host timers tick every quarter of an
 /// hour.
 const SILENCE: SignedDuration = SignedDuration::from_hours(1);
-/// Collects the status of everything, or of one project if the command works in one.
+/// Collects the status of all projects, or of one project if the current folder is inside it.
 pub(super) fn gather(cli: &Cli<'_>) -> Result<Status, Failure> {
     let home = cli.env;
     let now = home.wall()?;
@@ -44,7 +44,7 @@ pub(super) fn gather(cli: &Cli<'_>) -> Result<Status, Failure> {
     };
     let root = match project::find(cli.here) {
         Ok(root) => Some(root),
-        // The project's file may be gone while the database still knows the project.
+        // The project's file may be missing while the database still contains the project.
         Err(failure) if cli.folder_is_named => match home.store_to_read()? {
             Some(store) => Some(project::kept(home, &store, cli.here)?.row.path),
             None => return Err(failure),
@@ -65,8 +65,7 @@ pub(super) fn gather(cli: &Cli<'_>) -> Result<Status, Failure> {
                 let mistake = LoadedProject::at(home, Some(&store), root)
                     .and_then(|here| here.check(&store))
                     .err();
-                // A project that has only never run is not a problem, so this failure is not
-                // reported.
+                // A project that has never run is not a problem, so this failure is not reported.
                 drop(failure);
                 status.projects.push(unregistered(root, mistake));
                 Vec::new()
@@ -101,7 +100,7 @@ fn silence(last: Option<Timestamp>, now: Timestamp) -> Option<String> {
     ))
 }
 
-/// Creates the status of a project that the database does not know.
+/// Creates the status of a project that is not in the database.
 fn unregistered(root: &Path, mistake: Option<Failure>) -> ProjectStatus {
     ProjectStatus {
         id: project::id_at(root).map(|id| id.to_string()),

@@ -22,7 +22,7 @@ pub(super) struct Status {
     pub(super) ticks: TickState,
     /// The sandbox that a run would get on this host; absent if none is available.
     pub(super) sandbox: Option<String>,
-    /// Number of requested and running runs of all projects, including manual ones.
+    /// Number of requested and running runs of all projects, including manual runs.
     pub(super) live_runs: usize,
     pub(super) projects: Vec<ProjectStatus>,
 }
@@ -39,7 +39,7 @@ pub(super) enum DaemonState {
 #[derive(Debug, Serialize)]
 pub(super) struct TickState {
     pub(super) last: Option<Timestamp>,
-    /// The problem if some job has a clock but nothing ticks.
+    /// The problem if a job has a schedule but nothing ticks.
     pub(super) trouble: Option<String>,
 }
 
@@ -72,7 +72,7 @@ pub(super) struct OpenAlert {
     pub(super) kind: &'static str,
     pub(super) since: Timestamp,
     pub(super) count: u32,
-    /// No further messages are sent about it.
+    /// Whether the alert is silenced, so that no further messages are sent about it.
     pub(super) silenced: bool,
 }
 
@@ -81,20 +81,20 @@ pub(super) struct OpenAlert {
 pub(super) struct Pause {
     /// The job; absent if all jobs are paused.
     pub(super) job: Option<String>,
-    /// The end of the pause; absent if it lasts until somebody ends it.
+    /// The end of the pause; absent if it lasts until `runner resume`.
     pub(super) until: Option<Timestamp>,
     #[serde(skip)]
     pub(super) zone: Option<String>,
 }
 
-/// A job that its clock no longer starts.
+/// A job that its schedule no longer starts.
 #[derive(Debug, Serialize)]
 pub(super) struct StoppedJob {
     pub(super) job: String,
     pub(super) failures_in_a_row: u32,
 }
 
-/// A job none of whose runs completes, because each scheduled time replaces the one before.
+/// A job whose runs never complete, because each scheduled time replaces the previous run.
 #[derive(Debug, Serialize)]
 pub(super) struct StarvedJob {
     pub(super) job: String,
@@ -146,7 +146,7 @@ pub(super) struct LiveRun {
     pub(super) since: Timestamp,
 }
 
-/// A deciding lock whose owner is a living process.
+/// A deciding lock whose owner is a live process.
 #[derive(Debug, Serialize)]
 pub(super) struct HeldLock {
     pub(super) job: String,

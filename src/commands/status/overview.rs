@@ -46,7 +46,7 @@ impl StoreOverview {
                 continue;
             }
             let job = store.job_by_id(job)?;
-            // Jobs that no file names any more, and jobs of manual commands, do not count.
+            // Jobs that no file contains any more, and jobs of manual commands, are excluded.
             if job.enabled && !job.name.contains(':') {
                 let known = failing.entry(job.project.clone()).or_default();
                 known.push(job.clone());

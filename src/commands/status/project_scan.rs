@@ -1,9 +1,9 @@
 //! Scans the projects' folders: whether their files have changed since they were read, whether the
-//! last night's report exists, and which jobs have a failmark.
+//! last night's report exists, and which jobs have a failure marker.
 //!
 //! The scan is half of the cost of a status of many projects, and needs no database. A second
-//! thread therefore scans while the first one queries the database and then joins in. The scan must
-//! never judge what it finds.
+//! thread therefore scans while the first thread queries the database and then joins the scan. This
+//! module must only collect data and never interpret it.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -18,20 +18,19 @@ use runner_jobs::report;
 use crate::project::projection::Projection;
 use crate::project::{self, StampBase};
 
-/// Number of projects from which on a second thread is worth its cost.
+/// Minimum number of projects for which a second thread is worth its cost.
 const MANY: usize = 64;
 /// Number of projects that a thread takes at once.
 const SOME: usize = 16;
 
 pub(super) struct ProjectScan {
-    /// The configuration that the database keeps of the project, if it can be read.
+    /// The project's configuration in the database, if it can be read.
     pub kept: Option<Projection>,
     /// Whether the project's files are unchanged since `kept` was read from them.
     pub fresh: bool,
-    /// The difference between the id that the folder carries and the id that the database has for
-    /// it.
+    /// The difference between the id in the folder and the folder's id in the database.
     pub contradiction: Option<String>,
-    /// The failmarks that exist; empty for a project whose files have changed.
+    /// The existing failure markers; empty for a project whose files have changed.
     pub marks: Vec<Failmark>,
     /// The path of the last night's report, and whether the file exists.
     pub report: Option<(PathBuf, bool)>,
@@ -91,12 +90,12 @@ impl ScanInput<'_> {
             }
         };
         let (mut seen, done) = thread::scope(|scope| {
-            // If the second thread cannot be started, this one scans all projects.
+            // If the second thread cannot be started, the first thread scans all projects.
             let other = thread::Builder::new().spawn_scoped(scope, some).ok();
             let done = meanwhile();
             let mut seen = some();
             if let Some(other) = other {
-                seen.extend(other.join().expect("a look does not panic"));
+                seen.extend(other.join().expect("the scan does not panic"));
             }
             (seen, done)
         });

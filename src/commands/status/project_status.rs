@@ -23,7 +23,7 @@ use crate::commands::runs::state_name;
 use crate::project::projection::Projection;
 use crate::ui::{Failure, show};
 
-/// Number of scheduled times in a row, each replaced by the next, from which on a job counts as
+/// Number of consecutive scheduled times, each replaced by the next, after which a job counts as
 /// starved.
 const STARVED: u32 = 3;
 /// Number of latest runs that are searched for the failure of a failing job.
@@ -130,7 +130,8 @@ impl GatheredStatus<'_> {
         .collect()
     }
 
-    /// Returns failures without a failmark, because it could not be written or somebody removed it.
+    /// Returns failures without a failure marker, which could not be written or which somebody
+    /// removed.
     fn unmarked(
         &self,
         project: &ProjectId,
@@ -160,7 +161,7 @@ impl GatheredStatus<'_> {
                     .class()
                     .map_or_else(|| outcome.as_str().to_owned(), |it| it.as_str().to_owned()),
                 message: format!(
-                    "{} (it has no failmark)",
+                    "{} (no failure marker)",
                     outcome.why().unwrap_or_else(|| outcome.as_str())
                 ),
                 hint: format!("runner runs show {}", row.id),
@@ -243,7 +244,7 @@ fn live_run(row: &RunRow) -> LiveRun {
         run: row.id.to_string(),
         state: match row.owner() {
             Some(owner) if matches!(row.state, RunState::Running { .. }) && !owner.is_alive() => {
-                "running, but its process is gone; the next tick settles it".to_owned()
+                "running, but the process is gone; the next tick settles the run".to_owned()
             }
             _ => state_name(row).to_owned(),
         },
@@ -252,7 +253,7 @@ fn live_run(row: &RunRow) -> LiveRun {
     }
 }
 
-/// Lists the deciding locks of a project that a living process holds, by job.
+/// Lists the deciding locks of a project that a live process holds, by job.
 fn locks(state: &Path, project: &ProjectId) -> Vec<HeldLock> {
     let folder = job_lock_path(state, project, "any");
     let folder = folder.parent().unwrap_or(state);

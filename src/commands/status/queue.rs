@@ -40,7 +40,7 @@ pub(super) fn queued(
         let job = jobs.iter().find(|job| job.id == row.job);
         match job {
             Some(job) if ready && job.paused_until.is_some_and(|until| until > now) => {
-                "ready, held by a pause".to_owned()
+                "ready, but paused".to_owned()
             }
             Some(job) if ready => match live.iter().find(|run| run.job == row.job) {
                 Some(run) => format!("ready, waits for run {} of its job", run.id),

@@ -17,7 +17,7 @@ impl View for Status {
 pub(super) fn text(status: &Status) -> String {
     let mut out = String::new();
     if status.projects.is_empty() {
-        out.push_str("no project yet; `runner init` makes the current folder one\n");
+        out.push_str("no projects yet; `runner init` makes the current folder a project\n");
     }
     if status.projects.len() > 1 {
         out.push_str(&format!("{}\n", show::count(status.projects.len() as u64, "project")));
@@ -48,7 +48,7 @@ fn rows(status: &Status, project: &ProjectStatus) -> Rows {
     let mut rows = problems(project);
     if project.standing == "new" {
         if project.trouble.is_none() {
-            let text = "it has not run here yet; `runner night` or `runner init` registers it";
+            let text = "not registered yet; `runner night` or `runner init` registers the project";
             rows.push(show::row(["  new", text]));
         }
         return rows;
@@ -76,9 +76,9 @@ fn problems(project: &ProjectStatus) -> Rows {
         row(
             "STOPPED",
             format!(
-                "{0}: {1} in a row; `runner jobs reset {0}` or a successful `runner run {0}` starts it again",
+                "{0}: {1}; `runner jobs reset {0}` or a successful `runner run {0}` lets the schedule start the job again",
                 stopped.job,
-                show::count(u64::from(stopped.failures_in_a_row), "failure")
+                show::count(u64::from(stopped.failures_in_a_row), "consecutive failure")
             ),
         );
     }
@@ -86,7 +86,7 @@ fn problems(project: &ProjectStatus) -> Rows {
         row(
             "STARVED",
             format!(
-                "{}: its last {} scheduled times were each replaced by the next and none finished; give it a longer interval, or overlap = \"skip\"",
+                "{}: the last {} scheduled times were each replaced by the next, and none finished; set a longer interval, or overlap = \"skip\"",
                 starved.job, starved.replaced_in_a_row
             ),
         );
@@ -116,7 +116,7 @@ fn schedule(status: &Status, project: &ProjectStatus) -> Rows {
     }
     match &project.next {
         None if status.paused.is_some() || !project.paused.is_empty() => {
-            row("next due", "nothing while it is paused".to_owned());
+            row("next due", "nothing during the pause".to_owned());
         }
         None => row("next due", "nothing; no job has a schedule".to_owned()),
         Some(next) => row(
@@ -178,7 +178,8 @@ fn activity(project: &ProjectStatus) -> Rows {
     rows
 }
 
-/// Formats the rest of each capped unit with its cap, or returns `None` if no unit is capped.
+/// Formats the remaining amount of each limited unit with its limit, or returns `None` if no unit
+/// is limited.
 fn left(budget: &BudgetStatus) -> Option<String> {
     let (cap, left) = (&budget.cap, &budget.left);
     let mut parts = Vec::new();
@@ -241,10 +242,10 @@ fn daemon(status: &Status) -> String {
             let others = status.live_runs.saturating_sub(daemon.live.len());
             let others = match others {
                 0 => String::new(),
-                _ => format!(" ({others} not started by it)"),
+                _ => format!(" ({others} not started by the daemon)"),
             };
             let draining = match daemon.draining {
-                true => "; it is shutting down and starts nothing new",
+                true => "; shutting down, starts nothing new",
                 false => "",
             };
             format!(

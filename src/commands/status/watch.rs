@@ -1,9 +1,9 @@
 //! Repeats the status: redraws it on a terminal, and elsewhere prints it when it has changed.
 //!
 //! ```text
-//! look ──> draw ──> wait: 2 s, or the database changed ──> look …
-//!                    ├ interrupted ──> 130
-//!                    └ nobody reads any more ──> 0
+//! read ──> draw ──> wait: 2 s, or a change of the database ──> read …
+//!                    ├ interrupted ──> exit code 130
+//!                    └ the reader has closed the output ──> exit code 0
 //! ```
 //!
 //! The cursor is never hidden and no alternate screen is opened, so nothing needs to be restored at
@@ -22,9 +22,9 @@ use crate::commands::Cli;
 use crate::ui::{Failure, show};
 use crate::wait::{Waiter, WakeReason};
 
-/// Maximum time between two looks.
+/// Maximum time between two updates.
 const PACE: Duration = Duration::from_secs(2);
-/// Time to wait after a change of the database, because changes mostly come several at once.
+/// Time to wait after a change of the database, because several changes usually follow each other.
 const SETTLE: Duration = Duration::from_millis(100);
 
 /// Repeats the status until the command is interrupted or its output is closed.

@@ -1,55 +1,130 @@
-//! Finds the paths that the common programs write, by their arguments. This module must never claim
-//! that an unknown program writes nothing: it skips such a program, which is then subject to the
-//! sandbox.
+//! Lists in one table which arguments of the common programs are written. This module must never
+//! claim that an unknown program writes nothing: it skips such a program, which is then subject to
+//! the sandbox.
 
 use super::tokens::ShellWord;
 use super::{Input, ShellAction, ShellPlace, ShellScan};
 
-/// Programs that write, or may write, every plain argument.
-const ALL: [&str; 19] = [
-    "mkdir", "touch", "tee", "truncate", "mkfifo", "mknod", "sponge", "split", "csplit", "patch",
-    "gzip", "gunzip", "bzip2", "xz", "zstd", "zip", "ed", "ex", "mktemp",
-];
-/// Programs that remove or change every plain argument with everything beneath it.
-const SWEEP: [&str; 12] = [
-    "rm", "rmdir", "mv", "shred", "unlink", "chmod", "chown", "chgrp", "chattr", "setfacl", "ln",
-    "link",
-];
-/// Programs that write their last argument.
-const LAST: [&str; 4] = ["cp", "install", "rsync", "scp"];
-/// Programs that run the rest of their line as a command.
-const BEFORE: [&str; 22] = [
-    "sudo", "doas", "env", "nohup", "time", "nice", "ionice", "exec", "command", "builtin",
-    "timeout", "setsid", "stdbuf", "flock", "strace", "unshare", "chroot", "coproc", "busybox",
-    "toybox", "xargs", "parallel",
+/// The way in which a program names the paths that it writes.
+///
+/// Options are written as in the command. `-*x` is `x` in any group of short options.
+#[derive(Clone, Copy)]
+enum Rule {
+    /// Does this to every plain argument, and writes the folder that `-t` names.
+    All(ShellAction),
+    /// Changes every plain argument after the first one, which is a mode or an owner.
+    AfterFirst,
+    /// Writes the folder that `-t` names, or else its last plain argument.
+    Last,
+    /// Writes the values of these options.
+    Options(&'static str),
+    /// Runs the rest of its line as a command.
+    Wrapper,
+    /// Runs the rest of its line with further arguments from its input.
+    Feeder,
+    /// Runs lines that it is given as arguments or as its input.
+    Shell,
+    /// Runs code that follows these options or that is its input.
+    Code(&'static str),
+    /// Changes what runs later, unless it has this option.
+    Unless(&'static str),
+    /// Has a function of its own.
+    Own(fn(&mut ShellScan, &ShellCall<'_>) -> Result<(), String>),
+}
+
+const RULES: [(&str, Rule); 28] = [
+    (
+        "mkdir touch tee truncate mkfifo mknod sponge split csplit patch mktemp ed ex \
+         gzip gunzip bzip2 xz zstd zip",
+        Rule::All(ShellAction::Write),
+    ),
+    ("rm rmdir mv shred unlink chattr ln link", Rule::All(ShellAction::Sweep)),
+    ("chmod chown chgrp setfacl", Rule::AfterFirst),
+    ("cp install rsync scp", Rule::Last),
+    ("curl", Rule::Options("-*o --output -D --dump-header -c --cookie-jar --output-dir")),
+    ("wget", Rule::Options("-*O --output-document -P --directory-prefix -o -a")),
+    ("tar", Rule::Options("-*C --directory")),
+    ("unzip", Rule::Options("-d")),
+    ("sort", Rule::Options("-*o --output")),
+    ("gcc cc", Rule::Options("-o")),
+    ("rustc", Rule::Options("-o --out-dir")),
+    ("dd", Rule::Options("of=")),
+    (
+        "sudo doas env nohup time nice ionice exec command builtin timeout setsid stdbuf flock \
+         strace unshare chroot coproc busybox toybox function",
+        Rule::Wrapper,
+    ),
+    ("xargs parallel", Rule::Feeder),
+    ("sh bash dash zsh ksh fish ash su watch script", Rule::Shell),
+    ("python pypy", Rule::Code("-c")),
+    ("perl ruby", Rule::Code("-e -E -i -pe -ne -pi")),
+    ("node bun", Rule::Code("-e -p --eval --print")),
+    ("deno", Rule::Code("eval")),
+    ("php", Rule::Code("-r")),
+    ("lua", Rule::Code("-e")),
+    ("eval trap", Rule::Own(ShellScan::eval)),
+    ("cd pushd popd", Rule::Own(ShellScan::cd)),
+    ("sed", Rule::Own(ShellScan::sed)),
+    ("awk gawk mawk nawk", Rule::Own(ShellScan::awk)),
+    ("find", Rule::Own(ShellScan::find)),
+    ("git", Rule::Own(ShellScan::git)),
+    ("crontab at batch", Rule::Unless("-l")),
 ];
 /// Reserved words of the shell that precede a command.
 const RESERVED: [&str; 9] = ["!", "{", "if", "then", "else", "elif", "do", "while", "until"];
-const SHELLS: [&str; 10] =
-    ["sh", "bash", "dash", "zsh", "ksh", "fish", "ash", "su", "watch", "script"];
-/// Options of interpreters that are followed by code.
-const CODE: [(&str, &[&str]); 9] = [
-    ("python", &["-c"]),
-    ("pypy", &["-c"]),
-    ("perl", &["-e", "-E", "-i", "-pe", "-ne", "-pi"]),
-    ("ruby", &["-e", "-i", "-pe", "-ne", "-pi"]),
-    ("node", &["-e", "-p", "--eval", "--print", "-pe"]),
-    ("deno", &["eval"]),
-    ("bun", &["-e", "--eval"]),
-    ("php", &["-r"]),
-    ("lua", &["-e"]),
-];
-/// Options that name an output file, by program.
-const OUTPUT: [(&str, &[&str]); 8] = [
-    ("curl", &["-o", "--output", "-D", "--dump-header", "-c", "--cookie-jar", "--output-dir"]),
-    ("wget", &["-O", "--output-document", "-P", "--directory-prefix", "-o", "-a"]),
-    ("tar", &["-C", "--directory", "-f", "--file"]),
-    ("unzip", &["-d"]),
-    ("sort", &["-o", "--output"]),
-    ("gcc", &["-o"]),
-    ("cc", &["-o"]),
-    ("rustc", &["-o", "--out-dir"]),
-];
+
+/// A command without its wrappers.
+pub(super) struct ShellCall<'a> {
+    pub(super) name: &'a str,
+    pub(super) rest: &'a [ShellWord],
+    pub(super) input: Input,
+    pub(super) depth: usize,
+}
+
+impl ShellCall<'_> {
+    /// Returns the words that are not options. All words after `--` are plain words.
+    pub(super) fn plain(&self) -> Vec<&ShellWord> {
+        let end = self.rest.iter().position(|word| word.text == "--").unwrap_or(self.rest.len());
+        let (before, after) = self.rest.split_at(end);
+        let before = before.iter().filter(|word| !word.text.starts_with('-') || word.text == "-");
+        before.chain(after.iter().skip(1)).collect()
+    }
+
+    pub(super) fn has(&self, options: &str) -> bool {
+        let mut options = options.split(' ');
+        options.any(|option| self.rest.iter().any(|word| after(&word.text, option).is_some()))
+    }
+
+    /// Returns the values of options: after `=`, attached to a short option, or as the next word.
+    pub(super) fn values(&self, options: &str) -> Vec<ShellWord> {
+        let value = |(at, word): (usize, &ShellWord), option: &str| {
+            let attached = after(&word.text, option)?;
+            match attached.strip_prefix('=') {
+                Some(value) => Some(ShellWord { text: value.to_owned(), open: word.open }),
+                None if attached.is_empty() => self.rest.get(at + 1).cloned(),
+                None if option.starts_with("--") => None,
+                None => Some(ShellWord { text: attached.to_owned(), open: word.open }),
+            }
+        };
+        let of = |option| self.rest.iter().enumerate().filter_map(move |at| value(at, option));
+        options.split(' ').flat_map(of).filter(|word| word.text != "-").collect()
+    }
+
+    /// Checks whether the program is given nothing to run but the output of another command.
+    fn reads_pipe(&self) -> bool {
+        let plain = self.plain();
+        self.input == Input::Pipe && (plain.is_empty() || self.has("-s") || plain[0].text == "-")
+    }
+
+    /// Refuses the command with a reason for the model.
+    fn refused<T>(&self) -> Result<T, String> {
+        Err(format!(
+            "what {} does here cannot be judged; use the Edit tool, or write a file with the Write tool",
+            self.name
+        ))
+    }
+}
+
 impl ShellScan {
     /// Scans one command, including its wrappers. `input` is a pipe if the command reads the output
     /// of another one.
@@ -61,259 +136,136 @@ impl ShellScan {
     ) -> Result<(), String> {
         let mut fed = false;
         while let [first, rest @ ..] = words {
-            let assigned = first.text.split_once('=').is_some_and(|(name, _)| {
-                !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
-            });
-            let name = program(&first.text);
-            if BEFORE.contains(&name) {
-                fed |= ["xargs", "parallel"].contains(&name);
+            let text = first.text.as_str();
+            let found = rule(program(text));
+            if let Some(Rule::Wrapper | Rule::Feeder) = found {
+                fed |= matches!(found, Some(Rule::Feeder));
                 // The wrapper's own options may have values, so the first known program is taken as
                 // the command that it runs.
-                let next = rest.iter().position(|word| known(program(&word.text)));
-                words = next.map_or(&[], |at| &rest[at..]);
-                if rest
-                    .iter()
-                    .any(|word| word.text.starts_with("-S") || word.text.starts_with("--split"))
-                {
-                    return Err("a command in one word (-S) cannot be judged".to_owned());
-                }
-            } else if assigned || RESERVED.contains(&first.text.as_str()) {
+                let next = rest.iter().position(|word| rule(program(&word.text)).is_some());
+                words = &rest[next.unwrap_or(rest.len())..];
+            } else if assigns(text) || RESERVED.contains(&text) {
                 words = rest;
-            } else if name == "function" {
-                words = rest.get(1..).unwrap_or_default();
+            } else if first.expands(text) && !["[", "[["].contains(&text) {
+                self.found.push(ShellPlace::Unknown(text.to_owned()));
+                return Ok(());
             } else {
-                break;
+                let call = ShellCall { name: program(text), rest, input, depth };
+                return match found {
+                    // The paths come from the input.
+                    Some(rule) if fed && !matches!(rule, Rule::Shell) => call.refused(),
+                    Some(rule) => self.call(rule, &call),
+                    None => Ok(()),
+                };
             }
         }
-        let [first, rest @ ..] = words else {
-            return Ok(());
-        };
-        if first.open
-            && first.text.contains(['$', '`', '*', '?', '[', '{', '~'])
-            && first.text != "["
-            && first.text != "[["
-        {
-            self.found.push(ShellPlace::Unknown(first.text.clone()));
-            return Ok(());
-        }
-        let name = program(&first.text);
-        if fed && known(name) && !shell(name) {
-            return Err(format!("what {name} is given by xargs cannot be known before it runs"));
-        }
-        self.program(name, rest, input, depth)
+        Ok(())
     }
 
-    fn program(
-        &mut self,
-        name: &str,
-        rest: &[ShellWord],
-        input: Input,
-        depth: usize,
-    ) -> Result<(), String> {
-        let plain = plain(rest);
-        match name {
-            "cd" | "pushd" => {
-                let home = ShellWord { text: "~".to_owned(), open: true };
-                self.goes(plain.first().copied().unwrap_or(&home))?;
+    fn call(&mut self, rule: Rule, call: &ShellCall<'_>) -> Result<(), String> {
+        let plain = call.plain();
+        let into = call.values("-*t --target-directory");
+        match rule {
+            Rule::All(act) => {
+                self.places(act, plain);
+                self.places(ShellAction::Write, &into);
             }
-            "popd" => self.goes(&ShellWord { text: "-".to_owned(), open: false })?,
-            "eval" | "trap" => {
-                if rest.iter().any(|word| word.open) {
-                    self.found.push(ShellPlace::Unknown(name.to_owned()));
-                }
-                let all: Vec<&str> = match name {
-                    "trap" => plain.first().map(|word| word.text.as_str()).into_iter().collect(),
-                    _ => rest.iter().map(|word| word.text.as_str()).collect(),
-                };
-                self.line(&all.join(" "), depth + 1)?;
+            Rule::AfterFirst => {
+                let skip = usize::from(plain.len() > 1);
+                self.places(ShellAction::Sweep, plain.into_iter().skip(skip));
             }
-            "sed" => self.sed(rest, &plain)?,
-            "awk" | "gawk" | "mawk" | "nawk" => {
-                let writes = |word: &&ShellWord| {
-                    word.text.contains("system")
-                        || word.text.contains("print") && word.text.contains(['>', '|'])
-                };
-                let in_place =
-                    rest.iter().any(|word| word.text == "inplace" || word.text.starts_with("-i"));
-                if in_place || rest.iter().any(|word| writes(&word)) {
-                    return Err(
-                        "what this awk writes cannot be judged; use the Edit tool".to_owned()
-                    );
-                }
-            }
-            "dd" => {
-                for word in rest {
-                    if let Some(text) = word.text.strip_prefix("of=") {
-                        let target = ShellWord { text: text.to_owned(), open: word.open };
-                        self.place(ShellAction::Write, &target);
-                    }
-                }
-            }
-            "find" => self.find(rest, depth)?,
-            "git" => self.git(rest)?,
-            "crontab" | "at" | "batch" if rest.iter().all(|word| word.text != "-l") => {
-                return Err(format!("{name} changes what runs later"));
-            }
-            name if SHELLS.contains(&name) => {
-                // `script` also writes its recording to a file.
-                if name == "script" {
-                    self.places(ShellAction::Write, plain.iter().copied());
-                }
-                self.shell(name, rest, &plain, input, depth)?;
-            }
-            name if ALL.contains(&name) => self.places(ShellAction::Write, plain.iter().copied()),
-            name if SWEEP.contains(&name) => {
-                // The mode or owner is not a path.
-                let first = plain.first().map_or("", |word| word.text.as_str());
-                let skip = match name {
-                    "chmod" => is_mode(first),
-                    "chown" | "chgrp" | "setfacl" => !option(rest, "--reference"),
-                    _ => false,
-                };
-                self.places(ShellAction::Sweep, plain.iter().skip(usize::from(skip)).copied());
-                self.places(ShellAction::Write, &into(rest));
-            }
-            name if LAST.contains(&name) => {
-                let all =
-                    name == "install" && rest.iter().any(|word| cluster(&word.text, 'd').is_some());
-                let into = into(rest);
-                match (name, into.is_empty()) {
-                    ("cp" | "install", false) => self.places(ShellAction::Write, &into),
-                    _ if all => self.places(ShellAction::Write, plain.iter().copied()),
-                    _ => self.places(ShellAction::Write, plain.last().copied()),
-                }
-            }
-            _ => {
-                self.code(name, rest, input, &plain)?;
-                let outputs = OUTPUT.iter().filter(|(program, _)| *program == name);
-                for option in outputs.flat_map(|(_, options)| *options) {
-                    self.places(ShellAction::Write, &values(rest, option));
-                }
-            }
+            Rule::Last if into.is_empty() => self.places(ShellAction::Write, plain.last().copied()),
+            Rule::Last => self.places(ShellAction::Write, &into),
+            Rule::Options(options) => self.places(ShellAction::Write, &call.values(options)),
+            Rule::Shell => return self.shell(call),
+            Rule::Code(options) if call.has(options) || call.reads_pipe() => return call.refused(),
+            Rule::Unless(option) if !call.has(option) => return call.refused(),
+            Rule::Wrapper | Rule::Feeder | Rule::Code(_) | Rule::Unless(_) => {}
+            Rule::Own(function) => return function(self, call),
         }
         Ok(())
     }
 
     /// Scans the commands that a shell is given in the line, and never those that it reads from
     /// elsewhere.
-    fn shell(
-        &mut self,
-        name: &str,
-        rest: &[ShellWord],
-        plain: &[&ShellWord],
-        input: Input,
-        depth: usize,
-    ) -> Result<(), String> {
-        let mut reported = false;
-        for (at, word) in rest.iter().enumerate() {
-            let after = at > 0 && cluster(&rest[at - 1].text, 'c').is_some();
-            if after || word.text.contains(' ') {
-                reported = true;
-                if word.open {
-                    self.found.push(ShellPlace::Unknown(word.text.clone()));
-                }
-                self.line(&word.text, depth + 1)?;
+    fn shell(&mut self, call: &ShellCall<'_>) -> Result<(), String> {
+        let mut scanned = false;
+        for (at, word) in call.rest.iter().enumerate() {
+            let follows = at > 0 && after(&call.rest[at - 1].text, "-*c").is_some();
+            if follows || word.text.contains(' ') {
+                scanned = true;
+                self.line_in(word, call.depth)?;
             }
         }
-        let reads = input == Input::Pipe && (plain.is_empty() || option(rest, "-s"));
-        match reads && !reported {
-            true => Err(format!("what {name} reads from another command cannot be judged")),
-            false => Ok(()),
-        }
+        if call.reads_pipe() && !scanned { call.refused() } else { Ok(()) }
     }
 
-    /// Scans an interpreter that receives its code in the line or from another command.
-    fn code(
-        &mut self,
-        name: &str,
-        rest: &[ShellWord],
-        input: Input,
-        plain: &[&ShellWord],
-    ) -> Result<(), String> {
-        let bare = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
-        let Some((_, options)) = CODE.iter().find(|(known, _)| *known == bare) else {
+    fn eval(&mut self, call: &ShellCall<'_>) -> Result<(), String> {
+        let texts: Vec<&str> = call.rest.iter().map(|word| word.text.as_str()).collect();
+        let open = call.rest.iter().any(|word| word.open);
+        self.line_in(&ShellWord { text: texts.join(" "), open }, call.depth)
+    }
+
+    /// Scans a line that is given as an argument.
+    fn line_in(&mut self, word: &ShellWord, depth: usize) -> Result<(), String> {
+        if word.open {
+            self.found.push(ShellPlace::Unknown(word.text.clone()));
+        }
+        self.line(&word.text, depth + 1)
+    }
+
+    fn cd(&mut self, call: &ShellCall<'_>) -> Result<(), String> {
+        let elsewhere = ShellWord::literal("-");
+        self.goes(call.plain().first().copied().unwrap_or(&elsewhere))
+    }
+
+    fn sed(&mut self, call: &ShellCall<'_>) -> Result<(), String> {
+        if call.has("-*i --in-place") {
+            // Without `-e` or `-f`, the script is the first plain word.
+            let skip = usize::from(!call.has("-e -f --expression --file"));
+            self.places(ShellAction::Write, call.plain().into_iter().skip(skip));
             return Ok(());
-        };
-        let given = rest.iter().any(|word| {
-            options.iter().any(|option| {
-                word.text == *option || (option.len() == 2 && word.text.starts_with(option))
-            })
-        });
-        let reads =
-            input == Input::Pipe && (plain.is_empty() || rest.iter().any(|word| word.text == "-"));
-        match given || reads {
-            true => Err(format!(
-                "code given to {name} in the line cannot be judged; write it to a file with the Write tool"
-            )),
-            false => Ok(()),
         }
-    }
-
-    fn sed(&mut self, rest: &[ShellWord], plain: &[&ShellWord]) -> Result<(), String> {
-        let in_place = rest
-            .iter()
-            .any(|word| word.text.starts_with("--in-place") || cluster(&word.text, 'i').is_some());
-        // sed writes with `w FILE` and runs with `e COMMAND`, at the start of a command or after
-        // another one.
+        // sed writes with `w FILE`, at the start of a command or after another one.
         let writes = |text: &str| {
-            text.match_indices(['w', 'W', 'e']).any(|(at, _)| {
-                let before = text[..at].chars().next_back();
-                let after = text[at + 1..].chars().next();
-                before.is_none_or(|c| !c.is_alphabetic())
-                    && after.is_none_or(|c| c == ' ' || c == '\t' || c == '/' || c == '\n')
-                    && !text[at..].starts_with("e/")
-            })
+            text.match_indices("w ").any(|(at, _)| !text[..at].ends_with(char::is_alphabetic))
         };
-        if !in_place {
-            let scripts = rest.iter().filter(|word| word.text.contains(['w', 'W', 'e']));
-            let mut scripts = scripts.filter(|word| {
-                Some(word.text.as_str()) == plain.first().map(|first| first.text.as_str())
-                    || word.text.contains(' ')
-            });
-            return match scripts.any(|word| writes(&word.text)) {
-                true => Err("what this sed writes cannot be judged; use the Edit tool".to_owned()),
-                false => Ok(()),
-            };
-        }
-        // With `-e` or `-f`, the script is not a plain word.
-        let skip = !rest.iter().any(|word| {
-            ["-e", "-f", "--expression", "--file"]
-                .iter()
-                .any(|option| word.text.starts_with(option))
-        });
-        self.places(ShellAction::Write, plain.iter().skip(usize::from(skip)).copied());
-        Ok(())
+        if call.rest.iter().any(|word| writes(&word.text)) { call.refused() } else { Ok(()) }
     }
 
-    fn find(&mut self, rest: &[ShellWord], depth: usize) -> Result<(), String> {
-        let globals =
-            rest.iter().take_while(|word| ["-H", "-L", "-P"].contains(&word.text.as_str())).count();
-        let rest = &rest[globals..];
+    fn awk(&mut self, call: &ShellCall<'_>) -> Result<(), String> {
+        let writes = |word: &ShellWord| {
+            let text = word.text.as_str();
+            text.contains("system") || text.contains("print") && text.contains(['>', '|'])
+        };
+        let refused = call.has("-i inplace") || call.rest.iter().any(writes);
+        if refused { call.refused() } else { Ok(()) }
+    }
+
+    fn find(&mut self, call: &ShellCall<'_>) -> Result<(), String> {
+        let rest = call.rest;
         let count = rest.iter().take_while(|word| !word.text.starts_with(['-', '(', '!'])).count();
-        let here = [ShellWord { text: ".".to_owned(), open: false }];
+        let here = [ShellWord::literal(".")];
         let starts = if count == 0 { &here[..] } else { &rest[..count] };
         for (at, word) in rest.iter().enumerate() {
             match word.text.as_str() {
                 "-delete" => self.places(ShellAction::Sweep, starts),
                 "-fprint" | "-fprint0" | "-fprintf" | "-fls" => {
-                    self.places(ShellAction::Write, rest.get(at + 1))
+                    self.places(ShellAction::Write, rest.get(at + 1));
                 }
                 "-exec" | "-execdir" | "-ok" | "-okdir" => {
-                    let line: Vec<ShellWord> = rest[at + 1..]
-                        .iter()
-                        .take_while(|word| ![";", "+"].contains(&word.text.as_str()))
-                        .flat_map(|word| match word.text.as_str() {
-                            "{}" => starts.to_vec(),
-                            _ => vec![word.clone()],
-                        })
-                        .collect();
+                    let words = rest[at + 1..].iter();
+                    let words = words.take_while(|word| ![";", "+"].contains(&word.text.as_str()));
+                    let line = words.flat_map(|word| match word.text.as_str() {
+                        "{}" => starts,
+                        _ => std::slice::from_ref(word),
+                    });
+                    let line: Vec<ShellWord> = line.cloned().collect();
                     let runs = line.first().map_or("", |word| program(&word.text));
-                    if shell(runs) || runs == "find" {
-                        return Err(format!(
-                            "what find gives to {runs} cannot be known before it runs"
-                        ));
+                    if runs == "find" || matches!(rule(runs), Some(Rule::Shell)) {
+                        return call.refused();
                     }
-                    self.command(&line, Input::Other, depth + 1)?;
+                    self.command(&line, Input::Other, call.depth + 1)?;
                 }
                 _ => {}
             }
@@ -322,84 +274,29 @@ impl ShellScan {
     }
 }
 
+/// Returns the rule of a program. A version at the end of its name (`python3.12`) does not matter.
+fn rule(name: &str) -> Option<Rule> {
+    let bare = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
+    let listed = |names: &str| names.split(' ').any(|it| it == name || it == bare);
+    RULES.iter().find(|(names, _)| listed(names)).map(|(_, rule)| *rule)
+}
+
 /// Returns the name of a program without its folder.
 fn program(text: &str) -> &str {
     text.rsplit('/').next().unwrap_or(text)
 }
 
-fn shell(name: &str) -> bool {
-    SHELLS.contains(&name) || name == "eval"
+/// Checks whether a word assigns a variable.
+fn assigns(text: &str) -> bool {
+    let name = text.split_once('=').map_or("", |(name, _)| name);
+    !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
-/// Checks whether this module has rules for a program.
-fn known(name: &str) -> bool {
-    let bare = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
-    ["cd", "pushd", "trap", "sed", "dd", "find", "git", "awk", "gawk", "mawk", "nawk", "crontab"]
-        .contains(&name)
-        || shell(name)
-        || ALL.contains(&name)
-        || SWEEP.contains(&name)
-        || LAST.contains(&name)
-        || BEFORE.contains(&name)
-        || CODE.iter().any(|(known, _)| *known == bare)
-        || OUTPUT.iter().any(|(known, _)| *known == name)
-}
-
-/// Returns the words that are not options. All words after `--` are plain words.
-pub(super) fn plain(rest: &[ShellWord]) -> Vec<&ShellWord> {
-    let end = rest.iter().position(|word| word.text == "--").unwrap_or(rest.len());
-    let before = rest[..end].iter().filter(|word| !word.text.starts_with('-') || word.text == "-");
-    before.chain(rest.iter().skip(end + 1)).collect()
-}
-
-fn option(rest: &[ShellWord], name: &str) -> bool {
-    rest.iter().any(|word| word.text.starts_with(name))
-}
-
-/// Returns the text that follows `letter` in a group of short options.
-fn cluster(text: &str, letter: char) -> Option<&str> {
+/// Returns the text that follows an option in its word.
+fn after<'a>(text: &'a str, option: &str) -> Option<&'a str> {
+    let Some(letter) = option.strip_prefix("-*") else {
+        return text.strip_prefix(option);
+    };
     let group = text.strip_prefix('-').filter(|group| !group.starts_with('-'))?;
     group.split_once(letter).map(|(_, after)| after)
-}
-
-/// Returns the folders that `-t` and `--target-directory` name.
-fn into(rest: &[ShellWord]) -> Vec<ShellWord> {
-    let mut found = values(rest, "--target-directory");
-    for (at, word) in rest.iter().enumerate() {
-        match cluster(&word.text, 't') {
-            Some("") => found.extend(rest.get(at + 1).cloned()),
-            Some(after) => found.push(ShellWord { text: after.to_owned(), open: word.open }),
-            None => {}
-        }
-    }
-    found
-}
-
-/// Returns the values of an option: after `=`, attached to a short option, or as the next word.
-pub(super) fn values(rest: &[ShellWord], option: &str) -> Vec<ShellWord> {
-    let mut found = Vec::new();
-    for (at, word) in rest.iter().enumerate() {
-        let Some(after) = word.text.strip_prefix(option) else {
-            continue;
-        };
-        let value = match after.strip_prefix('=') {
-            Some(value) => Some(value),
-            None if after.is_empty() => None,
-            None if !option.starts_with("--") => Some(after),
-            None => continue,
-        };
-        match value {
-            Some(value) => found.push(ShellWord { text: value.to_owned(), open: word.open }),
-            None => found.extend(rest.get(at + 1).cloned()),
-        }
-    }
-    found
-}
-
-/// Checks whether a word is a file mode in the syntax of chmod.
-fn is_mode(text: &str) -> bool {
-    let octal = !text.is_empty() && text.chars().all(|c| c.is_digit(8));
-    let named =
-        text.contains(['+', '-', '=']) && text.chars().all(|c| "ugoarwxXst+-=,".contains(c));
-    octal || named
 }

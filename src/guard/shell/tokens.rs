@@ -1,12 +1,29 @@
 //! Splits a command line into words, output redirections and ends of commands. This module must
 //! never run or expand anything. A here-document (`<<`) is an error, because it may contain code.
 
+use std::iter::Peekable;
+use std::str::Chars;
+
+/// Characters that the shell expands in a word without quotes.
+const EXPANDS: [char; 7] = ['$', '`', '*', '?', '[', '{', '~'];
+
 /// A word without its quotes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ShellWord {
     pub text: String,
     /// Whether the shell expands the word.
     pub open: bool,
+}
+
+impl ShellWord {
+    pub fn literal(text: &str) -> Self {
+        Self { text: text.to_owned(), open: false }
+    }
+
+    /// Checks whether the shell makes another text of `part`, which is a part of this word.
+    pub fn expands(&self, part: &str) -> bool {
+        self.open && part.contains(EXPANDS)
+    }
 }
 
 /// A part of a command line.
@@ -17,7 +34,7 @@ pub enum Token {
     Redirection {
         copies: bool,
     },
-    /// A command line inside a quoted word.
+    /// A command line inside a word.
     Within(String),
     /// The end of a command: `;`, `|`, `&`, a newline or a parenthesis.
     End {
@@ -28,27 +45,33 @@ pub enum Token {
 #[derive(Default)]
 struct TokenReader {
     all: Vec<Token>,
-    word: ShellWord,
-    begun: bool,
+    word: Option<ShellWord>,
 }
 
 impl TokenReader {
-    fn push(&mut self, letter: char, open: bool) {
-        self.begun = true;
-        self.word.open |= open;
-        self.word.text.push(letter);
+    fn word(&mut self) -> &mut ShellWord {
+        self.word.get_or_insert_default()
+    }
+
+    fn push(&mut self, letter: char) {
+        let word = self.word();
+        word.open |= EXPANDS.contains(&letter);
+        word.text.push(letter);
     }
 
     fn flush(&mut self) {
-        let word = std::mem::take(&mut self.word);
-        if std::mem::take(&mut self.begun) {
-            self.all.push(Token::Word(word));
-        }
+        self.all.extend(self.word.take().map(Token::Word));
     }
 
     fn end(&mut self, pipe: bool) {
         self.flush();
         self.all.push(Token::End { pipe });
+    }
+
+    /// Takes the line of a command substitution. The `$` represents its output.
+    fn within(&mut self, line: String) {
+        self.push('$');
+        self.all.push(Token::Within(line));
     }
 }
 
@@ -59,46 +82,20 @@ impl TokenReader {
 pub fn tokens(line: &str) -> Result<Vec<Token>, String> {
     let mut it = TokenReader::default();
     let mut letters = line.chars().peekable();
-    let mut ticked = false;
     while let Some(letter) = letters.next() {
         match letter {
-            '\'' => {
-                it.begun = true;
-                loop {
-                    match letters.next() {
-                        Some('\'') => break,
-                        Some(inner) => it.word.text.push(inner),
-                        None => return Err("a quote is not closed".to_owned()),
-                    }
-                }
-            }
-            '"' => {
-                it.begun = true;
-                quoted(&mut letters, &mut it)?;
-            }
-            '\\' => match letters.next() {
-                // A backslash before a newline continues the line.
-                Some('\n') => {}
-                Some(next) => it.push(next, false),
-                None => it.begun = true,
-            },
-            '#' if !it.begun => {
-                while letters.peek().is_some_and(|next| *next != '\n') {
-                    letters.next();
-                }
-            }
+            '\'' => it.word().text += &until(&mut letters, '\'')?,
+            '"' => quoted(&mut letters, &mut it)?,
+            // A backslash before a newline continues the line.
+            '\\' if letters.next_if_eq(&'\n').is_some() => {}
+            '\\' => it.word().text.extend(letters.next()),
+            '#' if it.word.is_none() => while letters.next_if(|next| *next != '\n').is_some() {},
             '>' => {
                 // A number before the redirection selects the output.
-                if it.word.text.chars().all(|c| c.is_ascii_digit()) {
-                    it.word = ShellWord::default();
-                    it.begun = false;
-                }
+                it.word = it.word.filter(|word| !word.text.chars().all(|c| c.is_ascii_digit()));
                 it.flush();
-                while letters.peek().is_some_and(|next| ['>', '|'].contains(next)) {
-                    letters.next();
-                }
-                let copies = letters.next_if_eq(&'&').is_some();
-                it.all.push(Token::Redirection { copies });
+                while letters.next_if(|next| ['>', '|'].contains(next)).is_some() {}
+                it.all.push(Token::Redirection { copies: letters.next_if_eq(&'&').is_some() });
             }
             '&' if letters.peek() == Some(&'>') => it.flush(),
             '<' if letters.peek() == Some(&'<') => {
@@ -108,20 +105,10 @@ pub fn tokens(line: &str) -> Result<Vec<Token>, String> {
                 );
             }
             ' ' | '\t' | '<' => it.flush(),
-            '`' => {
-                ticked = !ticked;
-                if ticked {
-                    // The `$` represents the output of the command substitution.
-                    it.push('$', true);
-                }
-                it.end(false);
-            }
-            '|' => {
-                it.end(letters.peek() != Some(&'|'));
-                letters.next_if_eq(&'|');
-            }
+            '`' => it.within(until(&mut letters, '`')?),
+            '|' => it.end(letters.next_if_eq(&'|').is_none()),
             ';' | '&' | '\n' | '\r' | '(' | ')' => it.end(false),
-            other => it.push(other, ['$', '*', '?', '[', '{', '~'].contains(&other)),
+            other => it.push(other),
         }
     }
     it.flush();
@@ -129,47 +116,34 @@ pub fn tokens(line: &str) -> Result<Vec<Token>, String> {
 }
 
 /// Reads the content of double quotes: a word, and any command lines nested in it.
-fn quoted(
-    letters: &mut std::iter::Peekable<std::str::Chars<'_>>,
-    it: &mut TokenReader,
-) -> Result<(), String> {
-    let unclosed = || "a quote is not closed".to_owned();
+fn quoted(letters: &mut Peekable<Chars<'_>>, it: &mut TokenReader) -> Result<(), String> {
+    let unclosed = "a quote is not closed";
+    it.word();
     loop {
-        match letters.next().ok_or_else(unclosed)? {
+        match letters.next().ok_or(unclosed)? {
             '"' => return Ok(()),
-            '\\' => match letters.next().ok_or_else(unclosed)? {
-                '\n' => {}
-                inner => it.word.text.push(inner),
-            },
-            '$' if letters.peek() == Some(&'(') => {
-                letters.next();
-                let mut inner = String::new();
-                let mut depth = 1_usize;
-                loop {
-                    match letters.next().ok_or_else(unclosed)? {
-                        ')' if depth == 1 => break,
-                        letter => {
-                            depth += usize::from(letter == '(');
-                            depth -= usize::from(letter == ')');
-                            inner.push(letter);
-                        }
-                    }
-                }
-                it.push('$', true);
-                it.all.push(Token::Within(inner));
+            '\\' if letters.next_if_eq(&'\n').is_some() => {}
+            '\\' => it.word().text.push(letters.next().ok_or(unclosed)?),
+            '$' if letters.next_if_eq(&'(').is_some() => it.within(until(letters, ')')?),
+            '`' => it.within(until(letters, '`')?),
+            '$' => it.push('$'),
+            inner => it.word().text.push(inner),
+        }
+    }
+}
+
+/// Reads to the character that closes a quote or, balanced, a parenthesis.
+fn until(letters: &mut Peekable<Chars<'_>>, close: char) -> Result<String, String> {
+    let mut inner = String::new();
+    let mut depth = 0_usize;
+    loop {
+        match letters.next().ok_or("a quote is not closed")? {
+            letter if letter == close && depth == 0 => return Ok(inner),
+            letter => {
+                depth += usize::from(close == ')' && letter == '(');
+                depth -= usize::from(letter == close);
+                inner.push(letter);
             }
-            '`' => {
-                let mut inner = String::new();
-                loop {
-                    match letters.next().ok_or_else(unclosed)? {
-                        '`' => break,
-                        letter => inner.push(letter),
-                    }
-                }
-                it.push('$', true);
-                it.all.push(Token::Within(inner));
-            }
-            inner => it.push(inner, inner == '$'),
         }
     }
 }

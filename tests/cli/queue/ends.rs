@@ -21,7 +21,7 @@ fn cancelling_ends_the_whole_process_tree() {
     let id = enqueue(&fixture, &["wait"]);
     let mut tick = busy(&fixture);
     let open = run(&fixture, &["retry", &id]).ends(65);
-    assert!(open.err.contains("is not over") && open.err.contains("running"), "{open:?}");
+    assert!(open.err.contains("has not ended") && open.err.contains("running"), "{open:?}");
     run(&fixture, &["cancel", &id]).ends(0).expect_text("asked to end");
     assert!(ended_within(tick.id(), LIMIT), "the tick does not end");
     assert_eq!(tick.wait().unwrap().code(), Some(130));
@@ -64,7 +64,7 @@ fn retry_restarts_a_stopped_job() {
     let status = run(&fixture, &["status", "--json"]).ends(0).json();
     let stopped = serde_json::json!([{ "job": "tidy", "failures_in_a_row": 3 }]);
     assert_eq!(status["projects"][0]["stopped"], stopped);
-    run(&fixture, &["status"]).expect_text("STOPPED").expect_text("3 failures in a row");
+    run(&fixture, &["status"]).expect_text("STOPPED").expect_text("3 consecutive failures");
     clock(&fixture, "23:59");
     fixture.write("good", "");
     let runs = run(&fixture, &["runs", "--job", "tidy", "--json"]).json();

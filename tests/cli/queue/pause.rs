@@ -16,14 +16,14 @@ fn paused_job_still_runs_manually() {
     assert_eq!(ticked(&fixture), ["count"], "jobs other than tidy are paused");
     run(&fixture, &["status"])
         .expect_text("tidy until `runner resume tidy`")
-        .expect_text("tidy: ready, held by a pause")
+        .expect_text("tidy: ready, but paused")
         .expect_text(&waiting);
     let status = run(&fixture, &["status", "--json"]).json();
     let paused = serde_json::json!([{ "job": "tidy", "until": null }]);
     assert_eq!(status["projects"][0]["paused"], paused);
     assert_eq!(status["projects"][0]["next"], serde_json::Value::Null);
     run(&fixture, &["run", "tidy"]).ends(0).expect_text("succeeded");
-    run(&fixture, &["resume", "tidy"]).ends(0).expect_text("tidy goes on");
+    run(&fixture, &["resume", "tidy"]).ends(0).expect_text("tidy is resumed");
     run(&fixture, &["resume", "tidy"]).ends(0).expect_text("tidy was not paused");
     assert_eq!(ticked(&fixture), ["tidy"], "more than the queued run was started");
     run(&fixture, &["status"]).expect_text("missed").expect_text("paused");

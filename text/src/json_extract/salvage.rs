@@ -16,6 +16,10 @@ use serde_json::Value;
 
 use super::{ElementError, Extent, ExtractedArray, MAX_ELEMENTS};
 
+/// The bytes around an object.
+const OPEN: u8 = b'{';
+const CLOSE: u8 = b'}';
+
 /// Number of damaged places after which the parser stops.
 const MAX_BAD: usize = 200;
 
@@ -62,7 +66,7 @@ impl<'t> Salvage<'t> {
             }
             match self.byte(self.at) {
                 None => return,
-                Some(b'{') => self.element(),
+                Some(OPEN) => self.element(),
                 Some(b']') => match self.behind_bracket(extent) {
                     Some(next) => self.at = next,
                     None => {
@@ -142,18 +146,18 @@ impl<'t> Salvage<'t> {
                 b'"' => string = !string,
                 // An element cannot begin inside a string or as a key, so a quotation mark or a
                 // brace is missing.
-                b'{' if string && self.begins_element(at) => break,
+                OPEN if string && self.begins_element(at) => break,
                 _ if string => {}
-                b'{' if matches!(before, b',' | b'{') && open.last() == Some(&b'{') => break,
-                b'{' | b'[' => open.push(byte),
-                b'}' | b']' => {
-                    let opening = if byte == b'}' { b'{' } else { b'[' };
+                OPEN if matches!(before, b',' | OPEN) && open.last() == Some(&OPEN) => break,
+                OPEN | b'[' => open.push(byte),
+                CLOSE | b']' => {
+                    let opening = if byte == CLOSE { OPEN } else { b'[' };
                     if open.pop() != Some(opening) {
                         break;
                     }
                     if open.is_empty() {
                         let next = self.byte(self.after_space(at + 1));
-                        let plausible = matches!(next, None | Some(b',' | b']' | b'{'));
+                        let plausible = matches!(next, None | Some(b',' | b']' | OPEN));
                         return if plausible { Ok(at + 1) } else { Err(at + 1) };
                     }
                 }
@@ -180,7 +184,7 @@ impl<'t> Salvage<'t> {
     /// `start`. Returns `None` if other text precedes the brace at `start`.
     fn same_indent(&self, start: usize) -> Option<usize> {
         let before = self.text[..start].trim_end_matches([' ', '\t']);
-        if !before.ends_with('\n') || self.byte(start) != Some(b'{') {
+        if !before.ends_with('\n') || self.byte(start) != Some(OPEN) {
             return None;
         }
         let indent = &self.text[before.len()..start];

@@ -6,8 +6,8 @@ use std::sync::OnceLock;
 use super::edits::Edit;
 use super::lines::lines;
 use super::scan::{ScannedLine, Scanner, headings};
+use super::task::fold;
 pub use super::task::{BoardForm, Keyword, Odd, Task};
-use super::words::fold;
 
 /// The tasks of a text.
 #[derive(Clone, Debug)]
@@ -131,13 +131,7 @@ impl Board {
 /// Joins text into one line, so that it cannot start a heading or another line. A full stop is
 /// added if the text would otherwise end like org tags.
 fn one_line(words: &str) -> String {
-    let spaced: String = words
-        .chars()
-        .map(|c| {
-            let breaks = c.is_control() || matches!(c, '\u{2028}' | '\u{2029}');
-            if breaks { ' ' } else { c }
-        })
-        .collect();
+    let spaced = crate::fence::without_breaks(words);
     let mut line = spaced.split_whitespace().collect::<Vec<_>>().join(" ");
     let last = line.rsplit(' ').next().unwrap_or_default();
     if last.len() > 2 && last.starts_with(':') && last.ends_with(':') {

@@ -32,7 +32,6 @@ mod scan;
 mod task;
 #[cfg(test)]
 mod tests;
-mod words;
 
 pub use board::{Board, BoardForm, Keyword, Odd, Task};
 pub use edits::{Edit, EditError, apply};

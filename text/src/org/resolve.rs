@@ -9,8 +9,8 @@
 //! neither is chosen. The search must never guess.
 
 use super::board::Board;
+pub use super::task::fold;
 use super::task::{Keyword, Task};
-pub use super::words::fold;
 
 /// The result of a search for the task that a text names.
 #[derive(Clone, Debug, PartialEq, Eq)]

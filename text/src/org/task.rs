@@ -1,7 +1,9 @@
 //! A task on a board, its keyword, and the format of its file.
 
-use std::fmt;
 use std::ops::Range;
+
+use strum::{Display, EnumString, IntoStaticStr};
+use unicode_normalization::UnicodeNormalization as _;
 
 /// The format of a board.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -26,7 +28,10 @@ impl BoardForm {
 }
 
 /// The state of a task.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Display, EnumString, IntoStaticStr,
+)]
+#[strum(serialize_all = "UPPERCASE", const_into_str)]
 pub enum Keyword {
     /// Open.
     Todo,
@@ -45,29 +50,17 @@ impl Keyword {
 
     /// Returns the keyword as it is written in a file.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Todo => "TODO",
-            Self::Next => "NEXT",
-            Self::Doing => "DOING",
-            Self::Done => "DONE",
-            Self::Cancelled => "CANCELLED",
-        }
+        self.into_str()
     }
 
     /// Returns the keyword for `word`, or `None` if it is not one.
     pub fn of(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|known| known.as_str() == word)
+        word.parse().ok()
     }
 
     /// Returns whether nothing remains to be done.
     pub fn is_closed(self) -> bool {
         matches!(self, Self::Done | Self::Cancelled)
-    }
-}
-
-impl fmt::Display for Keyword {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
     }
 }
 
@@ -98,4 +91,37 @@ pub struct Odd {
     pub keyword: String,
     /// The rest of the line.
     pub heading: String,
+}
+
+/// Returns the text in the form that is used for comparison: NFKC, uniform hyphens and quotes,
+/// single spaces.
+pub fn fold(words: &str) -> String {
+    // Most texts are ASCII and need no normalisation.
+    if words.is_ascii() {
+        return joined(words.chars(), words.len());
+    }
+    joined(words.nfkc(), words.len())
+}
+
+fn joined(words: impl Iterator<Item = char>, length: usize) -> String {
+    let mut out = String::with_capacity(length);
+    let mut blank = false;
+    for c in words {
+        let c = match c {
+            '\u{2010}'..='\u{2015}' | '\u{2212}' | '\u{00ad}' => '-',
+            '\u{2018}'..='\u{201b}' | '\u{2032}' | '\u{00b4}' | '`' => '\'',
+            '\u{201c}'..='\u{201f}' | '\u{2033}' | '«' | '»' => '"',
+            c => c,
+        };
+        if c.is_whitespace() || c.is_control() || matches!(c, '\u{200b}' | '\u{feff}') {
+            blank = !out.is_empty();
+            continue;
+        }
+        if blank {
+            out.push(' ');
+            blank = false;
+        }
+        out.push(c);
+    }
+    out
 }

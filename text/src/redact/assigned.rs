@@ -81,8 +81,8 @@ impl Values<'_, '_> {
         if bytes[at..value] == *b"::" {
             return;
         }
-        if let Some(strict) = holds_secret(&self.text[start..end]) {
-            self.value(start, value, strict);
+        if let Some(form) = holds_secret(&self.text[start..end]) {
+            self.value(start, value, form);
         }
     }
 
@@ -94,15 +94,15 @@ impl Values<'_, '_> {
             name.take_while(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-')).count();
         let end = at + 2 + length;
         if bytes.get(end) == Some(&b' ')
-            && let Some(strict) = holds_secret(&self.text[at + 2..end])
+            && let Some(form) = holds_secret(&self.text[at + 2..end])
         {
-            self.value(at, end, strict);
+            self.value(at, end, form);
         }
     }
 
     /// Scans the value that begins at `at` and whose name begins at `context`. Space and quotes
     /// before the value are skipped, escaped or not.
-    fn value(&mut self, context: usize, at: usize, strict: bool) {
+    fn value(&mut self, context: usize, at: usize, form: SecretForm) {
         let bytes = self.bytes;
         let run = |at: usize, most: usize, wanted: &dyn Fn(u8) -> bool| {
             let tail = bytes[at.min(bytes.len())..].iter().take(most);
@@ -131,7 +131,7 @@ impl Values<'_, '_> {
         let value = &self.text[start..end];
         let word = value.split(' ').next().unwrap_or(value);
         let called = quote.is_none() && matches!(bytes.get(end), Some(b'(' | b'['));
-        if !called && is_secret(word, strict, quote.is_some()) {
+        if !called && is_secret(word, form, quote) {
             self.spans.push(Span { context, start, end, kind: "assigned", rank: 5 });
         }
     }
@@ -203,9 +203,17 @@ impl Values<'_, '_> {
     }
 }
 
-/// Returns `Some` if a name indicates a secret, with whether the value must look random. The value
-/// of a password seldom looks random.
-fn holds_secret(name: &str) -> Option<bool> {
+/// The form of a secret.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SecretForm {
+    /// A key or token, which looks random.
+    Random,
+    /// A password, which seldom looks random.
+    Password,
+}
+
+/// Returns the form of the secret that a name indicates, if it indicates one.
+fn holds_secret(name: &str) -> Option<SecretForm> {
     let folded: String = name
         .bytes()
         .filter(|byte| byte.is_ascii_alphanumeric())
@@ -217,12 +225,12 @@ fn holds_secret(name: &str) -> Option<bool> {
     }
     let password = short
         || ["password", "passwd", "passphrase", "pwd"].iter().any(|end| folded.ends_with(end));
-    Some(!password)
+    Some(if password { SecretForm::Password } else { SecretForm::Random })
 }
 
 /// Returns whether a value with such a name is a secret, and not a placeholder, path, type or
 /// expression.
-fn is_secret(value: &str, strict: bool, quoted: bool) -> bool {
+fn is_secret(value: &str, form: SecretForm, quote: Option<u8>) -> bool {
     let digit = value.bytes().any(|b| b.is_ascii_digit());
     let letter = value.bytes().any(|b| b.is_ascii_alphabetic());
     let mark = value.bytes().any(|b| b"!@#$%^&*+?~".contains(&b));
@@ -230,7 +238,7 @@ fn is_secret(value: &str, strict: bool, quoted: bool) -> bool {
         || value.contains("://")
         || value.contains("...")
         || value.contains("${");
-    let expression = !quoted
+    let expression = quote.is_none()
         && value.contains('.')
         && value.split('.').all(|part| {
             part.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') && is_wordlike(part)
@@ -238,9 +246,10 @@ fn is_secret(value: &str, strict: bool, quoted: bool) -> bool {
     if placeholder || expression || !letter {
         return false;
     }
-    if strict {
-        value.len() >= 10 && digit && entropy(value) >= 3.0 && !is_wordlike(value)
-    } else {
-        value.len() >= 8 && (digit || mark) && entropy(value) >= 2.5
+    match form {
+        SecretForm::Random => {
+            value.len() >= 10 && digit && entropy(value) >= 3.0 && !is_wordlike(value)
+        }
+        SecretForm::Password => value.len() >= 8 && (digit || mark) && entropy(value) >= 2.5,
     }
 }

@@ -1,6 +1,6 @@
 //! Redacts text that arrives in pieces.
 
-use super::{LOOK_BACK, RedactState, Redactor, floor, write_spans};
+use super::{LOOK_BACK, RedactState, Redactor, Tail, floor, write_spans};
 
 /// Takes bytes in pieces of any size and returns redacted text line by line, so that no boundary
 /// between pieces can hide a secret. The joined output equals the result of [`Redactor::redact`]
@@ -39,14 +39,14 @@ impl StreamRedactor {
             bytes.extend_from_slice(piece);
             self.decode(&bytes);
         }
-        self.drain(false)
+        self.drain(Tail::Open)
     }
 
     /// Returns the remaining text and resets the stream.
     pub fn finish(&mut self) -> String {
         let bytes = std::mem::take(&mut self.bytes);
         self.text.push_str(&String::from_utf8_lossy(&bytes));
-        let out = self.drain(true);
+        let out = self.drain(Tail::Final);
         self.text.clear();
         (self.state, self.held) = (RedactState::default(), 0);
         out
@@ -75,10 +75,10 @@ impl StreamRedactor {
         }
     }
 
-    fn drain(&mut self, last: bool) -> String {
+    fn drain(&mut self, tail: Tail) -> String {
         let mut out = String::new();
         while self.held < self.text.len() {
-            let step = self.redactor.step(&mut self.state, &self.text, self.held, last);
+            let step = self.redactor.step(&mut self.state, &self.text, self.held, tail);
             let Some((end, spans)) = step else { break };
             write_spans(&mut out, &self.text, self.held, end, &spans);
             self.held = end;

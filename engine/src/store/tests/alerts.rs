@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
 
 use super::*;
+use strum::VariantArray as _;
+
 use crate::alerts::{AlertKind, AlertRules};
 
 /// An event in the order in which events were digested.
@@ -35,7 +37,7 @@ struct Episode {
 /// Computes the episodes in one job's whole history, separately for each kind.
 fn episodes(history: &[(i64, Entry)], rules: &AlertRules) -> Vec<Episode> {
     let mut all = Vec::new();
-    for kind in AlertKind::ALL {
+    for &kind in AlertKind::VARIANTS {
         let mut open: Option<Episode> = None;
         for &(at, entry) in history {
             let happens = match (kind, entry) {
@@ -134,7 +136,7 @@ impl Random {
 
 fn rules(dice: &mut Random) -> AlertRules {
     AlertRules {
-        on: AlertKind::ALL.into_iter().filter(|_| dice.roll(4) > 0).collect(),
+        on: AlertKind::VARIANTS.iter().copied().filter(|_| dice.roll(4) > 0).collect(),
         recovery: dice.roll(4) > 0,
         repeat: 60 * (1 + i64::try_from(dice.roll(600)).unwrap()),
         success_within: Some(3600 * (2 + i64::try_from(dice.roll(40)).unwrap())),
@@ -329,7 +331,7 @@ fn messages_are_in_order(fixture: &Fixture, alert: &AlertRow, recovery: bool) {
 fn one_message_reports_all_recoveries() {
     let mut fixture = quick_house();
     let rules = AlertRules {
-        on: AlertKind::ALL.into_iter().collect(),
+        on: AlertKind::VARIANTS.iter().copied().collect(),
         recovery: true,
         repeat: 3600,
         channels: vec!["a".to_owned()],
@@ -366,7 +368,7 @@ fn one_message_reports_all_recoveries() {
 fn undeliverable_message_is_eventually_given_up() {
     let mut fixture = quick_house();
     let rules = AlertRules {
-        on: AlertKind::ALL.into_iter().collect(),
+        on: AlertKind::VARIANTS.iter().copied().collect(),
         repeat: 3600,
         channels: vec!["a".to_owned()],
         ..AlertRules::default()
@@ -403,7 +405,7 @@ fn undeliverable_message_is_eventually_given_up() {
 fn reenabled_job_is_not_stale_at_once() {
     let mut fixture = quick_house();
     let rules = AlertRules {
-        on: AlertKind::ALL.into_iter().collect(),
+        on: AlertKind::VARIANTS.iter().copied().collect(),
         success_within: Some(24 * 3600),
         ..AlertRules::default()
     };

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::Path;
 
 use super::*;
-use crate::store::crash_points::CrashPoints;
+use crate::failpoint;
 use crate::store::format::{PRESENT, STEPS, kept_as, migrate, migrate_file, read, schema_digest};
 
 fn fixtures() -> PathBuf {
@@ -121,7 +121,7 @@ fn migration_keeps_all_rows_and_a_backup() {
     let (_folder, path) = frozen(PRESENT);
     let mut db = Connection::open(&path).unwrap();
     let before = content(&db);
-    migrate_file(&mut db, &path, &next(), &mut CrashPoints::default()).unwrap();
+    migrate_file(&mut db, &path, &next()).unwrap();
     let version: i64 = db.pragma_query_value(None, "user_version", |row| row.get(0)).unwrap();
     assert_eq!(version, PRESENT + 1);
     let unweighed: i64 = db
@@ -151,7 +151,7 @@ fn failed_migration_changes_nothing() {
         let before = content(&db);
         let mut steps = next();
         steps.push(bad);
-        migrate_file(&mut db, &path, &steps, &mut CrashPoints::default()).unwrap_err();
+        migrate_file(&mut db, &path, &steps).unwrap_err();
         assert_eq!(content(&db), before, "{bad}");
         drop(db);
         Store::open(&path).unwrap().check().unwrap();
@@ -179,12 +179,11 @@ fn a_development_database_is_reported() {
 fn killed_migration_leaves_old_or_new_format() {
     const STEP: &str = "RUNNER_TEST_DIE_AT";
     const PATH: &str = "RUNNER_TEST_LEDGER";
-    let number = |text: std::ffi::OsString| text.into_string().unwrap().parse::<u32>().unwrap();
     if let (Some(step), Some(path)) = (std::env::var_os(STEP), std::env::var_os(PATH)) {
         let path = PathBuf::from(path);
         let mut db = Connection::open(&path).unwrap();
-        let mut dying = CrashPoints::dying_after(number(step));
-        migrate_file(&mut db, &path, &next(), &mut dying).unwrap();
+        failpoint::arm_steps(|name| (name == STEP).then(|| step.clone()));
+        migrate_file(&mut db, &path, &next()).unwrap();
         return;
     }
     let mut died = 0;
@@ -202,7 +201,7 @@ fn killed_migration_leaves_old_or_new_format() {
         let version: i64 = db.pragma_query_value(None, "user_version", |row| row.get(0)).unwrap();
         if version == PRESENT {
             assert_eq!(content(&db), before, "step {step}");
-            migrate_file(&mut db, &path, &next(), &mut CrashPoints::default()).unwrap();
+            migrate_file(&mut db, &path, &next()).unwrap();
         }
         let kept = Connection::open(kept_as(&path, PRESENT)).unwrap();
         assert_eq!(content(&kept), before, "step {step}");

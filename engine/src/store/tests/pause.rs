@@ -16,10 +16,10 @@ fn ticked(fixture: &mut Fixture, at: Timestamp) -> Tick {
 }
 
 fn missed(fixture: &Fixture) -> Vec<(Timestamp, Timestamp, u64, String)> {
-    let rows = fixture.store.missed_since(&fixture.project, now()).unwrap();
+    let rows = fixture.store.all_missed_since(now()).unwrap();
     rows.into_iter()
         .rev()
-        .map(|(_, outcome)| match outcome {
+        .map(|stretch| match stretch.outcome {
             Outcome::Missed { first, last, count, why } => (first, last, count, why),
             other => panic!("{other}"),
         })

@@ -1,7 +1,6 @@
 //! Tests of the rows that a pruning deletes and keeps.
 
 use super::*;
-use crate::store::crash_points::CrashPoints;
 use crate::store::retention::{FileKind, OldOccurrence, PrunableFile, PruneFacts, Retention};
 
 fn retention() -> Retention {
@@ -21,7 +20,7 @@ fn days(count: i64) -> Timestamp {
 fn prune(fixture: &mut Fixture, at: Timestamp) -> crate::store::PrunePlan {
     let facts = fixture.store.old_rows(&retention(), at).unwrap();
     let plan = retention().plan(facts, at);
-    fixture.store.prune_rows(&plan, &mut CrashPoints::default()).unwrap();
+    fixture.store.prune_rows(&plan).unwrap();
     assert_eq!(fixture.store.examine().unwrap().findings, []);
     plan
 }
@@ -106,7 +105,7 @@ fn plan_keeps_needed_files_and_newest_backups() {
         occurrences: vec![OldOccurrence {
             id: OccurrenceId::new(now()),
             runs: Vec::new(),
-            needed: Some("not over"),
+            needed: Some("not over".to_owned()),
         }],
         files: vec![
             found(FileKind::Log, "runs/old", now(), None),
@@ -142,7 +141,7 @@ fn saved_database_stays_consistent_after_pruning() {
     let facts = store.old_rows(&retention(), days(200)).unwrap();
     let plan = retention().plan(facts, days(200));
     assert!(!plan.is_empty());
-    store.prune_rows(&plan, &mut CrashPoints::default()).unwrap();
+    store.prune_rows(&plan).unwrap();
     assert_eq!(store.examine().unwrap().findings, []);
     assert_eq!(store.live().unwrap().len(), live);
 }
@@ -324,7 +323,7 @@ fn only_unused_old_usage_is_deleted() {
         "INSERT INTO reservations (run, level, key, calls, tokens, micros, seconds, ideas, open)
                VALUES (?1, 'pool-week', 'max 2026-W47', 0, 0, 0, 0, 0, 0)";
     fixture.store.db.execute(sql, [run.as_str()]).unwrap();
-    fixture.store.prune_rows(&plan, &mut CrashPoints::default()).unwrap();
+    fixture.store.prune_rows(&plan).unwrap();
     assert_eq!((left(&fixture, "budget_usage"), left(&fixture, "grants")), (3, 3));
     let sql = "DELETE FROM reservations WHERE level = 'pool-week'; UPDATE windows SET opened = 1";
     fixture.store.db.execute_batch(sql).unwrap();

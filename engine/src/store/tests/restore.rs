@@ -1,7 +1,6 @@
 //! Tests of backup copies and of restored databases.
 
 use super::*;
-use crate::store::crash_points::CrashPoints;
 
 #[test]
 fn restore_ends_runs_live_in_backup() {
@@ -19,15 +18,15 @@ fn restore_ends_runs_live_in_backup() {
         panic!("known");
     };
     let copy = path.with_file_name("copy");
-    let made = fixture.store.backup(&copy, now(), &mut CrashPoints::default()).unwrap();
+    let made = fixture.store.backup(&copy, now()).unwrap();
     assert_eq!(made.made, Some(now()));
-    let again = fixture.store.backup(&copy, now(), &mut CrashPoints::default());
+    let again = fixture.store.backup(&copy, now());
     assert!(matches!(again.unwrap_err(), StoreError::CannotWrite { .. }));
     let plan = plan_restore(&path, &copy, later(120)).unwrap();
-    let busy = plan.carry_out(later(120), &mut CrashPoints::default());
+    let busy = plan.carry_out(later(120));
     assert!(matches!(busy.unwrap_err(), StoreError::InUse { .. }));
     drop(fixture.store);
-    let reported = plan.carry_out(later(120), &mut CrashPoints::default()).unwrap();
+    let reported = plan.carry_out(later(120)).unwrap();
     assert_eq!((reported.skipped, reported.ended, reported.missed), (1, 1, 8));
     let store = Store::open(&path).unwrap();
     assert!(store.examine().unwrap().findings.is_empty());
@@ -84,7 +83,7 @@ fn backup_is_consistent_during_writes() {
     for round in 0..5 {
         wait.recv().unwrap();
         let copy = path.with_file_name(format!("copy-{round}"));
-        fixture.store.backup(&copy, now(), &mut CrashPoints::default()).unwrap();
+        fixture.store.backup(&copy, now()).unwrap();
         let db = Connection::open(&copy).unwrap();
         let torn: i64 = db
             .query_row(
@@ -106,8 +105,7 @@ fn restore_counts_losses_and_keeps_pauses() {
     let (dream, tidy) = (job("dream"), job("tidy"));
     fixture.store.pause(Some(tidy), later(500)).unwrap();
     let copy = path.with_file_name("copy");
-    let dying = &mut CrashPoints::default();
-    fixture.store.backup(&copy, now(), dying).unwrap();
+    fixture.store.backup(&copy, now()).unwrap();
     let none = plan_restore(&path, &copy, later(1)).unwrap().since.unwrap();
     let counts = |it: &RestoreLoss| (it.runs, it.breaker_resets, it.grants, it.limits, it.pauses);
     assert_eq!(counts(&none), (0, 0, 0, 0, 1));
@@ -121,7 +119,7 @@ fn restore_counts_losses_and_keeps_pauses() {
     // Another file may exist at the planned path by then, and must not be overwritten.
     let planned = plan.keep.clone().unwrap();
     std::fs::write(&planned, "kept").unwrap();
-    let reported = plan.carry_out(later(120), dying).unwrap();
+    let reported = plan.carry_out(later(120)).unwrap();
     assert_eq!(std::fs::read(&planned).unwrap(), b"kept");
     assert!(reported.kept.is_some() && reported.kept != plan.keep, "{reported:?}");
     let store = Store::open(&path).unwrap();

@@ -22,6 +22,7 @@ use serde_json::{Value, json};
 use super::ask::{CuratorQuestion, ask_or_reason};
 use super::queue::is_windows;
 use super::{CuratorSpec, JobFile, JobProduct};
+use crate::json::pretty;
 use crate::{Context, JobError};
 pub use check::{LintNote, check};
 
@@ -142,13 +143,14 @@ pub(super) fn run(
     spec: &CuratorSpec,
     job: &JobFile,
 ) -> Result<JobProduct, JobError> {
-    let folder = vault(ctx.root, &spec.vault_dir)
+    let folder = vault(ctx.files.root(), &spec.vault_dir)
         .map_err(|why| JobError::failed(Class::Environment, why))?;
-    let (notes, left) = notes(&folder, ctx.root, &[&spec.worker_dir, "dreams", ".runner"], None);
-    let root = ctx.root.to_owned();
+    let (notes, left) =
+        notes(&folder, ctx.files.root(), &[&spec.worker_dir, "dreams", ".runner"], None);
+    let root = ctx.files.root().to_owned();
     let vault = folder.clone();
     let there = move |path: &str| root.join(path).exists() || vault.join(path).exists();
-    let today = ctx.now.to_zoned(TimeZone::UTC).date();
+    let today = ctx.clock.now().to_zoned(TimeZone::UTC).date();
     let mut findings = check(&notes, &|path| folder.join(path).exists(), &there, today);
     let without = match findings.is_empty() {
         true => None,
@@ -156,14 +158,13 @@ pub(super) fn run(
     };
     let summary = json!({
         "job": job.id,
-        "at": ctx.now,
+        "at": ctx.clock.now(),
         "vault": spec.vault_dir,
         "notes": notes.len(),
         "not_read": left,
         "findings": findings,
     });
-    let mut text = serde_json::to_vec_pretty(&summary).expect("string keys only");
-    text.push(b'\n');
+    let text = pretty(&summary).into_bytes();
     let base = format!("{}/findings/{}", spec.worker_dir, job.id);
     Ok(JobProduct {
         headline: format!(

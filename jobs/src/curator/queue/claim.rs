@@ -15,6 +15,7 @@ use super::rate_limit::{HOUR, StartRecord};
 use super::{MovedFile, Worker, host};
 use crate::curator::job::{CuratorJobKind, JobFile, LARGEST};
 use crate::curator::{CuratorSpec, JobProduct};
+use crate::json::pretty;
 
 /// Minimum age at which a file that is not JSON is rejected. A younger file may still be
 /// incomplete.
@@ -65,9 +66,7 @@ impl Claimed {
             "artifacts": artifacts,
             "without": product.without,
         });
-        let mut text = serde_json::to_vec_pretty(&value).expect("string keys only");
-        text.push(b'\n');
-        text
+        pretty(&value).into_bytes()
     }
 }
 

@@ -12,13 +12,14 @@ mod owners;
 mod rate_limit;
 
 use std::ffi::OsStr;
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 use runner_engine::digest::Digest;
-use runner_engine::files::{beneath, open_with_no_link, write_atomic};
+use runner_engine::file_lock::FileLock;
+use runner_engine::files::{beneath, write_atomic};
 use runner_engine::publish::RelPath;
 use serde::Serialize;
 
@@ -118,16 +119,12 @@ impl Worker {
         Ok(())
     }
 
-    /// Locks the folder until the returned file is dropped.
+    /// Locks the folder until the returned lock is dropped.
     ///
     /// # Errors
     /// Returns an error if the lock file cannot be opened.
-    pub fn lock(&self) -> io::Result<File> {
-        let mut options = File::options();
-        options.create(true).truncate(false).write(true);
-        let file = open_with_no_link(&mut options, self.path(".lock"))?;
-        file.lock()?;
-        Ok(file)
+    pub fn lock(&self) -> io::Result<FileLock> {
+        FileLock::wait(FileLock::open_no_link(&self.path(".lock"))?)
     }
 
     /// Checks whether a consumer has work: a waiting file, or a file that a dead owner left.

@@ -297,7 +297,7 @@ impl Decider<'_> {
         let stamp = Stamp { id: &proposal.id, decision: verdict.as_str(), at: now };
         // Anything at that path counts as taken, including a folder or a link.
         let taken = |path: &str| self.root.join(path).symlink_metadata().is_ok();
-        let plan = plan(action, &from, into.as_ref(), self.spec, stamp, taken);
+        let plan = plan(action, &from, into.as_ref(), stamp, (self.spec, taken));
         Ok((action, plan.map_err(ReviewError::Cannot)?))
     }
 

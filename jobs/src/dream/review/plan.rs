@@ -112,9 +112,8 @@ pub fn plan(
     action: Action,
     source: &Source,
     into: Option<&Source>,
-    spec: &DreamSpec,
     stamp: Stamp<'_>,
-    taken: impl Fn(&str) -> bool,
+    (spec, taken): (&DreamSpec, impl Fn(&str) -> bool),
 ) -> Result<ActionPlan, String> {
     let mut plan = ActionPlan::default();
     match action {
@@ -123,7 +122,7 @@ pub fn plan(
             let to = free(&spec.done, source, spec, taken)?;
             plan.says = format!("{} moves to {to}", source.path);
             plan.moves(source, to.clone(), source.bytes.clone());
-            plan.mark(source, "archived", None, action, stamp, Some(&to));
+            plan.mark(source, "archived", action, stamp, Marked::Moved(&to));
         }
         Action::Merge => {
             let into = into.ok_or("a merge needs an idea to merge into")?;
@@ -132,14 +131,14 @@ pub fn plan(
             plan.says = format!("{} is appended to {} and moves to {to}", source.path, into.path);
             plan.grows(into, bytes);
             plan.moves(source, to.clone(), source.bytes.clone());
-            plan.mark(source, "merged", None, action, stamp, Some(&into.path));
+            plan.mark(source, "merged", action, stamp, Marked::Moved(&into.path));
         }
         Action::Promote => {
             let bytes = promoted(source, stamp)?;
             let to = free(&spec.specs, source, spec, taken)?;
             plan.says = format!("{} moves to {to} with its provenance", source.path);
             plan.moves(source, to.clone(), bytes);
-            plan.mark(source, "promoted", None, action, stamp, Some(&to));
+            plan.mark(source, "promoted", action, stamp, Marked::Moved(&to));
         }
         Action::MarkBlog => {
             let text = text(source)?;
@@ -153,11 +152,19 @@ pub fn plan(
                 // Runner added this line, so the idea need not be triaged again because of it.
                 let hash = Digest::of(&bytes);
                 plan.grows(source, bytes);
-                plan.mark(source, "active", Some(hash), action, stamp, None);
+                plan.mark(source, "active", action, stamp, Marked::Triaged(hash));
             }
         }
     }
     Ok(plan)
+}
+
+/// The result of an action for the marked idea.
+enum Marked<'a> {
+    /// The idea moved to this path, or became a part of the file there.
+    Moved(&'a str),
+    /// The idea stays, and this content counts as triaged.
+    Triaged(Digest),
 }
 
 impl ActionPlan {
@@ -215,20 +222,22 @@ impl ActionPlan {
         &mut self,
         source: &Source,
         status: &str,
-        hash: Option<Digest>,
         action: Action,
         stamp: Stamp<'_>,
-        to: Option<&str>,
+        outcome: Marked<'_>,
     ) {
         let mut happened = json!({
             "at": stamp.at.to_string(), "proposal_id": stamp.id,
             "decision": stamp.decision, "action": action.as_str(),
         });
-        if let Some(to) = to {
-            happened["to"] = to.into();
-        }
-        let mark =
-            Mark { status: status.to_owned(), hash: hash.map(|hash| hash.to_string()), happened };
+        let hash = match outcome {
+            Marked::Moved(to) => {
+                happened["to"] = to.into();
+                None
+            }
+            Marked::Triaged(hash) => Some(hash.to_string()),
+        };
+        let mark = Mark { status: status.to_owned(), hash, happened };
         self.marks.push((source.path.clone(), mark));
     }
 }
@@ -332,7 +341,7 @@ mod tests {
 
     fn made(action: Action, one: &Source, into: Option<&Source>, taken: &[&str]) -> ActionPlan {
         let taken = |path: &str| taken.contains(&path);
-        plan(action, one, into, &DreamSpec::default(), STAMP, taken).unwrap()
+        plan(action, one, into, STAMP, (&DreamSpec::default(), taken)).unwrap()
     }
 
     fn put(plan: &ActionPlan, at: usize) -> (&str, &str) {
@@ -362,7 +371,7 @@ mod tests {
     }
 
     fn plan_of_all_taken(one: &Source) -> Result<ActionPlan, String> {
-        plan(Action::Archive, one, None, &DreamSpec::default(), STAMP, |_| true)
+        plan(Action::Archive, one, None, STAMP, (&DreamSpec::default(), |_: &str| true))
     }
 
     #[test]
@@ -381,7 +390,7 @@ mod tests {
         let added = plan.preview.iter().filter(|line| line.kind == LineKind::Added);
         assert_eq!(added.count(), 5);
         let nowhere =
-            super::plan(Action::Merge, &one, None, &DreamSpec::default(), STAMP, |_| false);
+            super::plan(Action::Merge, &one, None, STAMP, (&DreamSpec::default(), |_: &str| false));
         assert!(nowhere.is_err());
     }
 

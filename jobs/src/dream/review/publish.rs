@@ -16,7 +16,7 @@ use runner_engine::digest::Digest;
 use runner_engine::ids::RunId;
 use runner_engine::locks::JobLock;
 use runner_engine::publish::PublishLog as _;
-use runner_engine::recover::{Driver, Host, recover};
+use runner_engine::recover::{Driver, recover};
 use runner_engine::scope::{Expect, Scope, ScopeError};
 use runner_engine::store::RunState;
 
@@ -28,6 +28,7 @@ use super::backup::{self, IdeaState};
 use super::decide::{Decider, ReviewError};
 use super::plan::{ActionPlan, FileChange, Source};
 use super::{JOB, files_lock};
+use crate::json::pretty;
 use crate::manual_edit::{self, EditActor, ManualEdit, ManualEditError};
 
 /// The two locks that are held during the whole act.
@@ -64,12 +65,8 @@ impl Decider<'_> {
     /// handles everything else about a dead run.
     fn recover_stale_passes(&mut self) -> Result<(), ReviewError> {
         let now = self.clock.read().map_err(|error| ReviewError::Disk(error.to_string()))?;
-        let driver = Driver {
-            world: Box::new(Host { state: self.state }),
-            me: self.me,
-            // A pass whose artifacts are recorded is rolled forward and never repeated.
-            retries_lost: &|_| false,
-        };
+        // A pass whose artifacts are recorded is rolled forward and never repeated.
+        let driver = Driver::on_host(self.state, self.me);
         for row in self.store.live()? {
             let a_pass = row.project == *self.project && row.job_name != JOB;
             if !a_pass || !matches!(row.state, RunState::Running { .. }) {
@@ -170,9 +167,8 @@ fn stage(
             let path = format!("{folder}/{number}");
             scope.stage_as(&path, &source.bytes, Expect::Absent, Some(source.looks))?;
         }
-        let mut text = serde_json::to_vec_pretty(&act).expect("an act has string keys only");
-        text.push(b'\n');
-        scope.stage(&format!("{folder}/act.json"), &text, Expect::Absent)?;
+        let text = pretty(&act);
+        scope.stage(&format!("{folder}/act.json"), text.as_bytes(), Expect::Absent)?;
     }
     for change in &plan.changes {
         match change {

@@ -26,9 +26,7 @@ impl<'a> Keys<'a> {
 
     /// Returns the value of a key, as it is written.
     pub(super) fn get(&self, key: &str) -> Option<&str> {
-        let named =
-            |name: &str| serde_json::from_str::<Cow<'_, str>>(name).is_ok_and(|name| name == key);
-        let found = self.0.iter().find(|(name, _)| named(name));
+        let found = self.0.iter().find(|(name, _)| is_key(name, key));
         found.map(|(_, value)| value.as_ref())
     }
 
@@ -45,30 +43,36 @@ impl<'a> Keys<'a> {
         };
         let comma = if open.trim_start_matches('[').trim().is_empty() { "" } else { "," };
         let list = format!("{}{comma}{element}]", open.trim_end());
-        for (name, value) in &mut self.0 {
-            if serde_json::from_str::<Cow<'_, str>>(name).is_ok_and(|name| name == key) {
-                *value = list.clone().into();
-            }
+        for (_, value) in self.0.iter_mut().filter(|(name, _)| is_key(name, key)) {
+            *value = list.clone().into();
         }
     }
 
-    /// Sets a key to this value. An existing key keeps its value unless `always` is set.
-    fn set(&mut self, key: &str, value: Value, always: bool) {
-        let written = |value: &Value| to_string(value).expect("a text or a number is JSON");
+    /// Sets a key to this value.
+    fn set(&mut self, key: &str, value: impl Into<Value>) {
+        let value = to_string(&value.into()).expect("a text or a number is JSON");
         let mut known = false;
-        for (name, old) in &mut self.0 {
-            // A key may be written with escapes.
-            if serde_json::from_str::<Cow<'_, str>>(name).is_ok_and(|name| name == key) {
-                known = true;
-                if always {
-                    *old = written(&value).into();
-                }
-            }
+        for (_, old) in self.0.iter_mut().filter(|(name, _)| is_key(name, key)) {
+            *old = value.clone().into();
+            known = true;
         }
         if !known {
-            self.0.push((written(&key.into()).into(), written(&value).into()));
+            let key = to_string(key).expect("a text is JSON");
+            self.0.push((key.into(), value.into()));
         }
     }
+
+    /// Sets a key to this value unless the entry has the key.
+    fn set_default(&mut self, key: &str, value: impl Into<Value>) {
+        if self.get(key).is_none() {
+            self.set(key, value);
+        }
+    }
+}
+
+/// Checks whether a key, which may be written with escapes, has this name.
+fn is_key(written: &str, name: &str) -> bool {
+    serde_json::from_str::<Cow<'_, str>>(written).is_ok_and(|written| written == name)
 }
 
 impl<'de: 'a, 'a> Deserialize<'de> for Keys<'a> {
@@ -94,26 +98,24 @@ impl<'de: 'a, 'a> Deserialize<'de> for Keys<'a> {
 /// Formats one element of the array after a pass, indented by two spaces.
 pub(super) fn element(mut keys: Keys<'_>, path: &str, change: &IdeaUpdate) -> String {
     let known = !keys.0.is_empty();
-    keys.set("path", path.into(), !known);
-    match &change.triaged {
-        Some(triaged) => {
-            keys.set("hash", triaged.hash.to_string().into(), true);
-            keys.set("last_modified", triaged.modified.to_string().into(), true);
-            keys.set("last_surfaced", change.surfaced.to_string().into(), true);
-            keys.set("merit", triaged.merit.into(), true);
-        }
-        None => {
-            keys.set("hash", "".into(), false);
-            // The format requires a time even if the idea was never triaged; the epoch precedes all
-            // other times.
-            let never = Timestamp::UNIX_EPOCH.to_string();
-            keys.set("last_modified", never.into(), false);
-            keys.set("last_surfaced", change.surfaced.to_string().into(), true);
-            keys.set("merit", 0.0.into(), false);
-        }
+    if !known {
+        keys.set("path", path);
+    }
+    if let Some(triaged) = &change.triaged {
+        keys.set("hash", triaged.hash.to_string());
+        keys.set("last_modified", triaged.modified.to_string());
+        keys.set("last_surfaced", change.surfaced.to_string());
+        keys.set("merit", triaged.merit);
+    } else {
+        keys.set_default("hash", "");
+        // The format requires a time even if the idea was never triaged; the epoch precedes all
+        // other times.
+        keys.set_default("last_modified", Timestamp::UNIX_EPOCH.to_string());
+        keys.set("last_surfaced", change.surfaced.to_string());
+        keys.set_default("merit", 0.0);
     }
     if !known {
-        keys.set("status", "active".into(), true);
+        keys.set("status", "active");
     }
     written(&keys)
 }
@@ -122,16 +124,16 @@ pub(super) fn element(mut keys: Keys<'_>, path: &str, change: &IdeaUpdate) -> St
 pub(super) fn marked_element(mut keys: Keys<'_>, path: &str, mark: &Mark) -> String {
     if keys.0.is_empty() {
         let never = Timestamp::UNIX_EPOCH.to_string();
-        keys.set("path", path.into(), true);
-        keys.set("hash", "".into(), true);
-        keys.set("last_modified", never.clone().into(), true);
-        keys.set("last_surfaced", never.into(), true);
-        keys.set("merit", 0.0.into(), true);
+        keys.set("path", path);
+        keys.set("hash", "");
+        keys.set("last_modified", never.as_str());
+        keys.set("last_surfaced", never);
+        keys.set("merit", 0.0);
     }
     if let Some(hash) = &mark.hash {
-        keys.set("hash", hash.as_str().into(), true);
+        keys.set("hash", hash.as_str());
     }
-    keys.set("status", mark.status.as_str().into(), true);
+    keys.set("status", mark.status.as_str());
     keys.push("history", &mark.happened);
     written(&keys)
 }

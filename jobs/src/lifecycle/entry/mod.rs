@@ -12,7 +12,6 @@
 
 mod parse;
 mod render;
-mod text;
 
 #[cfg(test)]
 mod tests;
@@ -107,7 +106,7 @@ impl VerdictMove {
 impl Verdict {
     /// Creates a verdict on `task` that was not parsed from text.
     pub fn new(act: VerdictMove, task: Option<&str>, why: &str) -> Self {
-        let (task, why) = (task.map(text::one_line), text::one_line(why));
+        let (task, why) = (task.map(render::one_line), render::one_line(why));
         let task = task.filter(|it| !it.is_empty() && act != VerdictMove::KeepCourse);
         let said = match &task {
             None => why.clone(),

@@ -2,7 +2,7 @@
 //!
 //! This module must never take more than linear time, and never repair the text.
 
-use super::text::{one_line, prose};
+use super::render::{one_line, prose};
 use super::{Entry, HEADINGS, Sections, Verdict, VerdictMove};
 
 /// Maximum size of an entry, in bytes.

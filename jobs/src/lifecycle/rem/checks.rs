@@ -8,7 +8,7 @@ use runner_text::near::{Sets, jaccard};
 use runner_text::org::{Board, Resolved};
 
 use super::super::entry::{Entry, Sections, VerdictMove, render};
-use super::gather::Slice;
+use super::gather::{PreviousEntry, Slice};
 
 /// Minimum similarity at which a tale counts as a repetition of the previous tale.
 pub const PARROT: f64 = 0.8;
@@ -34,7 +34,8 @@ pub fn check(sections: &Sections, slice: &Slice) -> Result<(), String> {
     }
     verdicts(sections, &slice.board)?;
     let entry = Entry { sections: sections.clone(), ..Entry::default() };
-    let seen: Vec<String> = slice.sources(true).into_iter().map(|(_, text)| text).collect();
+    let seen: Vec<String> =
+        slice.sources(PreviousEntry::Shown).into_iter().map(|(_, text)| text).collect();
     let known: Vec<NamedHash<'_>> = seen.iter().flat_map(|text| named(text)).collect();
     let text = render(&entry);
     for hash in named(&text).filter(|it| it.certain) {

@@ -90,9 +90,9 @@ pub struct Slice {
 pub fn gather(ctx: &Context<'_>, spec: &RemSpec) -> Result<Slice, JobError> {
     let mut reported = Vec::new();
     let folder = manifest::folder(spec.agent.as_deref());
-    let listed = manifest::read(&ctx.scope, &folder)?;
+    let listed = manifest::read(&ctx.files, &folder)?;
     let previous = listed.manifest.entries.first().and_then(|newest| {
-        let read = manifest::entry_of(&ctx.scope, &folder, newest);
+        let read = manifest::entry_of(&ctx.files, &folder, newest);
         let (entry, text) = read
             .map_err(|error| {
                 reported.push(format!("the newest entry is not shown: {}", error.whole()))
@@ -101,7 +101,7 @@ pub fn gather(ctx: &Context<'_>, spec: &RemSpec) -> Result<Slice, JobError> {
         Some(Previous {
             listed: newest.clone(),
             text: beginning(&text, ENTRY),
-            audit: audit::read_record(&ctx.scope, &folder, &entry.id),
+            audit: audit::read_record(&ctx.files, &folder, &entry.id),
             entry,
         })
     });
@@ -125,7 +125,7 @@ pub fn gather(ctx: &Context<'_>, spec: &RemSpec) -> Result<Slice, JobError> {
 
 fn plan(ctx: &Context<'_>, spec: &RemSpec) -> Result<Option<String>, JobError> {
     let path = &spec.board;
-    let Some((bytes, _)) = ctx.scope.inspect(path, LARGEST_BOARD)? else {
+    let Some((bytes, _)) = ctx.files.inspect(path, LARGEST_BOARD)? else {
         return Ok(None);
     };
     let text = String::from_utf8(bytes)
@@ -154,6 +154,14 @@ fn beginning(text: &str, characters: usize) -> String {
     text.chars().take(characters).collect()
 }
 
+/// Whether the newest entry is shown to a dream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PreviousEntry {
+    Shown,
+    /// The entry is left out, so that the dream does not repeat it.
+    LeftOut,
+}
+
 impl Slice {
     /// Returns the time at which the newest entry was written.
     pub fn since(&self) -> Option<Timestamp> {
@@ -176,9 +184,8 @@ impl Slice {
         })
     }
 
-    /// Returns the sources as they are shown, each with its label. If `with_previous` is false, the
-    /// newest entry is left out, so that the dream does not repeat it.
-    pub fn sources(&self, with_previous: bool) -> Vec<(String, String)> {
+    /// Returns the sources as they are shown, each with its label.
+    pub fn sources(&self, previous: PreviousEntry) -> Vec<(String, String)> {
         let lines = |lines: Vec<String>| match lines.is_empty() {
             true => "(none)".to_owned(),
             false => lines.join("\n"),
@@ -194,7 +201,8 @@ impl Slice {
                 lines(self.steps.iter().map(ToolStep::line).collect()),
             ),
         ];
-        if let Some(previous) = self.previous.as_ref().filter(|_| with_previous) {
+        if let Some(previous) = self.previous.as_ref().filter(|_| previous == PreviousEntry::Shown)
+        {
             let mut text = previous.text.clone();
             let failed: Vec<String> = (previous.audit.iter().flat_map(Audit::failed))
                 .map(|it| format!("- {} ({})", it.claim, it.why))

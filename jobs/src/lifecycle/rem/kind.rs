@@ -3,7 +3,7 @@
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 
-use super::super::settings;
+use super::super::files;
 use super::{RemSpec, question};
 use crate::dry_run::{DryRunPlan, priced};
 use crate::kind::{BadSetting, Kind, ProjectSettings, Targets, given_input};
@@ -22,7 +22,7 @@ impl Kind for RemSpec {
     fn dry_run(&self, ctx: &mut Context<'_>) -> Result<DryRunPlan, JobError> {
         let (request, notes) = question(ctx, self)?;
         Ok(DryRunPlan {
-            requests: vec![priced(ctx, request, 0)?],
+            requests: vec![priced(&mut ctx.spender, request, 0)?],
             notes,
             checks: vec![
                 "the six headings are there, in their order, and no others".to_owned(),
@@ -40,7 +40,7 @@ impl Kind for RemSpec {
     }
 
     fn check(&self) -> Result<(), BadSetting> {
-        settings::check(self.agent.as_deref().unwrap_or_default(), &self.board, None)
+        files::check(self.agent.as_deref().unwrap_or_default(), &self.board, None)
     }
 
     fn adopt(&mut self, project: &ProjectSettings<'_>) {

@@ -32,7 +32,7 @@ use super::entry::{self, Entry, Sections, VerdictMove};
 use super::manifest::{self, Listed};
 use super::{Files, publish};
 use crate::{Context, Finished, JobError};
-use gather::Slice;
+use gather::{PreviousEntry, Slice};
 
 /// The form in which a model gives its answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -85,7 +85,7 @@ impl Default for RemSpec {
 pub fn run(ctx: &mut Context<'_>, spec: &RemSpec) -> Result<Finished, JobError> {
     let slice = gather::gather(ctx, spec)?;
     if !ctx.admitted.manual() {
-        due(&slice, spec, ctx.now)?;
+        due(&slice, spec, ctx.clock.now())?;
     }
     dream(ctx, spec, &slice)
 }
@@ -130,38 +130,21 @@ pub(crate) fn question(
     spec: &RemSpec,
 ) -> Result<(Request, Vec<String>), JobError> {
     let slice = gather::gather(ctx, spec)?;
-    let request = ask(ctx, spec, &slice, 1, true);
+    let request = request::build(&ctx.frame(1), spec.answer, &slice, PreviousEntry::Shown);
     Ok((request, slice.reported))
-}
-
-fn ask(
-    ctx: &Context<'_>,
-    spec: &RemSpec,
-    slice: &Slice,
-    number: u32,
-    with_previous: bool,
-) -> Request {
-    let frame = request::Frame {
-        id: format!("{}/{number}", ctx.admitted.run()),
-        seed: ctx.admitted.seed(),
-        total: ctx.left(),
-        run_dir: &ctx.child_dir(),
-        redactor: &ctx.redactor,
-        form: spec.answer,
-        with_previous,
-    };
-    request::build(&frame, slice)
 }
 
 /// Asks for a dream, checks the answer and stages it.
 fn dream(ctx: &mut Context<'_>, spec: &RemSpec, slice: &Slice) -> Result<Finished, JobError> {
     let malformed = |why: String| JobError::failed(Class::Malformed, why);
-    let reply = ctx.ask(&ask(ctx, spec, slice, 1, true), 0)?;
+    let request = request::build(&ctx.frame(1), spec.answer, slice, PreviousEntry::Shown);
+    let reply = ctx.spender.ask(&request, 0)?;
     let (mut sections, mut by_rule) = read(&reply, slice).map_err(malformed)?;
     let mut reported = slice.reported.clone();
     if !by_rule && checks::is_parrot(&sections.tale, slice) {
         reported.push("the tale repeated the previous one; it was asked for once more".to_owned());
-        let reply = ctx.ask(&ask(ctx, spec, slice, 2, false), 0)?;
+        let request = request::build(&ctx.frame(2), spec.answer, slice, PreviousEntry::LeftOut);
+        let reply = ctx.spender.ask(&request, 0)?;
         (sections, by_rule) = read(&reply, slice).map_err(malformed)?;
         if !by_rule && checks::is_parrot(&sections.tale, slice) {
             let why =
@@ -172,7 +155,13 @@ fn dream(ctx: &mut Context<'_>, spec: &RemSpec, slice: &Slice) -> Result<Finishe
     // The checks must see the text that is published.
     let sections = clean(&sections, |text| ctx.redactor.redact(text).into_owned());
     checks::check(&sections, slice).map_err(malformed)?;
-    publish_entry(ctx, spec, slice, sections, by_rule, reported)
+    let model = (!by_rule).then(|| {
+        reported.extend(sections.warnings());
+        let model = ctx.spender.backend().model;
+        model.unwrap_or_else(|| ctx.spender.backend_name().to_owned())
+    });
+    let finished = publish_entry(ctx, spec, slice, sections, model)?;
+    Ok(Finished { lines: reported, ..finished })
 }
 
 /// Returns the sections of an answer, and whether the answer is rule-based.
@@ -230,31 +219,24 @@ fn clean(sections: &Sections, text: impl Fn(&str) -> String) -> Sections {
     out
 }
 
+/// Stages an entry by this model; `None` means that the rules wrote it.
 fn publish_entry(
     ctx: &mut Context<'_>,
     spec: &RemSpec,
     slice: &Slice,
     sections: Sections,
-    by_rule: bool,
-    mut reported: Vec<String>,
+    model: Option<String>,
 ) -> Result<Finished, JobError> {
     let folder = manifest::folder(spec.agent.as_deref());
     let file = |id: &str| format!("{folder}/{id}.org");
-    let (now, known) = (ctx.now, &slice.listed.manifest);
+    let (now, known) = (ctx.clock.now(), &slice.listed.manifest);
     let id = manifest::new_id(now, |id| {
         // Two dreams may happen in one minute, and a file may exist that no manifest lists.
         let listed = known.entries.iter().any(|it| manifest::id_of(&it.file) == Some(id));
-        listed || ctx.scope.is_there(&file(id))
+        listed || ctx.files.is_there(&file(id))
     });
-    let described = ctx.backend.describe();
-    let model = match (by_rule, described.model) {
-        (true, _) => "by rule".to_owned(),
-        (false, Some(model)) => model,
-        (false, None) => ctx.backend_name().to_owned(),
-    };
-    if !by_rule {
-        reported.extend(sections.warnings());
-    }
+    let by_rule = model.is_none();
+    let model = model.unwrap_or_else(|| "by rule".to_owned());
     let entry = Entry {
         title: format!("rem — {}", now.strftime("%Y-%m-%d %H:%M UTC")),
         id: id.clone(),
@@ -265,9 +247,9 @@ fn publish_entry(
     let line = first_line(&entry.sections.tale);
     let listed = Listed { file: format!("{id}.org"), ts: Some(now), model, line: line.clone() };
     let list = format!("{folder}/{}", manifest::FILE);
-    ctx.scope.stage(&file(&id), text.as_bytes(), Expect::Absent)?;
+    ctx.files.stage(&file(&id), text.as_bytes(), Expect::Absent)?;
     let new = known.with(listed);
-    ctx.scope.stage(&list, new.text().as_bytes(), slice.listed.expect)?;
+    ctx.files.stage(&list, new.text().as_bytes(), slice.listed.expect)?;
     ctx.publish = spec.files.commit.then(|| publish::Publish {
         paths: vec![file(&id), list],
         message: publish::message("rem", &line),
@@ -281,8 +263,7 @@ fn publish_entry(
         "claims": entry.claims().len(),
     });
     Ok(Finished {
-        headline: format!("{} dreamt {}", ctx.backend_name(), file(&id)),
-        lines: reported,
+        headline: format!("{} dreamt {}", ctx.spender.backend_name(), file(&id)),
         facts: facts.as_object().cloned().unwrap_or_default(),
         ..Finished::default()
     })

@@ -6,19 +6,17 @@
 //! instructions.
 
 use std::collections::BTreeSet;
-use std::path::Path;
-use std::time::Duration;
 
-use runner_backends::{Request, RequestLimits, Source, Temperature};
-use runner_text::fence::Fence;
+use runner_backends::{Request, Temperature};
 use runner_text::org::Resolved;
 use runner_text::redact::Redactor;
 use serde_json::{Value, json};
 
 use super::super::entry::render;
 use super::super::entry::{Entry, HEADINGS, Sections, TALE_WORDS, Verdict, VerdictMove};
-use super::gather::Slice;
+use super::gather::{PreviousEntry, Slice};
 use super::{AnswerForm, rule};
+use crate::frame::Frame;
 
 /// The sampling temperature of a dream.
 const TEMPERATURE: Temperature = Temperature::hundredths(80);
@@ -28,59 +26,25 @@ const ENUM: usize = 250;
 /// fenced sources.
 const BY_RULE: &str = "by rule";
 
-/// The parameters of a request that do not depend on the sources.
-pub struct Frame<'a> {
-    pub id: String,
-    /// The seed of the fence's nonce.
-    pub seed: u64,
-    /// The time limit for the answer.
-    pub total: Duration,
-    /// A private folder for a child process.
-    pub run_dir: &'a Path,
-    /// Removes the secrets from every text.
-    pub redactor: &'a Redactor,
-    pub form: AnswerForm,
-    /// Whether the newest entry is shown.
-    pub with_previous: bool,
-}
-
 /// Builds a dream's question.
-pub fn build(frame: &Frame<'_>, slice: &Slice) -> Request {
+pub fn build(frame: &Frame<'_>, form: AnswerForm, slice: &Slice, shown: PreviousEntry) -> Request {
     let by_rule = Entry { sections: rule::sections(slice), ..Entry::default() };
-    let mut texts = slice.sources(frame.with_previous);
+    let mut texts = slice.sources(shown);
     texts.push(("the entry by rule".to_owned(), render(&by_rule)));
     let texts: Vec<(String, String)> = texts
         .into_iter()
         .map(|(label, text)| (label, frame.redactor.redact(&text).into_owned()))
         .collect();
-    let all: Vec<&str> = texts.iter().flat_map(|(label, text)| [label.as_str(), text]).collect();
-    let fence = Fence::around(frame.seed, &all);
-    let sources = texts.iter().map(|(label, text)| {
-        let fenced =
-            fence.wrap(label, text).expect("the nonce was made for these texts and labels");
-        Source::new(label.as_str(), fenced)
-    });
-    let sources = sources.collect();
+    let (fence, sources) = frame.fenced(&texts);
     let headings = headings(slice, frame.redactor);
-    Request {
-        id: frame.id.clone(),
-        purpose: "rem".to_owned(),
-        instructions: instructions(fence.nonce(), frame.form).into(),
-        sources,
-        rule_answer: Value::String(BY_RULE.to_owned()),
-        offer: match frame.form {
-            AnswerForm::Data => json!({}),
-            AnswerForm::Org => json!({ "tasks": headings }),
-        },
-        schema: (frame.form == AnswerForm::Data).then(|| schema(&headings)),
-        limits: RequestLimits {
-            total: frame.total,
-            temperature: Some(TEMPERATURE),
-            ..RequestLimits::default()
-        },
-        run_dir: Some(frame.run_dir.to_owned()),
-        work: None,
+    let mut request = frame.request("rem", &instructions(fence.nonce(), form), sources);
+    request.limits.temperature = Some(TEMPERATURE);
+    request.rule_answer = Value::String(BY_RULE.to_owned());
+    match form {
+        AnswerForm::Data => request.schema = Some(schema(&headings)),
+        AnswerForm::Org => request.offer = json!({ "tasks": headings }),
     }
+    request
 }
 
 /// Checks whether an answer is the placeholder for the rule-based answer.

@@ -74,7 +74,7 @@ pub fn close_loop(corpus: &Corpus, date: Date, threshold_hours: u64) -> (CloseLo
             Maturity::Provisional => (Maturity::Candidate, gate(node, date, threshold_hours)),
             Maturity::Candidate => {
                 let known = links.is_cited(corpus, at) || node.helpful > node.harmful;
-                (Maturity::Established, trial(node, date, known))
+                (Maturity::Established, if known { trial(node, date) } else { Err(UNPROVEN) })
             }
             Maturity::Unknown | Maturity::Established => continue,
         };
@@ -128,11 +128,11 @@ fn gate(node: &Node, date: Date, threshold_hours: u64) -> Result<(), &'static st
     Ok(())
 }
 
+/// The reason why a candidate does not reach the second gate.
+const UNPROVEN: &str = "nothing cites it yet, and it has not helped";
+
 /// Checks the second gate, from candidate to established.
-fn trial(node: &Node, date: Date, known: bool) -> Result<(), &'static str> {
-    if !known {
-        return Err("nothing cites it yet, and it has not helped");
-    }
+fn trial(node: &Node, date: Date) -> Result<(), &'static str> {
     if node.harmful > node.helpful {
         return Err("it misled more often than it helped");
     }

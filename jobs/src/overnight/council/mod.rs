@@ -22,11 +22,10 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use runner_backends::{Request, RequestLimits, Source};
+use runner_backends::{Reply, Request};
 use runner_engine::digest::Digest;
 use runner_engine::files::{DOCUMENT, beneath, read_in};
 use runner_engine::outcome::Class;
-use runner_text::fence::Fence;
 use serde::{Deserialize as _, Serialize};
 use serde_json::{Value, json};
 
@@ -35,9 +34,9 @@ use self::record::{CouncilRecord, LEDGER, Pass, ShownArtifact};
 use self::report::{Report, Wildcard};
 use self::synthesis::{NoReply, Synthesis, synthesize};
 use super::corpus::health::Measured;
-use super::output::pretty;
 use super::packet::Packet;
 use super::state::Night;
+use crate::json::pretty;
 use crate::{AskError, JobError};
 
 /// The lane of the councillors' reports.
@@ -221,9 +220,9 @@ impl Night<'_, '_> {
         }
         let asked: Vec<(usize, Request)> =
             planned.iter().map(|it| (it.at, it.request.clone())).collect();
-        let answers = self.ctx.ask_each(&asked);
+        let answers = self.ctx.spender.ask_each(&asked);
         for (one, answer) in planned.into_iter().zip(answers) {
-            let described = self.ctx.voices().ready[one.at].backend.describe();
+            let described = self.ctx.spender.panel().ready[one.at].by.backend.describe();
             let mut pass = Pass {
                 runner: one.runner.clone(),
                 lane: one.lane.to_owned(),
@@ -234,61 +233,37 @@ impl Night<'_, '_> {
             };
             let usage = answer.as_ref().ok().and_then(|it| it.usage);
             pass.tokens = usage.map(|it| it.input_tokens.saturating_add(it.output_tokens));
-            let redactor = self.ctx.redactor.clone();
-            let redact = |text: &str| redactor.redact(text).into_owned();
-            let value = match answer {
-                Ok(reply) => {
-                    reply.value.ok_or((Class::Malformed, "its answer is not JSON".to_owned()))
-                }
-                Err(AskError::Ledger(error)) => return Err(error.into()),
-                Err(error) => Err(reason(&error)),
-            };
-            let malformed = |why| (Class::Malformed, why);
-            let said = value.and_then(|value| {
-                Ok(match one.lane == WILDCARD {
-                    true => {
-                        let said = report::read_wildcard(&value, &one.runner, &redact)
-                            .map_err(malformed)?;
-                        let bytes = pretty(&said);
-                        wildcard = Some(said);
-                        bytes
-                    }
-                    false => {
-                        let said = report::read(&value, &one.runner, packet, &redact)
-                            .map_err(malformed)?;
-                        let bytes = pretty(&said);
-                        reports.push(said);
-                        bytes
-                    }
-                })
-            });
-            let said = said.and_then(|bytes| {
+            if let Err(AskError::Ledger(error)) = answer {
+                return Err(error.into());
+            }
+            let redact = |text: &str| self.ctx.redactor.redact(text).into_owned();
+            let heard = read_answer(&one, packet, answer, &redact);
+            // An answer that could not be saved is not used.
+            let saved = heard.and_then(|heard| {
+                let bytes = heard.text();
                 let written = self.out.text(&one.file, &bytes);
                 written.map_err(|error| (Class::Environment, error.to_string()))?;
-                Ok(ShownArtifact {
-                    artifact: one.file.clone(),
-                    sha256: Digest::of(bytes.as_bytes()).to_string(),
-                })
+                let sha256 = Digest::of(bytes.as_bytes()).to_string();
+                Ok((heard, ShownArtifact { artifact: one.file.clone(), sha256 }))
             });
-            match said {
-                Ok(said) => {
+            match saved {
+                Ok((heard, said)) => {
                     pass.status = "answered".to_owned();
                     pass.said = Some(said);
+                    match heard {
+                        PassAnswer::Report(report) => reports.push(report),
+                        PassAnswer::Wildcard(idea) => wildcard = Some(idea),
+                    }
                 }
                 Err((class, why)) => {
                     pass.status = class.as_str().to_owned();
                     pass.class = Some(class);
                     pass.why = Some(redact(&format!("{class}: {why}")));
-                    // An answer that could not be saved is not used.
-                    reports.retain(|it| it.runner != one.runner || one.lane == WILDCARD);
-                    if one.lane == WILDCARD {
-                        wildcard = None;
-                    }
                 }
             }
             record.passes.push(pass);
         }
-        for one in self.ctx.voices().absent.clone() {
+        for one in self.ctx.spender.panel().absent.clone() {
             self.drop(&file_of(&one.runner));
             record.passes.push(Pass {
                 runner: one.runner,
@@ -306,43 +281,30 @@ impl Night<'_, '_> {
 
     /// Plans the request of each councillor.
     fn plan(&self, packet: &CouncilPacket, bytes: &str) -> Result<Vec<PlannedPass>, JobError> {
-        let fence = Fence::around(self.ctx.admitted.seed(), &[bytes]);
-        let label = "the night, as packet.json";
-        let fenced = fence
-            .wrap(label, bytes)
-            .map_err(|error| JobError::failed(Class::Internal, error.to_string()))?;
-        let source = Source::new(label, fenced);
+        let (_, sources) = self.ctx.frame(COUNCIL).fenced(&[("the night, as packet.json", bytes)]);
         let by_rule = packet.by_rule();
         let offer = serde_json::to_value(&packet.offer).unwrap_or_default();
-        let run = self.ctx.admitted.run();
-        let request = |at: usize, lane: &str, runner: &str| Request {
-            work: None,
-            id: format!("{run}/{lane}-{runner}"),
-            purpose: "overnight".to_owned(),
-            instructions: if lane == WILDCARD { WILD } else { TASK }.into(),
-            sources: vec![source.clone()],
-            rule_answer: match lane == WILDCARD {
-                true => json!({"wildcard_idea": "", "why": "", "first_step": "", "risks": []}),
-                false => by_rule.clone(),
-            },
-            offer: if lane == WILDCARD { json!({}) } else { offer.clone() },
-            schema: Some(if lane == WILDCARD {
-                report::wildcard_schema()
-            } else {
-                report::schema(packet)
-            }),
-            limits: RequestLimits {
-                max_output_tokens: ANSWER,
-                total: self.patience(),
-                ..RequestLimits::default()
-            },
+        let request = |at: usize, lane: &str, runner: &str| {
+            let (instructions, rule_answer, offer, schema) = match lane == WILDCARD {
+                true => {
+                    let none =
+                        json!({"wildcard_idea": "", "why": "", "first_step": "", "risks": []});
+                    (WILD, none, json!({}), report::wildcard_schema())
+                }
+                false => (TASK, by_rule.clone(), offer.clone(), report::schema(packet)),
+            };
+            let mut frame = self.ctx.frame(format!("{lane}-{runner}"));
+            frame.total = self.patience();
             // Two passes of the same councillor also get separate folders.
-            run_dir: Some(self.ctx.voices().ready[at].place.join(lane)),
+            frame.run_dir = self.ctx.spender.panel().ready[at].place.join(lane);
+            let mut request = frame.request("overnight", instructions, sources.clone());
+            request.limits.max_output_tokens = ANSWER;
+            Request { rule_answer, offer, schema: Some(schema), ..request }
         };
-        let voices = self.ctx.voices().ready.iter().enumerate();
+        let voices = self.ctx.spender.panel().ready.iter().enumerate();
         let mut all: Vec<PlannedPass> = voices
             .map(|(at, voice)| {
-                let runner = voice.backend.name().to_owned();
+                let runner = voice.by.backend.name().to_owned();
                 PlannedPass {
                     at,
                     lane: COUNCIL,
@@ -354,8 +316,8 @@ impl Night<'_, '_> {
             .collect();
         if self.spec.creative_lane {
             // The creative lane needs a model, because the built-in rules have no ideas.
-            let voices = &self.ctx.voices().ready;
-            let model = voices.iter().position(|it| it.backend.describe().kind != "builtin");
+            let voices = &self.ctx.spender.panel().ready;
+            let model = voices.iter().position(|it| it.by.backend.describe().kind != "builtin");
             if let Some(one) = model.and_then(|at| all.get(at)) {
                 let (at, runner) = (one.at, one.runner.clone());
                 all.push(PlannedPass {
@@ -373,7 +335,7 @@ impl Night<'_, '_> {
     /// Returns the time limit of the passes: the job's setting, but at most three quarters of the
     /// remaining time.
     fn patience(&self) -> Duration {
-        Duration::from_secs(self.spec.council_timeout).min(self.ctx.left() / 4 * 3)
+        Duration::from_secs(self.spec.council_timeout).min(self.ctx.clock.left() / 4 * 3)
     }
 
     /// Reports the outcome of the passes.
@@ -417,19 +379,50 @@ impl Night<'_, '_> {
     }
 
     fn is_so(&self, said: &ShownArtifact) -> bool {
-        let bytes = read_in(self.ctx.root, self.out.path_of(&said.artifact), DOCUMENT);
+        let bytes = read_in(self.ctx.files.root(), self.out.path_of(&said.artifact), DOCUMENT);
         bytes.is_ok_and(|bytes| Digest::of(&bytes).to_string() == said.sha256)
     }
 
     /// Removes a file that an earlier attempt left.
     fn drop(&self, name: &str) {
-        if let Ok(path) = beneath(self.ctx.root, Path::new(&self.out.path_of(name)))
+        if let Ok(path) = beneath(self.ctx.files.root(), Path::new(&self.out.path_of(name)))
             && let Err(error) = fs::remove_file(path)
             && error.kind() != std::io::ErrorKind::NotFound
         {
             tracing::warn!(%error, name, "cannot remove a file of an earlier attempt");
         }
     }
+}
+
+/// The answer of one pass.
+enum PassAnswer {
+    Report(Report),
+    Wildcard(Wildcard),
+}
+
+impl PassAnswer {
+    fn text(&self) -> String {
+        match self {
+            Self::Report(report) => pretty(report),
+            Self::Wildcard(idea) => pretty(idea),
+        }
+    }
+}
+
+fn read_answer(
+    pass: &PlannedPass,
+    packet: &CouncilPacket,
+    answer: Result<Reply, AskError>,
+    redact: &dyn Fn(&str) -> String,
+) -> Result<PassAnswer, (Class, String)> {
+    let malformed = |why| (Class::Malformed, why);
+    let value = answer.map_err(|error| reason(&error))?.value;
+    let value = value.ok_or_else(|| malformed("its answer is not JSON".to_owned()))?;
+    let read = match pass.lane == WILDCARD {
+        true => report::read_wildcard(&value, &pass.runner, redact).map(PassAnswer::Wildcard),
+        false => report::read(&value, &pass.runner, packet, redact).map(PassAnswer::Report),
+    };
+    read.map_err(malformed)
 }
 
 /// Returns why a councillor gave no answer.

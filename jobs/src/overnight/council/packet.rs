@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::dream::proposal::clean;
+use crate::json::pretty;
 use crate::overnight::corpus::health::Measured;
-use crate::overnight::output::pretty;
 use crate::overnight::packet::Packet;
 use crate::overnight::summary::{IterationStatus, Summary};
 

@@ -7,7 +7,7 @@ use super::packet::{CONFIDENCES, KINDS};
 use super::packet::{CouncilPacket, Offer};
 use super::report::{Report, Wildcard, read, read_wildcard, schema};
 use super::synthesis::{NoReply, Synthesis, synthesize};
-use crate::overnight::output::pretty;
+use crate::json::pretty;
 use crate::overnight::schema::check;
 
 const ID: &str = "dream-0123456789abcdef";

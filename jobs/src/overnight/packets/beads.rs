@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use runner_engine::process::{self, ChildSpec, Limits, OutputVerdict, Stdin, find_program};
+use runner_engine::process::{self, ChildSpec, Limits, OutputVerdict, Stdin};
 use serde_json::Value;
 
 use super::Packet;
@@ -18,8 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Returns the path of `bd`, if it is installed.
 pub fn program(ctx: &Context<'_>) -> Option<PathBuf> {
-    let path = ctx.env.get("PATH").map_or("", String::as_str);
-    find_program(Path::new(PROGRAM), ctx.root, path).ok()
+    ctx.programs.find(Path::new(PROGRAM), ctx.files.root())
 }
 
 /// Creates a bead for each packet that has none. Returns the number of created beads, and the
@@ -52,16 +51,16 @@ fn create(ctx: &Context<'_>, program: &Path, packet: &Packet) -> Result<String, 
     let child = ChildSpec {
         program: program.to_owned(),
         args: args.iter().map(std::ffi::OsString::from).collect(),
-        cwd: ctx.root.to_owned(),
-        env: ctx.env.clone(),
+        cwd: ctx.files.root().to_owned(),
+        env: ctx.programs.env().clone(),
         stdin: Stdin::Null,
         limits: Limits {
-            total: Some(PATIENCE.min(ctx.left())),
+            total: Some(PATIENCE.min(ctx.clock.left())),
             output_cap: 1024 * 1024,
             ..Limits::default()
         },
         marker: ctx.admitted.run().to_string(),
-        sandbox: ctx.sandbox_start.cloned().into(),
+        sandbox: ctx.programs.sandbox(),
     };
     let ended = process::run(&child, &ctx.cancel, &mut |_, _| OutputVerdict::Continue)
         .map_err(|error| format!("bd could not be started: {error}"))?;

@@ -14,7 +14,7 @@ pub enum Effect {
         /// Whether the decision proceeds although the idea changed.
         if_changed: IfChanged,
     },
-    /// Take the decision on this proposal back.
+    /// Undo the decision on this proposal.
     Undo(String),
     /// Leave the review.
     Quit,
@@ -30,7 +30,7 @@ pub enum News {
         /// A short description of the decision.
         says: String,
     },
-    /// The decision was taken back.
+    /// The decision was undone.
     Undone {
         /// The id of the proposal.
         id: String,

@@ -1,13 +1,13 @@
-//! The review as a state machine: a key goes in, effects come out, and the results of the effects
-//! go back in.
+//! The review as a state machine: it handles keys, returns effects, and handles the results of
+//! these effects.
 //!
 //! ```text
 //!            enter, n, p            m                      2 (merge)
 //!   List ───────────────> Card ──────────> Amend ─────────────────> Into
 //!     ▲ <──────────────── │ ▲ │ a r s        │ 1 3 4 5                │ enter
 //!     │       escape      │ │ └──> Decide <──┴────────────────────────┘
-//!     │                   │ └────── refused, for it changed: Confirm ── F ──> Decide, forced
-//!     └── f: Filter, /: Text, c: Note, ?: Help; each goes back to where it was
+//!     │                   │ └────── refused, idea changed:   Confirm ── F ──> Decide, forced
+//!     └── f: Filter, /: Text, c: Note, ?: Help; each returns to the previous mode
 //! ```
 //!
 //! The module is pure: it uses no terminal, no disk and no clock. A decision takes effect when its
@@ -23,27 +23,27 @@ use crate::ui::screen::Input;
 /// The part of the review that the person sees.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// Views the list of proposals.
+    /// The list of proposals.
     List,
-    /// Views one proposal.
+    /// One proposal.
     Card,
-    /// Chooses another action.
+    /// The choice of another action.
     Amend,
-    /// Types the destination of a merge.
+    /// The input of a merge destination.
     Into(String),
-    /// Chooses a filter for the proposals.
+    /// The choice of a filter.
     Filter,
-    /// Types a text to search for.
+    /// The input of a search text.
     Text(String),
-    /// Types a note for the next decision.
+    /// The input of a note for the next decision.
     Note(String),
-    /// Sees that the idea changed and may force the decision.
+    /// The question whether to force the decision although the idea has changed.
     Confirm(DecisionInput),
-    /// Reads the help on the keys.
+    /// The help for the keys.
     Help,
 }
 
-/// Details of the current proposal, shown besides its own text.
+/// Details of the current proposal, shown in addition to the proposal's text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Detail {
     /// The id of the proposal.
@@ -64,7 +64,7 @@ pub struct Review {
     pub mode: Mode,
     /// The mode to return to.
     back: Mode,
-    /// The index of the current proposal among the visible ones.
+    /// The index of the current proposal among the visible proposals.
     pub at: usize,
     /// The first visible line of the card.
     pub scroll: usize,
@@ -121,7 +121,7 @@ impl Review {
         known.is_none_or(|detail| detail.id != current.proposal.id).then_some(current)
     }
 
-    /// Replaces the proposals with newly read ones and keeps the person's position.
+    /// Replaces the proposals with newly read proposals and keeps the person's position.
     pub fn reload(&mut self, items: Vec<ProposalItem>) {
         let current = self.current().map(|item| item.proposal.id.clone());
         self.items = items;
@@ -211,7 +211,7 @@ impl Review {
             News::Undone { id, says } => {
                 self.decided.retain(|decided| *decided != id);
                 self.said = Some((says, false));
-                // The proposal becomes the current one again.
+                // The proposal becomes current again.
                 let place = self.shown().iter().position(|item| item.proposal.id == id);
                 if let Some(place) = place {
                     (self.at, self.scroll) = (place, 0);
@@ -263,7 +263,7 @@ impl Review {
                 match self.decided.last() {
                     Some(id) => return Some(Effect::Undo(id.clone())),
                     None => {
-                        let why = "nothing was decided here yet; `runner dream undo ID` undoes earlier decisions";
+                        let why = "nothing has been decided in this review; `runner dream undo ID` undoes earlier decisions";
                         self.said = Some((why.to_owned(), true));
                     }
                 };
@@ -363,7 +363,7 @@ fn typed(mut text: String, key: Input) -> Typed {
     Typed::More(text)
 }
 
-/// Returns the choice after `now`, or `None` after the last one.
+/// Returns the choice after `now`, or `None` after the last choice.
 fn turned<T: Copy + PartialEq>(now: Option<T>, all: &[T]) -> Option<T> {
     let next = now.map_or(0, |now| all.iter().position(|one| *one == now).map_or(0, |at| at + 1));
     all.get(next).copied()

@@ -1,4 +1,4 @@
-//! The machine, key by key.
+//! Tests of the review's state machine, key by key.
 
 use runner_jobs::dream::decisions::Decision;
 use runner_jobs::dream::proposal::Proposal;
@@ -33,7 +33,7 @@ pub(crate) fn three() -> Review {
     Review::new(items, ProposalFilter::default())
 }
 
-/// Types the keys of `text`. Only the last one may have an effect.
+/// Types the keys of `text`. Only the last key may have an effect.
 fn keys(review: &mut Review, text: &str) -> Option<Effect> {
     let mut last = None;
     for letter in text.chars() {
@@ -69,17 +69,17 @@ fn current(review: &Review) -> &str {
 #[test]
 fn one_after_the_other_is_decided() {
     let mut review = three();
-    assert_eq!(keys(&mut review, "a"), None, "not on what is not seen");
+    assert_eq!(keys(&mut review, "a"), None, "no decision on a hidden proposal");
     assert_eq!(review.mode, Mode::Card);
     assert_eq!(keys(&mut review, "a"), decide("a1", DecisionInput::Accept, IfChanged::Refuse));
     decided(&mut review, "a1");
     assert_eq!((current(&review), review.counts()), ("b2", (2, 1)));
     assert_eq!(keys(&mut review, "nr"), decide("c3", DecisionInput::Reject, IfChanged::Refuse));
     decided(&mut review, "c3");
-    assert_eq!(current(&review), "b2", "the last one is gone");
+    assert_eq!(current(&review), "b2", "the decided proposal is hidden");
     assert_eq!(keys(&mut review, "s"), decide("b2", DecisionInput::Skip, IfChanged::Refuse));
     decided(&mut review, "b2");
-    assert_eq!(keys(&mut review, "arsm"), None, "nothing is left");
+    assert_eq!(keys(&mut review, "arsm"), None, "no proposal is left");
     assert_eq!(keys(&mut review, "q"), Some(Effect::Quit));
 }
 
@@ -112,19 +112,19 @@ fn another_action_is_chosen_and_a_merge_asks_where_to() {
     assert_eq!(keys(&mut review, "m\u{1b}m9m2"), None);
     let merge = DecisionInput::Amend { action: Action::Merge, into: Some("ideas/x.md".into()) };
     assert_eq!(keys(&mut review, "ideas/x.mdd\u{8}\n"), decide("b2", merge, IfChanged::Refuse));
-    assert_eq!(keys(&mut review, "m2\n"), None, "nowhere is no place");
+    assert_eq!(keys(&mut review, "m2\n"), None, "a merge needs a destination");
     assert_eq!(keys(&mut review, "m2abc\u{1b}"), None);
     assert_eq!(review.mode, Mode::Card);
 }
 
 #[test]
-fn what_changed_is_only_done_when_that_is_said_again() {
+fn changed_idea_needs_forced_decision() {
     let mut review = three();
     let stale = || News::Refused { why: "it has changed".into(), forcible: true };
     assert!(keys(&mut review, "\na").is_some());
     review.handle_result(stale());
     assert_eq!(review.mode, Mode::Confirm(DecisionInput::Accept));
-    assert_eq!(keys(&mut review, "f"), None, "only a capital letter is meant so");
+    assert_eq!(keys(&mut review, "f"), None, "only a capital F forces a decision");
     assert_eq!(review.mode, Mode::Card);
     assert!(keys(&mut review, "a").is_some());
     review.handle_result(stale());

@@ -34,13 +34,13 @@ impl ReviewArgs {
     /// Runs the review until the person leaves.
     pub(super) fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
         if !screen::there_is_one() {
-            return Err(Failure::usage("a review needs a terminal, and this is not one")
+            return Err(Failure::usage("a review needs a terminal")
                 .hint("runner dream list --json, then runner dream accept|reject|amend|skip ID"));
         }
         let context = ReviewContext::open(cli, &self.which)?;
         let mut review = Review::new(context.proposals()?.items, self.filter.clone());
         if review.counts().0 == 0 {
-            show::out("nothing is left to decide; `runner dream run` looks for more\n");
+            show::out("no undecided proposals; `runner dream run` looks for more\n");
             return Ok(Exit::Done);
         }
         let mut tools = context.tools()?;

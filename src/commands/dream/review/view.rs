@@ -1,5 +1,5 @@
-//! Renders the review as exactly as many rows as the terminal has, none of them wider than the
-//! terminal. This module is pure.
+//! Renders the review to fill the terminal exactly: one text for each terminal row, none wider than
+//! the terminal. This module is pure.
 
 use runner_jobs::dream::review::{LineKind, ProposalItem};
 use unicode_width::UnicodeWidthChar as _;
@@ -103,17 +103,17 @@ fn bottom(review: &Review, width: usize) -> Vec<Row> {
         Mode::Amend => {
             rows.extend(wrapped(
                 CellStyle::Strong,
-                "do what?  1 archive  2 merge  3 promote  4 mark-blog  5 keep",
+                "action:  1 archive  2 merge  3 promote  4 mark-blog  5 keep",
                 width,
             ));
             ["any other key: cancel"; 2]
         }
         Mode::Into(text) => {
             rows.extend(asked("merge into (a path below the project)", text));
-            ["enter: do it  esc: cancel"; 2]
+            ["enter: merge  esc: cancel"; 2]
         }
         Mode::Text(text) => {
-            rows.extend(asked("only with this text", text));
+            rows.extend(asked("search text", text));
             ["enter: keep  esc: clear"; 2]
         }
         Mode::Note(text) => {
@@ -128,7 +128,7 @@ fn bottom(review: &Review, width: usize) -> Vec<Row> {
             ));
             ["any other key: done"; 2]
         }
-        Mode::Confirm(_) => ["F: do it anyway (a backup is kept)  any other key: cancel"; 2],
+        Mode::Confirm(_) => ["F: decide anyway (a backup is kept)  any other key: cancel"; 2],
         Mode::Help => ["any key: back"; 2],
     };
     let keys = if columns(keys[0]) < width { keys[0] } else { keys[1] };
@@ -141,8 +141,8 @@ fn list(review: &Review, width: usize, room: usize) -> Vec<Row> {
     if shown.is_empty() {
         let (open, _) = review.counts();
         let text = match open {
-            0 => "Nothing is left to decide.".to_owned(),
-            1 => "The one undecided proposal does not match the filter; f x shows all.".to_owned(),
+            0 => "No undecided proposals.".to_owned(),
+            1 => "The only undecided proposal does not match the filter; f x shows all.".to_owned(),
             open => {
                 format!("None of {open} undecided proposals matches the filter; f x shows all.")
             }
@@ -176,7 +176,7 @@ fn card(review: &Review, width: usize) -> Vec<Row> {
     let Some(item) = review.current() else {
         let (open, decided) = review.counts();
         let text = match (open, decided) {
-            (0, 0) => "Nothing is left to decide.",
+            (0, 0) => "No undecided proposals.",
             (0, _) => "Everything is decided. u undoes the last decision, q quits.",
             _ => "Nothing else matches the filter; f x shows all.",
         };
@@ -251,7 +251,7 @@ fn bar(text: &str, width: usize) -> Row {
     vec![(CellStyle::Bar, text + &" ".repeat(fill))]
 }
 
-/// Cuts a text to the width and marks the cut.
+/// Truncates a text to the width and marks the truncation.
 fn cut(text: &str, width: usize) -> String {
     if columns(text) <= width {
         return text.to_owned();

@@ -44,7 +44,7 @@ fn a_card_says_what_is_proposed_and_what_it_would_do() {
     assert!(seen[23].starts_with(" a r m s") || seen[23].contains("a accept"), "{}", seen[23]);
     review.scroll = usize::MAX;
     let seen = text(&super::rows(&mut review, 80, 24));
-    assert_eq!(seen[22], "line 39 of the idea", "the end is the end");
+    assert_eq!(seen[22], "line 39 of the idea", "scrolling stops at the last line");
 }
 
 #[test]

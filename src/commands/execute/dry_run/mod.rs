@@ -1,9 +1,9 @@
-//! Goes through a run without making it: `--dry-run`.
+//! Simulates a run for `--dry-run`.
 //!
 //! ```text
 //! copy of the database ──> looks at both locks ──> facts ──> Ledger::admit, in the copy
 //!                                                            │ admitted              │ declined
-//!                                                            └──> jobs::rehearse <───┘ as if let in
+//!                                                            └──> Kind::dry_run <────┘ as if let in
 //! ```
 //!
 //! The same code decides as for a real run; only the database is a copy in memory. This module must
@@ -16,18 +16,17 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use runner_backends::Backend;
 use runner_engine::admission::AdmissionFacts;
-use runner_engine::git::Git;
 use runner_engine::ids::RunId;
 use runner_engine::locks::{ContractLock, JobLock, LockError, job_lock_path};
 use runner_engine::outcome::{Class, Outcome};
 use runner_engine::process_id::ProcessIdentity;
+use runner_engine::recover::running_of;
 use runner_engine::store::{
-    Admission, Admitted, Budget, BudgetLevel, Enter, NewOccurrence, NightId, Recorded, RunRow,
-    RunState, RunSummary, Store,
+    Admission, Admitted, Enter, NewOccurrence, NightId, Recorded, RunRow, RunState, RunSummary,
+    Store,
 };
-use runner_jobs::context::{Tools, Workplace};
 use runner_jobs::kind::Works;
-use runner_jobs::{Context, DryRunPlan, Silent};
+use runner_jobs::{Context, DryRunPlan, JobError, RunBackends, Silent};
 
 use super::admitted::cancel_token;
 use super::input::AdmissionInput;
@@ -60,7 +59,7 @@ pub enum Charge {
 }
 
 impl<'h> DryRunStore<'h> {
-    /// Creates a copy of the database in which the project is registered in its present state.
+    /// Creates a copy of the database in which the project is registered in its current state.
     pub fn of(home: &'h Env, project: &LoadedProject) -> Result<Self, Failure> {
         let now = home.wall()?;
         let mut store = home.store_for_dry_run()?;
@@ -68,7 +67,7 @@ impl<'h> DryRunStore<'h> {
         Ok(Self { store, now, ended: now, home, me: ProcessIdentity::me() })
     }
 
-    /// Enters an occurrence in the copy, or returns `None` if its key is taken.
+    /// Records an occurrence in the copy, or returns `None` if its key already exists.
     pub fn enter(
         &mut self,
         project: &LoadedProject,
@@ -89,13 +88,13 @@ impl<'h> DryRunStore<'h> {
         }
     }
 
-    /// Starts the runs that waited for another run that has ended by now, and returns their ids.
+    /// Starts the runs that waited for a run that has ended, and returns their ids.
     pub fn ready(&mut self, night: NightId) -> Result<Vec<RunId>, Failure> {
         Ok(self.store.start_ready(Some(night), &self.me, self.ended)?)
     }
 
-    /// Makes a dry run and settles it in the copy. With [`Charge::AtMost`], the run is charged all
-    /// that it may spend. With [`Charge::Nothing`], it is charged nothing and gets no plan.
+    /// Makes a dry run and settles it in the copy. With [`Charge::AtMost`], the run is charged its
+    /// maximum. With [`Charge::Nothing`], it is charged nothing and gets no plan.
     pub fn dry_run(&mut self, run: &RunId, charge: Charge) -> Result<DryRun, Failure> {
         let row = self.store.run(run)?;
         let setting = ResolvedRun::of(self.home, &self.store, &row)?;
@@ -130,47 +129,46 @@ impl<'h> DryRunStore<'h> {
         reported: &mut DryRun,
     ) -> Result<(), NotAdmitted> {
         let held = self.look_at_locks(setting);
-        self.recover_stale_runs(setting, reported)?;
-        let AdmissionInput { git, backends, sandbox_start, facts, want, levels, convened } =
-            AdmissionInput::of(self.home, &self.store, setting, Purpose::DryRun)?;
-        let backend = backends.first;
+        self.settle_stale_runs(setting, reported)?;
+        let input = AdmissionInput::of(&self.store, setting, Purpose::DryRun)?;
+        let backend = &input.backends.first;
         let described = backend.describe();
         reported.backend_name = backend.name().to_owned();
-        let passed = backends.passed.into_iter();
+        let passed = input.backends.passed.iter();
         reported.notes.extend(passed.map(|one| format!("is not asked: {one}")));
-        let absent = convened.absent().iter();
+        let absent = input.convened.absent().iter();
         reported.notes.extend(absent.map(|it| format!("is not asked: {}: {}", it.runner, it.why)));
-        reported.want = want;
+        reported.want = input.want;
         let works = setting.spec.kind.works_now();
         let own = matches!(works, Some(Works::Program(_)));
         let agent = matches!(works, Some(Works::Agent(_)))
             && matches!(described.kind.as_str(), "command" | "claude" | "codex");
-        reported.program =
-            (own || agent).then(|| WriteScope::of(&setting.here.root, &sandbox_start.sandbox));
+        reported.program = (own || agent)
+            .then(|| WriteScope::of(&setting.here.root, &input.sandbox_start.sandbox));
         reported.backend = Some(described);
-        for level in &levels {
+        for level in &input.levels {
             reported.levels.push(RemainingBudget {
                 label: level.label.clone(),
                 cap: level.cap,
                 used: self.store.account(level.level, &level.key)?,
             });
         }
-        if let Some(until) = facts.paused_until.filter(|until| *until > self.now) {
+        if let Some(until) = input.facts.paused_until.filter(|until| *until > self.now) {
             reported
                 .notes
                 .push(format!("the job is paused until {until}: a manual request runs anyway"));
         }
         if held.is_err() {
-            reported.plan = self.as_if(setting, reported.want, &git, &backend)?;
+            reported.plan = self.as_if(setting, &input)?;
             return held;
         }
-        let entered = self.admit(setting, &facts, reported.want, &levels)?;
+        let entered = self.store.admit(&input.enter(setting, &self.me)?)?;
         let admitted = match entered {
             Admission::Admitted(admitted) => admitted,
             Admission::Declined(outcome) => {
                 reported.stands = DryRunOutcome::Declined(setting.redacted(outcome));
                 if charge == Charge::AtMost {
-                    reported.plan = self.as_if(setting, reported.want, &git, &backend)?;
+                    reported.plan = self.as_if(setting, &input)?;
                 }
                 return Ok(());
             }
@@ -180,7 +178,7 @@ impl<'h> DryRunStore<'h> {
         // The reservation of each question is charged in full, because no usage is reported in a
         // dry run. The run's time is charged in full as well.
         if charge == Charge::AtMost {
-            let plan = self.plan(setting, &admitted, &git, &backend)?;
+            let plan = self.plan(setting, &admitted, backend)?;
             if let Err(other) = &plan {
                 outcome = other.clone();
             }
@@ -194,53 +192,27 @@ impl<'h> DryRunStore<'h> {
         Ok(())
     }
 
-    fn admit(
-        &mut self,
-        setting: &ResolvedRun<'_>,
-        facts: &AdmissionFacts,
-        want: Budget,
-        levels: &[BudgetLevel],
-    ) -> Result<Admission, NotAdmitted> {
-        Ok(self.store.admit(&Enter {
-            run: &setting.row.id,
-            owner: &self.me,
-            facts,
-            want,
-            levels,
-            total: setting.spec.total,
-            staging: &setting.staging(),
-            now: self.home.now()?,
-        })?)
-    }
-
     /// Plans a run that is not admitted as if it were, in another copy of the database without
     /// budgets.
     fn as_if(
         &self,
         setting: &ResolvedRun<'_>,
-        want: Budget,
-        git: &Git,
-        backend: &Arc<dyn Backend>,
+        input: &AdmissionInput,
     ) -> Result<Option<Result<DryRunPlan, Outcome>>, NotAdmitted> {
         let mut apart = DryRunStore::of(self.home, &setting.here)?;
-        let key = format!("as if {}", setting.row.id);
-        let Some(run) = apart.enter(
-            &setting.here,
-            &setting.row.job_name,
-            &key,
-            None,
-            setting.row.settings.clone(),
-        )?
-        else {
+        let (row, key) = (setting.row, format!("as if {}", setting.row.id));
+        let settings = row.settings.clone();
+        let Some(run) = apart.enter(&setting.here, &row.job_name, &key, None, settings)? else {
             return Ok(None);
         };
         let row = apart.store.run(&run)?;
         let setting = ResolvedRun::of(self.home, &apart.store, &row)?;
         let facts =
             AdmissionFacts { manual: true, free_bytes: u64::MAX, ..AdmissionFacts::default() };
-        match apart.admit(&setting, &facts, want, &[])? {
+        let enter = input.enter(&setting, &apart.me)?;
+        match apart.store.admit(&Enter { facts: &facts, levels: &[], ..enter })? {
             Admission::Admitted(admitted) => {
-                apart.plan(&setting, &admitted, git, backend).map(Some)
+                apart.plan(&setting, &admitted, &input.backends.first).map(Some)
             }
             Admission::Declined(_) => Ok(None),
         }
@@ -250,36 +222,21 @@ impl<'h> DryRunStore<'h> {
         &mut self,
         setting: &ResolvedRun<'_>,
         admitted: &Admitted,
-        git: &Git,
         backend: &Arc<dyn Backend>,
     ) -> Result<Result<DryRunPlan, Outcome>, NotAdmitted> {
-        let scope = match setting.scope() {
-            Ok(scope) => scope,
-            Err(outcome) => return Ok(Err(outcome)),
+        let (mut unwatched, backends) = (Silent, RunBackends::only(backend.clone()));
+        let store = &mut self.store;
+        let parts = setting.parts(admitted, store, &mut unwatched, cancel_token()?, backends);
+        let mut context = match Context::new(parts) {
+            Ok(context) => context,
+            Err(error) => {
+                let class = Class::Environment;
+                return Ok(Err(Outcome::Failed { class, why: error.to_string() }));
+            }
         };
-        let cache = self.home.cache_folder(&setting.here.id);
-        let mut unwatched = Silent;
-        let mut context = Context::new(
-            admitted,
-            Workplace { root: &setting.here.root, cache: &cache, run_dir: &setting.run_dir },
-            scope,
-            git.clone(),
-            Tools {
-                cancel: cancel_token()?,
-                progress: &mut unwatched,
-                redactor: setting.redactor.clone(),
-                env: &setting.environment,
-                // A dry run starts no program.
-                sandbox_start: None,
-                clock: &self.home.clock,
-            },
-            &mut self.store,
-            backend.clone(),
-        )
-        .dry_running();
         match setting.spec.kind.dry_run(&mut context) {
             Ok(plan) => Ok(Ok(plan)),
-            Err(runner_jobs::JobError::Ledger(error)) => Err(error.into()),
+            Err(JobError::Ledger(error)) => Err(error.into()),
             Err(error) => Ok(Err(setting.redacted(error.outcome(self.now)))),
         }
     }
@@ -298,22 +255,23 @@ impl<'h> DryRunStore<'h> {
 
     /// Settles the job's dead runs in the copy, as a real run does, so that their reservations are
     /// free.
-    fn recover_stale_runs(
+    fn settle_stale_runs(
         &mut self,
         setting: &ResolvedRun<'_>,
         reported: &mut DryRun,
     ) -> Result<(), NotAdmitted> {
-        for dead in self.store.live()? {
-            let RunState::Running { execution, .. } = &dead.state else { continue };
-            let dead_here = dead.job == setting.row.job && dead.id != setting.row.id;
-            // A run whose lock is held is alive.
-            if !dead_here || self.job_lock(setting.row).is_err() {
+        // A run whose lock is held is alive.
+        if self.job_lock(setting.row).is_err() {
+            return Ok(());
+        }
+        for dead in running_of(&self.store, &setting.row.project, &setting.row.job_name)? {
+            let RunState::Running { execution, .. } = &dead.state else {
                 continue;
-            }
+            };
             reported
                 .notes
-                .push(format!("run {} of this job died; it would be settled first", dead.id));
-            let outcome = Outcome::Lost { why: "its process is gone".to_owned() };
+                .push(format!("run {} of this job died and would be settled first", dead.id));
+            let outcome = Outcome::Lost { why: "the process is gone".to_owned() };
             self.store
                 .settle(&dead.id, Some(execution.fence), &outcome, &RunSummary::default(), self.now)
                 .map_err(|error| refuse(Class::Internal, error.to_string()))?;

@@ -20,17 +20,17 @@ pub struct DryRun {
     pub backend: Option<Description>,
     /// The name of that backend in the configuration.
     pub backend_name: String,
-    /// The most that the run may spend by its own budget. Default limits apply to the units that it
-    /// leaves out.
+    /// The run's own budget. Default limits apply to the missing units.
     pub want: Budget,
-    /// The budgets that it spends from, in their state before the run.
+    /// The budgets that the run spends from, in their state before the run.
     pub levels: Vec<RemainingBudget>,
     /// The path prefixes below the project that the run may write. Folders end with a slash.
     pub writes: Vec<String>,
-    /// The paths that a program started by the run may write by itself; absent if it starts none.
+    /// The paths that a program of the run may write by itself; `None` if the run starts no
+    /// program.
     pub program: Option<WriteScope>,
-    /// The actions of the run, or its outcome if it would end before it asks; absent if that is
-    /// unknown.
+    /// The actions of the run, or its outcome if it would end before its first request; `None` if
+    /// that is unknown.
     pub plan: Option<Result<DryRunPlan, Outcome>>,
     /// The redactor that hides secrets in the output.
     pub redactor: Redactor,
@@ -50,8 +50,8 @@ pub struct WriteScope {
 }
 
 impl WriteScope {
-    /// Derives the scope from the sandbox of the program. Paths outside of the project are runner's
-    /// own and are left out.
+    /// Derives the scope from the sandbox of the program. Paths outside the project belong to
+    /// runner and are left out.
     pub(super) fn of(root: &Path, sandbox: &Sandbox) -> Self {
         let below = |paths: &[PathBuf]| {
             let below = paths.iter().filter_map(|path| {
@@ -64,7 +64,7 @@ impl WriteScope {
             });
             below.collect()
         };
-        // A protected path outside of the writable ones needs no mention.
+        // A protected path outside all writable paths is not listed.
         let kept: Vec<PathBuf> = (sandbox.keep.iter())
             .filter(|path| sandbox.write.iter().any(|write| path.starts_with(write)))
             .cloned()

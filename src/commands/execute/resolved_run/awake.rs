@@ -1,4 +1,4 @@
-//! The means that keeps the machine awake for a run, and the reason given to it.
+//! Keeps the machine awake for a run.
 
 use runner_engine::awake::{InhibitRequest, Inhibitor, InhibitorCommand};
 
@@ -16,7 +16,7 @@ impl ResolvedRun<'_> {
         let mut keeper = Inhibitor::take(&InhibitRequest {
             means,
             program: means.and_then(|means| env::host_program(means.program())),
-            // The address of the system bus, in case it is not the usual one.
+            // The address of the system bus, which may differ from the default.
             env: env::named(["PATH", "DBUS_SYSTEM_BUS_ADDRESS"].into_iter()),
             what: format!("{} of {}", self.row.job_name, self.here.root.display()),
         });

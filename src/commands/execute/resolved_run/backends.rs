@@ -25,7 +25,7 @@ pub(in super::super) struct Backends {
     pub first: Arc<dyn Backend>,
     /// The fallback backends, in order.
     pub others: Vec<Arc<dyn Backend>>,
-    /// The backends that were passed over and are never asked, each with the reason.
+    /// The skipped backends, which are never asked, each with the reason.
     pub passed: Vec<String>,
 }
 
@@ -36,8 +36,8 @@ impl Backends {
 }
 
 impl ResolvedRun<'_> {
-    /// Returns the first backend that is ready, the fallbacks behind it, and the reasons why others
-    /// were passed over.
+    /// Returns the first backend that is ready, the remaining fallbacks, and the skipped backends
+    /// with their reasons.
     pub fn backends(
         &self,
         store: &Store,
@@ -66,7 +66,7 @@ impl ResolvedRun<'_> {
                 }
                 (_, Err(error)) => {
                     let why = self.redactor.redact(&error.to_string()).into_owned();
-                    tracing::warn!(backend = spec.name, why, "is passed over");
+                    tracing::warn!(backend = spec.name, why, "the backend is skipped");
                     passed.push(format!("{}: {why}", spec.name));
                 }
                 (Ok(first), Ok(())) => {
@@ -82,7 +82,7 @@ impl ResolvedRun<'_> {
                         .map_err(|error| refuse(error.class(), error.to_string()))?;
                     return Ok(Backends { first, others, passed });
                 }
-                (Err(_), Ok(())) => unreachable!("what was not made is not ready"),
+                (Err(_), Ok(())) => unreachable!("a backend that was not built is not ready"),
             }
         }
         Err(refuse(Class::Environment, format!("there is no [backends.{}]", self.spec.backend)))
@@ -114,7 +114,7 @@ impl ResolvedRun<'_> {
 
     /// Computes the reservation for the first backend of the chain and for its fallbacks. A
     /// fallback whose budgets have too little left is removed from the chain, and the removal is
-    /// noted.
+    /// recorded.
     pub fn hold_chain(
         &self,
         store: &Store,
@@ -133,7 +133,7 @@ impl ResolvedRun<'_> {
                 continue;
             };
             let why = describe_shortfall(short);
-            tracing::warn!(backend = backend.name(), why, "is left out");
+            tracing::warn!(backend = backend.name(), why, "the fallback is skipped");
             backends.passed.push(format!("{}: {why}", backend.name()));
         }
         Ok(held)
@@ -146,8 +146,8 @@ pub(super) fn chain<'c>(spec: &JobSpec, here: &'c LoadedProject) -> Vec<&'c Back
     let Some(first) = backends.get(&spec.backend) else { return Vec::new() };
     let others = first.fallback.iter().filter_map(|name| backends.get(name));
     let mut chain: Vec<&BackendSpec> = std::iter::once(first).chain(others).collect();
-    // The findings of a curator's rules need no model, so the built-in backend can handle them. An
-    // event is for its target alone.
+    // A curator's rule-based findings need no model, so the built-in backend can handle them. An
+    // event has no fallback, because only its target may handle it.
     if spec.kind.falls_back_to_rules() && chain.iter().all(|it| it.kind != "builtin") {
         chain.extend(backends.values().find(|it| it.kind == "builtin"));
     }

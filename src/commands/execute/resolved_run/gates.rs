@@ -1,8 +1,8 @@
-//! Collects the facts that decide on the admission of a run, and reads the present conditions of its
-//! job's policy: quiet hours, the interval, the start deadline, and the host's battery and load. Each
-//! is read only if the policy uses it.
+//! Collects the facts for the admission of a run, and reads the current conditions for its job's
+//! policy: quiet hours, the interval, the start deadline, and the host's battery and load. Each is
+//! read only if the policy uses it.
 //!
-//! This module must never decide: `admission` does.
+//! This module must never make the decision; `admission` makes it.
 
 use std::path::Path;
 
@@ -48,7 +48,7 @@ fn gates(
         })?;
         facts.quiet_until = ui.until(now, &zone);
     }
-    // A queued run is wanted whenever its turn comes, however late.
+    // A queued run must run when its turn comes, even if it is late.
     if row.origin != Origin::Queue {
         if let Some(within) = policy.start_within
             && !store.began(&row.occurrence)?

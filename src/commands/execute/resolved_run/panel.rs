@@ -1,14 +1,14 @@
-//! Prepares the panel of a night: the backends that write a report of their own. This module
+//! Prepares the panel of an overnight run: the backends that each write a report. This module
 //! creates them, checks them, and reserves their budgets.
 //!
 //! ```text
-//! runners = [...] ──build, preflight, limit, room──> ready: asked, and its budgets are held
-//!                                               └──> absent, with the reason: the night goes on
+//! runners = [...] ──build, preflight, limit, budget──> ready: its budgets are reserved
+//!                                                 └──> absent, with the reason
 //! ```
 //!
-//! A night does not depend on any of these backends, so nothing here refuses the night. Each
-//! backend gets its own sandbox: none can write where another works, or what the night's own
-//! programs may write.
+//! An overnight run does not depend on any of these backends, so this module never refuses the run.
+//! Each backend gets a separate sandbox: it cannot write to another backend's folder, or to the
+//! paths that the run's programs may write.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ use super::{NotAdmitted, Purpose, ResolvedRun};
 use crate::project::LoadedProject;
 use crate::ui::Failure;
 
-/// Returns the backends that a job asks for reports of their own, in order.
+/// Returns the backends that a job asks for separate reports, in order.
 pub(super) fn panel_backends<'c>(spec: &JobSpec, here: &'c LoadedProject) -> Vec<&'c BackendSpec> {
     let backends = &here.config.backends;
     let names = spec.kind.panel().iter();
@@ -86,8 +86,8 @@ impl ResolvedRun<'_> {
         Ok(convened)
     }
 
-    /// Adds the budget usage of the panel's backends to the amounts that the run holds. A backend
-    /// whose budget does not suffice is left out, and the night continues without it.
+    /// Adds the maximum usage of the panel's backends to the reservations of the run. A backend
+    /// whose budget is not sufficient is left out, and the run continues without it.
     pub fn hold_voices(
         &self,
         store: &Store,
@@ -98,8 +98,8 @@ impl ResolvedRun<'_> {
     ) -> Result<FallbackReservation, Failure> {
         let paid = convened.able.iter().any(|it| it.paid);
         if paid && first == "builtin" {
-            // The built-in backend spends no tokens or money, so the job's budget of both is for
-            // the panel.
+            // The built-in backend uses no tokens or money, so the panel gets the job's budget for
+            // both.
             let want = Budget {
                 tokens: self.spec.budget.tokens,
                 micros: self.spec.budget.micros,
@@ -126,20 +126,10 @@ impl ResolvedRun<'_> {
     }
 
     /// Creates the panel of the run from its convened backends.
-    pub fn voices(&self, convened: Convened) -> Panel {
-        Panel {
-            ready: convened
-                .able
-                .into_iter()
-                .map(|it| Panelist {
-                    spending: self.spending(it.backend.name()),
-                    backend: it.backend,
-                    place: it.place,
-                })
-                .collect(),
-            absent: convened.absent,
-            asked: Vec::new(),
-        }
+    pub(super) fn panel(&self, convened: Convened) -> Panel {
+        let ready = convened.able.into_iter();
+        let ready = ready.map(|it| Panelist { by: self.paid_backend(it.backend), place: it.place });
+        Panel { ready: ready.collect(), absent: convened.absent, asked: Vec::new() }
     }
 
     /// Creates the sandbox of one backend, with its own folder and temporary files and no access to
@@ -175,7 +165,7 @@ impl Convened {
         &self.absent
     }
 
-    /// Moves each backend whose budget is short, as `why` reports, to the absent ones.
+    /// Moves each backend whose budget is insufficient, as `why` reports, to the absent backends.
     fn leave(&mut self, mut why: impl FnMut(&Able) -> Option<String>) {
         let all = std::mem::take(&mut self.able);
         for one in all {

@@ -1,15 +1,15 @@
 //! Builds the sandbox of one run from its job's kind and settings.
 //!
 //! *Proposing* kinds (dream, prompt) let a child of a backend write its part of the run's folder, a
-//! private temporary folder, and the paths that the backend adds for its own program's state; they
-//! let it write nothing of the project. *Working* kinds (command; wake, audit and plan, alone or in
-//! a cycle) also let it write the paths that `writes` names, but never the files of runner, of
-//! git's own setup or of an agent's settings. The network is open to backends, which need it for
-//! their requests, and closed to commands unless the job opens it, because a command could send
-//! what it can read.
+//! private temporary folder, and the paths that the backend adds for the state of its program; they
+//! do not let it write anything in the project. *Working* kinds (command; wake, audit and plan,
+//! alone or in a cycle) also let it write the paths in `writes`, but never runner's files, git's
+//! configuration or an agent's settings. The network is open to backends, which need it for their
+//! requests, and closed to commands unless the job opens it, because a command could send
+//! everything that it can read.
 //!
-//! The sandbox must never name a path of the project that was not checked without following links:
-//! something that a child put there once must not decide what the next child may write.
+//! The sandbox must never contain a path of the project that was not checked without following
+//! links: a link that an earlier child created must not change what the next child may write.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,35 +1,18 @@
-//! Sends a run's requests to backends, within the run's budget.
-//!
-//! Each request is reserved, sent under a usage meter and settled. A request that the backend
-//! refused without charge is repeated; a request that the backend cannot answer goes to the next
-//! backend in the chain. A panel request goes to several backends at once.
-//!
-//! ```text
-//! Request ──reserve──> metered ──answer──> charge ──> settled ──conclude──> Reply
-//!              └── OverBudget    └── exceeding a limit stops the request, not the run
-//! ```
-//!
-//! This module must never send a request that is not reserved, and never leave a request unsettled
-//! unless the process dies.
-
-pub mod panel;
+//! One request: reserve, ask, repeat, fall back, settle.
 
 use std::future::Future;
-use std::sync::Arc;
 use std::time::Duration;
 
 use backon::{BackoffBuilder as _, ExponentialBuilder};
 use jiff::Timestamp;
 use runner_backends::chain::moves_on;
 use runner_backends::{Backend, BackendError, Phase, Reply, Request};
-use runner_engine::admission::Shortfall;
 use runner_engine::policy::quota;
 use runner_engine::store::{Amounts, RequestId, StoreError};
 
-use crate::context::Context;
+use super::{AskError, PaidBackend, Spender, Spending};
 use crate::prices::Price;
 use crate::request_usage::{charge, most};
-use crate::spending::Spending;
 use crate::steps::Recorder;
 use crate::telemetry::Telemetry;
 use crate::usage_meter::{LimitExceeded, ObservedUsage, UsageMeter};
@@ -43,45 +26,8 @@ const FIRST_WAIT: Duration = Duration::from_millis(500);
 /// The run waits for a rate limit to end if at most this much time remains.
 const SHORT_LIMIT: Duration = Duration::from_secs(10);
 
-/// The reason why a request got no answer.
-#[derive(Debug, thiserror::Error)]
-pub enum AskError {
-    /// The run's budget does not cover the request; nothing was sent.
-    #[error("the budget of {} has {} {} left, but this request may need {}", .0.level, .0.left, .0.unit, .0.wanted)]
-    OverBudget(Shortfall),
-    /// The request was stopped because it used more than was reserved, or because its answers would
-    /// be billed beyond the subscription.
-    #[error("{0}")]
-    Breach(LimitExceeded),
-    /// The provider is temporarily refusing requests. The refusal does not count as an attempt.
-    #[error("rate-limited until {until}: {why}")]
-    Limited {
-        /// The earliest time at which the next request may be sent.
-        until: Timestamp,
-        /// The provider's message.
-        why: String,
-    },
-    /// The backend was asked but did not answer.
-    #[error(transparent)]
-    Backend(#[from] BackendError),
-    /// The database could not be used.
-    #[error(transparent)]
-    Ledger(#[from] StoreError),
-}
-
-impl From<AskError> for crate::JobError {
-    fn from(error: AskError) -> Self {
-        match error {
-            AskError::OverBudget(_) | AskError::Breach(_) => Self::OverBudget(error.to_string()),
-            AskError::Limited { until, .. } => Self::Wait { until, why: error.to_string() },
-            AskError::Backend(error) => Self::Backend(error),
-            AskError::Ledger(error) => Self::Ledger(error),
-        }
-    }
-}
-
 /// A request that is reserved and not settled yet.
-struct OpenRequest {
+pub(super) struct OpenRequest {
     id: RequestId,
     /// The amounts reserved for the request.
     want: Amounts,
@@ -90,12 +36,12 @@ struct OpenRequest {
     at: Timestamp,
 }
 
-fn unavailable(what: &str, error: &std::io::Error) -> Result<Reply, BackendError> {
+pub(super) fn unavailable(what: &str, error: &std::io::Error) -> Result<Reply, BackendError> {
     let why = format!("cannot make {what}: {error}");
     Err(BackendError::Unavailable { why })
 }
 
-impl Context<'_> {
+impl Spender<'_> {
     /// Asks the backend, and falls back to the next backend in the chain if the first one cannot
     /// answer. Each attempt is reserved and settled separately. Later requests go first to the
     /// backend that answered.
@@ -119,13 +65,13 @@ impl Context<'_> {
                 ) => error.to_string(),
                 _ => return done,
             };
-            let Some((next, spending)) = self.fallbacks.next() else {
+            let Some(next) = self.backends.fallbacks.next() else {
                 return done;
             };
-            let why = self.redactor.redact(&why).into_owned();
-            tracing::warn!(from = self.backend.name(), to = next.name(), why, "falls back");
-            self.fell.push(format!("{}: {why}", self.backend.name()));
-            (self.backend, self.spending) = (next, spending);
+            let why = self.tools.redactor.redact(&why).into_owned();
+            tracing::warn!(from = self.backend_name(), to = next.backend.name(), why, "falls back");
+            self.fell.push(format!("{}: {why}", self.backend_name()));
+            self.backends.first = next;
         }
     }
 
@@ -143,11 +89,11 @@ impl Context<'_> {
             .with_jitter()
             .build();
         loop {
-            if let Some(why) = self.cancel.why() {
+            if let Some(why) = self.tools.cancel.why() {
                 return Err(BackendError::Cancelled { why }.into());
             }
             let mut asked = request.clone();
-            asked.limits.total = asked.limits.total.min(self.left());
+            asked.limits.total = asked.limits.total.min(self.tools.clock.left());
             let (done, unpaid) = self.ask_one(&asked, ideas)?;
             let wait = match (&done, waits.next()) {
                 (Err(AskError::Backend(BackendError::Unavailable { .. })), Some(wait))
@@ -157,18 +103,18 @@ impl Context<'_> {
                 }
                 // The run waits for a limit that ends soon; a longer limit defers the run.
                 (Err(AskError::Limited { until, .. }), Some(wait)) if unpaid => {
-                    match Duration::try_from(until.duration_since(self.wall())) {
+                    match Duration::try_from(until.duration_since(self.tools.clock.wall())) {
                         Ok(left) if left <= SHORT_LIMIT => wait.max(left),
                         _ => return done,
                     }
                 }
                 _ => return done,
             };
-            if wait >= self.left() {
+            if wait >= self.tools.clock.left() {
                 return done;
             }
-            tracing::info!(backend = self.backend.name(), ?wait, "is asked again");
-            self.cancel.wait(Some(wait));
+            tracing::info!(backend = self.backend_name(), ?wait, "is asked again");
+            self.tools.cancel.wait(Some(wait));
         }
     }
 
@@ -185,38 +131,36 @@ impl Context<'_> {
         request: &Request,
         ideas: u64,
     ) -> Result<(Result<Reply, AskError>, bool), AskError> {
-        let (backend, spending) = (Arc::clone(&self.backend), self.spending.clone());
-        let open = self.open(&*backend, &spending, request, ideas)?;
-        let (answer, heard) =
-            match self.block_on(self.metered(&*backend, &spending, request, &open)) {
-                Ok(done) => done,
-                Err(error) => (unavailable("a runtime", &error), ObservedUsage::default()),
-            };
+        let asked = self.backends.first.clone();
+        let open = self.open(&asked, request, ideas)?;
+        let (answer, heard) = match block_on(self.metered(&asked, request, &open)) {
+            Ok(done) => done,
+            Err(error) => (unavailable("a runtime", &error), ObservedUsage::default()),
+        };
         let unpaid = heard.not_billed && !heard.spoke;
-        Ok((self.close(&spending, open, answer, heard)?, unpaid))
+        Ok((self.close(&asked.spending, open, answer, heard)?, unpaid))
     }
 
     /// Reserves a request that is about to be sent.
-    fn open(
+    pub(super) fn open(
         &mut self,
-        backend: &dyn Backend,
-        spending: &Spending,
+        asked: &PaidBackend,
         request: &Request,
         ideas: u64,
     ) -> Result<OpenRequest, AskError> {
-        let (id, want) = self.reserve_by(backend, request, ideas)?;
-        let model = backend.describe().model;
+        let (id, want) = self.reserve(&*asked.backend, request, ideas)?;
+        let model = asked.backend.describe().model;
         self.asked = true;
         Ok(OpenRequest {
             id,
             want,
-            price: model.and_then(|model| spending.prices.of(&model)),
-            at: self.wall(),
+            price: model.and_then(|model| asked.spending.prices.of(&model)),
+            at: self.tools.clock.wall(),
         })
     }
 
     /// Settles a request and evaluates its answer or error.
-    fn close(
+    pub(super) fn close(
         &mut self,
         spending: &Spending,
         open: OpenRequest,
@@ -225,8 +169,8 @@ impl Context<'_> {
     ) -> Result<Result<Reply, AskError>, AskError> {
         self.failed_tools += heard.failed_tools;
         let charge = charge(&answer, &heard, open.want, open.price);
-        let note = self.redactor.redact(&charge.note).into_owned();
-        let now = self.wall();
+        let note = self.tools.redactor.redact(&charge.note).into_owned();
+        let now = self.tools.clock.wall();
         self.store.settle_request(open.id, charge.spent, charge.money, &note, now)?;
         Ok(self.conclude(spending, answer, heard, open.at))
     }
@@ -236,16 +180,7 @@ impl Context<'_> {
     /// # Errors
     /// Returns [`AskError::OverBudget`] if the budget does not cover the request, and
     /// [`AskError::Ledger`] if the database cannot be used.
-    pub(crate) fn reserve(
-        &mut self,
-        request: &Request,
-        ideas: u64,
-    ) -> Result<(RequestId, Amounts), AskError> {
-        let backend = Arc::clone(&self.backend);
-        self.reserve_by(&*backend, request, ideas)
-    }
-
-    fn reserve_by(
+    pub(super) fn reserve(
         &mut self,
         backend: &dyn Backend,
         request: &Request,
@@ -253,42 +188,42 @@ impl Context<'_> {
     ) -> Result<(RequestId, Amounts), AskError> {
         let run = self.admitted.run().clone();
         let left = self.store.left_of(&run)?;
-        let free = backend.describe().kind == "builtin";
-        let want = most(request, left, ideas, free);
-        let now = self.wall();
+        let mut want = most(request, left, ideas);
+        if backend.describe().kind == "builtin" {
+            (want.tokens, want.micros) = (0, 0);
+        }
+        let now = self.tools.clock.wall();
         let reserved = self.store.reserve_request(&run, backend.name(), want, now)?;
         Ok((reserved.map_err(AskError::OverBudget)?, want))
     }
 
     /// Asks the backend under a meter, until the run's time is over.
-    async fn metered(
+    pub(super) async fn metered(
         &self,
-        backend: &dyn Backend,
-        spending: &Spending,
+        asked: &PaidBackend,
         request: &Request,
         open: &OpenRequest,
     ) -> (Result<Reply, BackendError>, ObservedUsage) {
         // The request has a separate cancel token, so that a meter that stops the request does not
         // cancel the run, which still has to settle.
-        let cancel = match self.cancel.child() {
+        let cancel = match self.tools.cancel.child() {
             Ok(cancel) => cancel,
             Err(error) => {
                 return (unavailable("a cancel token", &error), ObservedUsage::default());
             }
         };
-        let (clock, begun) = (self.clock.clone(), self.now);
-        let redactor = self.redactor.clone();
-        let name = backend.name().to_owned();
-        let mut reported = Telemetry::new(self.run_dir, &request.id, &name, &redactor, move || {
-            clock.read().map_or(begun, |now| now.wall)
-        });
+        let (backend, clock) = (&asked.backend, self.tools.clock);
+        let (id, name, redactor) = (&request.id, backend.name(), &self.tools.redactor);
+        let mut reported =
+            Telemetry::new(self.tools.run_dir, id, name, redactor, move || clock.wall());
         if let Some(file) = &self.steps {
-            reported = reported.with_steps(Recorder::new(file.clone(), self.redactor.clone()));
+            reported =
+                reported.with_steps(Recorder::new(file.clone(), self.tools.redactor.clone()));
         }
-        let overage = spending.overage;
+        let overage = asked.spending.overage;
         let mut meter =
             UsageMeter::new(open.want, open.price, overage, cancel.clone(), &mut reported);
-        let (left, short) = (self.left(), self.admitted.short_of_time());
+        let (left, short) = (self.tools.clock.left(), self.admitted.short_of_time());
         let answer = {
             let mut answer = std::pin::pin!(backend.run(request, &mut meter, &cancel));
             if short {
@@ -310,19 +245,12 @@ impl Context<'_> {
         let over = matches!(
             answer,
             Err(BackendError::Cancelled { .. } | BackendError::Silent { phase: Phase::Total, .. })
-        ) && self.left().is_zero();
+        ) && self.tools.clock.left().is_zero();
         if over && self.admitted.short_of_time() && heard.breach.is_none() {
             let reserved = self.admitted.reserved().seconds;
             heard.breach = Some(LimitExceeded::Over { unit: "seconds", used: reserved, reserved });
         }
         (answer, heard)
-    }
-
-    /// Blocks until a future completes; nothing else in this module blocks on a future. Returns an
-    /// error if no runtime can be created.
-    fn block_on<T>(&self, future: impl Future<Output = T>) -> std::io::Result<T> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        Ok(runtime.block_on(future))
     }
 
     /// Applies an answer or an error to the run and to all other runs that share its pool.
@@ -350,7 +278,7 @@ impl Context<'_> {
                     }
                     None if spending.pool.is_empty() => {}
                     None => {
-                        let now = self.wall();
+                        let now = self.tools.clock.wall();
                         self.store.clear_limit(&spending.pool, asked, now)?;
                     }
                 }
@@ -362,7 +290,7 @@ impl Context<'_> {
                 Err(self.refused(spending, until, &why)?)
             }
             (Err(BackendError::Cancelled { .. }), None)
-                if limit.is_some() && !self.cancel.is_cancelled() =>
+                if limit.is_some() && !self.tools.cancel.is_cancelled() =>
             {
                 let until = limit.and_then(|limit| limit.until);
                 Err(self.refused(spending, until, "the provider's limit is reached")?)
@@ -379,8 +307,8 @@ impl Context<'_> {
         said: Option<Timestamp>,
         why: &str,
     ) -> Result<AskError, StoreError> {
-        let why = self.redactor.redact(why).into_owned();
-        let now = self.wall();
+        let why = self.tools.redactor.redact(why).into_owned();
+        let now = self.tools.clock.wall();
         let (until, streak, why) = if spending.pool.is_empty() {
             let wake = quota::wake(said, 1, now);
             (wake.until, 1, why)
@@ -407,9 +335,16 @@ impl Context<'_> {
         why: &str,
     ) -> Result<(), StoreError> {
         if !spending.pool.is_empty() {
-            let now = self.wall();
+            let now = self.tools.clock.wall();
             self.store.note_limit(&spending.pool, said, why, now)?;
         }
         Ok(())
     }
+}
+
+/// Blocks until a future completes; nothing else in this crate blocks on a future. Returns an error
+/// if no runtime can be created.
+pub(super) fn block_on<T>(future: impl Future<Output = T>) -> std::io::Result<T> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    Ok(runtime.block_on(future))
 }

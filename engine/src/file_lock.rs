@@ -1,0 +1,131 @@
+//! Locks a file in the kernel (`flock`). The file is never deleted, and its age never matters: the
+//! kernel releases the lock with its process, so the lock is held exactly while its process lives.
+//!
+//! Rejected: locks of byte ranges, which a process loses when it closes any copy of the file.
+
+use std::fs::{File, TryLockError};
+use std::io::{self, Read as _, Seek as _, Write as _};
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::event::{Timespec, poll};
+
+use crate::files::{open_with, open_with_no_link};
+use crate::time::boot_time;
+
+/// Interval between two attempts to take a lock; `flock` cannot wait with a time limit.
+const TURN: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+
+/// The processes that may hold a lock at the same time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LockMode {
+    /// Any number of processes that take it so.
+    Shared,
+    /// One process.
+    Exclusive,
+}
+
+/// The reason why a lock could not be taken.
+#[derive(Debug, thiserror::Error)]
+pub enum FileLockError {
+    /// Another process holds the lock.
+    #[error("another process holds the lock")]
+    Held {
+        /// The beginning of the file. It is empty if the holder has not written it yet.
+        content: String,
+    },
+    /// The file could not be used.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+/// A lock on a file, held until dropped.
+#[derive(Debug)]
+pub struct FileLock {
+    file: File,
+}
+
+impl FileLock {
+    /// Opens a lock file close-on-exec, so that no child inherits it, and creates it if needed.
+    ///
+    /// # Errors
+    /// Returns an [`io::Error`] if the file cannot be opened for reading and writing.
+    pub fn open(path: &Path) -> io::Result<File> {
+        open_with(File::options().create(true).truncate(false).read(true).write(true), path)
+    }
+
+    /// Opens a lock file as [`FileLock::open`] does, but refuses a link.
+    ///
+    /// # Errors
+    /// Returns an [`io::Error`] also if the path is a link.
+    pub fn open_no_link(path: &Path) -> io::Result<File> {
+        open_with_no_link(File::options().create(true).truncate(false).read(true).write(true), path)
+    }
+
+    /// Takes the lock if it is free.
+    ///
+    /// # Errors
+    /// Returns [`FileLockError::Held`] if another process holds the lock.
+    pub fn take(file: File, mode: LockMode) -> Result<Self, FileLockError> {
+        Self::take_within(file, mode, Duration::ZERO)
+    }
+
+    /// Takes the lock, and waits at most `patience` for it.
+    ///
+    /// # Errors
+    /// Returns [`FileLockError::Held`] if another process still holds the lock then.
+    pub fn take_within(
+        mut file: File,
+        mode: LockMode,
+        patience: Duration,
+    ) -> Result<Self, FileLockError> {
+        let until = boot_time() + patience;
+        loop {
+            let taken = match mode {
+                LockMode::Shared => file.try_lock_shared(),
+                LockMode::Exclusive => file.try_lock(),
+            };
+            match taken {
+                Ok(()) => return Ok(Self { file }),
+                Err(TryLockError::Error(error)) => return Err(error.into()),
+                Err(TryLockError::WouldBlock) if boot_time() >= until => {
+                    let mut content = Vec::new();
+                    // The content is for diagnosis only.
+                    let _unreadable = (&mut file).take(4096).read_to_end(&mut content);
+                    let content = String::from_utf8_lossy(&content).into_owned();
+                    return Err(FileLockError::Held { content });
+                }
+                Err(TryLockError::WouldBlock) => {
+                    let _turn = poll(&mut [], Some(&TURN));
+                }
+            }
+        }
+    }
+
+    /// Takes the lock alone, however long another process holds it.
+    ///
+    /// # Errors
+    /// Returns an [`io::Error`] if the file cannot be locked.
+    pub fn wait(file: File) -> io::Result<Self> {
+        file.lock()?;
+        Ok(Self { file })
+    }
+
+    /// Replaces the content of the file, for processes that find the lock held.
+    ///
+    /// # Errors
+    /// Returns an [`io::Error`] if the file cannot be written; the lock is held all the same.
+    pub fn write(&mut self, content: &[u8]) -> io::Result<()> {
+        self.file.set_len(0)?;
+        self.file.rewind()?;
+        self.file.write_all(content)
+    }
+}
+
+impl Drop for FileLock {
+    fn drop(&mut self) {
+        // The unlock is explicit: a child between fork and exec may still have a copy of the
+        // descriptor, and closing only ours would then leave the lock held.
+        let _already_gone = self.file.unlock();
+    }
+}

@@ -1,0 +1,300 @@
+//! Sends a run's requests to backends, within the run's budget.
+//!
+//! Each request is reserved, sent under a usage meter and settled. A request that the backend
+//! refused without charge is repeated; a request that the backend cannot answer goes to the next
+//! backend in the chain. A panel request goes to several backends at once.
+//!
+//! ```text
+//! Request ──reserve──> metered ──answer──> charge ──> settled ──conclude──> Reply
+//!              └── OverBudget    └── exceeding a limit stops the request, not the run
+//! ```
+//!
+//! This module must never send a request that is not reserved, and never leave a request unsettled
+//! unless the process dies.
+
+mod ask;
+mod panel;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use runner_backends::replay::{Exchange, ReplayQuestion};
+use runner_backends::{Backend, BackendError, Chain, Description, Reply, Request};
+use runner_engine::admission::Shortfall;
+use runner_engine::process::Cancel;
+use runner_engine::recording::{InputRecording, UnrecordedInput};
+use runner_engine::store::{Admitted, Amounts, Store, StoreError};
+use runner_text::redact::Redactor;
+
+use crate::JobError;
+use crate::clock::RunClock;
+use crate::prices::Prices;
+use crate::report::refusals::describe_failed_tools;
+use crate::steps::StepsFile;
+use crate::usage_meter::LimitExceeded;
+
+pub use panel::{AbsentPanelist, Panel, Panelist};
+
+/// The name under which a recording stores whether further rows of a steps file can be written.
+const HOLD: &str = "steps are recorded";
+
+/// The payment settings of a backend's requests.
+#[derive(Clone, Debug, Default)]
+pub struct Spending {
+    /// The pool whose limits are remembered; empty if no limits are remembered.
+    pub pool: String,
+    /// Whether requests may be billed beyond a subscription.
+    pub overage: bool,
+    /// Prices of tokens, for backends that do not state a cost.
+    pub prices: Prices,
+}
+
+/// A backend, and how its requests are paid for.
+#[derive(Clone)]
+pub struct PaidBackend {
+    pub backend: Arc<dyn Backend>,
+    pub spending: Spending,
+}
+
+/// The backends that a run may ask.
+pub struct RunBackends {
+    /// The backend that is asked.
+    pub first: PaidBackend,
+    /// The backends that are asked next when the current one cannot answer.
+    pub fallbacks: Chain<PaidBackend>,
+    /// Backends that were passed over and are never asked, each with the reason.
+    pub passed: Vec<String>,
+    /// The councillors, each of which is asked for a report of its own by the jobs that want one.
+    pub panel: Panel,
+}
+
+impl RunBackends {
+    /// Returns the only backend of a run that pays nothing.
+    pub fn only(backend: Arc<dyn Backend>) -> Self {
+        Self {
+            first: PaidBackend { backend, spending: Spending::default() },
+            fallbacks: Chain::new([]),
+            passed: Vec::new(),
+            panel: Panel::default(),
+        }
+    }
+}
+
+/// The spender of a run: its only way to ask a model.
+pub struct Spender<'a> {
+    admitted: &'a Admitted,
+    store: &'a mut Store,
+    backends: RunBackends,
+    /// Backends that did not answer, each with the reason.
+    fell: Vec<String>,
+    asked: bool,
+    failed_tools: u64,
+    /// The file that records the steps of an agent that works here; `None` for one that only
+    /// answers.
+    steps: Option<StepsFile>,
+    /// The reason why no steps are recorded.
+    unrecorded: Option<String>,
+    /// The exchanges so far of a run that is recorded.
+    exchanges: Vec<Exchange>,
+    tools: SpenderTools<'a>,
+}
+
+/// The parts of a run's context that its spender shares.
+pub(crate) struct SpenderTools<'a> {
+    pub(crate) clock: RunClock<'a>,
+    pub(crate) cancel: Cancel,
+    /// The folder of the telemetry.
+    pub(crate) run_dir: &'a Path,
+    pub(crate) redactor: Redactor,
+    pub(crate) recording: InputRecording,
+}
+
+/// The reason why a request got no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum AskError {
+    /// The run's budget does not cover the request; nothing was sent.
+    #[error("the budget of {} has {} {} left, but this request may need {}", .0.level, .0.left, .0.unit, .0.wanted)]
+    OverBudget(Shortfall),
+    /// The request was stopped because it used more than was reserved, or because its answers would
+    /// be billed beyond the subscription.
+    #[error("{0}")]
+    Breach(LimitExceeded),
+    /// The provider is temporarily refusing requests. The refusal does not count as an attempt.
+    #[error("rate-limited until {until}: {why}")]
+    Limited {
+        /// The earliest time at which the next request may be sent.
+        until: Timestamp,
+        /// The provider's message.
+        why: String,
+    },
+    /// The backend was asked but did not answer.
+    #[error(transparent)]
+    Backend(#[from] BackendError),
+    /// The database could not be used.
+    #[error(transparent)]
+    Ledger(#[from] StoreError),
+}
+
+impl From<AskError> for JobError {
+    fn from(error: AskError) -> Self {
+        match error {
+            AskError::OverBudget(_) | AskError::Breach(_) => Self::OverBudget(error.to_string()),
+            AskError::Limited { until, .. } => Self::Wait { until, why: error.to_string() },
+            AskError::Backend(error) => Self::Backend(error),
+            AskError::Ledger(error) => Self::Ledger(error),
+        }
+    }
+}
+
+impl<'a> Spender<'a> {
+    pub(crate) fn new(
+        admitted: &'a Admitted,
+        store: &'a mut Store,
+        backends: RunBackends,
+        tools: SpenderTools<'a>,
+    ) -> Self {
+        Self {
+            admitted,
+            store,
+            backends,
+            fell: Vec::new(),
+            asked: false,
+            failed_tools: 0,
+            steps: None,
+            unrecorded: None,
+            exchanges: Vec::new(),
+            tools,
+        }
+    }
+
+    /// Returns the database that the budgets are kept in.
+    pub(crate) fn store(&self) -> &Store {
+        self.store
+    }
+
+    /// Returns the database for a manual edit within the run.
+    pub(crate) fn store_mut(&mut self) -> &mut Store {
+        self.store
+    }
+
+    /// Returns the database to settle the run.
+    pub(crate) fn into_store(self) -> &'a mut Store {
+        self.store
+    }
+
+    /// Returns the backend that answers.
+    pub fn backend(&self) -> Description {
+        self.backends.first.backend.describe()
+    }
+
+    /// Returns the name of the backend that answers.
+    pub fn backend_name(&self) -> &str {
+        self.backends.first.backend.name()
+    }
+
+    /// Returns whether the backend only returns the rule-based answer, so that evidence need not be
+    /// worded for it.
+    pub fn answers_by_rule(&self) -> bool {
+        self.backend().kind == "builtin"
+    }
+
+    /// Returns the panel of councillors, who each write a separate report.
+    pub fn panel(&self) -> &Panel {
+        &self.backends.panel
+    }
+
+    /// Returns whether the backend was asked anything.
+    pub(crate) fn asked(&self) -> bool {
+        self.asked
+    }
+
+    /// Returns the number of tool uses that failed.
+    pub(crate) fn failed_tools(&self) -> u64 {
+        self.failed_tools
+    }
+
+    /// Returns the backends in the chain that were not asked, each with the reason.
+    pub(crate) fn passed(&self) -> &[String] {
+        &self.backends.passed
+    }
+
+    /// Returns the backends that did not answer, so that another was asked, each with the reason.
+    pub(crate) fn fell(&self) -> &[String] {
+        &self.fell
+    }
+
+    /// Returns the notes on the backends: those that were not asked, those that did not answer, and
+    /// the tool uses that failed, including those that the sandbox refused.
+    pub(crate) fn notes(&self) -> Vec<String> {
+        let passed = self.passed().iter().map(|one| format!("was not asked: {one}"));
+        let fell = self.fell.iter().map(|one| format!("did not answer: {one}"));
+        passed.chain(fell).chain(describe_failed_tools(self.failed_tools)).collect()
+    }
+
+    /// Records every tool that the backend's agent uses from now on as a row of this file.
+    pub fn record_steps(&mut self, file: StepsFile) {
+        let held = self.tools.recording.through(HOLD, &file.path, || {
+            let held = file.hold_lock().map_err(|error| error.to_string());
+            Ok::<_, UnrecordedInput>(held.map(drop))
+        });
+        if let Ok(Err(error)) = held {
+            let why = format!("{} cannot be written: {error}", file.path);
+            tracing::warn!(why, "the tool uses of the agent are not recorded");
+            self.unrecorded = Some(why);
+        }
+        // A replayed run has no agent.
+        if !self.tools.recording.replays() {
+            self.steps = Some(file);
+        }
+    }
+
+    /// Returns the reason why the actions of the agent are not recorded, if they are not.
+    pub(crate) fn unrecorded(&mut self) -> Option<String> {
+        self.unrecorded.take()
+    }
+
+    /// Returns the exchanges of a run that is recorded.
+    pub(crate) fn take_exchanges(&mut self) -> Vec<Exchange> {
+        std::mem::take(&mut self.exchanges)
+    }
+
+    /// Adds a request and its result to the exchanges of a run that is recorded.
+    fn note_asked(&mut self, request: &Request, done: &Result<Reply, AskError>) {
+        if !self.tools.recording.records() {
+            return;
+        }
+        let answer = match done {
+            Ok(reply) => Ok(reply),
+            Err(AskError::Backend(error)) => Err(error.clone()),
+            Err(error @ (AskError::OverBudget(_) | AskError::Breach(_))) => {
+                Err(BackendError::OverBudget { why: error.to_string() })
+            }
+            // The run waits, or the database cannot be used: there is nothing to replay.
+            Err(AskError::Limited { .. } | AskError::Ledger(_)) => return,
+        };
+        let question = ReplayQuestion::of(request, &self.tools.redactor);
+        let exchange = Exchange::of(question, self.backend_name(), answer, &self.tools.redactor);
+        self.exchanges.push(exchange);
+    }
+
+    /// Returns the maximum charge for a question, or the reason why the run's budget does not allow
+    /// it.
+    ///
+    /// # Errors
+    /// Returns an error if the budget cannot be read.
+    pub(crate) fn price(
+        &mut self,
+        request: &Request,
+        ideas: u64,
+    ) -> Result<Result<Amounts, String>, JobError> {
+        let asked = self.backends.first.clone();
+        match self.reserve(&*asked.backend, request, ideas) {
+            Ok((_, reserved)) => Ok(Ok(reserved)),
+            Err(error) => match JobError::from(error) {
+                JobError::OverBudget(why) => Ok(Err(why)),
+                other => Err(other),
+            },
+        }
+    }
+}

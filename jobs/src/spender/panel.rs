@@ -1,0 +1,98 @@
+//! Asks several backends at the same time, each once and without fallbacks.
+//!
+//! ```text
+//! asked ──reserve, in order──> all of them at once, MOST at a time ──settle, in order──> results
+//!            └── over budget: this backend is skipped, the others are asked
+//! ```
+//!
+//! All reservations are made before the first backend is asked. Requests through a login that
+//! allows one request at a time wait for each other (`runner_backends`). A councillor must never
+//! read or write another councillor's folder.
+
+use std::path::PathBuf;
+
+use futures_util::future::join_all;
+use runner_backends::{BackendError, Description, Reply, Request};
+use runner_engine::outcome::Class;
+use runner_engine::time::boot_time;
+use tokio::sync::Semaphore;
+
+use super::ask::{block_on, unavailable};
+use super::{AskError, PaidBackend, Spender};
+use crate::usage_meter::ObservedUsage;
+
+/// Maximum number of requests in progress at the same time.
+const MOST: usize = 4;
+
+/// A councillor who can be asked for a report.
+pub struct Panelist {
+    /// The backend that answers.
+    pub by: PaidBackend,
+    /// The folder that only the councillor's child process uses.
+    pub place: PathBuf,
+}
+
+/// A councillor who is not asked.
+#[derive(Clone, Debug)]
+pub struct AbsentPanelist {
+    /// The name of its backend.
+    pub runner: String,
+    /// The class of the reason, which determines who must act.
+    pub class: Class,
+    pub why: String,
+}
+
+/// The councillors of a run: those who can be asked, and those who cannot.
+#[derive(Default)]
+pub struct Panel {
+    /// The councillors who can be asked, in the order of the configuration.
+    pub ready: Vec<Panelist>,
+    /// Councillors who are not asked.
+    pub absent: Vec<AbsentPanelist>,
+    /// Councillors who were asked, each with the description of its backend.
+    pub asked: Vec<(String, Description)>,
+}
+
+impl Spender<'_> {
+    /// Asks several councillors at once, each by its index in [`Panel::ready`]; the results are in
+    /// the order of the questions. Each question is one attempt, reserved and settled separately,
+    /// and its time limit is at most the time that the run has left.
+    pub fn ask_each(&mut self, asked: &[(usize, Request)]) -> Vec<Result<Reply, AskError>> {
+        let began = boot_time();
+        let mut opened = Vec::with_capacity(asked.len());
+        for (at, request) in asked {
+            let by = self.backends.panel.ready[*at].by.clone();
+            let mut request = request.clone();
+            request.limits.total = request.limits.total.min(self.tools.clock.left());
+            let open = match self.tools.cancel.why() {
+                Some(why) => Err(BackendError::Cancelled { why }.into()),
+                None => self.open(&by, &request, 0),
+            };
+            let reported = (by.backend.name().to_owned(), by.backend.describe());
+            if open.is_ok() && !self.backends.panel.asked.contains(&reported) {
+                self.backends.panel.asked.push(reported);
+            }
+            opened.push(open.map(|open| (by, request, open)));
+        }
+        let seats = Semaphore::new(MOST);
+        let ask = async |(by, request, open): &_| {
+            let _seat = seats.acquire().await;
+            // The time that a councillor spent waiting for its turn is deducted from its time limit.
+            let mut request = Request::clone(request);
+            let waited = boot_time().saturating_sub(began);
+            request.limits.total = request.limits.total.saturating_sub(waited);
+            self.metered(by, &request, open).await
+        };
+        let answers = block_on(join_all(opened.iter().flatten().map(ask)));
+        let mut answers = answers.map(Vec::into_iter);
+        let results = opened.into_iter().map(|opened| {
+            let (by, _, open) = opened?;
+            let (answer, heard) = match &mut answers {
+                Ok(answers) => answers.next().expect("each reserved request was sent"),
+                Err(error) => (unavailable("a runtime", error), ObservedUsage::default()),
+            };
+            self.close(&by.spending, open, answer, heard)?
+        });
+        results.collect()
+    }
+}
