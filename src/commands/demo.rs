@@ -88,7 +88,7 @@ impl DemoArgs {
         fs::create_dir_all(dir).map_err(|error| Failure::not_written(dir, error))?;
         let dir: PathBuf =
             fs::canonicalize(dir).map_err(|error| Failure::not_written(dir, error))?;
-        cli.ui.info(&format!("a sample project in {}", dir.display()));
+        cli.ui.info(&format!("created a sample project in {}", dir.display()));
         git(&dir, &["init", "--quiet", "--initial-branch=main"], Stdin::Null)?;
         git(&dir, &["fast-import", "--quiet"], Stdin::Bytes(HISTORY.into()))?;
         git(&dir, &["reset", "--quiet", "--hard"], Stdin::Null)?;

@@ -76,7 +76,7 @@ impl Failure {
 
     /// Reports that a file or a folder cannot be created, with exit code 73.
     pub fn not_made(path: &Path, error: impl fmt::Display) -> Self {
-        Self::cannot_write(format!("cannot make {}: {error}", path.display()))
+        Self::cannot_write(format!("cannot create {}: {error}", path.display()))
     }
 
     /// Reports that a file cannot be written, with exit code 73.
