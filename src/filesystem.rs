@@ -3,7 +3,7 @@
 //! `flock` and the database's shared memory work only between processes of one kernel. A file
 //! system that other machines also write to breaks them silently. The state folder is therefore
 //! refused on such a file system, and a project there causes a warning. This module only detects
-//! the kind and decides nothing.
+//! the kind, measures free space and decides nothing.
 
 use std::fs;
 use std::path::Path;

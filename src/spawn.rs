@@ -325,12 +325,8 @@ pub fn mark(home: &Env, store: &Store, run: &RunId) -> Result<(), Failure> {
         return Ok(());
     };
     // A project that is gone or cannot be read is reported separately.
-    let Ok(here) = LoadedProject::at(home, Some(store), &project.path) else {
-        return Ok(());
-    };
-    let Ok(spec) = here.spec(&row) else {
-        return Ok(());
-    };
+    let Ok(here) = LoadedProject::at(home, Some(store), &project.path) else { return Ok(()) };
+    let Ok(spec) = here.spec(&row) else { return Ok(()) };
     update_failmark(home, store, &here, &spec, (&row, outcome))
 }
 

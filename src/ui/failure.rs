@@ -37,7 +37,7 @@ constructors! {
     configuration = Configuration;
     /// Creates a failure for invalid input.
     data = Data;
-    /// Creates a usage failure for arguments that parse but make no sense together.
+    /// Creates a usage failure for invalid arguments that the parser does not detect.
     usage = Usage;
     cannot_write = CannotWrite;
     /// Creates a failure for an action that a guard refused.

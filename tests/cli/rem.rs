@@ -411,7 +411,7 @@ fn page_shows_verdict_results_without_private_data() {
     fixture
         .run(&["journal"])
         .ends(0)
-        .expect_text("does not hold: the check is clean, twice (it is not)");
+        .expect_text("found false: the check is clean, twice (it is not)");
     fixture.run(&["journal", "export", "public/rem"]).ends(0).expect_text("index.html");
     let page = fixture.read("public/rem/index.html");
     let hash = fixture.git(&["rev-parse", "HEAD~"]);

@@ -121,10 +121,7 @@ impl Alert {
                 parts.push(format!("{count} {word}"));
             }
         }
-        match parts.is_empty() {
-            true => "no messages".to_owned(),
-            false => parts.join(", "),
-        }
+        if parts.is_empty() { "no messages".to_owned() } else { parts.join(", ") }
     }
 }
 

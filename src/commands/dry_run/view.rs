@@ -16,7 +16,7 @@ use crate::ui::{Ui, View, show};
 
 const UNITS: [&str; 5] = ["calls", "tokens", "micros", "seconds", "ideas"];
 
-/// A request whose key was used before, so that nothing would be run.
+/// A request whose key was used before, so that nothing would run.
 #[derive(Debug, Serialize)]
 pub struct KnownRequest<'a> {
     pub dry_run: bool,

@@ -244,10 +244,7 @@ fn daemon(status: &Status) -> String {
                 0 => String::new(),
                 _ => format!(" ({others} not started by the daemon)"),
             };
-            let draining = match daemon.draining {
-                true => "; shutting down, starts nothing new",
-                false => "",
-            };
+            let draining = if daemon.draining { "; shutting down, starts nothing new" } else { "" };
             format!(
                 "daemon: pid {} since {}, {live} live{others}{draining}\n",
                 daemon.pid,

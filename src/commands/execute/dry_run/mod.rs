@@ -265,9 +265,7 @@ impl<'h> DryRunStore<'h> {
             return Ok(());
         }
         for dead in running_of(&self.store, &setting.row.project, &setting.row.job_name)? {
-            let RunState::Running { execution, .. } = &dead.state else {
-                continue;
-            };
+            let RunState::Running { execution, .. } = &dead.state else { continue };
             reported
                 .notes
                 .push(format!("run {} of this job died and would be settled first", dead.id));
