@@ -468,7 +468,7 @@ const SINGLE: &[(&str, About, &str)] = &[
     (
         "the key agent",
         Files,
-        "perl -MSocket -e 'for (glob(\"/tmp/ssh-escape*/agent.*\")) { socket(S, 1, 1, 0); connect(S, pack_sockaddr_un($_)) and print \"THROUGH\\n\" }'",
+        "perl -MSocket -e 'for (glob(\"/tmp/ssh-escape-$ENV{T}/agent.*\")) { socket(S, 1, 1, 0); connect(S, pack_sockaddr_un($_)) and print \"THROUGH\\n\" }'",
     ),
     (
         "the display",

@@ -68,7 +68,7 @@ impl Fixture {
         let datagram = UnixDatagram::bind(root.join("run/datagram")).unwrap();
         let name = SocketAddr::from_abstract_name(format!("escape-{token}")).unwrap();
         let hidden = UnixListener::bind_addr(&name).unwrap();
-        let agent = PathBuf::from(format!("/tmp/ssh-escape{token}"));
+        let agent = PathBuf::from(format!("/tmp/ssh-escape-{}", token.replace('-', "")));
         fs::create_dir(&agent).unwrap();
         let keys = UnixListener::bind(agent.join("agent.1")).unwrap();
         let tcp = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

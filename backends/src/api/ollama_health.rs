@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use reqwest::Client;
+use runner_engine::error_chain::plain;
 use runner_engine::time::Clock;
 use serde::Serialize;
 use serde_json::Value;
@@ -91,7 +92,7 @@ async fn ask(plan: &EndpointPlan, client: &Client) -> Result<OllamaHealth, Ollam
 /// Sends a GET request and returns the body of the answer.
 async fn get(plan: &EndpointPlan, client: &Client, path: &str) -> Result<Vec<u8>, OllamaHealth> {
     let failed = |error: reqwest::Error| {
-        let why = client::describe_error(&error);
+        let why = plain(&client::describe_error(&error));
         match (error.is_timeout(), error.is_connect()) {
             (true, _) => OllamaHealth::Silent { why },
             (false, true) => OllamaHealth::Dead { why },

@@ -146,7 +146,7 @@ fn project_with_live_run_is_not_forgotten() {
     fixture
         .run(&["projects", "forget", ".", "--yes"])
         .ends(75)
-        .expect_text("runs that are not over")
+        .expect_text("some of its runs have not ended")
         .expect_text("runner cancel");
     let status = fixture.run(&["status", "--json"]).ends(0).json();
     let lock = &status["projects"][0]["locks"][0];
