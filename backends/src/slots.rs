@@ -1,16 +1,17 @@
 //! Limits how many requests of one login run at the same time, across all processes on this host.
 //!
 //! ```text
-//! run ──> slot free? ──no──> wait a little; cancelled, or too late: Unavailable
+//! run ──> slot free? ──no──> retry after a pause; cancelled: Cancelled; timed out: Unavailable
 //!             │ yes: flock, held until the answer arrives
 //!             v
 //!        inner backend
 //! ```
 //!
 //! Programs that manage their own login renew it while they work, and two programs that do so at
-//! the same time can lose it. The limit therefore applies to the *login*, which is the program and
-//! its state folder, even if several instances share it. A slot is an `flock` on a file that is
-//! never deleted. The kernel releases the lock when the process ends, so no slot is ever lost.
+//! the same time can lose it. The limit therefore applies to the *login*: a program and its state
+//! folder, or an API address and its key, even if several instances share it. A slot is an `flock`
+//! on a file that is never deleted. The kernel releases the lock when the process ends, so no slot
+//! is ever lost.
 //!
 //! The queue's groups were rejected for this purpose: they count jobs before it is known which
 //! backend a job will ask, a fallback asks a different backend, and a login is independent of
@@ -93,16 +94,17 @@ impl Slotted {
             if waited >= patience {
                 return Err(BackendError::Unavailable {
                     why: format!(
-                        "waited {:.0} s for one of {} of {}: other runs use all of them (backends.{}.slots)",
+                        "waited {:.0} s for a free slot of login {}: other runs are using {} of {} (backends.{}.slots)",
                         waited.as_secs_f64(),
-                        counted(self.slots, "slot"),
                         self.login,
+                        self.slots,
+                        counted(self.slots, "slot"),
                         self.name()
                     ),
                 });
             }
             if !reported {
-                sink.event(Event::Note("waiting for a slot: other runs use its login"));
+                sink.event(Event::Note("waiting for a slot: other runs are using the same login"));
                 reported = true;
             }
             let turn_ends = turn.min(patience.saturating_sub(waited));

@@ -147,7 +147,7 @@ pub fn replay(
     let artifacts = compare(&recording.data, &inputs.data());
     let mut drift = edited(recording);
     for one in backend.drift() {
-        drift.push(format!("request {} differs at {}", one.request, one.part));
+        drift.push(one.to_string());
     }
     if backend.asked() < recording.asked.len() {
         let (now, then) = (backend.asked(), recording.asked.len());

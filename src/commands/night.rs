@@ -26,8 +26,8 @@ use crate::ui::{Failure, Ui, View, show};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: runner night --json | jq '.runs[] | {job, outcome}'")]
 pub struct NightArgs {
-    /// Show what would be asked, which backend would be asked, the maximum cost, and whether it
-    /// would start now; ask nothing and write nothing
+    /// Show the requests, their backends and maximum cost, and whether each job would start now;
+    /// send and write nothing
     #[arg(long)]
     pub(super) dry_run: bool,
     #[command(flatten)]
@@ -96,8 +96,8 @@ pub fn with_steps(
     running.finish(&project, closes)
 }
 
-/// Returns the jobs that begin a night, with their kinds. A job of a cycle runs when its turn
-/// comes, and a job that follows another job runs after it.
+/// Returns the jobs that begin a night, with their kinds. Lifecycle jobs and jobs that follow
+/// another job are excluded, because they start later.
 fn due(config: &Config) -> Vec<(&str, &str)> {
     let begins = |when: &TriggerSpec| {
         !matches!(when, TriggerSpec::Clock(Trigger::After(_)) | TriggerSpec::Lifecycle)
@@ -208,7 +208,7 @@ impl View for NightView {
         match &self.stands {
             ReportState::Written(path) => ui.info(&format!("{headline} — {}", path.display())),
             ReportState::Due(closes) => ui.info(&format!(
-                "{headline}; the report is written when the remaining runs have finished, by {} at the latest",
+                "{headline}; the report will be written when the remaining runs finish, or at {} at the latest",
                 show::format_time(*closes)
             )),
             ReportState::Failed => show::complain(&format!(
@@ -232,7 +232,7 @@ impl NothingDue {
         let why = match project.config.jobs.len() {
             0 => "this project has no jobs".to_owned(),
             jobs => format!(
-                "none of {} is enabled and begins a night (`runner config show` lists them)",
+                "no job is both enabled and able to start on its own ({} configured, see `runner config show`)",
                 show::count(jobs as u64, "job")
             ),
         };

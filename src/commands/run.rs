@@ -35,8 +35,8 @@ pub struct RunArgs {
     /// Print the run's log and its program's output on standard output while it runs
     #[arg(long, conflicts_with = "json")]
     follow: bool,
-    /// Show what would be asked, which backend would be asked, the maximum cost, and whether it
-    /// would start now; ask nothing and write nothing
+    /// Show the requests, their backends and maximum cost, and whether the job would start now;
+    /// send and write nothing
     #[arg(long, conflicts_with = "follow")]
     pub(super) dry_run: bool,
     #[command(flatten)]

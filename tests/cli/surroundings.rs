@@ -77,7 +77,7 @@ fn deferred_night_announces_a_later_report() {
     fixture
         .run(&["night"])
         .ends(0)
-        .expect_text("the report is written when the remaining runs have finished");
+        .expect_text("the report will be written when the remaining runs finish");
 }
 
 /// Checks that runner works in a container when the leader of its process group is outside.

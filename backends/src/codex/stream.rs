@@ -29,7 +29,7 @@ pub(crate) struct Transcript {
     /// The reason for the failure, as reported by the program.
     pub error: Option<String>,
     pub usage: Option<Usage>,
-    /// The number of commands that did not end with exit code 0.
+    /// The number of tool uses that failed.
     pub failed_commands: u64,
     /// Tools that have not returned yet.
     begun: HashSet<String>,

@@ -1,5 +1,5 @@
-//! A backend that asks no model, but gives each recorded answer to the question that it originally
-//! answered.
+//! A backend that answers each request with the recorded answer to the same question, without
+//! asking a model.
 //!
 //! ```text
 //! Request ──> Question ──digest──> recorded? ──yes──> the recorded reply or error
@@ -12,11 +12,13 @@
 pub mod file;
 pub mod question;
 
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::Mutex;
 
 use async_trait::async_trait;
 use runner_engine::process::Cancel;
+use runner_text::counted;
 use runner_text::redact::Redactor;
 
 use crate::redact::Secrets;
@@ -29,9 +31,44 @@ pub use question::ReplayQuestion;
 pub struct Drift {
     /// The number of the request in this run, counted from 1.
     pub request: usize,
-    /// The first part that differs from the recorded request with the same number, or a note that
-    /// no such request was recorded.
-    pub part: String,
+    /// The difference from the recorded request with the same number.
+    pub difference: Difference,
+}
+
+/// The difference between a request and the recorded request with the same number.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Difference {
+    /// This is the first part that differs.
+    Part(String),
+    /// Only the digests differ.
+    Digest,
+    /// The recording contains only this number of requests.
+    Absent(usize),
+}
+
+impl Difference {
+    /// Describes the difference, with `subject` as the request that differs.
+    fn sentence(&self, subject: &str) -> String {
+        match self {
+            Self::Part(part) => format!("{subject} differs at {part}"),
+            Self::Digest => format!("{subject} differs only in its digest"),
+            Self::Absent(0) => "the recording contains no requests".to_owned(),
+            Self::Absent(recorded) => {
+                format!("the recording contains only {}", counted(*recorded, "request"))
+            }
+        }
+    }
+}
+
+impl fmt::Display for Drift {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let request = format!("request {}", self.request);
+        let sentence = self.difference.sentence(&request);
+        match self.difference {
+            Difference::Absent(_) => write!(f, "{request} was not recorded: {sentence}"),
+            _ => f.write_str(&sentence),
+        }
+    }
 }
 
 /// A backend that answers from a recording.
@@ -112,7 +149,7 @@ impl Replay {
 
     /// Finds the exchange for a question: the first one with the question's digest that has not
     /// been used yet, otherwise the last one.
-    fn find(&self, question: &ReplayQuestion) -> Result<&Exchange, String> {
+    fn find(&self, question: &ReplayQuestion) -> Result<&Exchange, Difference> {
         let mut state = self.lock();
         state.asked += 1;
         let at = state.asked;
@@ -125,16 +162,16 @@ impl Replay {
             return Ok(&self.exchanges[index]);
         }
         let then = self.exchanges.get(at - 1);
-        let part = match then {
+        let difference = match then {
             Some(then) => {
-                (then.question.differs(question)).unwrap_or_else(|| "only the digest".to_owned())
+                then.question.differs(question).map_or(Difference::Digest, Difference::Part)
             }
-            None => format!("{} were asked then", self.exchanges.len()),
+            None => Difference::Absent(self.exchanges.len()),
         };
-        state.drift.push(Drift { request: at, part: part.clone() });
+        state.drift.push(Drift { request: at, difference: difference.clone() });
         match then.filter(|_| self.by_order) {
             Some(then) => Ok(then),
-            None => Err(part),
+            None => Err(difference),
         }
     }
 }
@@ -163,10 +200,11 @@ impl Backend for Replay {
             return Err(BackendError::Cancelled { why });
         }
         let question = ReplayQuestion::of(request, &self.redactor);
-        let exchange = self.find(&question).map_err(|part| BackendError::Rejected {
+        let exchange = self.find(&question).map_err(|difference| BackendError::Rejected {
             why: format!(
-                "the recording has no reply to this request (digest {}); the recorded request with the same number differs at {part}",
-                question.digest().short()
+                "the recording has no reply to this request (digest {}); {}",
+                question.digest().short(),
+                difference.sentence("the recorded request with the same number")
             ),
         })?;
         if let Some(error) = &exchange.error {
@@ -228,12 +266,16 @@ mod tests {
         other.rule_answer = json!([]);
         let error = ask(&backend, &other).unwrap_err().to_string();
         assert!(error.contains("no reply to this request"), "{error}");
-        assert_eq!(backend.drift()[0].request, 5);
+        assert!(error.ends_with("; the recording contains only 3 requests"), "{error}");
+        assert_eq!(
+            backend.drift()[0].to_string(),
+            "request 5 was not recorded: the recording contains only 3 requests"
+        );
         let by_order = Replay::new("x", exchanges).standing_in(backend.describe());
         assert_eq!(ask(&by_order, &other).unwrap().text, "[2]");
         assert_eq!(
-            by_order.drift()[0].part,
-            "rule_answer: 1 elements were recorded, now there are 0"
+            by_order.drift()[0].to_string(),
+            "request 1 differs at rule_answer: 1 element in the recording, 0 now"
         );
     }
 

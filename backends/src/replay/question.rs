@@ -5,6 +5,7 @@
 //! distinguish must never be treated as the same.
 
 use runner_engine::digest::Digest;
+use runner_text::counted;
 use runner_text::redact::Redactor;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -92,8 +93,7 @@ impl ReplayQuestion {
                 });
                 first.or_else(|| {
                     let (one, two) = (self.sources.len(), other.sources.len());
-                    (one != two)
-                        .then(|| format!("sources: {one} were recorded, now there are {two}"))
+                    (one != two).then(|| format!("sources: {one} in the recording, {two} now"))
                 })
             })
             .or_else(|| value("rule_answer", &self.rule_answer, &other.rule_answer))
@@ -158,8 +158,8 @@ fn value(path: &str, one: &Value, two: &Value) -> Option<String> {
             let mut deeper =
                 pairs.filter_map(|(at, (one, two))| value(&format!("{path}[{at}]"), one, two));
             deeper.next().or_else(|| {
-                let (one, two) = (one.len(), two.len());
-                Some(format!("{path}: {one} elements were recorded, now there are {two}"))
+                let (one, two) = (counted(one.len(), "element"), two.len());
+                Some(format!("{path}: {one} in the recording, {two} now"))
             })
         }
         (Value::Object(one), Value::Object(two)) => {
@@ -239,11 +239,11 @@ pub(super) mod tests {
                 },
                 "source 1 (ideas/a.md), line 4",
             ),
-            (|it| it.sources.clear(), "sources: 1 were recorded, now there are 0"),
+            (|it| it.sources.clear(), "sources: 1 in the recording, 0 now"),
             (|it| it.rule_answer = json!([{ "id": "y" }]), "rule_answer[0].id"),
             (
                 |it| it.offer = json!({ "ids": ["x", "y"] }),
-                "offer.ids: 1 elements were recorded, now there are 2",
+                "offer.ids: 1 element in the recording, 2 now",
             ),
             (|it| it.schema = None, "schema"),
             (

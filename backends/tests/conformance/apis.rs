@@ -106,7 +106,7 @@ fn api(kind: &str, situation: S, place: &Path) -> Option<Case> {
     })
 }
 
-/// Returns the body of the only request to `server`.
+/// Returns the body of the first model call to `server`.
 fn body(server: &Server) -> Value {
     let seen = server.seen();
     let call = seen.iter().find(|seen| seen.is_call()).unwrap();
@@ -122,7 +122,7 @@ fn ask(backend: &dyn Backend, request: &Request) -> Result<Reply, E> {
 fn ollama_prompt_truncation_is_detected() {
     let words =
         |count: usize| Request { instructions: "word ".repeat(count).into(), ..question(None) };
-    // The server reports as many input tokens as the requested window has.
+    // The server reports an input token count equal to the requested context window.
     let cuts = Server::start(|talk, seen| {
         if lists(talk, &seen.line, Dialect::Ollama) {
             return;

@@ -230,7 +230,7 @@ fn each_behaviour_has_the_expected_outcome() {
             let most = if behaviour == B::LongThoughts { NEVER } else { SLACK };
             assert!(took < most, "{name} took {took:?}");
             if matches!(wanted, Right::Silent(_)) {
-                assert!(took >= DEADLINE, "{name} gave up after {took:?}");
+                assert!(took >= DEADLINE, "{name} gave up before the deadline, after {took:?}");
             }
             if behaviour == B::LongThoughts {
                 let grown = peak().saturating_sub(before);

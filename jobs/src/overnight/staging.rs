@@ -1,10 +1,10 @@
 //! The staged copy of a corpus on which an iteration works:
 //! `.agents/overnight/staging/<n>/.agents/`.
 //!
-//! A checkpoint copies the five paths, by reflink if the file system supports it, and never more
-//! bytes than its cap. The steps then write to the copy alone. The copies are plain files that no
-//! other process has open. Staging must never write outside its folder, and never copy through a
-//! link.
+//! A checkpoint copies the corpus's five paths (see `corpus`), by reflink where the file system
+//! supports it. It fails if the copy would exceed its cap. The steps then write to the copy alone.
+//! The copies are plain files that no other process has open. Staging must never write outside its
+//! folder, and never copy through a link.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _};
@@ -35,7 +35,7 @@ pub enum StageError {
         act: &'static str,
         /// The path of the file or folder.
         path: String,
-        /// The error of the operating system.
+        /// The underlying I/O error.
         source: io::Error,
     },
     /// The corpus could not be listed.
@@ -64,8 +64,9 @@ impl Staging {
     /// iterations are removed first.
     ///
     /// # Errors
-    /// Returns [`StageError::Cap`], before anything is copied, if the corpus exceeds the cap, and
-    /// [`StageError::Io`] if a file or folder cannot be read or written.
+    /// Returns [`StageError::Read`] if the corpus cannot be listed, [`StageError::Cap`], before
+    /// anything is copied, if the corpus exceeds the cap, and [`StageError::Io`] if a file or folder
+    /// cannot be read or written.
     pub fn checkpoint(root: &Path, number: u64, cap: u64) -> Result<Self, StageError> {
         let live = root.join(CORPUS);
         let mut ignored = Vec::new();
@@ -79,7 +80,7 @@ impl Staging {
         let mut staging = Self { outer, copied: 0, shared: 0 };
         let copy = staging.folder();
         failpoint::reach();
-        fs::create_dir_all(&copy).map_err(fail("make", &copy))?;
+        fs::create_dir_all(&copy).map_err(fail("create", &copy))?;
         let mut made: Option<PathBuf> = None;
         let mut clones = true;
         for Plain { path, length } in plain {
@@ -87,7 +88,7 @@ impl Staging {
             if let Some(parent) = to.parent()
                 && made.as_deref() != Some(parent)
             {
-                fs::create_dir_all(parent).map_err(fail("make", parent))?;
+                fs::create_dir_all(parent).map_err(fail("create", parent))?;
                 made = Some(parent.to_owned());
             }
             clones = clone(&from, &to, clones)?;
@@ -115,7 +116,7 @@ impl Staging {
             match content {
                 Some(bytes) => {
                     if let Some(parent) = path.parent() {
-                        fs::create_dir_all(parent).map_err(fail("make", parent))?;
+                        fs::create_dir_all(parent).map_err(fail("create", parent))?;
                     }
                     fs::write(&path, bytes).map_err(fail("write", &path))?;
                 }
@@ -166,8 +167,8 @@ pub fn discard_all(root: &Path) -> Result<(), StageError> {
     }
 }
 
-/// Copies one file, by reference if `try_clone` is set and the file system can do it. Returns true
-/// if the copy is a reference.
+/// Copies one file, by reflink if `try_clone` is set and the file system supports it. Returns
+/// whether the copy is a reflink.
 fn clone(from: &Path, to: &Path, try_clone: bool) -> Result<bool, StageError> {
     let mut source = open_no_link(from).map_err(fail("read", from))?;
     let target = create_new(to, 0o666).map_err(fail("write", to))?;

@@ -23,8 +23,8 @@ pub(super) struct PassArgs {
     /// Show ideas again that were set aside after three unusable answers
     #[arg(long)]
     retry_parked: bool,
-    /// Show what would be asked, which backend would be asked, the maximum cost, and whether it
-    /// would start now; ask nothing and write nothing
+    /// Show the requests, their backends and maximum cost, and whether the job would start now;
+    /// send and write nothing
     #[arg(long, conflicts_with = "retry_parked")]
     pub(super) dry_run: bool,
     #[command(flatten)]
