@@ -73,7 +73,7 @@ pub enum ReplayError {
     #[error(transparent)]
     Perform(#[from] ExecuteError),
     /// The cancel token could not be created.
-    #[error("cannot make a cancel token")]
+    #[error("cannot create a cancel token")]
     Cancel(#[source] std::io::Error),
     /// This version of the program does not support the recorded job.
     #[error("the recording's job cannot be used: {0}")]

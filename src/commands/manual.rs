@@ -50,7 +50,7 @@ impl ManArgs {
     pub fn run(&self, program: &Command, ui: Ui) -> Result<Exit, Failure> {
         let into = &self.into;
         let pages = pages::manual(program)
-            .map_err(|error| Failure::internal(format!("cannot make a page: {error}")))?;
+            .map_err(|error| Failure::internal(format!("cannot create a page: {error}")))?;
         let wanted: Vec<(PathBuf, Page)> = pages
             .into_iter()
             .map(|page| (into.join(&page.name), page))

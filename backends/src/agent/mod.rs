@@ -151,7 +151,7 @@ impl AgentPlan {
         };
         let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(state);
         made.map_err(|error| BackendError::Rejected {
-            why: format!("cannot make {}: {error}", state.display()),
+            why: format!("cannot create {}: {error}", state.display()),
         })
     }
 }

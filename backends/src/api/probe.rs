@@ -133,7 +133,7 @@ pub(super) fn blocking<T: Send>(work: impl Future<Output = T> + Send) -> Result<
         let thread = scope.spawn(|| {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             let runtime = runtime.map_err(|error| BackendError::Unavailable {
-                why: format!("cannot make a runtime: {error}"),
+                why: format!("cannot create a runtime: {error}"),
             })?;
             let done = runtime.block_on(work);
             // A lookup of a host name may still be running, and it must not be waited for.

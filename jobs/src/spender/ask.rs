@@ -37,7 +37,7 @@ pub(super) struct OpenRequest {
 }
 
 pub(super) fn unavailable(what: &str, error: &std::io::Error) -> Result<Reply, BackendError> {
-    let why = format!("cannot make {what}: {error}");
+    let why = format!("cannot create {what}: {error}");
     Err(BackendError::Unavailable { why })
 }
 

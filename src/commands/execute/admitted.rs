@@ -28,7 +28,7 @@ pub(super) fn locked(
     let cancel = cancel_token()?;
     cancel_on_signals(&cancel);
     std::fs::create_dir_all(&setting.cache).map_err(|error| {
-        let what = format!("cannot make {}: {error}", setting.cache.display());
+        let what = format!("cannot create {}: {error}", setting.cache.display());
         refuse(Class::Environment, what)
     })?;
     let admitted = match store.admit(&input.enter(setting, me)?)? {
