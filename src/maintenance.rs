@@ -185,7 +185,13 @@ fn logs(home: &Env, store: &Store, found: &mut Vec<PrunableFile>) -> Result<(), 
         let Ok(run) = name.parse::<RunId>() else { continue };
         let over = store.over_since(&run)?;
         let needed = over.is_none().then_some("its run is not over");
-        add(found, FileKind::Log, &home.state, &folder.join(&name), over.or(run.at()), needed);
+        found.extend(prunable(
+            FileKind::Log,
+            &home.state,
+            &folder.join(&name),
+            over.or(run.at()),
+            needed,
+        ));
     }
     Ok(())
 }
@@ -198,7 +204,7 @@ fn kept_backups(home: &Env, found: &mut Vec<PrunableFile>) {
             name if name.starts_with('.') && name.ends_with(".new") => FileKind::Draft,
             _ => continue,
         };
-        add(found, kind, &home.state, &folder.join(&name), None, None);
+        found.extend(prunable(kind, &home.state, &folder.join(&name), None, None));
     }
 }
 
@@ -209,10 +215,12 @@ fn recordings(home: &Env, found: &mut Vec<PrunableFile>) {
         match recording::run_named(&name) {
             // A recording is written at the end of the run's work and never changed, so the run's
             // time is its age.
-            Some(run) => add(found, FileKind::Recording, &home.state, &below, run.at(), None),
+            Some(run) => {
+                found.extend(prunable(FileKind::Recording, &home.state, &below, run.at(), None))
+            }
             // A temporary file left by a process that died.
             None if name.starts_with('.') => {
-                add(found, FileKind::Draft, &home.state, &below, None, None);
+                found.extend(prunable(FileKind::Draft, &home.state, &below, None, None));
             }
             None => {}
         }
@@ -224,7 +232,7 @@ fn scratch(home: &Env, found: &mut Vec<PrunableFile>) {
     let folder = Path::new(SCRATCH);
     for name in entries_below(&home.state, folder) {
         let below = folder.join(name);
-        add(found, FileKind::Staging, &home.state, &below, None, None);
+        found.extend(prunable(FileKind::Staging, &home.state, &below, None, None));
     }
 }
 
@@ -239,7 +247,7 @@ fn staging(
         // Only staging folders of runs that are fully settled are removed. A folder left by a
         // conflict belongs to the user.
         if store.is_swept(&run)? {
-            add(found, FileKind::Staging, root, &folder.join(&name), None, None);
+            found.extend(prunable(FileKind::Staging, root, &folder.join(&name), None, None));
         }
     }
     Ok(())
@@ -252,7 +260,7 @@ fn undos(root: &Path, folder: &Path, found: &mut Vec<PrunableFile>) {
         let folder = folder.join(proposal);
         for name in entries_below(root, &folder) {
             if let Ok(run) = name.parse::<RunId>() {
-                add(found, FileKind::Undo, root, &folder.join(&name), run.at(), None);
+                found.extend(prunable(FileKind::Undo, root, &folder.join(&name), run.at(), None));
             }
         }
     }
@@ -271,7 +279,7 @@ fn reports(root: &Path, found: &mut Vec<PrunableFile>) {
     nights.reverse();
     for (place, (_, below)) in nights.iter().enumerate() {
         let needed = (place == 0).then_some("the newest night of its project");
-        add(found, FileKind::Report, root, below, None, needed);
+        found.extend(prunable(FileKind::Report, root, below, None, needed));
     }
 }
 
@@ -291,30 +299,23 @@ fn night_named(name: &str) -> Option<(Date, u32)> {
     (written == name).then_some((day, number))
 }
 
-/// Adds a real file or folder. `at` is its age; if `None`, the time of its last change counts.
-fn add(
-    found: &mut Vec<PrunableFile>,
+/// Returns a file or folder that is no link. `at` is its age; `None` stands for the time of its
+/// last change.
+fn prunable(
     kind: FileKind,
     root: &Path,
     below: &Path,
     at: Option<Timestamp>,
     needed: Option<&'static str>,
-) {
-    let Ok(data) = fs::symlink_metadata(root.join(below)) else { return };
+) -> Option<PrunableFile> {
+    let data = fs::symlink_metadata(root.join(below)).ok()?;
     let folder = !matches!(kind, FileKind::Backup | FileKind::Draft | FileKind::Recording);
     if data.is_symlink() || data.is_dir() != folder {
-        return;
+        return None;
     }
     let changed = data.modified().ok().and_then(|at| Timestamp::try_from(at).ok());
-    if let Some(at) = at.or(changed) {
-        found.push(PrunableFile {
-            kind,
-            root: root.to_owned(),
-            below: below.to_owned(),
-            at,
-            needed,
-        });
-    }
+    let at = at.or(changed)?;
+    Some(PrunableFile { kind, root: root.to_owned(), below: below.to_owned(), at, needed })
 }
 
 /// Returns the names in a folder, or none if any part of the way to it is a symbolic link.

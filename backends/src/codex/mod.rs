@@ -101,7 +101,7 @@ impl Backend for Codex {
         }
         let agent::Watched { spec, ended, events, remarks, heard } = watched?;
         let ended = child::by_itself(&spec, ended, cancel, &secrets)?;
-        let reply = reply(&self.plan, &spec, request, &secrets, events, &ended)?;
+        let reply = reply(&self.plan, (&spec, &ended), request, &secrets, events)?;
         Ok(agent::hand_out(reply, remarks, &heard, sink))
     }
 }
@@ -177,11 +177,10 @@ fn spec(plan: &AgentPlan, request: &Request, schema: bool) -> ChildSpec {
 
 fn reply(
     plan: &AgentPlan,
-    spec: &ChildSpec,
+    (spec, ended): (&ChildSpec, &Ended),
     request: &Request,
     secrets: &Secrets,
     transcript: Transcript,
-    ended: &Ended,
 ) -> Result<Reply, BackendError> {
     let well = agent::went_well(ended);
     if !well || !transcript.completed {

@@ -6,6 +6,9 @@
 
 use runner_text::{front_matter, markdown};
 
+/// The beginnings of placeholders in the title of a template.
+const PLACEHOLDERS: [char; 2] = ['{', '<'];
+
 /// First words of headings in a text that asks for something to be built.
 const ASKING: &str = "\
     acceptance approach behavior behaviour design done goal goals how implementation interface \
@@ -104,7 +107,7 @@ impl Features {
         let first = lower.split(|c: char| !c.is_alphanumeric()).find(|word| !word.is_empty());
         found.post = matches!(first, Some("blog" | "post" | "essay" | "talk" | "article"))
             || matches!(kind.as_str(), "blog" | "post" | "essay" | "article" | "talk");
-        found.template = title.contains('{') || title.contains('<') || lower.ends_with("template");
+        found.template = title.contains(PLACEHOLDERS) || lower.ends_with("template");
         found.title = title;
         found
     }

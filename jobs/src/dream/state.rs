@@ -22,6 +22,9 @@ mod entry;
 
 use entry::{Keys, element, marked_element};
 
+/// The beginning of a JSON object.
+const OBJECT: char = '{';
+
 /// The reason why a text is not a valid state file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
@@ -148,7 +151,7 @@ impl<'a> DreamState<'a> {
                 serde_json::Deserializer::from_str(&text[at..]).into_iter::<Needed<'a>>();
             let number = state.entries.len();
             // Serde would also accept a list of values for `Needed`.
-            if !text[at..].is_empty() && !text[at..].starts_with('{') {
+            if !text[at..].is_empty() && !text[at..].starts_with(OBJECT) {
                 return Err(BadState(format!("entry {number} at byte {at} is not an object")));
             }
             let needed = match values.next() {

@@ -2,6 +2,9 @@
 
 use super::{Extent, ExtractedArray, read_at};
 
+/// The characters that plainly begin an element.
+const OBJECT_OR_TEXT: [char; 2] = ['{', '"'];
+
 /// Returns all arrays from the first source that has any: the complete text, then code fences, then
 /// prose.
 pub(super) fn arrays(text: &str) -> Vec<ExtractedArray> {
@@ -13,7 +16,7 @@ pub(super) fn arrays(text: &str) -> Vec<ExtractedArray> {
     if text[start..].starts_with('[') {
         let whole = read_at(text, start, end, Extent::ToLimit);
         let intact = whole.elements.iter().all(Result::is_ok);
-        let plainly = text[start + 1..].trim_start().starts_with(['{', '"']);
+        let plainly = text[start + 1..].trim_start().starts_with(OBJECT_OR_TEXT);
         if (intact && whole.end == end) || (!intact && plainly && !has_fence(&text[start..end])) {
             return vec![whole];
         }
