@@ -9,6 +9,7 @@ payloads without escaping must send requests and run scripts; otherwise the test
 check is skipped and recorded.
 """
 
+import html
 import http.server
 import json
 import os
@@ -217,7 +218,8 @@ with tempfile.TemporaryDirectory(prefix="runner-page-") as folder:
     text, markdown = night(scratch)
     page = scratch / "report.html"
     page.write_text(text)
-    shown = sum(f"number{number} " in text or f"ideas/{number} " in text for number in range(len(PAYLOADS)))
+    seen = html.unescape(text)
+    shown = sum(f"number{number} " in seen or f"ideas/{number} " in seen for number in range(len(PAYLOADS)))
     assert shown >= 200, f"only {shown} payloads are in the page"
     heard, dom = opened(scratch, page)
     assert not heard, f"requests left: {heard[:5]}"

@@ -42,14 +42,13 @@ impl Redacted {
     }
 
     fn by(redactor: &Redactor, text: &str) -> Self {
-        let kept = |c: &char| matches!(c, '\n' | '\t') || !(c.is_control() || steers(*c));
         // A control character inside a secret would hide it, so the text is redacted on both sides
         // of the removal.
         let text = redactor.redact(text);
-        if text.chars().all(|c| kept(&c)) {
+        if text.chars().all(|c| is_plain(&c)) {
             return Self(text.into_owned());
         }
-        let plain: String = text.chars().filter(kept).collect();
+        let plain: String = text.chars().filter(is_plain).collect();
         Self(redactor.redact(&plain).into_owned())
     }
 
@@ -78,14 +77,15 @@ impl Redacted {
     }
 
     /// Returns the JSON of a value on one line, with every text redacted. Keys and the structure
-    /// stay.
+    /// stay. Control characters are escaped instead of removed, so that programs read paths as they
+    /// are.
     pub fn json(value: &impl Serialize) -> serde_json::Result<Self> {
-        serde_json::to_string(&cleaned(value)?).map(Self)
+        serde_json::to_string(&cleaned(value)?).map(|text| Self(escaped(text)))
     }
 
     /// Returns the JSON of a value over several lines, with every text redacted.
     pub fn pretty_json(value: &impl Serialize) -> serde_json::Result<Self> {
-        serde_json::to_string_pretty(&cleaned(value)?).map(Self)
+        serde_json::to_string_pretty(&cleaned(value)?).map(|text| Self(escaped(text)))
     }
 }
 
@@ -98,11 +98,39 @@ fn cleaned(value: &impl Serialize) -> serde_json::Result<Value> {
 /// Redacts every text in a value.
 fn clean(redactor: &Redactor, value: &mut Value) {
     match value {
-        Value::String(text) => *text = Redacted::by(redactor, text).0,
+        Value::String(text) => {
+            let shown = Redacted::by(redactor, text);
+            let plain: String = text.chars().filter(is_plain).collect();
+            // Only the removal of characters changed the text, so it holds no secret.
+            if *shown != *plain {
+                *text = shown.0;
+            }
+        }
         Value::Array(items) => items.iter_mut().for_each(|item| clean(redactor, item)),
         Value::Object(fields) => fields.values_mut().for_each(|field| clean(redactor, field)),
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
+}
+
+/// Returns true if a terminal shows the character and obeys nothing in it.
+fn is_plain(c: &char) -> bool {
+    matches!(c, '\n' | '\t') || !(c.is_control() || steers(*c))
+}
+
+/// Writes the characters of a JSON text that a terminal would obey as escapes. Outside of strings,
+/// JSON has none of them.
+fn escaped(text: String) -> String {
+    if text.chars().all(|c| is_plain(&c)) {
+        return text;
+    }
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match is_plain(&c) {
+            true => out.push(c),
+            false => out.push_str(&format!("\\u{:04x}", u32::from(c))),
+        }
+    }
+    out
 }
 
 /// Returns true if a character changes the direction of the text after it.
@@ -174,5 +202,9 @@ mod tests {
         let text = Redacted::json(&value).unwrap();
         assert!(!text.contains("plain-looking"), "{text}");
         assert!(text.ends_with("\"n\":1}"), "{text}");
+        let path = serde_json::json!("a\u{202e}b\u{9b}c\u{1b}");
+        let text = Redacted::json(&path).unwrap();
+        assert_eq!(&*text, r#""a\u202eb\u009bc\u001b""#);
+        assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), path);
     }
 }
