@@ -147,7 +147,10 @@ fn a_backup_restores_a_damaged_database() {
             (_, 0) => unseen += 1,
             _ => seen += 1,
         }
-        if check.code == 70 {
+        // A flipped bit may also leave an intact file whose rows contradict each other. A tick
+        // repairs such rows, so it does not refuse the database.
+        let contradictory = check.err.contains("is intact, but some of its rows");
+        if check.code == 70 && !contradictory {
             // A tick detects the damage even where ordinary reads do not reach it.
             aged.run(&["tick"]).ends(70).expect_text("runner db restore");
             assert_eq!(inode(&aged.store()), made, "round {round}: the file was replaced");
