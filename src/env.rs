@@ -122,6 +122,14 @@ impl Env {
         Stack { user: &self.user_config, project, overrides: &self.overrides }
     }
 
+    /// Expands a leading `~/` of a path that a setting names.
+    pub fn expanded(&self, path: &Path) -> Result<PathBuf, Failure> {
+        match path.strip_prefix("~") {
+            Ok(below) => self.folder().map(|folder| folder.join(below)),
+            Err(_) => Ok(path.to_owned()),
+        }
+    }
+
     /// Reads the wall clock and the boot clock.
     pub fn now(&self) -> Result<ClockReading, Failure> {
         self.clock.read().map_err(|error| Failure::environment(error.to_string()))

@@ -4,6 +4,7 @@
 pub mod identity;
 pub mod projection;
 pub mod registration;
+pub mod trust;
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -24,6 +25,7 @@ use crate::env::Env;
 use crate::ui::Failure;
 use projection::Projection;
 use registration::{FoundProject, KnownProject, PathOccupant, Registration, inspect_path, judge};
+use trust::Trust;
 
 /// The file that makes a folder a project.
 pub const FILE: &str = "runner.toml";
@@ -41,6 +43,8 @@ pub struct LoadedProject {
     pub config: Config,
     /// The `stat` data of the files that the configuration was read from.
     pub stamp: String,
+    /// The differences from the files that a person last accepted.
+    pub trust: Trust,
 }
 
 /// Returns the nearest folder at or above `from` that holds a `runner.toml`.
@@ -99,7 +103,9 @@ impl LoadedProject {
             Failure::configuration(format!("{} has no [project] id", root.join(FILE).display()))
                 .hint("runner init")
         })?;
-        Ok(Self { root: root.to_owned(), id, own, config, stamp })
+        let here = Self { root: root.to_owned(), id, own, config, stamp, trust: Trust::default() };
+        let trust = trust::inspect(home, store, &here)?;
+        Ok(Self { trust, ..here })
     }
 
     /// Returns the job that a run belongs to, as the configuration describes it now.
@@ -184,10 +190,18 @@ impl LoadedProject {
                 now,
             )?;
         }
-        if known.is_none_or(|known| known.config_stamp != self.stamp) {
-            let projection = Projection::of(&self.config).text();
-            let jobs = self.config.job_rows()?;
-            store.project_jobs(&self.id, &self.stamp, &projection, &jobs, now)?;
+        let stamp = match self.trust.holds() {
+            true => self.stamp.clone(),
+            false => untrusted(&self.stamp),
+        };
+        if known.is_none_or(|known| known.config_stamp != stamp) {
+            let kept = match self.trust.holds() {
+                true => None,
+                false => store.projections(Some(&self.id))?.remove(&self.id),
+            };
+            let projection = kept.unwrap_or_else(|| Projection::of(&self.config).text());
+            let jobs = self.accepted_rows(store)?;
+            store.project_jobs(&self.id, &stamp, &projection, &jobs, now)?;
         }
         Ok(())
     }
@@ -354,7 +368,8 @@ pub fn kept(home: &Env, store: &Store, from: &Path) -> Result<KeptProject, Failu
         let trouble = match fresh {
             true => None,
             false => {
-                LoadedProject::at(home, Some(store), &root).and_then(|here| here.check(store)).err()
+                let here = LoadedProject::at(home, Some(store), &root);
+                here.and_then(|here| here.check(store).and_then(|()| here.trusted())).err()
             }
         };
         return Ok(KeptProject { row, trouble });
@@ -384,6 +399,12 @@ impl LoadedProject {
             None => Ok((standing, known)),
         }
     }
+}
+
+/// Returns the config stamp of a project with files that a person has not accepted. It differs from
+/// the stamp of the files, so that every overview of the project reports them.
+pub fn untrusted(stamp: &str) -> String {
+    format!("untrusted {stamp}")
 }
 
 /// Returns the stat of all files that a project's configuration is read from. Equal stamps mean

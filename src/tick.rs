@@ -103,7 +103,8 @@ fn refresh(
     let stamps = StampBase::of(home);
     for known in store.projects()? {
         let stamp = stamps.of_project(&known.path);
-        if reread == Reread::WhatChanged && known.config_stamp == stamp {
+        let known_stamps = [&stamp, &project::untrusted(&stamp)];
+        if reread == Reread::WhatChanged && known_stamps.contains(&&known.config_stamp) {
             continue;
         }
         let path = known.path.display().to_string();
@@ -112,13 +113,13 @@ fn refresh(
             // The problem is reported once. Scheduled times in the meantime are recorded as missed,
             // with this reason.
             if why_gone(&known.config_stamp).is_none() {
-                store.mark_gone(&known.id, &gone(&what))?;
+                store.set_config_stamp(&known.id, &gone(&what))?;
                 bad.insert(path, format!("{what}\n  fix: {hint}"));
             }
             continue;
         }
         let fresh = LoadedProject::at(home, Some(store), &known.path)
-            .and_then(|here| here.register(store, home.wall()?));
+            .and_then(|here| here.register(store, home.wall()?).and_then(|()| here.trusted()));
         if let Err(failure) = fresh {
             bad.insert(path, failure.to_string());
         }

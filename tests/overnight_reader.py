@@ -242,7 +242,7 @@ def mutated(out, name, form):
 class Project:
     def __init__(self, runner, home):
         self.runner, self.root, self.user = runner, f"{home}/p", {}
-        self.env = {"PATH": os.environ["PATH"], "HOME": home, "XDG_STATE_HOME": f"{home}/state", "XDG_CONFIG_HOME": f"{home}/config", "TZ": "UTC"}
+        self.env = {"RUNNER_CONFIG__TRUST__PATHS": '["/"]', "PATH": os.environ["PATH"], "HOME": home, "XDG_STATE_HOME": f"{home}/state", "XDG_CONFIG_HOME": f"{home}/config", "TZ": "UTC"}
         for who in ("AUTHOR", "COMMITTER"):
             self.env |= {f"GIT_{who}_NAME": "a", f"GIT_{who}_EMAIL": "a@example.org"}
         for n in range(6):

@@ -75,8 +75,10 @@ fn deliver(
         let Some(row) = store.project(&delivery.project)? else {
             return Ok(DeliveryResult::Withdrawn("its project no longer exists".to_owned()));
         };
-        // An alert must also be delivered if its project is gone or cannot be read.
-        let (notify, lacking) = match LoadedProject::at(home, Some(store), &row.path) {
+        // An alert must also be delivered if its project is gone, cannot be read or is not trusted.
+        let (notify, lacking) = match LoadedProject::at(home, Some(store), &row.path)
+            .and_then(LoadedProject::trusted)
+        {
             Ok(here) => (Ok(here.config.notify), None),
             Err(failure) => {
                 let users = config::load(&home.stack(None)).map(|config| config.notify);
@@ -135,15 +137,5 @@ pub(super) fn resolved(address: &Address) -> Result<String, String> {
             .remove(name)
             .filter(|text| !text.is_empty())
             .ok_or_else(|| format!("{name} is not set in this environment")),
-    }
-}
-
-/// Expands a leading `~/` of a path.
-pub(super) fn expanded(home: &Env, path: &std::path::Path) -> Result<PathBuf, String> {
-    match path.strip_prefix("~") {
-        Ok(below) => {
-            home.folder().map(|folder| folder.join(below)).map_err(|failure| failure.to_string())
-        }
-        Err(_) => Ok(path.to_owned()),
     }
 }

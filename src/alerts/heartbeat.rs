@@ -8,7 +8,6 @@ use jiff::{SignedDuration, Timestamp};
 use runner_engine::files::{DOCUMENT, SMALL, read_text_host, write_atomic};
 use serde_json::json;
 
-use super::deliver::expanded;
 use super::webhook;
 use crate::config;
 use crate::config::addresses::Heartbeat;
@@ -44,7 +43,7 @@ pub fn send(home: &Env) -> Result<(), String> {
         None => Ok(()),
         Some(Heartbeat::Address(address)) => webhook::ping(&address),
         Some(Heartbeat::File(path)) => {
-            let path = expanded(home, &path)?;
+            let path = home.expanded(&path).map_err(|failure| failure.to_string())?;
             let now = home.wall().map_err(|failure| failure.to_string())?;
             let text = json!({ "schema_version": 1, "at": now, "last_tick": home.last_tick() });
             write_atomic(&path, format!("{text}\n").as_bytes(), 0o644)

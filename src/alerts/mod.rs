@@ -77,8 +77,9 @@ fn rules(
         let kept = kept.get(&project.id).and_then(|text| Projection::read(text));
         let rules = match kept.and_then(|kept| kept.alerts) {
             Some(rules) => rules,
-            // If a project's configuration cannot be read, the user's own settings apply.
+            // If a project's configuration cannot be read or is not trusted, the user's own settings apply.
             None => LoadedProject::at(home, Some(store), &project.path)
+                .and_then(LoadedProject::trusted)
                 .map(|here| here.config)
                 .or_else(|_| config::load(&home.stack(None)))
                 .map(|config| config.notify.rules(&config.jobs))

@@ -15,7 +15,7 @@ use runner_engine::error_chain::whole;
 use runner_engine::files::open_host;
 use sha2::Sha256;
 
-use super::deliver::{expanded, resolved};
+use super::deliver::resolved;
 use super::message::Message;
 use crate::config::addresses::{Address, Secret, checked_url, is_loopback};
 use crate::env::{self, Env};
@@ -84,7 +84,7 @@ fn key(home: &Env, secret: &Secret) -> Result<Vec<u8>, String> {
                 )
             }),
         Secret::Keyring(name) => keyring::secret(name).map(String::into_bytes),
-        Secret::File(path) => key_file(&expanded(home, path)?),
+        Secret::File(path) => key_file(&home.expanded(path).map_err(|failure| failure.to_string())?),
     }
 }
 

@@ -113,6 +113,7 @@ pub enum Command {
     Jobs(super::jobs::JobsArgs),
     Schedule(super::schedule::ScheduleArgs),
     Config(super::config::ConfigArgs),
+    Trust(super::trust::TrustArgs),
     Db(super::db::DbArgs),
     Dream(super::dream::DreamArgs),
     Journal(super::journal::JournalArgs),

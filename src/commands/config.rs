@@ -17,7 +17,7 @@ use crate::config::{
 };
 use crate::daemon::client;
 use crate::env::Env;
-use crate::project;
+use crate::project::{self, trust};
 use crate::tick;
 use crate::ui::{Failure, Ui, View, show};
 
@@ -268,7 +268,11 @@ pub(super) fn set(
         cli.ui.info(&format!("{key} already has this value; nothing was written"));
         return Ok(Exit::Done);
     }
-    write(&path, &old, &new)?;
+    let write = || write(&path, &old, &new);
+    match user {
+        true => write()?,
+        false => trust::accepted_change(cli.env, &project::find(cli.here)?, write)?,
+    }
     cli.ui.info(&format!("set {key} in {}", path.display()));
     // The remaining errors were printed above, and every tick reports them again.
     if let (0, Err(failure)) = (rest, register(cli.env)) {

@@ -18,7 +18,7 @@ use runner_jobs::report;
 use super::{Cli, init, night};
 use crate::commands::run::AwakeFlags;
 use crate::env;
-use crate::project::FILE;
+use crate::project::{FILE, trust};
 use crate::spawn::SpawnMode;
 use crate::ui::{Failure, Ui, show};
 
@@ -98,7 +98,7 @@ impl DemoArgs {
             let path = ideas.join(name);
             fs::write(&path, text).map_err(|error| Failure::not_written(&path, error))?;
         }
-        let (root, _) = init::make(cli.env, &dir, init::IdChoice::Known)?;
+        let root = init::make(cli.env, &dir, init::IdChoice::Known)?.0.root;
         // A child can commit only if the sandbox gives it a separate view of the file system.
         let mut agent = self.agent;
         if agent == DemoAgent::Scripted && available().level != Some(SandboxLevel::Full) {
@@ -108,7 +108,7 @@ impl DemoArgs {
                  the demo uses the built-in backend",
             );
         }
-        cycle(&root, agent)?;
+        trust::accepted_change(cli.env, &root, || cycle(&root, agent))?;
         Ok(root)
     }
 }

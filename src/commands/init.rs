@@ -12,7 +12,7 @@ use runner_engine::outcome::Exit;
 use runner_engine::store::Store;
 use rustix::fs::{Access, access};
 
-use super::Cli;
+use super::{Cli, trust};
 use crate::config;
 use crate::env::{self, Env};
 use crate::filesystem;
@@ -45,13 +45,18 @@ pub struct InitArgs {
     /// Give the project a new id, for a copy that carries the id of another project
     #[arg(long)]
     new_id: bool,
+    /// Accept the settings that the repository already has, without a question
+    #[arg(long)]
+    yes: bool,
 }
 
 impl InitArgs {
     /// Makes the repository around the folder a project.
     pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
         let id = if self.new_id { IdChoice::New } else { IdChoice::Known };
-        let (root, written) = make(cli.env, self.dir.as_deref().unwrap_or(cli.here), id)?;
+        let dir = self.dir.as_deref().unwrap_or(cli.here);
+        let (mut project, written) = make(cli.env, dir, id)?;
+        let root = project.root.clone();
         for line in &written {
             cli.ui.info(&format!("  {line}"));
         }
@@ -67,6 +72,11 @@ impl InitArgs {
             "is a project now; put notes into ideas/ and try `runner night`"
         };
         cli.ui.info(&format!("{} {said}", root.display()));
+        if !project.trust.holds() {
+            cli.ui
+                .info("its settings come from the repository; no job runs before you accept them:");
+            trust::review(cli, &mut project, self.yes)?;
+        }
         Ok(Exit::Done)
     }
 }
@@ -83,8 +93,9 @@ enum InitAction {
     Own(ProjectId),
 }
 
-/// Creates the project and returns its root and the lines that report what was written.
-pub fn make(home: &Env, dir: &Path, id: IdChoice) -> Result<(PathBuf, Vec<String>), Failure> {
+/// Creates the project and returns it with the lines that report what was written. The settings are
+/// accepted if this function wrote all of them.
+pub fn make(home: &Env, dir: &Path, id: IdChoice) -> Result<(LoadedProject, Vec<String>), Failure> {
     let git = Git::new(dir, &env::child_environment(), &env::marker()?);
     let root = match git.top() {
         Ok(root) => root,
@@ -111,6 +122,7 @@ pub fn make(home: &Env, dir: &Path, id: IdChoice) -> Result<(PathBuf, Vec<String
     let mut steps = Vec::new();
     // The id in the project's file is only a seed for the clone's id, so an existing seed stays
     // unchanged.
+    let own_settings = old.is_none() && config.texts.is_empty();
     if config.project.is_none() || old.is_none() {
         steps.push(config_file(&path, old, &id)?);
     }
@@ -156,9 +168,13 @@ pub fn make(home: &Env, dir: &Path, id: IdChoice) -> Result<(PathBuf, Vec<String
     }
     let here = LoadedProject::at(home, Some(&store), &root)?;
     // The new id applies from here on, instead of the id that the database has for this folder.
-    let here = LoadedProject { id, own: true, ..here };
+    let mut here = LoadedProject { id, own: true, ..here };
     here.register(&mut store, home.wall()?)?;
-    Ok((root, written))
+    if own_settings {
+        here.accept(&mut store, home.wall()?)?;
+        here.register(&mut store, home.wall()?)?;
+    }
+    Ok((here, written))
 }
 
 /// Chooses the id of this clone, and whether it is written into the clone's git folder.

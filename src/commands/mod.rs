@@ -44,6 +44,7 @@ mod schedule;
 mod setup;
 mod status;
 mod tick;
+mod trust;
 
 #[cfg(test)]
 mod docs_tests;
@@ -171,7 +172,7 @@ fn dispatch(args: &Args, home: &Env) -> Result<Exit, Failure> {
     }
     dispatch!(&args.command, Command: Init Demo Night Run Daemon Enqueue Cancel Retry Pause Resume Tick Execute Runs
         Status Projects Report Budget Jobs Alerts Deliver Guard Journal Hook Config
-        Schedule Backends Setup Doctor Db Replay Dream Board Lifecycle Overnight Corpus
+        Schedule Trust Backends Setup Doctor Db Replay Dream Board Lifecycle Overnight Corpus
         Curator
         => run(&cli);
         Command::Completions(_) | Command::Man(_) => unreachable!("done before"))

@@ -36,7 +36,7 @@ pub mod values;
 mod view;
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use jiff::SignedDuration;
 use jiff::civil::Time;
@@ -51,7 +51,7 @@ use toml::Table;
 
 use crate::ui::Failure;
 use reader::Reader;
-use settings::{DaemonTable, DayTable, NightTable, ProjectTable, RetentionTable};
+use settings::{DaemonTable, DayTable, NightTable, ProjectTable, RetentionTable, TrustTable};
 use sources::{
     ConfigMistake, Layer, Sources, merge, parse, read, read_user, syntax_mistakes, wrong,
 };
@@ -69,6 +69,9 @@ pub use reference::schema;
 pub use sources::ConfigFinding;
 pub use trigger::TriggerSpec;
 pub use view::{ResolvedSetting, ResolvedSettings, SettingOrigin};
+
+/// The table of the jobs.
+pub const JOBS: &str = "jobs";
 
 const DEFAULT: &str = include_str!("../../config/default.toml");
 
@@ -99,6 +102,10 @@ pub struct Config {
     pub priced: std::collections::BTreeSet<String>,
     /// The local curator.
     pub curator: curator::Curator,
+    /// The folders below which the files of every project count as accepted.
+    pub trusted: Vec<PathBuf>,
+    /// The texts of the project's own files with settings, by file name.
+    pub texts: BTreeMap<String, String>,
 }
 
 /// A project's night.
@@ -180,7 +187,9 @@ pub fn file(path: &Path) -> Result<Option<(String, Table)>, Failure> {
 pub fn load(stack: &Stack<'_>) -> Result<Config, Failure> {
     layers(stack)
         .and_then(|(merged, sources)| {
-            Ok(anchored(resolve(&merged, &sources).map_err(first)?, stack))
+            let config = resolve(&merged, &sources).map_err(first)?;
+            let texts = project_texts(&sources);
+            Ok(anchored(Config { texts, ..config }, stack))
         })
         .map_err(|first| match mistakes(stack).len() {
             0 | 1 => first,
@@ -189,6 +198,16 @@ pub fn load(stack: &Stack<'_>) -> Result<Config, Failure> {
                 all - 1
             )),
         })
+}
+
+/// Returns the texts of the project's own files, by file name.
+fn project_texts(sources: &Sources) -> BTreeMap<String, String> {
+    let own = sources.layers.iter().filter(|layer| [ctxrc::NAME, "project"].contains(&layer.name));
+    let named = own.filter_map(|layer| {
+        let name = layer.path.file_name()?.to_str()?.to_owned();
+        Some((name, layer.text.clone().into_owned()))
+    });
+    named.collect()
 }
 
 /// Makes the paths of recordings below the project independent of the working directory.
@@ -345,6 +364,8 @@ fn read_all(reader: &mut Reader<'_>) -> Option<Config> {
         backups: table.backups,
         recordings: table.recordings.0,
     };
+    let trusted = reader.read::<TrustTable>(&["trust"])?.paths;
+    let trusted = trusted.into_iter().map(|path| path.0).collect();
     let notify = notify::read(reader)?;
     followers::check_after(&jobs, reader);
     cycle::check(&jobs, reader);
@@ -364,6 +385,8 @@ fn read_all(reader: &mut Reader<'_>) -> Option<Config> {
         lifecycle,
         priced,
         curator,
+        trusted,
+        texts: BTreeMap::new(),
     })
 }
 

@@ -336,6 +336,7 @@ pub(super) fn known(path: &[String]) -> Result<(), Option<String>> {
 pub(super) fn users_only(path: &[&str]) -> Option<&'static str> {
     match path {
         ["daemon", ..] => Some("there is one daemon a user"),
+        ["trust", ..] => Some("a project must not declare itself trusted"),
         ["retention", ..] => Some("there is one database a user"),
         ["notify", "heartbeat", ..] => Some("a tick is of all projects"),
         ["pools" | "prices", ..] => Some("all projects of a user share it"),

@@ -68,6 +68,8 @@ pub struct Settings {
     daemon: DaemonTable,
     /// How long things are kept, one a user: only the user's file is asked for this table.
     retention: RetentionTable,
+    /// The projects whose files count as accepted. Only the user's file is asked for this table.
+    trust: TrustTable,
     /// The groups of jobs by name, which limit how many of their jobs run at once.
     groups: BTreeMap<String, GroupTable>,
     /// How jobs are started, held back and tried again. A job may have each of these keys itself.
@@ -163,6 +165,14 @@ pub struct RetentionTable {
     /// How long it is kept what a run read, asked and made, so that `runner replay` can go through it
     /// again; "none": nothing is recorded.
     pub recordings: Text<OrNone<Age>>,
+}
+
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TrustTable {
+    /// Folders in which the files of every project count as accepted, without `runner trust`. Name only
+    /// folders whose repositories nobody else changes.
+    pub paths: Vec<Text<OwnPath>>,
 }
 
 /// The most of each unit that a table allows.

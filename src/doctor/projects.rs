@@ -75,7 +75,8 @@ fn one(
         return Ok(vec![DoctorFinding::error(root, what).hint(hint)]);
     }
     found.extend(path_entry(known));
-    let here = match LoadedProject::at(home, Some(store), &known.path) {
+    let here = LoadedProject::at(home, Some(store), &known.path);
+    let here = match here.and_then(LoadedProject::trusted) {
         Ok(here) => here,
         Err(failure) => return Ok(vec![DoctorFinding::failure(root, &failure)]),
     };

@@ -105,7 +105,8 @@ pub fn shown(words: &[String]) -> String {
     words.join(" ")
 }
 
-fn difference(old: &str, new: &str) -> String {
+/// Returns the difference of two texts in unified format, indented by four spaces.
+pub fn difference(old: &str, new: &str) -> String {
     let diff = TextDiff::from_lines(old, new);
     let text = diff.unified_diff().context_radius(2).to_string();
     text.lines().map(|line| format!("    {line}\n")).collect()

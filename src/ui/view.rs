@@ -1,6 +1,6 @@
 //! Prints the results of commands, as text or as JSON, and their notices.
 
-use std::io::{self, IsTerminal as _};
+use std::io::{self, BufRead as _, IsTerminal as _};
 
 use serde::Serialize;
 
@@ -57,6 +57,14 @@ impl Ui {
     /// Reports whether the command may ask a question: on a terminal, unless it prints JSON.
     pub fn may_ask(self) -> bool {
         !self.json && io::stdin().is_terminal()
+    }
+
+    /// Asks for a confirmation on the terminal. An empty answer means no.
+    pub fn confirm(self, question: &str) -> bool {
+        show::notice(&format!("{question} [y/N]"));
+        let mut answer = String::new();
+        let _no_answer_is_no = io::stdin().lock().read_line(&mut answer);
+        matches!(answer.trim(), "y" | "Y" | "yes")
     }
 
     /// Prints a document whose only form is JSON, such as a schema.

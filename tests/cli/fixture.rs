@@ -131,6 +131,8 @@ impl Fixture {
             .env("XDG_STATE_HOME", self.root().join("state"))
             .env("XDG_CONFIG_HOME", self.root().join("config"))
             .env("GIT_CONFIG_NOSYSTEM", "1")
+            // Tests edit runner.toml directly.
+            .env("RUNNER_CONFIG__TRUST__PATHS", "[\"/\"]")
             .env("TZ", "UTC")
             .stdin(Stdio::null());
         if let Some(uid) = self.uid {

@@ -58,4 +58,5 @@ mod setup;
 mod snapshots;
 mod status;
 mod surroundings;
+mod trust;
 mod unreadable;

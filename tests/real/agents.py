@@ -100,7 +100,7 @@ class Place:
         self.home.mkdir()
         self.project.mkdir()
         base = f"http://127.0.0.1:{port}/{scenario}"
-        self.env = {"PATH": PATH, "HOME": str(self.home), "USER": "nobody", "LANG": "C.UTF-8", "TZ": "UTC",
+        self.env = {"RUNNER_CONFIG__TRUST__PATHS": '["/"]', "PATH": PATH, "HOME": str(self.home), "USER": "nobody", "LANG": "C.UTF-8", "TZ": "UTC",
                     "XDG_STATE_HOME": str(self.root / "state"), "XDG_CONFIG_HOME": str(self.root / "config"),
                     "GIT_CONFIG_NOSYSTEM": "1"}
         self.run("git", "init", "-q", ".")

@@ -106,7 +106,7 @@ class Place:
         self.project = self.root / "project"
         for name in ("home", "project"):
             (self.root / name).mkdir()
-        self.env = {"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "HOME": str(self.root / "home"), "USER": "nobody",
+        self.env = {"RUNNER_CONFIG__TRUST__PATHS": '["/"]', "PATH": os.environ.get("PATH", "/usr/bin:/bin"), "HOME": str(self.root / "home"), "USER": "nobody",
                     "LANG": "C.UTF-8", "TZ": "UTC", "XDG_STATE_HOME": str(self.root / "state"),
                     "XDG_CONFIG_HOME": str(self.root / "config"), "GIT_CONFIG_NOSYSTEM": "1", "API_KEY": KEY,
                     **{f"GIT_{who}_{what}": "a@example.org" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}}

@@ -31,6 +31,7 @@ project() {
             "${time/:/}" "${time/:/}" "$time" "$zone" >> "$HOME/project/runner.toml"
     done
     printf '\n[jobs.dream]\nenabled = false\n' >> "$HOME/project/runner.toml"
+    at "$1" "$runner" -C "$HOME/project" trust --yes --quiet
     at "$1" "$runner" tick --quiet
 }
 # Runs a command with a clock that starts at $1 (seconds) and advances normally.

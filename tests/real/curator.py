@@ -45,7 +45,7 @@ class Place:
         self.root = Path(tempfile.mkdtemp(dir=root))
         self.project = self.root / "project"
         self.project.mkdir()
-        self.env = {"PATH": os.environ["PATH"], "HOME": str(self.root), "USER": "nobody", "LANG": "C.UTF-8", "TZ": "UTC",
+        self.env = {"RUNNER_CONFIG__TRUST__PATHS": '["/"]', "PATH": os.environ["PATH"], "HOME": str(self.root), "USER": "nobody", "LANG": "C.UTF-8", "TZ": "UTC",
                     "XDG_STATE_HOME": str(self.root / "state"), "XDG_CONFIG_HOME": str(self.root / "config"),
                     "GIT_CONFIG_NOSYSTEM": "1",
                     **{f"GIT_{who}_{what}": "a@example.org" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}}

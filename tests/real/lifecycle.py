@@ -114,7 +114,7 @@ class Place:
         self.home.mkdir()
         self.project.mkdir()
         Script.project = str(self.project)
-        self.env = {"PATH": PATH, "HOME": str(self.home), "USER": "nobody", "LANG": "C.UTF-8", "TZ": "UTC",
+        self.env = {"RUNNER_CONFIG__TRUST__PATHS": '["/"]', "PATH": PATH, "HOME": str(self.home), "USER": "nobody", "LANG": "C.UTF-8", "TZ": "UTC",
                     "XDG_STATE_HOME": str(root / "state"), "XDG_CONFIG_HOME": str(root / "config"),
                     "GIT_CONFIG_NOSYSTEM": "1"}
         (self.home / ".gitconfig").write_text("[user]\nname = a\nemail = a@example.org\n")

@@ -28,6 +28,7 @@ artifacts = [{ from = "a", to = "a" }]
 trigger = "manual"
 sandbox = "off"
 IN
+"$runner" -C project trust --yes --quiet
 export GATE=$folder/gate
 mkfifo "$GATE"
 has_lock() { locks | grep -q '"sleep:idle" "runner" "wait of '; }

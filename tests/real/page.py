@@ -130,7 +130,7 @@ def begun(scratch, name):
     project = scratch / name
     project.mkdir()
     env = {
-        "PATH": os.environ["PATH"], "HOME": str(scratch), "XDG_STATE_HOME": str(scratch / "state"), "TZ": "UTC",
+        "RUNNER_CONFIG__TRUST__PATHS": '["/"]', "PATH": os.environ["PATH"], "HOME": str(scratch), "XDG_STATE_HOME": str(scratch / "state"), "TZ": "UTC",
         "GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "a@example.org", "GIT_COMMITTER_NAME": "a",
         "GIT_COMMITTER_EMAIL": "a@example.org", "GIT_CONFIG_NOSYSTEM": "1",
     }

@@ -82,6 +82,7 @@ impl Store {
                 format!("DELETE FROM occurrences WHERE job IN {ITS_JOBS}"),
                 "DELETE FROM nights WHERE project = ?1".to_owned(),
                 "DELETE FROM jobs WHERE project = ?1".to_owned(),
+                "DELETE FROM trust WHERE project = ?1".to_owned(),
                 "DELETE FROM projects WHERE id = ?1".to_owned(),
             ] {
                 tx.change(&sql, [project])?;

@@ -26,7 +26,7 @@ use crate::failpoint;
 pub(super) const APPLICATION_ID: i64 = 0x726e_6e72;
 /// The migration steps. The first creates format 1, the second migrates format 1 to format 2, and
 /// so on.
-pub(super) const STEPS: &[&str] = &[include_str!("schema.sql")];
+pub(super) const STEPS: &[&str] = &[include_str!("schema.sql"), include_str!("format_2.sql")];
 /// The current format.
 pub(super) const PRESENT: i64 = STEPS.len() as i64;
 

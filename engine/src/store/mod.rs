@@ -46,6 +46,7 @@ mod rows;
 mod runs;
 mod settle;
 mod settle_runs;
+mod trust;
 mod usage;
 
 use crate::failpoint;
@@ -82,6 +83,7 @@ pub use retention::{
 };
 pub use rows::{NewOccurrence, Origin};
 pub use runs::{Execution, RunFilter, RunRow, RunState, RunSummary, Spawned};
+pub use trust::TrustRecord;
 pub use usage::{
     Amounts, Budget, BudgetLevel, DAY, JOB, MEASURE, Money, NIGHT, PARENT, POOL_DAY, POOL_WEEK,
     RequestId, RequestUsage, UNITS, WINDOW,

@@ -127,9 +127,9 @@ impl Store {
         })
     }
 
-    /// Records that a project is missing. [`gone`] creates the `stamp`. The project's jobs stay,
-    /// and their scheduled times are missed until the project is back.
-    pub fn mark_gone(&mut self, project: &ProjectId, stamp: &str) -> Result<()> {
+    /// Replaces the config stamp of a project whose jobs must not be read from its files. The jobs
+    /// stay. [`gone`] creates the stamp of a project that is missing.
+    pub fn set_config_stamp(&mut self, project: &ProjectId, stamp: &str) -> Result<()> {
         let sql = "UPDATE projects SET config_stamp = ?2 WHERE id = ?1";
         self.write(|tx| tx.change(sql, params![project, stamp]).map(drop))
     }

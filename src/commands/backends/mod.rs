@@ -54,7 +54,7 @@ enum BackendsCommand {
 impl BackendsArgs {
     /// Carries out one of the `backends` commands.
     pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
-        let here = LoadedProject::load(cli.env, cli.here)?;
+        let here = LoadedProject::load(cli.env, cli.here)?.trusted()?;
         match &self.command {
             BackendsCommand::List => {
                 let specs = here.config.backends.values();

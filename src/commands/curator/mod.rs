@@ -62,7 +62,7 @@ impl CuratorArgs {
             show::out(SCHEMA);
             return Ok(Exit::Done);
         }
-        let project = LoadedProject::load(cli.env, cli.here)?;
+        let project = LoadedProject::load(cli.env, cli.here)?.trusted()?;
         dispatch!(&self.command, CuratorCommand: Enqueue Work Compact Event Events Setup => run(cli, &project);
             CuratorCommand::Status { .. } => {
                 cli.ui.show(&model::gather(&project, cli.env.wall()?));

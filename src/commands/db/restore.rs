@@ -1,7 +1,7 @@
 //! `runner db restore`: shows the plan, and carries out the same plan after a confirmation.
 
 use std::fs;
-use std::io::{self, BufRead as _};
+
 use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 
@@ -135,7 +135,7 @@ impl RestoreArgs {
         } else {
             cli.ui.show(&restore)
         }
-        if !(self.yes || asks && confirmed()) {
+        if !(self.yes || asks && cli.ui.confirm("Restore?")) {
             cli.ui.info("nothing was changed; run again with --yes to restore");
             return Ok(Exit::Done);
         }
@@ -152,14 +152,6 @@ impl RestoreArgs {
         cli.ui.show(&restore);
         Ok(Exit::Done)
     }
-}
-
-/// Asks for a confirmation on the terminal. An empty answer means no.
-fn confirmed() -> bool {
-    show::notice("Restore? [y/N]");
-    let mut answer = String::new();
-    let _no_answer_is_no = io::stdin().lock().read_line(&mut answer);
-    matches!(answer.trim(), "y" | "Y" | "yes")
 }
 
 /// Returns the newest intact backup.

@@ -10,7 +10,7 @@ use runner_engine::outcome::Exit;
 use crate::commands::setup::SetupArgs;
 use crate::commands::{Cli, config as config_command};
 use crate::config::{self, Edit};
-use crate::project::{FILE, LoadedProject};
+use crate::project::{FILE, LoadedProject, trust};
 use crate::ui::Failure;
 
 /// Path of the file with the generated instructions.
@@ -48,7 +48,8 @@ impl OvernightSetupArgs {
             text = config::edit_text(&cli.env.user_config, &edit, Some(text))?.1;
         }
         if self.apply && text != old {
-            config_command::write(&path, &old, &text)?;
+            let write = || config_command::write(&path, &old, &text);
+            trust::accepted_change(cli.env, &project.root, write)?;
         }
         let lines: Vec<&str> = text
             .lines()

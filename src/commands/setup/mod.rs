@@ -12,7 +12,7 @@ use runner_engine::outcome::Exit;
 
 use super::Cli;
 use crate::env::Env;
-use crate::project::{self, LoadedProject};
+use crate::project::{self, LoadedProject, trust};
 use crate::setup::plan::carry_out;
 use crate::setup::record::SetupRecord;
 use crate::ui::{Failure, show};
@@ -97,7 +97,11 @@ impl SetupArgs {
         }
         cli.ui.info(view.text().trim_end());
         let new_crontab = home.state.join("crontab.new");
-        view.troubles = carry_out(&view.planned, &home.setup_note(), &new_crontab)?;
+        let carried_out = || carry_out(&view.planned, &home.setup_note(), &new_crontab);
+        view.troubles = match project::find(cli.here) {
+            Ok(root) => trust::accepted_change(home, &root, carried_out)?,
+            Err(_) => carried_out()?,
+        };
         // A changed schedule counts from the time at which it is read. Reading it with the first
         // tick would be too late for that tick's own minute.
         if let Ok(root) = project::find(cli.here) {

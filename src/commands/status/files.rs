@@ -49,7 +49,7 @@ impl Files {
             None => {
                 let read = LoadedProject::at(home, Some(store), &known.path).and_then(|here| {
                     here.check(store)?;
-                    Ok(Projection::of(&here.config))
+                    Ok(Projection::of(&here.trusted()?.config))
                 });
                 let standing = match stands {
                     registration::Registration::Replaced => "replaced",

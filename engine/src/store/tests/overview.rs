@@ -87,7 +87,7 @@ fn latest_job_projection_is_returned() {
         assert_eq!(kept(&fixture, Some(&project)).as_deref(), Some(text));
     }
     // The last stored projection is used until the project is back.
-    fixture.store.mark_gone(&project, &gone("away")).unwrap();
+    fixture.store.set_config_stamp(&project, &gone("away")).unwrap();
     assert_eq!(kept(&fixture, None).as_deref(), Some("b"));
     assert_eq!(kept(&fixture, Some(&ProjectId::new(later(1)))), None);
 }
@@ -113,7 +113,7 @@ fn last_night_is_the_latest_opened() {
 fn missing_project_has_one_missed_stretch() {
     let mut fixture = fixture();
     let project = fixture.project.clone();
-    fixture.store.mark_gone(&project, &gone("it is away")).unwrap();
+    fixture.store.set_config_stamp(&project, &gone("it is away")).unwrap();
     let mut troubles = Vec::new();
     for minute in [15, 16, 30, 75] {
         record_due(&mut fixture.store, None, later(minute), &mut troubles).unwrap();
@@ -131,7 +131,7 @@ fn missing_project_has_one_missed_stretch() {
     fixture.store.project_jobs(&project, "stamp", "", &jobs, later(76)).unwrap();
     record_due(&mut fixture.store, None, later(90), &mut troubles).unwrap();
     assert_eq!(fixture.store.runs(&RunFilter::default()).unwrap().len(), 1);
-    fixture.store.mark_gone(&project, &gone("it is away")).unwrap();
+    fixture.store.set_config_stamp(&project, &gone("it is away")).unwrap();
     record_due(&mut fixture.store, None, later(105), &mut troubles).unwrap();
     let missed = fixture.store.all_missed_since(now()).unwrap();
     assert_eq!(missed.len(), 2, "a run ends the stretch");

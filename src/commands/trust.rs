@@ -1,0 +1,132 @@
+//! `runner trust`: shows what changed in the files that control a project's jobs, and records that a
+//! person accepts them. It must never accept files without a person's consent.
+
+use runner_engine::outcome::Exit;
+use runner_engine::process::MARKER_VARIABLE;
+use runner_text::redact::Redacted;
+use serde::Serialize;
+
+use super::Cli;
+use crate::env;
+use crate::project::LoadedProject;
+use crate::project::trust::FileChange;
+use crate::setup::plan::difference;
+use crate::ui::{Failure, Ui, View, show};
+
+/// Show what changed in the project's settings since you last accepted them, and accept them
+///
+/// The settings are runner.toml, .ctxrc, and the prompts and cycles that they name. They may come
+/// from other people: `git pull` changes them, and so may an agent. A change takes effect only when
+/// you accept it here, or make it with `runner config set`. Until then, the jobs that it affects are
+/// deferred and keep their schedules. `[trust] paths` in your own config.toml names folders whose
+/// projects need no acceptance.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example: git pull && runner trust")]
+pub struct TrustArgs {
+    /// Accept the changes without a question
+    #[arg(long)]
+    yes: bool,
+}
+
+/// The changes that a person has not accepted yet.
+#[derive(Debug, Serialize)]
+struct TrustView<'a> {
+    /// The project's folder.
+    project: String,
+    /// Whether all files are accepted now.
+    accepted: bool,
+    files: Vec<ChangedFile<'a>>,
+    /// The names of the jobs that the changes affect.
+    jobs: Vec<&'a str>,
+}
+
+#[derive(Debug, Serialize)]
+struct ChangedFile<'a> {
+    path: &'a str,
+    change: &'static str,
+    /// The difference in unified format, in which secrets are replaced.
+    diff: String,
+}
+
+impl<'a> ChangedFile<'a> {
+    fn of(change: &'a FileChange) -> Self {
+        let FileChange { path, old, new } = change;
+        let word = match (old, new) {
+            (None, _) => "new",
+            (_, None) => "removed",
+            _ => "changed",
+        };
+        let text = |text: &Option<String>| Redacted::of(text.as_deref().unwrap_or_default());
+        let diff = difference(&text(old), &text(new));
+        let diff = match diff.is_empty() {
+            // The accepted text is stored without secrets.
+            true => "    a secret in this file was changed\n".to_owned(),
+            false => diff,
+        };
+        Self { path, change: word, diff }
+    }
+}
+
+impl View for TrustView<'_> {
+    fn print(&self, ui: Ui) {
+        if self.files.is_empty() {
+            return ui.info(&format!("{}: all settings are accepted", self.project));
+        }
+        for file in &self.files {
+            show::out(&format!("{} ({})\n{}\n", file.path, file.change, file.diff.trim_end()));
+        }
+        show::out(&match self.jobs.as_slice() {
+            [] => "no job is affected\n".to_owned(),
+            jobs => format!("affected jobs: {}\n", jobs.join(", ")),
+        });
+    }
+}
+
+impl TrustArgs {
+    /// Shows the changes and asks for consent.
+    pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
+        let mut project = LoadedProject::load(cli.env, cli.here)?;
+        let accepted = review(cli, &mut project, self.yes)?;
+        Ok(if accepted { Exit::Done } else { Exit::Failed })
+    }
+}
+
+/// Shows the changes in a project's files and, with the person's consent, accepts the files. Returns
+/// whether all files are accepted now.
+pub(super) fn review(
+    cli: &Cli<'_>,
+    project: &mut LoadedProject,
+    yes: bool,
+) -> Result<bool, Failure> {
+    let changes = std::mem::take(&mut project.trust.changes);
+    let jobs = project.trust.jobs.clone();
+    let mut view = TrustView {
+        project: project.root.display().to_string(),
+        accepted: changes.is_empty(),
+        files: changes.iter().map(ChangedFile::of).collect(),
+        jobs: jobs.iter().map(String::as_str).collect(),
+    };
+    if view.accepted {
+        cli.ui.show(&view);
+        return Ok(true);
+    }
+    if env::setting(MARKER_VARIABLE).is_some() {
+        return Err(Failure::usage("a run cannot accept the settings of its own project"));
+    }
+    cli.ui.show_part(&view);
+    view.accepted = yes || (cli.ui.may_ask() && cli.ui.confirm("Accept these settings?"));
+    if view.accepted {
+        let (mut store, now) = (cli.env.store()?, cli.env.wall()?);
+        // The project's row must exist before its acceptance is recorded.
+        project.register(&mut store, now)?;
+        project.accept(&mut store, now)?;
+        project.register(&mut store, now)?;
+        cli.ui.info(&format!("the settings of {} are accepted", view.project));
+    } else {
+        cli.ui.info("nothing was accepted; to accept: runner trust --yes");
+    }
+    if cli.ui.json {
+        cli.ui.show(&view);
+    }
+    Ok(view.accepted)
+}

@@ -1,0 +1,340 @@
+//! Compares the files that control a project's jobs with the files that a person last accepted.
+//!
+//! A project's files may come from other people: `git pull` changes them, and so may an agent. A
+//! change takes effect only after a person has accepted it with `runner trust`, or has made it with
+//! a command of runner. Until then, each job that the change affects keeps its old schedule, and its
+//! runs are deferred. This module must never accept a file by itself.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use runner_engine::digest::Digest;
+use runner_engine::files::{DOCUMENT, read_in};
+use runner_engine::process::MARKER_VARIABLE;
+use runner_engine::schedule::Schedule;
+use runner_engine::store::{NewJob, Store, TrustRecord};
+use runner_jobs::lifecycle::cycle::CycleSpec;
+use runner_jobs::lifecycle::work::prompt_file;
+use serde_json::{Map, Value};
+
+use super::{FILE, LoadedProject};
+use crate::config::JOBS;
+use crate::cycles;
+use crate::env::{self, Env};
+use crate::ui::Failure;
+
+/// The state of a project's files compared with the files that a person last accepted.
+#[derive(Clone, Debug, Default)]
+pub struct Trust {
+    /// Whether a person has ever accepted the project's files.
+    pub known: bool,
+    /// The files that differ, by path below the project.
+    pub changes: Vec<FileChange>,
+    /// The names of the jobs that the differences affect, including removed jobs.
+    pub jobs: BTreeSet<String>,
+}
+
+/// A file that differs from the one that a person last accepted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileChange {
+    /// The path below the project.
+    pub path: String,
+    /// The accepted text, in which secrets are replaced. `None` for a new file.
+    pub old: Option<String>,
+    /// The current text. `None` for a removed file.
+    pub new: Option<String>,
+}
+
+impl Trust {
+    /// Compares the project's current files with the last accepted ones.
+    fn of(now: &TrustRecord, accepted: Option<TrustRecord>) -> Self {
+        let Some(accepted) = accepted else {
+            let file = |(path, text): (&String, &String)| FileChange {
+                path: path.clone(),
+                old: None,
+                new: Some(text.clone()),
+            };
+            return Self {
+                known: false,
+                changes: now.texts.iter().map(file).collect(),
+                jobs: now.jobs.keys().cloned().collect(),
+            };
+        };
+        Self {
+            known: true,
+            changes: different(&now.files, &accepted.files)
+                .into_iter()
+                .map(|path| FileChange {
+                    old: accepted.texts.get(&path).cloned(),
+                    new: now.texts.get(&path).cloned(),
+                    path,
+                })
+                .collect(),
+            jobs: different(&now.jobs, &accepted.jobs),
+        }
+    }
+
+    /// Reports whether all jobs may run.
+    pub fn holds(&self) -> bool {
+        self.jobs.is_empty()
+    }
+
+    /// Returns the reason why jobs are deferred, or `None` if no job is.
+    pub fn reason(&self) -> Option<String> {
+        if self.holds() {
+            return None;
+        }
+        Some(match (self.known, self.changes.as_slice()) {
+            (false, _) => "nobody has accepted the project's settings yet".to_owned(),
+            (true, [only]) => format!("{} was changed and is not accepted yet", only.path),
+            (true, all) => {
+                let paths = runner_text::some_of(all.iter().map(|it| it.path.as_str()));
+                format!("{paths} were changed and are not accepted yet")
+            }
+        })
+    }
+}
+
+/// Returns the keys whose digests differ, or that only one of the maps has.
+fn different(
+    now: &BTreeMap<String, Digest>,
+    before: &BTreeMap<String, Digest>,
+) -> BTreeSet<String> {
+    let keys = now.keys().chain(before.keys());
+    keys.filter(|key| now.get(*key) != before.get(*key)).cloned().collect()
+}
+
+/// Compares the project's files with the ones that a person last accepted. All files of a project
+/// below one of the user's `[trust] paths` count as accepted.
+pub(super) fn inspect(
+    home: &Env,
+    store: Option<&Store>,
+    project: &LoadedProject,
+) -> Result<Trust, Failure> {
+    let LoadedProject { root, config, id, .. } = project;
+    let folders = config.trusted.iter().map(|path| home.expanded(path));
+    let folders: Vec<PathBuf> = folders.collect::<Result<_, _>>()?;
+    if folders.iter().any(|folder| is_below(root, folder)) {
+        return Ok(Trust { known: true, ..Trust::default() });
+    }
+    let accepted = match store {
+        Some(store) => store.trust(id)?,
+        None => None,
+    };
+    Ok(Trust::of(&current(project, jiff::Timestamp::UNIX_EPOCH), accepted))
+}
+
+fn is_below(root: &Path, folder: &Path) -> bool {
+    fs::canonicalize(folder).is_ok_and(|folder| root.starts_with(folder))
+}
+
+/// Returns the current state of the files that control the project's jobs. A job is affected by its
+/// own table, by everything outside of the tables of jobs, and by its files with instructions.
+pub(super) fn current(project: &LoadedProject, at: jiff::Timestamp) -> TrustRecord {
+    let config = &project.config;
+    let mut texts: BTreeMap<String, String> = config.texts.clone();
+    let mut common = Map::new();
+    let mut tables = Map::new();
+    for (path, text) in &config.texts {
+        let mut table = parsed(text);
+        if path == FILE
+            && let Some(Value::Object(jobs)) = table.remove(JOBS)
+        {
+            tables = jobs;
+        }
+        common.insert(path.clone(), Value::Object(table));
+    }
+    let mut jobs = BTreeMap::new();
+    for (name, job) in &config.jobs {
+        let mut affecting = Map::new();
+        affecting.insert("common".to_owned(), Value::Object(common.clone()));
+        // A job that another job implies has no table, so every table may affect it.
+        let own = tables.get(name).cloned().unwrap_or_else(|| Value::Object(tables.clone()));
+        affecting.insert("table".to_owned(), own);
+        for file in instructions(project, &job.spec) {
+            let text = read_in(&project.root, &file, DOCUMENT);
+            let text = text.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).ok();
+            affecting.insert(format!("file {file}"), text.clone().into());
+            texts.extend(text.map(|text| (file, text)));
+        }
+        jobs.insert(name.clone(), digest(&Value::Object(affecting)));
+    }
+    TrustRecord {
+        at,
+        files: texts
+            .iter()
+            .map(|(path, text)| (path.clone(), Digest::of(text.as_bytes())))
+            .collect(),
+        jobs,
+        texts,
+    }
+}
+
+/// Returns the digest of a value. The keys of its tables are sorted.
+fn digest(value: &Value) -> Digest {
+    Digest::of(value.to_string().as_bytes())
+}
+
+/// Returns a text of settings as JSON. The configuration was read from the same text, so a text that
+/// is not TOML is a `.ctxrc` in another syntax.
+fn parsed(text: &str) -> Map<String, Value> {
+    let table = toml::from_str::<toml::Table>(text).ok();
+    match table.and_then(|table| serde_json::to_value(table).ok()) {
+        Some(Value::Object(table)) => table,
+        _ => Map::from_iter([("text".to_owned(), text.into())]),
+    }
+}
+
+/// Returns the files of the project with instructions for a job: its prompt, its cycle, and the
+/// prompts of the cycle.
+fn instructions(project: &LoadedProject, job: &runner_jobs::JobSpec) -> BTreeSet<String> {
+    let mut prompts = job.kind.prompts();
+    let mut files = BTreeSet::new();
+    if let Some(cycle) = job.kind.of::<CycleSpec>() {
+        files.extend(cycles::file(cycle));
+        // An invalid cycle prevents the run, which then reports it.
+        if let Ok(spec) = cycles::cycle_of(&project.root, cycle) {
+            prompts.extend(spec.states.into_iter().filter_map(|state| state.prompt));
+        }
+    }
+    files.extend(prompts.iter().filter_map(|prompt| prompt_file(prompt)).map(str::to_owned));
+    files
+}
+
+impl LoadedProject {
+    /// Returns the reason why the runs of a job are deferred, or `None` if the job may run.
+    pub fn untrusted(&self, job: &str) -> Option<String> {
+        let reason = self.trust.reason()?;
+        self.trust.jobs.contains(job).then(|| format!("{reason} (runner trust)"))
+    }
+
+    /// Returns the project if a person has accepted all settings that affect a job.
+    ///
+    /// # Errors
+    /// Returns the reason, with the command that shows the changes.
+    pub fn trusted(self) -> Result<Self, Failure> {
+        match self.trust.reason() {
+            None => Ok(self),
+            Some(reason) => {
+                let what = format!("{}: {reason}", self.root.display());
+                Err(Failure::configuration(what).hint("runner trust"))
+            }
+        }
+    }
+
+    /// Records that a person accepts the project's current files.
+    pub fn accept(&mut self, store: &mut Store, now: jiff::Timestamp) -> Result<(), Failure> {
+        store.set_trust(&self.id, &current(self, now))?;
+        self.trust = Trust { known: true, ..Trust::default() };
+        Ok(())
+    }
+
+    /// Returns the jobs as the database must have them. A job that is not accepted keeps its
+    /// schedule, and a new one has none.
+    pub(super) fn accepted_rows(&self, store: &Store) -> Result<Vec<NewJob>, Failure> {
+        let mut rows = self.config.job_rows()?;
+        if self.trust.holds() {
+            return Ok(rows);
+        }
+        let mut known: BTreeMap<String, NewJob> = (store.jobs(&self.id)?.into_iter())
+            .map(|job| {
+                let (name, kind) = (job.name.clone(), job.kind);
+                let (schedule, policy, enabled) = (job.schedule, job.policy, job.enabled);
+                (job.name, NewJob { name, kind, schedule, policy, enabled })
+            })
+            .collect();
+        for row in rows.iter_mut().filter(|row| self.trust.jobs.contains(&row.name)) {
+            match known.remove(&row.name) {
+                Some(old) => *row = old,
+                None => row.schedule = Schedule::manual(),
+            }
+        }
+        let there: BTreeSet<String> = rows.iter().map(|row| row.name.clone()).collect();
+        let removed = known.into_values();
+        rows.extend(
+            removed.filter(|job| self.trust.jobs.contains(&job.name) && !there.contains(&job.name)),
+        );
+        Ok(rows)
+    }
+}
+
+/// Makes a change to a project's files on behalf of a person. If all files were accepted before, the
+/// changed files are accepted too.
+pub fn accepted_change<T>(
+    home: &Env,
+    root: &Path,
+    change: impl FnOnce() -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    let load = || LoadedProject::at(home, home.store_to_identify()?.as_ref(), root);
+    // A person must be able to repair settings that cannot be read.
+    let held = load().is_ok_and(|project| project.trust.known && project.trust.changes.is_empty());
+    let done = change()?;
+    // An agent must not accept a change that it makes.
+    let by_person = env::setting(MARKER_VARIABLE).is_none();
+    if held
+        && by_person
+        && let Ok(mut project) = load()
+    {
+        project.accept(&mut home.store()?, home.wall()?)?;
+    }
+    Ok(done)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(files: &[(&str, &str)], jobs: &[(&str, &str)]) -> TrustRecord {
+        let digests = |list: &[(&str, &str)]| {
+            let digest =
+                |(name, text): &(&str, &str)| ((*name).to_owned(), Digest::of(text.as_bytes()));
+            list.iter().map(digest).collect()
+        };
+        let texts = files.iter().map(|(path, text)| ((*path).to_owned(), (*text).to_owned()));
+        TrustRecord {
+            at: jiff::Timestamp::UNIX_EPOCH,
+            files: digests(files),
+            jobs: digests(jobs),
+            texts: texts.collect(),
+        }
+    }
+
+    #[test]
+    fn changes_affect_jobs_with_other_digests() {
+        let before = record(&[("runner.toml", "a"), ("gone", "x")], &[("one", "1"), ("two", "2")]);
+        let now = record(&[("runner.toml", "b"), ("new", "y")], &[("one", "1"), ("two", "3")]);
+        let trust = Trust::of(&now, Some(before.clone()));
+        let change = |path: &str, old: Option<&str>, new: Option<&str>| FileChange {
+            path: path.to_owned(),
+            old: old.map(str::to_owned),
+            new: new.map(str::to_owned),
+        };
+        let expected = [
+            change("gone", Some("x"), None),
+            change("new", None, Some("y")),
+            change("runner.toml", Some("a"), Some("b")),
+        ];
+        assert_eq!(trust.changes, expected);
+        assert_eq!(trust.jobs, BTreeSet::from(["two".to_owned()]));
+        assert!(trust.reason().unwrap().contains("gone"), "{trust:?}");
+        assert!(Trust::of(&before, Some(before.clone())).holds());
+        let removed = record(&[("runner.toml", "b")], &[("one", "1")]);
+        assert!(Trust::of(&removed, Some(before)).jobs.contains("two"));
+    }
+
+    #[test]
+    fn a_comment_affects_no_job() {
+        let before = record(&[("runner.toml", "a")], &[("one", "1")]);
+        let now = record(&[("runner.toml", "a # comment")], &[("one", "1")]);
+        let trust = Trust::of(&now, Some(before));
+        assert!(trust.holds() && trust.reason().is_none());
+        assert_eq!(trust.changes.len(), 1);
+    }
+
+    #[test]
+    fn files_that_nobody_accepted_affect_every_job() {
+        let trust = Trust::of(&record(&[("runner.toml", "a")], &[("one", "1")]), None);
+        assert!(!trust.holds() && !trust.known);
+    }
+}
