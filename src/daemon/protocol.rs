@@ -21,6 +21,7 @@ pub const LONGEST: usize = 64 * 1024;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "ask", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Request {
+    /// Returns the daemon's state.
     Status {},
     /// Requests a tick. The reply follows when the tick is done.
     Tick {},
