@@ -33,7 +33,6 @@ pub(super) struct SimulateArgs {
     tick: String,
 }
 
-/// A simulated period.
 #[derive(Debug, Serialize)]
 struct Simulation {
     from: Timestamp,
@@ -52,9 +51,8 @@ struct ShownEvent {
     last: Timestamp,
     count: u64,
     outcome: EventOutcome,
-    /// The time at which the run starts, or at which the scheduler decides not to start one.
+    /// The time at which the run starts, or at which the tick records the missed time.
     at: Timestamp,
-    /// The zone of the job's schedule.
     #[serde(skip)]
     zone: TimeZone,
 }
