@@ -16,7 +16,7 @@ use crate::process::wait::poll_within;
 use crate::time::boot_time;
 
 /// Maximum wait for the lock. logind answers immediately, and a bus that hangs must not delay a run
-/// further.
+/// for longer.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Maximum wait for a released process to end.
 const GRACE: Duration = Duration::from_secs(2);

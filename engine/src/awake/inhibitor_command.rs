@@ -51,8 +51,8 @@ impl InhibitorCommand {
         }
     }
 
-    /// Returns the program's arguments. `what` is the reason for logind, and `pid` is the process
-    /// for which `caffeinate` waits. The screen may always turn off.
+    /// Returns the program's arguments. logind reports `what` as the reason, and `caffeinate` waits
+    /// for the process `pid`. No argument keeps the screen on.
     pub fn arguments(self, scope: InhibitScope, what: &str, pid: u32) -> Vec<String> {
         let words = match self {
             Self::Logind => vec![
@@ -69,7 +69,7 @@ impl InhibitorCommand {
                 HOLDS.to_owned(),
             ],
             Self::Caffeinate => vec![
-                // `-i` inhibits idle sleep; `-s` inhibits all sleep while the machine is on mains
+                // `-i` inhibits idle sleep. `-s` inhibits all sleep while the machine is on mains
                 // power.
                 "-i".to_owned(),
                 "-s".to_owned(),

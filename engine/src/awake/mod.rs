@@ -5,7 +5,7 @@
 //!                                           │ reports that it holds the lock, or an error
 //!                                           v
 //!    Inhibitor ──standing──> SleepInhibition ──> the run's summary, its report
-//!       └── dropped, or this process dies in any way ──> the program ends and releases the lock
+//!       └── dropped, or this process dies ──> the program ends and releases the lock
 //! ```
 //!
 //! The program ends when a pipe from this process is closed, so even `kill -9` releases the lock.
