@@ -114,7 +114,7 @@ pub trait PublishFs {
     fn sync_file(&self, path: &RelPath) -> Result<(), FsError>;
     /// Creates one folder, whose parent must exist. An existing folder is accepted.
     fn create_dir(&self, path: &RelPath) -> Result<(), FsError>;
-    /// Makes the names in a folder durable; `None` means the root.
+    /// Makes the names in a folder durable. `None` is the root.
     fn sync_dir(&self, dir: Option<&RelPath>) -> Result<(), FsError>;
     /// Renames `from` to `to`. Returns [`FsFailure::Exists`] if `to` exists.
     fn rename_noreplace(&self, from: &RelPath, to: &RelPath) -> Result<(), FsError>;

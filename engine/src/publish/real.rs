@@ -4,7 +4,6 @@
 //! and never through a symbolic link, magic link or mount point. Each operation then uses a name
 //! relative to its folder's handle. This module must never open a target for writing, follow a
 //! link, or change anything but regular files and folders. It requires Linux 5.6.
-//! Linux 5.6.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;

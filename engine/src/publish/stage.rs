@@ -1,7 +1,7 @@
 //! Makes a run's files durable in a staging folder, before a record refers to them.
 //!
 //! ```text
-//! new ──put / remove, any number──> drafting ──seal──> a manifest, all of it durable
+//! new ──put / remove, any number──> drafting ──seal──> a manifest of durable files
 //! ```
 //!
 //! The staging folder is under the targets' root, so every later step is a rename. This module must
