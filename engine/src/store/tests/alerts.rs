@@ -170,7 +170,7 @@ impl Fixture {
         self.end(&run, outcome, at);
     }
 
-    /// Delivers the waiting messages, with failures.
+    /// Delivers the waiting messages, with random failures.
     fn deliver(&mut self, dice: &mut Random, at: Timestamp) {
         let mut without = Vec::new();
         while let Some(sent) = self.store.begin_delivery(&without, at).unwrap() {
