@@ -71,7 +71,7 @@ impl Admitted {
     pub fn night(&self) -> Option<NightId> {
         self.night
     }
-    /// Returns whether a person requested the run, outside of a night's queue.
+    /// Returns whether a person requested the run and waits for it.
     pub fn manual(&self) -> bool {
         self.manual
     }

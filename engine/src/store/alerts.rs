@@ -186,8 +186,8 @@ impl Store {
         self.view(|db| db.all(&sql, [project], alert))
     }
 
-    /// Returns the project's alerts that were raised by `to` and last occurred or ended at or after
-    /// `from`, oldest first.
+    /// Returns the project's alerts that were raised no later than `to`, and last occurred or ended
+    /// no earlier than `from`. The oldest alerts are first.
     pub fn alerts_between(
         &self,
         project: &ProjectId,

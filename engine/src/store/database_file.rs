@@ -18,7 +18,7 @@ pub(super) fn beside(path: &Path, ending: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// Opens the lock file, which every process that uses the database locks.
+/// Opens the lock file, which every writer locks.
 pub(super) fn lock_file(path: &Path) -> Result<File> {
     let folder = path.parent().unwrap_or(Path::new("."));
     fs::create_dir_all(folder).map_err(cannot_write(path))?;

@@ -1,8 +1,8 @@
 //! Copies the database into memory, where a dry run registers, admits and reserves with the code of
 //! a real run.
 //!
-//! The copying leaves no trace, not even the files that SQLite normally creates beside a database
-//! that it reads. The copy must never be written back.
+//! Copying leaves no trace, not even the files that SQLite normally creates beside a database that
+//! it reads. The copy must never be written back.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;

@@ -1,5 +1,5 @@
-//! Events outside of a run's row, such as refusals, recoveries and clock jumps. Rows are never
-//! changed.
+//! Events that are not part of a run's row, such as refusals, recoveries and clock jumps. Rows are
+//! never changed.
 
 use jiff::Timestamp;
 use rusqlite::{Transaction, params};

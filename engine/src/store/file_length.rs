@@ -31,7 +31,7 @@ impl FileLengths {
     }
 }
 
-/// Reads both lengths. An unreadable header gives a file that is short.
+/// Reads both lengths. A file without a complete header counts as short.
 pub(super) fn lengths(path: &Path) -> io::Result<FileLengths> {
     let data = fs::metadata(path)?;
     let mut looked_at = LOOKED_AT.lock().unwrap_or_else(PoisonError::into_inner);

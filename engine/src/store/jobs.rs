@@ -153,9 +153,10 @@ impl Store {
         Ok(ahead.into_iter().map(|job| job.name).collect())
     }
 
+    /// Returns the job named `name`.
     ///
     /// # Errors
-    /// Returns [`StoreError::NotFound`](super::StoreError::NotFound).
+    /// Returns [`StoreError::NotFound`](super::StoreError::NotFound) if there is none.
     pub fn job(&self, project: &ProjectId, name: &str) -> Result<JobRow> {
         let sql = format!("SELECT {COLUMNS} FROM jobs WHERE project = ?1 AND name = ?2");
         self.view(|db| {
@@ -172,7 +173,7 @@ impl Store {
         })
     }
 
-    /// Returns the jobs that are due and not paused. The cost depends on their number only.
+    /// Returns the jobs that are due and not paused. The cost depends only on their number.
     pub fn due_jobs(&self, now: Timestamp) -> Result<Vec<DueJob>> {
         let sql = format!(
             "SELECT {COLUMNS} FROM jobs WHERE enabled AND next_due IS NOT NULL AND next_due <= ?1

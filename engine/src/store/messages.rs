@@ -107,9 +107,9 @@ pub struct Delivery {
 pub enum DeliveryResult {
     /// The channel accepted the message.
     Delivered,
-    /// The delivery failed, with the redacted reason.
+    /// The delivery failed. The text is the redacted reason.
     Failed(String),
-    /// The channel no longer exists, with the reason.
+    /// The channel no longer exists. The text is the reason.
     Withdrawn(String),
 }
 
@@ -129,7 +129,7 @@ pub(super) fn make(
     Ok(())
 }
 
-/// Creates the messages that a job's alerts have ended, for the channels that may have received a
+/// Creates the recovery messages of a job's alerts, for the channels that may have received a
 /// message about them.
 pub(super) fn recovered(
     tx: &Transaction<'_>,

@@ -1,4 +1,4 @@
-//! Records the scheduled times of a project whose folder is missing as missed.
+//! Records scheduled times as missed while their project's folder is missing.
 
 use std::collections::BTreeMap;
 

@@ -101,7 +101,7 @@ pub struct Store {
 
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The file exists, but is not an intact database of runner.
+    /// The file exists, but is not an intact runner database.
     #[error("the database {path} is damaged: {why}")]
     Damaged { path: PathBuf, why: String },
     /// A later version of runner created the database.
@@ -122,8 +122,7 @@ pub enum StoreError {
         /// The format that this program writes.
         known: i64,
     },
-    /// The database has other tables than this version of runner, because a development build
-    /// created it.
+    /// A development build created the database, and its tables differ from this version's.
     #[error(
         "the database {path} was made by a development build of runner: its tables are not those of format {format}"
     )]
@@ -182,7 +181,7 @@ pub enum StoreError {
     NotFound {
         /// The kind of row.
         what: &'static str,
-        /// The name that was searched.
+        /// The requested name.
         name: String,
     },
     /// The plan no longer matches the current state.
@@ -307,7 +306,7 @@ fn sql_error(path: &Path) -> impl Fn(rusqlite::Error) -> StoreError + use<> {
     move |error| Fault::from(error).at(&path)
 }
 
-/// Returns whether a statement does not match the existing tables.
+/// Returns whether the error reports a missing table, column or index.
 fn other_tables(error: &rusqlite::Error) -> bool {
     let text = error.to_string();
     ["no such table", "no such column", "no such index", "has no column named"]

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! manual ─────────────────> requested immediately by the process that records it
-//! clock, event ──overlap──> queued | skipped | queued in the place of the earlier one
+//! clock, event ──overlap──> queued | skipped | queued instead of the earlier one
 //! queue (enqueue) ────────> queued
 //! ```
 

@@ -18,8 +18,8 @@ const OLDEST_SQLITE: i32 = 3_051_003;
 /// Maximum time that a connection waits for another transaction. All of runner's transactions are
 /// short.
 pub(super) const BUSY: Duration = Duration::from_secs(20);
-/// Number of cached prepared statements, enough for all statements of a tick. To prepare a
-/// statement costs several times as much as to execute it.
+/// Number of cached prepared statements, enough for all statements of a tick. Preparing a statement
+/// costs several times as much as executing it.
 pub(super) const STATEMENTS: usize = 128;
 /// Length in bytes to which SQLite truncates the log after writing it back.
 const LOG_KEPT: i64 = 16 << 20;
@@ -37,7 +37,7 @@ impl Store {
         Self::open_with(path, STEPS)
     }
 
-    /// Opens the database for writing with other migration steps.
+    /// Opens the database for writing with the migration steps `steps`.
     pub(super) fn open_with(path: &Path, steps: &[&str]) -> Result<Self> {
         let lock = lock_file(path)?;
         lock.lock_shared().map_err(cannot_write(path))?;
@@ -60,7 +60,7 @@ impl Store {
         Self::read_with(path, STEPS)
     }
 
-    /// Opens the database read-only with other migration steps.
+    /// Opens the database read-only with the migration steps `steps`.
     pub(super) fn read_with(path: &Path, steps: &[&str]) -> Result<Self> {
         if restore::is_half_done(path) {
             return Err(StoreError::HalfRestored { path: path.to_owned() });
@@ -124,9 +124,9 @@ const SHORT_LOOKS: u32 = 20;
 /// The treatment of pages that are only in the log during the length check.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum PendingLog {
-    /// It writes them back if the connection can write.
+    /// The check writes them back if the connection can write.
     WriteBack,
-    /// It changes nothing.
+    /// The check changes nothing.
     Leave,
 }
 
@@ -144,7 +144,7 @@ pub(super) fn check_length(db: &Connection, path: &Path, pending: PendingLog) ->
         why: "it is shorter than its own header says".to_owned(),
     };
     if pending == PendingLog::Leave || db.is_readonly("main").unwrap_or(true) {
-        // Without a log, no pages can be missing from the file temporarily.
+        // Without a log, no pages can be pending.
         let no_log = fs::metadata(beside(path, "-wal")).map_or(true, |data| data.len() == 0);
         return match no_log && lengths()? == seen {
             true => Err(damaged),

@@ -77,7 +77,7 @@ pub fn gone(why: &str) -> String {
     format!("{GONE}: {why}")
 }
 
-/// Returns the reason why a project with this stamp is missing, or `None` if it is not.
+/// Returns the reason why a project with this stamp is missing, or `None` if it is not missing.
 pub fn why_gone(stamp: &str) -> Option<&str> {
     let rest = stamp.strip_prefix(GONE)?;
     Some(rest.strip_prefix(": ").unwrap_or("the project is gone"))

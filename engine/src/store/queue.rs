@@ -17,8 +17,7 @@ use crate::queue::{Choice, LiveRun, QueuedRun, choose};
 impl Store {
     /// Requests the runs that may start at `now`, and makes `starter` responsible for them. `only`
     /// limits the choice to one night. The choice is one transaction, so two processes never start
-    /// the same run, and a group never has more live runs than slots. The cost grows with the
-    /// number of ready runs.
+    /// the same run or use the same free slot. The cost grows with the number of ready runs.
     pub fn start_ready(
         &mut self,
         only: Option<NightId>,

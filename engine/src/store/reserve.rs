@@ -1,5 +1,4 @@
-//! Reserves budget for runs and settles it. Only this module changes the usage and the reservations
-//! of budget levels.
+//! Reserves budget for runs and settles it.
 //!
 //! These functions must only be called in the transaction that also admits or settles the run.
 //! Otherwise, two runs could get the same remaining amount.

@@ -304,9 +304,10 @@ fn select(index: &str, wheres: &str) -> String {
 }
 
 impl Store {
+    /// Returns the run with the id `wanted`.
     ///
     /// # Errors
-    /// Returns [`StoreError::NotFound`](super::StoreError::NotFound).
+    /// Returns [`StoreError::NotFound`](super::StoreError::NotFound) if there is none.
     pub fn run(&self, wanted: &RunId) -> Result<RunRow> {
         self.view(|db| {
             let found = db.first(&select("", "r.id = ?1"), [wanted], run)?;

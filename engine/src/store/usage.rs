@@ -2,7 +2,7 @@
 //! is charged at the reserved maximum.
 //!
 //! ```text
-//! limits + grants ──fit──> reservation of a run, at all levels at once    (BEGIN IMMEDIATE)
+//! limits + grants ──fit──> reservation of a run, at all its levels       (BEGIN IMMEDIATE)
 //!                            └──request──> reported usage | reserved maximum
 //!                            └──escalation──> reservation of a child, from the remaining amount
 //!                        settle ──> usage at each level; the rest is released
