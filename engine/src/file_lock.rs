@@ -13,7 +13,7 @@ use rustix::event::{Timespec, poll};
 use crate::files::{open_with, open_with_no_link};
 use crate::time::boot_time;
 
-/// Interval between two attempts to take a lock; `flock` cannot wait with a time limit.
+/// Interval between two attempts to take a lock. `flock` itself has no timeout.
 const TURN: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 
 /// Whether several processes may hold a lock at the same time.

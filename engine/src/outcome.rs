@@ -59,7 +59,7 @@ pub enum Outcome {
         /// The missing part, and the reason.
         why: String,
     },
-    /// The run failed and published nothing.
+    /// The run failed.
     Failed {
         /// The class of the failure, which determines who must act.
         class: Class,

@@ -117,7 +117,7 @@ impl<'a> Driver<'a> {
 /// The action that recovery took for one run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Recovered {
-    /// The run is unchanged, because it needs no recovery now.
+    /// The run needs no recovery, or cannot be recovered yet.
     Alone,
     /// The run has not started, and the caller must start it now.
     Start(RunId),
@@ -159,8 +159,8 @@ pub fn recover(
         (Some(lock), _) => (lock, OwnerEnd::Died),
         (None, None) => return Ok(Recovered::Alone),
         (None, Some(owner)) => {
-            // The overrun is recorded before the kill, because the process that notices the death
-            // settles the run and needs to know its cause.
+            // The overrun is recorded before the kill, because another process may notice the death
+            // and settle the run.
             note_overrun(store, run, now.wall)?;
             world.kill(owner);
             world.kill_marked(&run.id);
@@ -182,7 +182,7 @@ fn lock_of(world: &dyn World, run: &RunRow) -> Result<Option<Box<dyn Any>>, Stor
     lock.map_err(|error| StoreError::Lock { why: whole(&error) })
 }
 
-/// How a run's owner ended, as far as recovery knows without the run's events.
+/// How a run's owner ended, regardless of the run's events.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum OwnerEnd {
     /// The owner had already ended.

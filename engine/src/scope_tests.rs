@@ -1,4 +1,4 @@
-//! Tests that a scope contains every path that a model or a repository could create.
+//! Tests that paths from a model or a repository cannot escape from a scope.
 
 use std::fs;
 use std::hint;

@@ -30,15 +30,15 @@ pub const REPORT_JOB: &str = "report";
 /// The result of a tick.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tick {
-    /// Runs that the caller must start now, oldest first. The caller is responsible for them until
-    /// they are settled.
+    /// Runs that the caller must start now. The caller is responsible for them until they are
+    /// settled.
     pub start: Vec<RunId>,
     /// Live runs with a requested cancellation. The caller must send SIGTERM to their owners.
     pub end: Vec<RunId>,
     /// Settled runs that were not swept, because their process died first. The process may not have
     /// updated the job's failure marker.
     pub swept: Vec<RunId>,
-    /// Problems that affected a single run or job. The rest of the tick succeeded.
+    /// Problems that did not prevent the rest of the tick.
     pub troubles: Vec<String>,
     /// Runs that recovery settled, each with the name of its outcome.
     pub settled: Vec<(RunId, String)>,
