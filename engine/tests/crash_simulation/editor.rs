@@ -141,8 +141,8 @@ impl Trial<'_> {
         Ok(())
     }
 
-    /// Checks that a success implies that the target had the new content, and that every failure is
-    /// a conflict.
+    /// Checks that a success implies that the target had the new content, and that a failure has an
+    /// expected error.
     fn answers<T: Debug>(
         &self,
         points: &[CrashPoint],
