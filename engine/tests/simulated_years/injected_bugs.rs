@@ -18,7 +18,7 @@ pub enum Bug {
     MissedAndRun,
     /// One scheduled time is recorded under two keys.
     TwoKeys,
-    /// The scheduled times during a pause run.
+    /// Scheduled times during a pause are run.
     PauseIgnored,
     /// More scheduled times are caught up than the rule permits.
     CapIgnored,
