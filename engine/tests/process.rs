@@ -362,7 +362,7 @@ fn spawn_errors_name_program_and_path() {
     assert!(text.contains("interpreter or loader"), "{text}");
 }
 
-/// Starts a process without a supervisor, as a supervisor's death leaves it.
+/// Starts a process without a supervisor, as if its supervisor had died.
 fn left_behind(marker: &str, script: &str) -> (Child, u32, u64) {
     let mut child = Command::new("/bin/sh");
     child.args(["-c", script]).env(MARKER_VARIABLE, marker);
