@@ -56,9 +56,9 @@ fn interval() -> Result<Option<SignedDuration>, Failure> {
     })
 }
 
-/// Reads an agent's position in its cycle and applies the settings of the current state to `job`. A
-/// setting of the state takes precedence over one of the job of that kind with the `lifecycle`
-/// trigger, which takes precedence over one of the cycle's own job.
+/// Reads an agent's position in its cycle and applies the settings of the current state to `job`.
+/// The state's own settings take precedence over those of the job of its kind with the `lifecycle`
+/// trigger.
 pub fn stand(root: &Path, config: &mut Config, job: &mut JobSpec) -> Result<(), Failure> {
     if let Some(rem) = job.kind.of_mut::<RemSpec>() {
         if let Some(least) = interval()? {
@@ -103,7 +103,7 @@ pub fn stand(root: &Path, config: &mut Config, job: &mut JobSpec) -> Result<(), 
     Ok(())
 }
 
-/// Applies the model that the environment sets for dreams to a backend.
+/// Sets a backend's model to that in `WB_DREAM_MODEL`, if the variable is set.
 fn dreamer(config: &mut Config, backend: &str) {
     if let (Some(model), Some(backend)) = (variable(MODEL), config.backends.get_mut(backend))
         && backend.kind != "builtin"

@@ -30,7 +30,7 @@ pub fn resolve_secrets(spec: &BackendSpec) -> BTreeMap<String, String> {
     lent
 }
 
-/// Returns an error, because this build cannot read the keyring.
+/// Always fails, because this build cannot read the keyring.
 ///
 /// # Errors
 /// Returns an error that describes how to build runner with the keyring.

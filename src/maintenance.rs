@@ -56,7 +56,7 @@ pub fn daily(home: &Env, store: &mut Store) -> Result<Vec<String>, Failure> {
         (Task::DailyPruning, "pruning what is old", prune),
     ];
     for (task, what, part) in parts {
-        // Each task has its own record, so a failing task does not repeat the other one.
+        // Each task has its own record, so one task does not run again because the other failed.
         if !store.maintenance_due(task, now)? {
             continue;
         }

@@ -128,8 +128,8 @@ impl HookArgs {
 }
 
 fn bounds_of(cli: &Cli<'_>, job: &str) -> Result<WriteBounds, Failure> {
-    // Inside the sandbox there is no database that identifies the project, and the project's id is
-    // not necessary here.
+    // Inside the sandbox, no database is available to identify the project. The project's id is not
+    // needed here.
     let root = project::find(cli.here)?;
     let config = config::load(&cli.env.stack(Some(&root.join(project::FILE))))?;
     let (write, keep) = of_job(&root, &config.job(job)?.spec, &config);

@@ -97,7 +97,7 @@ pub fn make(home: &Env, dir: &Path, id: IdChoice) -> Result<(PathBuf, Vec<String
         let what = format!("{}: the path of a project must be UTF-8", root.display());
         return Err(Failure::data(what));
     }
-    // An invalid configuration is an error before anything is created.
+    // Fails before anything is created if the configuration is invalid.
     let path = root.join(project::FILE);
     let config = config::load(&home.stack(Some(&path)))?;
     let old = config::file(&path)?;

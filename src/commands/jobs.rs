@@ -1,6 +1,6 @@
 //! `runner jobs`: lists the jobs, shows one job, and resets a job's failures.
 //!
-//! A reset is recorded. It must never change the history of a job's runs.
+//! A reset must never change the history of a job's runs.
 
 use jiff::Timestamp;
 use runner_engine::admission::stopped;
@@ -184,7 +184,7 @@ struct ResetJob {
     was_stopped: bool,
     /// Whether a failure marker was removed.
     failmark: bool,
-    /// The number of open alerts of the job that ended.
+    /// The number of the job's alerts that the reset ended.
     alerts: u32,
 }
 

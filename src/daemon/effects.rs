@@ -125,8 +125,8 @@ impl<'a> EffectRunner<'a> {
         Ok(None)
     }
 
-    /// Starts the daily maintenance on a separate thread with its own connection. A later call
-    /// returns an error if it found the database damaged.
+    /// Starts the daily maintenance on a separate thread with its own connection. If the
+    /// maintenance finds the database damaged, a later call returns the error.
     fn care(&mut self) -> Result<(), Failure> {
         if self.care.as_ref().is_some_and(|care| !care.is_finished()) {
             return Ok(());

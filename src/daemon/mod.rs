@@ -6,8 +6,8 @@
 //!                                                  └─────────────── resulting events ───────────────┘
 //! ```
 //!
-//! The daemon starts each run as a separate process, so its own death does not end a run. The next
-//! tick of any process then settles what the daemon left. The daemon shares the database with
+//! The daemon starts each run as a separate process, so a run survives the death of the daemon. The
+//! next tick of any process then settles what the daemon left. The daemon shares the database with
 //! `runner tick` and host timers, so no occurrence is started twice. The state of a run must never
 //! exist only in the daemon's memory.
 

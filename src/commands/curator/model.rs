@@ -59,7 +59,7 @@ pub struct Configured {
     pub job: Option<String>,
     /// Whether the job is enabled.
     pub enabled: bool,
-    /// The backend that writes texts.
+    /// The backend of the job.
     pub backend: Option<String>,
     /// Maximum number of jobs that may start within 60 minutes.
     pub hourly_cap: u32,

@@ -1,7 +1,7 @@
-//! Dry runs of `run`, `dream run` and `night`: shows what would happen, and its maximum cost.
+//! `--dry-run` of `run`, `dream run` and `night`: shows what would happen, and the maximum cost.
 //!
-//! `execute::dry_run` simulates the runs, and this module prints them. It must never write a file
-//! or ask a backend.
+//! `execute::dry_run` simulates the runs, and this module prints them. This module must never write
+//! a file or ask a backend.
 
 mod view;
 
@@ -118,8 +118,8 @@ fn all(
     let night = stage.store.open_night(&project.id, &date, now, closes)?;
     let mut queue = VecDeque::new();
     for (name, job) in project.config.jobs.iter().filter(|(_, job)| job.enabled) {
-        // As in a real night, a job that follows another job is recorded after that job, and the
-        // job of a cycle when its turn comes.
+        // As in a real night, jobs that follow other jobs and the jobs of cycles are recorded
+        // later.
         if matches!(job.when, TriggerSpec::Clock(Trigger::After(_)) | TriggerSpec::Lifecycle) {
             continue;
         }

@@ -77,8 +77,7 @@ impl ExecuteArgs {
             Ok(setting) => setting,
             Err(failure) => {
                 let why = failure.to_string();
-                // Somebody may be editing the configuration file, so this is not a failure of the
-                // job.
+                // Somebody may be editing the configuration, so only a manual run fails.
                 let outcome = if row.manual() {
                     let class = Class::Environment;
                     Outcome::Failed { class, why }

@@ -35,7 +35,7 @@ pub struct JournalSource<'a> {
     pub now: Timestamp,
 }
 
-/// The commits that the journal shows.
+/// The project's recent commits.
 struct History<'a> {
     git: &'a Git,
     log: Vec<Commit>,
@@ -44,6 +44,8 @@ struct History<'a> {
 }
 
 impl JournalSource<'_> {
+    /// Assembles the journal, newest item first.
+    ///
     /// # Errors
     /// Returns an error if a list of entries is damaged or a git command fails.
     pub fn journal(self) -> Result<Journal, JobError> {

@@ -84,7 +84,7 @@ fn known(config: &Config, runners: &[String]) -> Result<(), String> {
     }
 }
 
-/// Checks that the output folder belongs to runner.
+/// Checks that the output folder, if it exists, belongs to runner.
 pub(super) fn own_output(root: &Path, spec: &OvernightSpec) -> Result<(), Failure> {
     let usual = OvernightSpec::default().output_dir;
     match ownership::inspect(root, &spec.output_dir) {

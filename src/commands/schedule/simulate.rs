@@ -1,4 +1,4 @@
-//! `runner schedule simulate`: shows what would run, be caught up with or be missed in a period.
+//! `runner schedule simulate`: shows the runs, catch-ups and missed times of a period.
 
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};

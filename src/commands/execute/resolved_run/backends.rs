@@ -111,7 +111,7 @@ impl ResolvedRun<'_> {
     }
 
     /// Computes the reservations for the first backend and its fallbacks. A fallback whose budget
-    /// is not sufficient is moved to `passed`.
+    /// is not sufficient is skipped and listed in `passed`.
     pub fn hold_chain(
         &self,
         store: &Store,

@@ -1,7 +1,7 @@
 //! Collects the facts for the admission of a run. Conditions such as the host's battery and load
 //! are read only if the job's policy uses them.
 //!
-//! This module must never decide; the engine's `admission` module does.
+//! This module must never make the admission decision.
 
 use std::path::Path;
 

@@ -6,9 +6,9 @@
 //!                                                 └──> absent, with the reason
 //! ```
 //!
-//! An overnight run does not depend on any of these backends, so a missing backend never refuses
-//! the run. Each backend gets a separate sandbox and cannot write to another's folder or to the
-//! paths that the run's programs may write.
+//! An overnight run does not depend on these backends and continues without them. Each backend gets
+//! a separate sandbox and cannot write to another's folder or to the paths that the run's programs
+//! may write.
 
 use std::path::PathBuf;
 use std::sync::Arc;
