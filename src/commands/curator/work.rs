@@ -1,9 +1,9 @@
 //! `runner curator work`: runs the curator job until no further run may start.
 //!
 //! ```text
-//! a file waits, and the hourly cap allows a start?
-//!    │ yes ──> one run ── it processed a file ──> repeat
-//!    │                 └── another run is active, or it failed ──> end; with --watch: wait
+//! a file waits, and with --watch the hourly cap allows a start?
+//!    │ yes ──> one run ── it succeeded ───> repeat
+//!    │                 └── otherwise ─────> end; with --watch: wait
 //!    └ no ───> end; with --watch: wait for a file, half a minute, or a signal that ends the watch
 //! ```
 
