@@ -6,9 +6,9 @@
 //!                           └ follow: a separate thread writes until the run is settled
 //! ```
 //!
-//! Each client has its own task. The length of a line, the time to read and write, and the number
-//! of clients are limited, so a slow client never blocks the loop. This module must never write to
-//! the database or make a decision.
+//! Each client has its own task. Line length, read and write times, and the number of clients are
+//! limited, so a slow client never blocks the loop. This module must never write to the database or
+//! make a decision.
 
 use std::fs;
 use std::io;

@@ -1,10 +1,10 @@
 //! Builds the sandbox of a run from its job's kind and settings.
 //!
 //! Children of a *proposing* kind (dream, prompt, overnight) may write their part of the run's
-//! folder, a temporary folder and the kind's shared folders, but nothing else in the project. A
+//! folder and a temporary folder. In the project, they may write only the kind's shared folders. A
 //! backend may add paths for the state of its program. Children of a *working* kind (command, wake,
-//! audit, plan) may also write the paths in `writes`, but never runner's files, git's configuration
-//! or an agent's settings.
+//! audit, plan) may also write the paths in `writes`. They may never write runner's files, git's
+//! configuration or an agent's settings.
 //!
 //! The network is open to backends, which need it for their requests. It is closed to commands
 //! unless the job opens it, because a command could send everything that it can read.
