@@ -9,8 +9,8 @@
 //! ```
 //!
 //! The program ends when a pipe from this process is closed, so even `kill -9` releases the lock.
-//! (`caffeinate` watches the process id instead.) The program is a child in runner's own process
-//! group, so ending a run's process tree does not affect it.
+//! (`caffeinate` watches the process id instead.) The program belongs to runner's own process
+//! group, so the end of a run's process tree does not affect it.
 //!
 //! Rejected: a D-Bus client, which would add a dependency.
 //!
