@@ -280,7 +280,7 @@ pub fn copy_host(from: &Path, to: &Path) -> io::Result<()> {
     target.set_permissions(source.metadata()?.permissions())
 }
 
-/// Syncs the folder `path`, so that new and renamed entries survive a power cut.
+/// Syncs the folder `path`. New and renamed entries then survive a power cut.
 ///
 /// # Errors
 /// Returns the operating system's error.
