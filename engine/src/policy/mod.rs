@@ -56,7 +56,7 @@ pub struct CatchUp {
     pub window: SignedDuration,
     /// Maximum number of missed scheduled times that `all` runs. Older ones are recorded as missed.
     pub cap: u32,
-    /// Time over which late starts are spread, so that jobs do not all start at the same time.
+    /// Time over which late starts are spread.
     pub stagger: SignedDuration,
 }
 
