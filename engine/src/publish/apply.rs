@@ -1,9 +1,9 @@
 //! Applies the manifest's entries one by one. The first attempt and every recovery run the same
 //! code.
 //!
-//! The remaining work of an entry is derived from the disk, never remembered. `T` is the state of
-//! the target and `S` is the state of the staged name. For a removal, `S` is the state of the name
-//! to which the target is moved. `b` and `a` are the manifest's `before` and `after`:
+//! The remaining work of an entry is always derived from the disk. `T` is the state of the target
+//! and `S` is the state of the staged name. For a removal, `S` is the state of the name to which
+//! the target is moved. `b` and `a` are the manifest's `before` and `after`:
 //!
 //! ```text
 //! put      T = a, S none or a or b   already in place: make it durable, continue

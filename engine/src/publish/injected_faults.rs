@@ -1,8 +1,8 @@
 //! Injects known bugs into publications, to verify that the crash simulation detects them.
 //!
-//! The core calls [`injected`] at each place where such a bug is possible. Without the feature
-//! `fault-injection`, the result is the constant `false`. Only this folder and the simulation may
-//! use these items.
+//! The core calls [`injected`] at each place where one of these bugs is possible. Without the
+//! feature `fault-injection`, the result is the constant `false`. Only this folder and the
+//! simulation may use these items.
 
 use std::cell::Cell;
 

@@ -43,7 +43,7 @@ pub enum LogError {
 pub struct RecordedManifest {
     /// The manifest that was committed before any file was moved.
     pub manifest: Manifest,
-    /// Whether the outcome is committed, so that only the cleanup remains.
+    /// Whether the outcome is committed. Only the cleanup then remains.
     pub settled: bool,
 }
 

@@ -75,8 +75,8 @@ impl Manifest {
     /// also invalid if its staged path is not [`Manifest::staged_name`], or if its target and the
     /// staging folder overlap.
     pub fn check(&self) -> Result<(), BadManifest> {
-        // The targets so far and the folders above them, so that entries need not be compared
-        // pairwise.
+        // The targets so far and the folders above them. With these sets, entries need not be
+        // compared pairwise.
         let (mut targets, mut above) = (HashSet::new(), HashSet::new());
         for (index, entry) in self.entries.iter().enumerate() {
             let refuse = |why| Err(BadManifest { target: entry.target.clone(), why });

@@ -15,8 +15,8 @@
 //! durable before the next step. Both commits check the fence through a [`CommitGuard`]. A commit
 //! must never be split, and a marker must never be overwritten in place.
 //!
-//! Rejected: recording these commits in the database. A run commits many times, and nobody could
-//! finish a tree whose database is on another machine.
+//! Rejected: recording these commits in the database. A run commits many times, and a tree whose
+//! database is on another machine could not be finished.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -186,8 +186,8 @@ pub fn list(fs: &impl MarkerFs, folder: &RelPath) -> Result<Vec<RelPath>, FsErro
 pub fn inspect(fs: &impl MarkerFs, path: &RelPath) -> Result<Option<Marker>, FsError> {
     let bytes = fs.read(path, LONGEST)?;
     let marker = bytes.and_then(|bytes| serde_json::from_slice::<Marker>(&bytes).ok());
-    // Any program can write a file in the tree. Only runner's markers name a staging folder beside
-    // themselves.
+    // Any program can write a file in the tree. runner's own markers always name a staging folder
+    // beside themselves.
     let own = |staging: &RelPath| {
         staging.parent() == path.parent() && staging.name().starts_with(FOLDER_PREFIX)
     };
