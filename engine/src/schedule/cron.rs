@@ -1,10 +1,10 @@
 //! Cron expressions as in Debian's cron: five fields, names, nicknames such as `@daily`, and the
 //! extensions `L`, `W` and `#`.
 //!
-//! croner parses an expression and reports the days that it matches. `zoned.rs` handles the zone's
-//! transitions instead of croner: croner follows elapsed time for a list of fixed hours, and drops
-//! a skipped time if the gap ends on another day. This module must never change an expression's
-//! text, which is printed as the user wrote it.
+//! croner parses an expression and reports the days that it matches. The module `zoned` applies the
+//! zone's transitions. croner itself follows elapsed time for a list of fixed hours, and drops a
+//! skipped time if the gap ends on another day. This module must never change an expression's text,
+//! which is printed as the user wrote it.
 
 use std::fmt;
 use std::str::FromStr;

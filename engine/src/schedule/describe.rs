@@ -1,8 +1,8 @@
 //! Describes each trigger in one plain sentence.
 //!
-//! croner's descriptions do not match the evaluation. croner describes every stepped list as a
-//! plain interval (`0-20/2` as "every 2 hours"), describes `LW` as `L`, and follows another rule
-//! for two restricted day fields. This module describes the items as the user wrote them.
+//! croner's own descriptions do not match the evaluation. croner describes every stepped list as
+//! a plain interval (`0-20/2` as "every 2 hours") and `LW` as `L`. It also follows another rule for
+//! two restricted day fields. This module describes the items as the user wrote them.
 
 use jiff::civil::Date;
 use jiff::tz::TimeZone;

@@ -1,9 +1,9 @@
 //! The grammar of cron expressions: the items that each of the five fields accepts.
 //!
-//! This module parses text into items, so that error messages quote the user's text and schedules
-//! can be described in plain language. It is stricter than croner, which accepts a month's name as
-//! an hour, a lone `L` as a weekday that never matches, and `?` or `+` from other dialects. It must
-//! never decide which times an expression matches.
+//! This module parses text into items, for error messages that quote the user's text and for
+//! descriptions of schedules. It is stricter than croner. croner accepts a month's name as an hour,
+//! a lone `L` as a weekday that never matches, and `?` or `+` from other dialects. This module
+//! must never decide which times an expression matches.
 
 /// One of the five fields of a cron expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]

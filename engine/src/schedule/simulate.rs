@@ -1,8 +1,8 @@
 //! Simulates a period of time and reports which scheduled times run, are caught up or are missed.
 //!
-//! The simulation jumps from each scheduled time to the tick that handles it, and calls
-//! [`Schedule::due`] as a real tick does. It assumes that every run succeeds and takes no time. It
-//! must never read a clock or a database.
+//! The simulation jumps from each scheduled time to the next tick, and calls [`Schedule::due`] as a
+//! real tick does. It assumes that every run succeeds and takes no time. It must never read a clock
+//! or a database.
 
 use jiff::{SignedDuration, Timestamp};
 
