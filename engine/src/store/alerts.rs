@@ -29,15 +29,15 @@ pub struct AlertRow {
     pub job_name: String,
     /// The kind of problem.
     pub kind: AlertKind,
-    /// The time of the first occurrence of the problem.
+    /// The time at which the alert was raised.
     pub raised: Timestamp,
-    /// The time of the last occurrence of the problem.
+    /// The time at which the problem last occurred.
     pub last: Timestamp,
     /// Number of times that the problem has occurred.
     pub count: u32,
     /// The last run that had the problem.
     pub run: Option<RunId>,
-    /// The redacted reason of the last occurrence.
+    /// The redacted reason from the last time that the problem occurred.
     pub why: String,
     /// The time and the person, if the alert was silenced.
     pub silenced: Option<(Timestamp, String)>,
@@ -125,8 +125,8 @@ impl Store {
     }
 
     /// Raises alerts for scheduled jobs that have not succeeded within the time that their
-    /// project's rules allow. Watching starts when a call finds the job enabled and not paused, so
-    /// a job that was off for a year is not stale when it is enabled.
+    /// project's rules allow. Watching starts when a call finds the job enabled and not paused. A
+    /// job that was disabled for a year is therefore not stale when it is enabled.
     pub fn watch(
         &mut self,
         rules: &BTreeMap<ProjectId, AlertRules>,
@@ -208,7 +208,7 @@ impl Store {
         })
     }
 
-    /// Silences an open alert, so that it sends no further messages. Returns `false` if the alert
+    /// Silences an open alert, which then sends no further messages. Returns `false` if the alert
     /// has ended or is already silenced.
     pub fn silence(&mut self, alert: &AlertId, who: &str, now: Timestamp) -> Result<bool> {
         self.write(|tx| silence(tx, alert, who, now))

@@ -60,7 +60,7 @@ impl Store {
         }
         let name =
             target.file_name().ok_or_else(|| cannot(io::Error::other("the path names no file")))?;
-        // The time is recorded first, so that the copy contains it.
+        // The time is recorded first, so the copy contains it.
         failpoint::before("note the time of the copy");
         self.record_maintenance(Task::Copied, "", now)?;
         let mut draft = OsString::from(".");

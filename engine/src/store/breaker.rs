@@ -31,8 +31,8 @@ impl Store {
         self.view(|db| streak(db, job))
     }
 
-    /// Resets the job's circuit breaker, so that the schedule starts the job again. Returns the
-    /// number of acknowledged failures. If there are none, nothing is recorded.
+    /// Resets the job's circuit breaker. The schedule then starts the job again. Returns the number
+    /// of acknowledged failures. If there are none, nothing is recorded.
     pub fn acknowledge(
         &mut self,
         project: &ProjectId,
@@ -47,8 +47,7 @@ impl Store {
                 return Ok(0);
             }
             // The reset names the run's id, because a copy of the database may renumber rows. Only
-            // a settled run is named, because nobody has seen the end of a run that is still in
-            // progress.
+            // a settled run is named, because the outcome of a run in progress is not known yet.
             tx.change(
                 "INSERT INTO breaker_resets (job, run, at, who)
                  SELECT ?1, id, ?2, ?3 FROM runs INDEXED BY runs_tried

@@ -86,7 +86,7 @@ fn connect(path: &Path, found: SideFiles) -> rusqlite::Result<Connection> {
     let flags = access | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let db = Connection::open_with_flags(uri(path, how), flags)?;
     if found == SideFiles::Journal {
-        // This is set before any read, so that SQLite leaves the log unchanged when it closes the
+        // This must be set before any read. Otherwise, SQLite changes the log when it closes the
         // connection.
         db.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
         db.pragma_update(None, "query_only", true)?;

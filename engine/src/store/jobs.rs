@@ -104,8 +104,8 @@ impl Store {
         })
     }
 
-    /// Returns the id of a disabled job that no configuration file describes, and creates the job
-    /// if needed. Manual work is published under such a job.
+    /// Returns the id of a disabled job for the publication of manual work. Creates the job if
+    /// needed, because no configuration file describes it.
     pub fn manual_job(
         &mut self,
         project: &ProjectId,

@@ -15,7 +15,7 @@ use super::{Fault, Result, Store};
 /// Length in bytes above which the log is truncated.
 pub const LOG_CEILING: u64 = 64 << 20;
 
-/// A maintenance task, whose last completion the database records.
+/// A maintenance task. The database records when each task was last completed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
 #[strum(serialize_all = "kebab-case", const_into_str)]
 pub enum Task {

@@ -90,7 +90,7 @@ pub struct Delivery {
     pub job: String,
     /// The kinds of alert in the message. A recovery lists all alerts that have ended.
     pub kinds: Vec<AlertKind>,
-    /// The time of the first occurrence of the problem.
+    /// The time at which the alert was raised.
     pub raised: Timestamp,
     /// Number of times that the problem has occurred.
     pub count: u32,

@@ -114,8 +114,8 @@ impl Store {
                 let why = "nothing was running to start it";
                 missed(tx, &MissedRow { job: job.id, night, why, stretch: lost }, now)?;
             }
-            // Scheduled times that are found together also wait together, so that a late scheduled
-            // time does not start after a newer one.
+            // Scheduled times that are found together also wait together. Otherwise, a late
+            // scheduled time could start after a newer one.
             let late = due.fire.first().is_some_and(|first| now.duration_since(*first) > ON_TIME);
             let wait = if late {
                 let salt = format!("{} {}", job.project, job.name);

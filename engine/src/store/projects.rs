@@ -31,8 +31,8 @@ pub struct Project {
 
 /// Identifies a folder independently of its path and content.
 ///
-/// A file system may reuse the inode of a removed folder, so the creation time is part of the
-/// identity if the file system records it.
+/// A file system may reuse the inode of a removed folder. The identity therefore includes the
+/// creation time, if the file system records it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Node {
     /// The device on which the folder is.

@@ -18,8 +18,8 @@ use super::{Fault, Result, Store};
 use crate::failpoint;
 use crate::ids::{BadId, OccurrenceId, RunId};
 
-/// Maximum number of occurrences or deferrals (`BATCH`) and of events (`EVENTS`) per transaction,
-/// so that a transaction takes only a few milliseconds.
+/// Maximum number of occurrences or deferrals (`BATCH`) and of events (`EVENTS`) per transaction.
+/// These limits keep a transaction within a few milliseconds.
 const BATCH: usize = 50;
 const EVENTS: usize = 500;
 

@@ -45,7 +45,7 @@ pub(super) fn window_key(pool: &str, opened: Timestamp) -> String {
 }
 
 /// Returns the start and end of the pool's window if it is open at `now`. A window also ends if the
-/// clock is set back by more than its length.
+/// clock is set back to more than the window's length before its start.
 pub(super) fn open_window(
     db: &Connection,
     pool: &str,
@@ -188,7 +188,7 @@ pub(super) fn reserve(
         debug_assert!(level.level != WINDOW || level.window.is_some());
         reserve_level(tx, run, level.level, &level.key, amounts)?;
     }
-    // The run itself is also a level, so that its requests always have a limit.
+    // The run itself is also a level, so its requests always have a limit.
     reserve_level(tx, run, RUN, run.as_str(), amounts)
 }
 
@@ -239,7 +239,7 @@ fn shift(tx: &Transaction<'_>, run: &str, amounts: Amounts, way: Transfer) -> Re
     Ok(())
 }
 
-/// Maximum amount in a row, so that the sum of two amounts cannot overflow.
+/// Maximum amount in a row. The sum of two such amounts cannot overflow.
 const MOST: i64 = i64::MAX / 4;
 
 /// Moves a run's used amounts from its reservation to the usage of its budget levels. A request

@@ -140,7 +140,7 @@ pub struct RunRow {
     pub due: Timestamp,
     /// The number of the attempt, starting with 1.
     pub attempt: u32,
-    /// The time of the run's request.
+    /// The time at which the run was queued or requested.
     pub requested: Timestamp,
     /// Number of model calls.
     pub model_calls: u32,

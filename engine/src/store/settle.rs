@@ -119,8 +119,8 @@ fn again_at(
     let (origin, reported, policy): (Origin, bool, Policy) =
         found.ok_or_else(|| Fault::not_found("occurrence", occurrence))?;
     if let Some(until) = deferred {
-        // The person who requested a single run sees that it was deferred, so it is not attempted
-        // again.
+        // The command that requested a single run reports the deferral, so there is no further
+        // attempt.
         return Ok((!reported).then_some(until));
     }
     if origin == Origin::Manual {
