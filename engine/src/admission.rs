@@ -21,7 +21,8 @@ pub fn stopped(streak: Streak) -> bool {
     streak.failures >= BREAKER || (streak.failures > 0 && streak.last == Some(Class::Auth))
 }
 
-/// Free space in bytes below which no run starts, so that a report and a failure marker still fit.
+/// Free space in bytes below which no run starts. It leaves space for a report and a failure
+/// marker.
 pub const HEADROOM: u64 = 8 * 1024 * 1024;
 /// Maximum time that a run waits during a pause before the queue checks the pause again.
 pub const PAUSE_WAIT: SignedDuration = SignedDuration::from_secs(60);

@@ -1,4 +1,4 @@
-//! Kills this process or fails a commit at a chosen step, so that tests can verify recovery.
+//! Kills this process or fails a commit at a chosen step. Tests use this to verify recovery.
 //!
 //! Only the feature `fault-injection` enables these failures. A process dies by `SIGKILL`, so it
 //! runs no destructor and flushes no buffer.

@@ -46,7 +46,7 @@ pub struct FileLock {
 }
 
 impl FileLock {
-    /// Opens a lock file close-on-exec, so that no child inherits it, and creates it if needed.
+    /// Opens a lock file, and creates it if needed. No child inherits the descriptor.
     ///
     /// # Errors
     /// Returns an [`io::Error`] if the file cannot be opened for reading and writing.

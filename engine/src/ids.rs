@@ -23,9 +23,9 @@ thread_local! {
     static DRAWN: Cell<Option<u64>> = const { Cell::new(None) };
 }
 
-/// Makes this thread derive the random part of further ids from `seed`, so that a simulation is
-/// reproducible. Never use a seed for real ids: two processes with the same seed would create the
-/// same ids.
+/// Makes this thread derive the random part of further ids from `seed`, to make a simulation
+/// reproducible. Never use a seed for real ids, because two processes with the same seed would
+/// create the same ids.
 pub fn draw_from(seed: Option<u64>) {
     DRAWN.set(seed);
 }

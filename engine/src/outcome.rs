@@ -4,7 +4,7 @@
 //! run:        requested ──admit──> running ──settle──> succeeded | degraded | failed
 //!                 │                   │                | timed-out | cancelled | lost
 //!                 └──not admitted──> skipped | deferred | failed (a refusal)
-//! occurrence: open ──> any outcome above except deferred, which keeps it open; or missed
+//! occurrence: open ──> any outcome above (deferred usually keeps it open), or missed
 //! ```
 //!
 //! Each variant has exactly the fields that it needs, so every failure has a class and every
@@ -66,19 +66,19 @@ pub enum Outcome {
         /// The description of the failure.
         why: String,
     },
-    /// The total deadline has passed.
+    /// The run exceeded a deadline.
     TimedOut {
         /// The deadline that passed, and the operation that was in progress.
         why: String,
     },
-    /// A person or a shutdown ended the run.
+    /// A person, a shutdown or a later scheduled time cancelled the run.
     Cancelled {
         /// The person or event that cancelled the run.
         why: String,
     },
-    /// The run's process died before it could settle the run.
+    /// The run's process ended before it settled the run.
     Lost {
-        /// The circumstances of the process's death, if known.
+        /// The circumstances, if known.
         why: String,
     },
     /// The occurrence was due, but the job did not need to run or was not allowed to.
@@ -86,14 +86,16 @@ pub enum Outcome {
         /// The reason.
         why: String,
     },
-    /// The occurrence runs later and stays open until then.
+    /// The job cannot run yet. The occurrence stays open for another attempt, except for a manual
+    /// run without a key.
     Deferred {
         /// The earliest start of the next attempt.
         until: Timestamp,
         /// The reason.
         why: String,
     },
-    /// Scheduled times passed while no process could run them. One outcome covers a whole period.
+    /// Scheduled times passed without a run, for example during a pause. One outcome covers a whole
+    /// period.
     Missed {
         /// The first missed scheduled time.
         first: Timestamp,

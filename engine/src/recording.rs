@@ -1,4 +1,4 @@
-//! Records a run's inputs and artifacts, so that the run can be replayed without its environment.
+//! Records a run's inputs and artifacts, to replay the run without its environment.
 //!
 //! ```text
 //! off        input ──> environment ──answer──> job
@@ -59,7 +59,7 @@ pub struct RecordingData {
     pub contents: BTreeMap<Digest, Vec<u8>>,
     /// The total size in bytes, including dropped data.
     pub bytes: u64,
-    /// Whether the recording exceeded its cap, so that its reads were dropped.
+    /// Whether the recording exceeded its cap and its reads were dropped.
     pub over: bool,
 }
 
@@ -105,7 +105,7 @@ enum RecordingMode {
 }
 
 impl InputRecording {
-    /// Creates a handle without a recording, so that all inputs are read directly.
+    /// Creates a handle without a recording. All inputs are read directly.
     pub fn off() -> Self {
         Self(None)
     }

@@ -191,7 +191,8 @@ enum OwnerEnd {
     Overran,
 }
 
-/// Recovers one run. The caller must hold the job's deciding lock, so that the run's row is final.
+/// Recovers one run. The caller must hold the job's deciding lock, because the run's row is final
+/// only under the lock.
 ///
 /// # Errors
 /// Returns a [`StoreError`].
@@ -319,7 +320,7 @@ fn overrun<'r>(
 fn kill(owner: &ProcessIdentity) {
     if let Some(handle) = owner.signal(Signal::KILL) {
         let limit = Timespec { tv_sec: KILL_WAIT, tv_nsec: 0 };
-        // The next tick handles a process that does not end in time.
+        // If the process does not end in time, the next tick recovers its run.
         let _ended = poll(&mut [PollFd::new(&handle, PollFlags::IN)], Some(&limit));
     }
 }

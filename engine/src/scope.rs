@@ -52,8 +52,7 @@ pub struct FileLook {
     pub modified: i64,
 }
 
-/// The reason why the scope refused a path or could not access it. All variants except `Fs` are
-/// refusals.
+/// The reason why the scope refused a path or could not access it.
 #[derive(Debug, thiserror::Error)]
 pub enum ScopeError {
     /// The text is not a path relative to a root.
@@ -168,8 +167,8 @@ impl Scope {
         self.stage_as(target, bytes, expect, None)
     }
 
-    /// Stages a file like [`Scope::stage`] with the metadata `looks`, so that a moved or restored
-    /// file does not appear to be new.
+    /// Stages a file like [`Scope::stage`] with the metadata `looks`. Without it, a moved or
+    /// restored file would appear to be new.
     ///
     /// # Errors
     /// Returns the errors of [`Scope::stage`].
