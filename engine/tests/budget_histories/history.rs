@@ -152,7 +152,7 @@ const LENGTH: SignedDuration = SignedDuration::from_hours(5);
 impl History {
     pub fn new(seed: u64, bug: Option<Bug>) -> Self {
         let mut random = Random(seed);
-        // Some databases are on disk, so that they can be reopened.
+        // Some databases are on disk, where they can be reopened.
         let file = random.permille(15).then(|| {
             let folder = tempfile::tempdir().unwrap();
             let path = folder.path().join("database.sqlite");
