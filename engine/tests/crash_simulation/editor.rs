@@ -141,8 +141,8 @@ impl Trial<'_> {
         Ok(())
     }
 
-    /// Checks that a success implies that the target had the new content, and that a failure has an
-    /// expected error.
+    /// Checks the result of a disturbed publication: either the target had the new content, or the
+    /// error is an expected one.
     fn answers<T: Debug>(
         &self,
         points: &[CrashPoint],
