@@ -182,7 +182,7 @@ impl Year {
 
     /// Converts a wall-clock time to simulated time.
     pub fn at_wall(&self, wall: Timestamp) -> Micros {
-        // The result is rounded up, so that the wall clock has reached the time.
+        // The result is rounded up, so the wall clock has reached the time.
         wall.as_microsecond().saturating_add(1).saturating_sub(self.offset)
     }
 
@@ -393,7 +393,7 @@ impl Year {
         usize::try_from(count).unwrap()
     }
 
-    /// Returns the jobs whose lock belongs to a dead process, of which there must be none.
+    /// Returns the jobs whose lock belongs to a dead process. There must be none.
     pub fn orphans(&self) -> BTreeSet<String> {
         let state = self.host.0.borrow();
         let held = state.locks.iter().filter(|(_, pid)| !state.alive.contains(pid));
