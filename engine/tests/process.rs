@@ -20,8 +20,8 @@ use runner_engine::process::{
 use runner_engine::time::boot_time;
 
 const SHORT: Duration = Duration::from_millis(150);
-/// A limit far above the deadlines of these tests and far below the duration of the scripts, so
-/// that tests pass on a busy machine.
+/// A limit far above the deadlines of these tests, for busy machines, and far below the duration of
+/// the scripts.
 const SOON: Duration = Duration::from_secs(8);
 
 /// A lock that most tests hold shared, and tests that must run alone hold exclusively.
