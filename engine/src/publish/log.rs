@@ -47,8 +47,7 @@ pub struct RecordedManifest {
     pub settled: bool,
 }
 
-/// The two commits of a publication, and the query for recovery. All calls happen under the job's
-/// lock.
+/// The two commits of a publication, and the query for recovery.
 ///
 /// Rejected: one row per entry or a state per rename. The disk itself shows which renames were
 /// made.
