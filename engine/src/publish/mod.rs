@@ -129,7 +129,7 @@ pub enum Recovery {
 /// # Errors
 /// An error before the manifest is recorded leaves the live tree unchanged. Unless the manifest is
 /// invalid, the staging folder is then removed. After a later error, the next [`recover`] continues
-/// from the state on the disk.
+/// from the state on disk.
 pub fn publish(
     fs: &impl PublishFs,
     log: &mut impl PublishLog,
