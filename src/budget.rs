@@ -1,7 +1,6 @@
-//! The budgets that a run spends from, as the configuration names them, and when each begins anew.
+//! Determines the budgets that apply to a run, and when each of them renews.
 //!
-//! The database adds up and refuses; this module only determines which budgets there are. It never
-//! reads the database: the caller passes the night.
+//! This module must never read the database, which records the usage; the caller passes the night.
 
 use jiff::civil::Weekday;
 use jiff::tz::TimeZone;
@@ -14,16 +13,15 @@ use runner_text::counted;
 use crate::config::Pool;
 use crate::project::LoadedProject;
 
-/// One budget, and when it begins anew.
 #[derive(Clone, Debug)]
 pub struct BudgetAccount {
     pub level: BudgetLevel,
-    /// The time at which the next budget of this kind begins. It is unknown for a window that is
-    /// not open.
+    /// The start of the next period. `None` for a night, and for a window, whose end is in the
+    /// database.
     pub renews: Option<Timestamp>,
 }
 
-/// Returns all budgets of a run of `job` with `backend`.
+/// Returns the budgets that limit a run of `job` with `backend`.
 pub fn of_run(
     here: &LoadedProject,
     job: &str,
@@ -43,7 +41,7 @@ pub fn of_run(
     budgets
 }
 
-/// Returns the budget of the project's civil day.
+/// Returns the project's budget for the current civil day.
 pub fn day(here: &LoadedProject, now: Timestamp) -> BudgetAccount {
     let today = today(now, &here.config.night.zone);
     let date = today.date();
@@ -58,7 +56,7 @@ pub fn day(here: &LoadedProject, now: Timestamp) -> BudgetAccount {
     }
 }
 
-/// Returns the budget of a job's civil day, if it is limited.
+/// Returns a job's budget for the current civil day, or `None` if it has no limits.
 pub fn of_job(here: &LoadedProject, job: &str, now: Timestamp) -> Option<BudgetAccount> {
     let cap = here.config.jobs.get(job)?.day;
     if cap.array().iter().all(Option::is_none) {
@@ -89,7 +87,7 @@ pub fn of_night(here: &LoadedProject, night: &Night) -> BudgetAccount {
     }
 }
 
-/// Returns the budgets of a pool that limit anything.
+/// Returns the day, week and window budgets that a pool configures.
 pub fn of_pool(name: &str, pool: &Pool, now: Timestamp) -> Vec<BudgetAccount> {
     let today = today(now, &pool.zone);
     let mut budgets = Vec::new();
@@ -135,8 +133,8 @@ pub fn of_pool(name: &str, pool: &Pool, now: Timestamp) -> Vec<BudgetAccount> {
     budgets
 }
 
-/// Returns the name of the limits that a backend shares: its pool's, or else its own in this
-/// project.
+/// Returns the key for a backend's rate limits: its pool, or a key for this project and backend if
+/// it has no pool.
 pub fn pool(here: &LoadedProject, backend: &str) -> String {
     match here.config.pool_of.get(backend) {
         Some(pool) => pool.clone(),
@@ -153,7 +151,7 @@ fn tomorrow(today: &Zoned) -> Option<Timestamp> {
     Some(tomorrow.timestamp())
 }
 
-/// Formats one unit's amount for people.
+/// Formats an amount of the unit with this index in [`UNITS`].
 pub fn amount(unit: usize, amount: u64) -> String {
     match unit {
         2 => {
@@ -168,10 +166,10 @@ pub fn amount(unit: usize, amount: u64) -> String {
     }
 }
 
-/// The units' names as the configuration writes them.
+/// The names of the units in the configuration, in the order of [`Amounts::array`].
 pub const UNITS: [&str; 5] = ["calls", "tokens", "money", "time", "ideas"];
 
-/// Formats the amounts as text. Amounts of zero are left out.
+/// Formats the amounts that are not zero, separated by commas.
 pub fn format_amounts(amounts: Amounts) -> String {
     let parts: Vec<String> = amounts
         .array()

@@ -1,8 +1,8 @@
-//! Cancels one run at a person's request, from a command or through the daemon.
+//! Cancels one run on request, from a command or through the daemon.
 //!
 //! ```text
 //! queued, requested ──> settled as cancelled: it never begins
-//! running ────────────> its process is asked to end, and settles itself; ticks see to it
+//! running ────────────> its process gets TERM and settles the run; later ticks enforce it
 //! settled ────────────> refused
 //! ```
 
@@ -13,8 +13,8 @@ use crate::env::Env;
 use crate::spawn;
 use crate::ui::Failure;
 
-/// Ends the job that `run` is an attempt at, regardless of the process that started it, and returns
-/// a description of the action.
+/// Cancels the occurrence of `run`, regardless of which process started the run. Returns a
+/// description of the action for the user.
 pub fn cancel(home: &Env, store: &mut Store, run: &RunId, why: &str) -> Result<String, Failure> {
     let job = store.run(run)?.job_name;
     match store.cancel(run, why, home.wall()?)? {

@@ -1,7 +1,7 @@
-//! Resolves cycles from this project's configuration and environment: the file that declares a
-//! cycle, the agent's position in it, and the settings of the job that the current state overrides.
+//! Resolves an agent's cycle: its declaration, the agent's position, and the job settings that the
+//! current state overrides.
 //!
-//! This module must never change a position; only a publication does.
+//! This module must never change a position.
 
 use std::path::Path;
 
@@ -18,11 +18,11 @@ use crate::config::{Config, TriggerSpec};
 use crate::env;
 use crate::ui::Failure;
 
-/// Variable with the path of another file that declares the cycle, for every agent.
+/// Environment variable that replaces the file that declares the cycle, for every agent.
 const DEFINITION: &str = "WB_LIFECYCLE_DEF";
-/// Variable with the minimum time between two dreams, in milliseconds.
+/// Environment variable with the minimum time between two dreams, in milliseconds.
 const INTERVAL: &str = "WB_DREAM_MIN_INTERVAL_MS";
-/// Variable with the name of the model for dreams.
+/// Environment variable with the name of the model for dreams.
 const MODEL: &str = "WB_DREAM_MODEL";
 
 fn variable(name: &str) -> Option<String> {
@@ -34,7 +34,6 @@ pub fn file(cycle: &CycleSpec) -> Option<String> {
     variable(DEFINITION).or_else(|| cycle.cycle.clone())
 }
 
-/// Loads the cycle of an agent.
 pub fn cycle_of(root: &Path, cycle: &CycleSpec) -> Result<Spec, Failure> {
     let file = file(cycle);
     let mut spec = declared(root, file.as_deref()).map_err(|error| {
@@ -47,7 +46,7 @@ pub fn cycle_of(root: &Path, cycle: &CycleSpec) -> Result<Spec, Failure> {
     Ok(spec)
 }
 
-/// Returns the least time between two dreams, if the environment sets one.
+/// Returns the minimum time between two dreams, if the environment sets one.
 fn interval() -> Result<Option<SignedDuration>, Failure> {
     let Some(millis) = variable(INTERVAL) else { return Ok(None) };
     let least = millis.parse().ok().map(SignedDuration::from_millis);
@@ -57,8 +56,9 @@ fn interval() -> Result<Option<SignedDuration>, Failure> {
     })
 }
 
-/// Reads an agent's position in its cycle and applies the settings of the present state: its own,
-/// else those of the job of its kind that follows the lifecycle, else the cycle's own.
+/// Reads an agent's position in its cycle and applies the settings of the current state to `job`.
+/// The state's own settings take precedence over those of the job of its kind with the `lifecycle`
+/// trigger.
 pub fn stand(root: &Path, config: &mut Config, job: &mut JobSpec) -> Result<(), Failure> {
     if let Some(rem) = job.kind.of_mut::<RemSpec>() {
         if let Some(least) = interval()? {
@@ -103,7 +103,7 @@ pub fn stand(root: &Path, config: &mut Config, job: &mut JobSpec) -> Result<(), 
     Ok(())
 }
 
-/// Sets the model that the environment names as the model for dreams.
+/// Sets a backend's model to that in `WB_DREAM_MODEL`, if the variable is set.
 fn dreamer(config: &mut Config, backend: &str) {
     if let (Some(model), Some(backend)) = (variable(MODEL), config.backends.get_mut(backend))
         && backend.kind != "builtin"

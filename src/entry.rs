@@ -1,7 +1,7 @@
-//! The program's entry point: parses the arguments, runs the command and maps its result to an exit
+//! The program's entry point: parses the arguments, runs the command and maps the result to an exit
 //! code.
 //!
-//! The hooks of agents have exit codes of their own, because the agent gives them a meaning.
+//! Agent hooks use different exit codes, because the agent interprets them.
 
 use std::process::ExitCode;
 
@@ -9,17 +9,15 @@ use runner_engine::outcome::Exit;
 
 use crate::{commands, ui};
 
-/// Runs the program with the arguments of this process.
 pub fn run() -> ExitCode {
-    // The launcher runs before anything is read, so that no environment variable or file influences
-    // it.
+    // The launcher runs first, so that no environment variable or file can influence it.
     if std::env::args_os().nth(1).is_some_and(|word| word == "__launch") {
         let code = runner_engine::launch::launch(std::io::stdin());
         return ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX));
     }
     let hook = is_hook();
     if hook {
-        // A crash would let the tool through, because only exit code 2 refuses it.
+        // Only exit code 2 refuses the tool, so a panic must not end with another code.
         #[allow(
             clippy::exit,
             clippy::disallowed_methods,
@@ -40,7 +38,7 @@ pub fn run() -> ExitCode {
     };
     match code {
         Exit::Done => ExitCode::SUCCESS,
-        // The recorder runs after the tool, so nothing can be refused; exit code 1 only records the
+        // The recorder runs after the tool and cannot refuse it. Exit code 1 only reports the
         // failure.
         _ if is_recorder() => ExitCode::from(Exit::Failed as u8),
         _ if hook => ExitCode::from(Exit::Usage as u8),
@@ -48,13 +46,13 @@ pub fn run() -> ExitCode {
     }
 }
 
-/// Checks whether this process is `runner hook`, with any options in between.
+/// Returns whether this process is `runner hook`.
 fn is_recorder() -> bool {
     let mut words = std::env::args_os().skip(1);
     words.find(|word| !word.to_string_lossy().starts_with('-')).is_some_and(|word| word == "hook")
 }
 
-/// Checks whether this process is `runner guard hook`, with any options in between.
+/// Returns whether this process is `runner guard hook`.
 fn is_hook() -> bool {
     let words: Vec<_> = std::env::args_os().skip(1).collect();
     let guard = words.iter().position(|word| word == "guard");

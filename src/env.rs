@@ -1,7 +1,4 @@
-//! The program's surroundings. This module is the only reader of the environment.
-//!
-//! All other modules receive what they need as arguments. A variable that is set and cannot be used
-//! is an error and is never silently ignored.
+//! The program's environment. Only this module reads environment variables.
 
 #![allow(clippy::disallowed_methods, reason = "this is the place that reads the environment")]
 
@@ -32,29 +29,29 @@ use crate::filesystem;
 use crate::setup::environment;
 use crate::ui::Failure;
 
-/// Variables of runner's environment that a child may see, besides those that its backend names.
+/// Variables that every child receives.
 const ALLOWED: &[&str] = &["PATH", "HOME", "USER", "LOGNAME", "LANG", "TZ", "TMPDIR"];
 
-/// Variables that a service manager sets for a daemon. The daemon's children must not see them.
+/// Variables that a service manager sets for the daemon. The daemon's children must not receive
+/// them.
 pub const MANAGERS: &[&str] = &["NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"];
 
-/// Name of the folder below the state folder for files that the command deletes when it ends.
+/// The folder for temporary files, below the state folder.
 pub const SCRATCH: &str = "scratch";
 
-/// The surroundings of this process.
+/// The environment of this process.
 #[derive(Clone, Debug)]
 pub struct Env {
     /// The state folder, with the database, locks, logs and caches.
     pub state: PathBuf,
     /// The path of the user's configuration file, which need not exist.
     pub user_config: PathBuf,
-    /// The source of the wall and boot clocks.
     pub clock: Clock,
-    /// The current folder of the command.
+    /// The current folder.
     pub here: PathBuf,
-    /// The settings of this command from the environment and the command line.
+    /// The settings from environment variables and from the command line.
     pub overrides: Overrides,
-    /// The `--config` flags as given. A run that this command starts gets the same flags.
+    /// The `--config` flags, which are passed on to the runs that this command starts.
     pub flags: Vec<String>,
 }
 
@@ -70,14 +67,13 @@ macro_rules! state_paths {
 state_paths! {
     daemon_lock = "daemon.lock";
     daemon_log = "daemon.log";
-    /// Returns the path of the file that holds the time of the last tick, on one line. Every
-    /// ticking process writes it.
+    /// Returns the path of the file that contains the time of the last tick.
     tick_stamp = "tick.stamp";
-    /// Returns the path of the file in which a tick stores the sandbox that is available for jobs.
+    /// Returns the path of the file in which a tick records which sandbox is available.
     sandbox_note = "sandbox.json";
-    /// Returns the path of the file with the environment of a host scheduler's tick.
+    /// Returns the path of the saved environment for a host scheduler's ticks.
     environment_file = "environment";
-    /// Returns the path of the log of a host scheduler's ticks, for hosts that do not keep one.
+    /// Returns the path of the log for a host scheduler that has no log of its own.
     timer_log = "timer.log";
     old_timer_log = "timer.log.old";
     /// Returns the path of the record of the actions of `setup`.
@@ -86,7 +82,7 @@ state_paths! {
     /// Returns the default folder for backups of the database.
     backups = "backups";
     store_path = "database.sqlite";
-    /// Returns the path of the mark that records a damaged database.
+    /// Returns the path of the file that marks the database as damaged.
     damage_mark = "damaged.json";
 }
 
@@ -108,8 +104,7 @@ impl Env {
         })
     }
 
-    /// Adds the settings of the command line, and sets which settings they and the environment may
-    /// change.
+    /// Adds the `--config` flags, and limits overrides to the settings in `reach`.
     pub fn with(mut self, flags: &[String], reach: OverrideScope) -> Result<Self, Failure> {
         self.overrides.add_flags(flags)?;
         self.overrides.reach = reach;
@@ -139,7 +134,7 @@ impl Env {
         Ok(self.now()?.wall)
     }
 
-    /// Opens the database for writing.
+    /// Opens the database for writing. Creates the database and the state folder if necessary.
     pub fn store(&self) -> Result<Store, Failure> {
         self.make_state()?;
         self.known_damage()?;
@@ -147,9 +142,9 @@ impl Env {
         Ok(Store::open(&self.store_path())?)
     }
 
-    /// Returns an error if the database is marked as damaged. The mark holds until a check finds
-    /// the database intact, even if ordinary reads do not hit the damage. A mark of a file that no
-    /// longer exists is ignored.
+    /// Returns an error if the database is marked as damaged. The mark stays until a full check or
+    /// a restore, because ordinary reads may not touch the damage. A mark for a different file is
+    /// ignored.
     fn known_damage(&self) -> Result<(), StoreError> {
         let Ok(text) = read_host(self.damage_mark(), SMALL) else { return Ok(()) };
         let mark: serde_json::Value = serde_json::from_slice(&text).unwrap_or_default();
@@ -158,7 +153,7 @@ impl Env {
         }
         let said = mark["message"].as_str().unwrap_or_default();
         let said = said.lines().next().unwrap_or_default();
-        // The error adds this prefix itself.
+        // `StoreError::Damaged` adds this prefix itself.
         let said = said
             .strip_prefix(&format!("the database {} is damaged: ", self.store_path().display()))
             .unwrap_or(said);
@@ -168,9 +163,8 @@ impl Env {
         })
     }
 
-    /// Returns an error if the database is lost. A lost database is never recreated automatically,
-    /// because all finished work would be done again, and after some days no backup would hold a
-    /// record of it.
+    /// Returns an error if the database is missing but backups or logs of runs remain. A lost
+    /// database is never recreated automatically, because runner would repeat all finished work.
     fn known_loss(&self) -> Result<(), StoreError> {
         let path = self.store_path();
         let holds = |folder: &Path, fits: fn(&str) -> bool| {
@@ -192,8 +186,8 @@ impl Env {
             what.push("the log of a run");
             left.push(runs);
         }
-        // Another process may have made the database since, and opening finishes a half-restored
-        // one.
+        // Another process may have created the database since, and a half-restored database is not
+        // lost.
         match Store::read(&path) {
             Err(StoreError::Missing { .. }) if !left.is_empty() => {
                 Err(StoreError::Lost { path, what: what.join(" and "), left })
@@ -202,7 +196,7 @@ impl Env {
         }
     }
 
-    /// Returns a text that distinguishes the database's file from another file at the same path.
+    /// Returns the identity of the database file: device, inode and creation time.
     fn which(&self) -> Option<String> {
         let data = fs::metadata(self.store_path()).ok()?;
         let born = data.created().ok().and_then(|at| Timestamp::try_from(at).ok());
@@ -210,7 +204,7 @@ impl Env {
         Some(format!("{} {} {born}", data.dev(), data.ino()))
     }
 
-    /// Marks the database as damaged. Nothing uses it from then on.
+    /// Marks the database as damaged, so that commands refuse to use it.
     pub fn mark_found(&self, what: &str) {
         let mark =
             serde_json::json!({ "class": "internal", "message": what, "file": self.which() });
@@ -218,13 +212,12 @@ impl Env {
             write_atomic(&self.damage_mark(), format!("{mark}\n").as_bytes(), 0o600);
     }
 
-    /// Removes the mark of a damaged database.
     pub fn unmark_damage(&self) {
         let _mostly_absent = fs::remove_file(self.damage_mark());
     }
 
-    /// Makes the state folder, or makes it private, so that no other user can read its files or
-    /// hold its locks.
+    /// Creates the state folder, or makes it private, so that other users cannot read its files or
+    /// take its locks.
     pub fn make_state(&self) -> Result<(), Failure> {
         if let Some(kind) = filesystem::shared(&self.state) {
             return Err(Failure::environment(format!(
@@ -247,9 +240,8 @@ impl Env {
         }
     }
 
-    /// Marks the database as damaged if a command met damage, and removes a mark about a database
-    /// that no longer exists. Only a full check (`runner db check`) can show that a marked database
-    /// is intact again.
+    /// Marks the database as damaged if `failure` reports damage. After a success, removes a mark
+    /// for a different file.
     pub fn mark_damage(&self, failure: Option<&Failure>) {
         if let Some(failure) = failure.filter(|failure| failure.is_damage()) {
             if self.known_damage().is_ok() {
@@ -265,7 +257,7 @@ impl Env {
         }
     }
 
-    /// Opens the database for reading. Returns `None` if there is none yet.
+    /// Opens the database for reading, or returns `None` if it does not exist.
     pub fn store_to_read(&self) -> Result<Option<Store>, StoreError> {
         self.known_damage()?;
         match Store::read(&self.store_path()) {
@@ -278,9 +270,8 @@ impl Env {
         }
     }
 
-    /// Opens the database to find out which project a folder is. Returns `None` if there is none
-    /// yet. A database of an older format is read in a copy, since the caller may be about to
-    /// migrate it.
+    /// Opens the database for identifying a project, or returns `None` if it does not exist. A
+    /// database of an older format is copied into memory and migrated there.
     pub fn store_to_identify(&self) -> Result<Option<Store>, Failure> {
         match self.store_to_read() {
             Err(StoreError::Older { .. }) => self.store_for_dry_run().map(Some),
@@ -292,21 +283,18 @@ impl Env {
         self.state.join("projects").join(project.as_str())
     }
 
-    /// Copies the database into memory for a dry run.
     pub fn store_for_dry_run(&self) -> Result<Store, Failure> {
         self.known_loss()?;
         Ok(Store::dry_run_copy(&self.store_path())?)
     }
 
-    /// Records that a tick was made. A failure is ignored, because it only makes a later status
-    /// report too many problems.
+    /// Records the time of a tick. Errors are ignored, because the record is only used in reports.
     pub fn note_tick(&self, now: Timestamp) {
         let line = format!("{}\n", now.strftime("%Y-%m-%dT%H:%M:%SZ"));
         let mut options = fs::File::options();
         options.create(true).write(true).truncate(false);
         let _said_by_other_writes = open_with(&mut options, self.tick_stamp())
-            // The stamp is overwritten in place and always has the same length, so a reader never
-            // finds half of it.
+            // The stamp always has the same length, so a reader never sees part of it.
             .and_then(|file| file.write_all_at(line.as_bytes(), 0));
     }
 
@@ -314,39 +302,37 @@ impl Env {
         read_text_host(self.tick_stamp(), SMALL).ok()?.trim().parse().ok()
     }
 
-    /// Returns the folder with the user's configuration of all programs.
+    /// Returns the folder with the user's configuration of all programs, such as `~/.config`.
     pub fn config_home(&self) -> PathBuf {
         let folder = self.config_folder();
         folder.parent().unwrap_or(&folder).to_owned()
     }
 
-    /// Returns the folder with runner's own configuration of the user.
+    /// Returns the folder with the user's configuration of runner.
     pub fn config_folder(&self) -> PathBuf {
         let folder = self.user_config.parent();
         folder.unwrap_or(Path::new("/")).to_owned()
     }
 
-    /// Returns the user's home folder, which must be an absolute path.
+    /// Returns the user's home folder, or an error if `HOME` is not an absolute path.
     pub fn folder(&self) -> Result<PathBuf, Failure> {
         let home = setting("HOME").map(PathBuf::from);
         home.filter(|home| home.is_absolute())
             .ok_or_else(|| Failure::environment("HOME is not set, or is not an absolute path"))
     }
 
-    /// Returns the path of the file in which a person keeps keys for a host scheduler's tick.
+    /// Returns the path of the file with the user's keys for a host scheduler's ticks.
     pub fn credentials_file(&self) -> PathBuf {
         self.config_folder().join(environment::CREDENTIALS)
     }
 
-    /// Returns the name that distinguishes this state folder's block in a crontab from those of
-    /// others.
+    /// Returns the name that identifies this state folder's block in a crontab.
     pub fn owner(&self) -> String {
         self.state.to_string_lossy().into_owned()
     }
 
-    /// Returns a path of this program that stays valid: the one in `PATH` if it leads to this
-    /// program, since the target of a link may carry a version in its name; otherwise the program's
-    /// own file.
+    /// Returns a stable path of this program. A `runner` in `PATH` that resolves to this program is
+    /// preferred, because the resolved path may contain a version.
     pub fn program(&self) -> Result<PathBuf, Failure> {
         let own = env::current_exe()
             .map_err(|error| Failure::environment(format!("cannot find this program: {error}")))?;
@@ -357,12 +343,11 @@ impl Env {
             .unwrap_or(own))
     }
 
-    /// Returns the path of a run's recording.
     pub fn recording(&self, run: &RunId) -> PathBuf {
         self.state.join(recording::FOLDER).join(recording::name_of(run))
     }
 
-    /// Returns the path of a new temporary folder.
+    /// Returns the path of a temporary folder for this process, without creating it.
     pub fn scratch(&self, name: &str) -> PathBuf {
         let own = format!("{name}-{}", std::process::id());
         self.state.join(SCRATCH).join(own)
@@ -374,17 +359,17 @@ impl Env {
     }
 }
 
-/// Returns the environment that every child may see.
+/// Returns the variables that every child receives.
 pub fn child_environment() -> BTreeMap<String, String> {
     named(ALLOWED.iter().copied())
 }
 
-/// Returns the given variables that are set and are valid UTF-8.
+/// Returns the values of those variables that are set and valid UTF-8.
 pub fn named<'a>(names: impl Iterator<Item = &'a str>) -> BTreeMap<String, String> {
     names.filter_map(|name| Some((name.to_owned(), env::var(name).ok()?))).collect()
 }
 
-/// Returns the login name of the user.
+/// Returns the user's login name, or "somebody" if the environment does not have it.
 pub fn person() -> String {
     ["USER", "LOGNAME"]
         .into_iter()
@@ -393,13 +378,13 @@ pub fn person() -> String {
         .unwrap_or_else(|| "somebody".to_owned())
 }
 
-/// Returns the value of an environment variable, unless it is empty.
+/// Returns the value of an environment variable, or `None` if it is unset or empty.
 pub fn setting(name: &str) -> Option<OsString> {
     env::var_os(name).filter(|value| !value.is_empty())
 }
 
-/// Creates a marker for the children of a command that is not a run. No other process may ever
-/// share it, because all processes that carry it are ended together.
+/// Creates a unique marker for the children of a command that is not a run. All processes with the
+/// same marker are killed together.
 pub fn marker() -> Result<String, Failure> {
     Ok(OccurrenceId::new(
         Clock::Host.read().map_err(|error| Failure::internal(error.to_string()))?.wall,
@@ -407,18 +392,17 @@ pub fn marker() -> Result<String, Failure> {
     .to_string())
 }
 
-/// Notifies the service manager that started this process, if there is one.
 pub fn tell_manager(words: &[NotifyState<'_>]) -> io::Result<()> {
     sd_notify::notify(words)
 }
 
-/// Returns the interval at which the service manager expects a sign of life, if it does.
+/// Returns the service manager's watchdog timeout, if it set one.
 pub fn watchdog() -> Option<Duration> {
     sd_notify::watchdog_enabled()
 }
 
-/// Returns the path of this executable, for starting `perform`. It is the running program even if
-/// its file was replaced by another version.
+/// Returns a path for starting this program again. On Linux, it refers to the running program even
+/// after its file was replaced.
 pub fn executable() -> Result<PathBuf, Failure> {
     let own = PathBuf::from("/proc/self/exe");
     if own.exists() {
@@ -428,8 +412,8 @@ pub fn executable() -> Result<PathBuf, Failure> {
         .map_err(|error| Failure::environment(format!("cannot find this program: {error}")))
 }
 
-/// Returns the host's program of this name, which may be started outside the sandbox. A program
-/// that lies in a project is never returned, because an agent may have written it.
+/// Finds a program in `PATH` that may be started outside the sandbox. A program inside a project is
+/// skipped, because an agent may have written it.
 pub fn host_program(name: &str) -> Option<PathBuf> {
     let path = setting("PATH").unwrap_or_default();
     env::split_paths(&path)
@@ -437,7 +421,7 @@ pub fn host_program(name: &str) -> Option<PathBuf> {
         .find(|found| fs::canonicalize(found).is_ok_and(|real| !is_in_a_project(&real)))
 }
 
-/// Creates a command that starts the host's program of this name; see [`host_program`].
+/// Creates a command for the program that [`host_program`] finds.
 ///
 /// # Errors
 /// Returns an error if there is no such program.
@@ -449,8 +433,8 @@ pub fn host_command(name: &str) -> io::Result<Command> {
     })
 }
 
-/// Finds the first executable file of this name in a `PATH`. A name that is a path is not searched
-/// for.
+/// Finds the first executable file called `name` in the absolute folders of `path`. A name that
+/// contains a slash is checked as a path.
 pub fn find_program(name: &str, path: &OsStr) -> Option<PathBuf> {
     let is_program = |path: &Path| {
         fs::metadata(path)
@@ -465,9 +449,8 @@ pub fn find_program(name: &str, path: &OsStr) -> Option<PathBuf> {
         .find(|path| is_program(path))
 }
 
-/// Replaces this process with a new start of the program, with the same arguments except
-/// `--environment FILE`, and with the variables of that file and of the key file beside the
-/// configuration set. Returns only if that fails, with the reason.
+/// Restarts this program with the environment saved in `file` and the user's keys. The arguments
+/// stay the same, without `--environment`. Returns only if the restart fails.
 pub fn restart_in(file: &Path) -> Failure {
     restart(file).map_or_else(|failure| failure, |never| match never {})
 }
@@ -502,8 +485,7 @@ fn restart(file: &Path) -> Result<Infallible, Failure> {
     Err(Failure::environment(format!("cannot start again: {error}")))
 }
 
-/// Renames a log of more than 1 MiB, replacing the previous one, so that an unread log does not
-/// grow forever.
+/// Rotates a log of more than 1 MiB to `timer.log.old`.
 fn trim(log: &Path) {
     const MOST: u64 = 1 << 20;
     if fs::metadata(log).is_ok_and(|data| data.len() > MOST) {
@@ -511,8 +493,8 @@ fn trim(log: &Path) {
     }
 }
 
-/// Replaces this process with a new start of the program, with these arguments and only this
-/// environment. Returns only if that fails, with the reason.
+/// Restarts this program with these arguments and only these variables. Returns only if the restart
+/// fails.
 pub fn become_in(arguments: &[&str], variables: &BTreeMap<String, String>) -> Failure {
     let start = || {
         let error = Command::new(executable()?)

@@ -1,9 +1,9 @@
 //! Detects file systems on which locks and the database do not work reliably.
 //!
-//! `flock` and the database's shared memory work only between processes of one kernel. A file
-//! system that other machines also write to breaks them silently. The state folder is therefore
-//! refused on such a file system, and a project there causes a warning. This module only detects
-//! the kind, measures free space and decides nothing.
+//! `flock` and the database's shared memory work only between processes of one kernel. On a file
+//! system that other machines also write to, they fail silently. Runner therefore refuses a state
+//! folder on such a file system, and warns about a project there. This module must never make that
+//! decision.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,7 @@ use runner_engine::files::read_text_proc;
 
 use crate::ui::Failure;
 
-/// File systems that are shared between machines, by the magic number that `statfs` returns.
+/// File systems that are shared between machines, by the magic number from `statfs`.
 const SHARED: &[(u64, &str)] = &[
     (0x6969, "nfs"),
     (0x517b, "smb"),
@@ -60,19 +60,19 @@ const BEHIND_FUSE: &[&str] = &[
     "fuse.keybase",
 ];
 
-/// Returns the free space of the file system that `path` lies on, in bytes.
+/// Returns the free space, in bytes, of the file system that contains `path`.
 pub fn free_bytes(path: &Path) -> Result<u64, Failure> {
     let free = rustix::fs::statvfs(path).map_err(|error| Failure::unreadable(path, error))?;
     Ok(free.f_bavail.saturating_mul(free.f_frsize))
 }
 
-/// Returns the kind of the shared or synced file system that `path` lies on. Returns `None` for a
-/// local file system, and where the system does not report the kind.
+/// Returns the type of the shared or synced file system that contains `path`. Returns `None` for a
+/// local file system, or if the type is unknown.
 pub fn shared(path: &Path) -> Option<String> {
-    // A path that does not exist yet will lie on the file system of its nearest existing ancestor.
+    // A missing path will be created on the file system of its nearest existing ancestor.
     let there = path.ancestors().find(|path| path.exists())?;
     let found = rustix::fs::statfs(there).ok()?;
-    // The number has 32 bits; some systems sign-extend it.
+    // Some systems sign-extend the 32-bit number.
     #[allow(clippy::cast_sign_loss, reason = "a number that is only compared")]
     let magic = (found.f_type as u64) & 0xffff_ffff;
     kind(magic, || {
@@ -82,8 +82,8 @@ pub fn shared(path: &Path) -> Option<String> {
     })
 }
 
-/// Returns the name of a shared kind. It reads the mount table only where the number alone does not
-/// identify the kind.
+/// Returns the name of a shared type. The mount table is read only if the magic number is
+/// ambiguous.
 fn kind(magic: u64, mounted: impl FnOnce() -> Option<String>) -> Option<String> {
     if magic == FUSE {
         return mounted().filter(|name| BEHIND_FUSE.contains(&name.as_str()));
@@ -91,8 +91,8 @@ fn kind(magic: u64, mounted: impl FnOnce() -> Option<String>) -> Option<String> 
     SHARED.iter().find(|(number, _)| *number == magic).map(|(_, name)| (*name).to_owned())
 }
 
-/// Returns the type of the mount that `path` lies on: that of the longest mount point above it, and
-/// of the last one among equals.
+/// Returns the type of the mount that contains `path`. The longest mount point wins, and the last
+/// one among equals.
 fn type_of_mount(mountinfo: &str, path: &Path) -> Option<String> {
     mountinfo
         .lines()
@@ -106,7 +106,7 @@ fn type_of_mount(mountinfo: &str, path: &Path) -> Option<String> {
         .map(|(_, kind)| kind.to_owned())
 }
 
-/// Decodes escapes of the mount table, such as `\040` for a blank.
+/// Decodes the escapes of the mount table, such as `\040` for a space.
 fn unescaped(text: &str) -> String {
     text.replace("\\040", " ").replace("\\011", "\t").replace("\\012", "\n").replace("\\134", "\\")
 }

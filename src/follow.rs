@@ -1,14 +1,13 @@
-//! Follows the output of a run, which is its log and the output of its program, until the run is
-//! settled.
+//! Follows a run's log and its program's output until the run is settled.
 //!
 //! ```text
-//! look at the row ──> read the files to their end ──> was it settled? ──no──> wait for a change ──┐
-//!        ^                                              └ yes, and nobody writes any more: over  │
-//!        └───────────────────────────────────────────────────────────────────────────────────────┘
+//! read the row ──> read the files to their end ──> was it settled? ──no──> wait for a change ──┐
+//!     ^                                              └ yes, and no process writes: end         │
+//!     └────────────────────────────────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! The row is read before the files, so no output from before the end is lost. Changes of the files
-//! and of the database wake the follower; a limited wait covers a change that is missed. This
+//! The row is read before the files, so no output from before the settlement is lost. Changes to
+//! the files and the database wake the follower, and a timeout covers missed notifications. This
 //! module must never write.
 
 use std::fs::File;
@@ -31,21 +30,20 @@ use crate::env::Env;
 use crate::ui::{Failure, log};
 use crate::wait::{Waiter, WakeReason};
 
-/// Maximum time to wait for a change, because a notification may be missed.
+/// Maximum time to wait for a change, because notifications may be missed.
 const WAIT: Duration = Duration::from_millis(500);
-/// Maximum time for which a settled run's files are still read.
+/// Maximum time to keep reading the files of a settled run.
 const TRAIL: Duration = Duration::from_secs(5);
 const QUIET: Duration = Duration::from_millis(50);
-/// Maximum length of a line in bytes; a longer line is passed on in parts.
+/// Maximum length of a line in bytes. A longer line is passed on in parts.
 const LINE: usize = 64 * 1024;
 
-/// The files that are followed: the log and the output of the run's program. Each comes with the
-/// prefix of its lines when all files are shown together.
+/// The followed files. Each has a prefix for its lines when all files are shown together.
 pub const FILES: [(&str, &str); 3] =
     [(log::FILE, ""), (output::FILES[0], "out | "), (output::FILES[1], "err | ")];
 
-/// Formats lines of one of [`FILES`] for output together with the others. A program's output cannot
-/// imitate the log's lines or send control characters to the terminal.
+/// Adds the prefix of a file of [`FILES`] to its lines. Program output is redacted, without control
+/// characters, and cannot be mistaken for lines of the log.
 pub fn shown(which: usize, text: &str) -> String {
     let (_, mark) = FILES[which];
     if mark.is_empty() {
@@ -57,24 +55,23 @@ pub fn shown(which: usize, text: &str) -> String {
     ends.collect()
 }
 
-/// The result of following a run.
 pub enum FollowEnd {
     /// The run is settled and its files have been read to their end.
     Settled(Box<RunRow>),
-    /// A stop was closed at its other end, or the sink failed.
+    /// The other end of a stop was closed, or the sink failed.
     Abandoned,
 }
 
-/// Returns one line that describes how a run ended.
+/// Describes in one line how a run ended.
 pub fn outcome(row: &RunRow) -> String {
     let outcome = row.outcome();
     let outcome = outcome.map_or_else(|| "not settled".to_owned(), Outcome::to_string);
     format!("{}: {outcome}", row.job_name)
 }
 
-/// Passes `files` of the run's folder, each from the given byte on, to `sink`. The sink receives
-/// the index of the file, whole lines, and the number of the file's bytes that have been passed on
-/// so far. Ends early if one of `stops` is closed at its other end or `sink` fails.
+/// Passes the contents of `files` in the run's folder to `sink`, each from the given offset. The
+/// sink receives the index of the file, whole lines, and the offset after them. Ends early if the
+/// other end of one of `stops` is closed, or if `sink` fails.
 pub fn follow(
     home: &Env,
     run: &RunId,
@@ -87,7 +84,8 @@ pub fn follow(
         .ok_or_else(|| StoreError::NotFound { what: "run", name: run.to_string() })?;
     let folder = home.run_folder(run.as_str());
     let waiter = Waiter::new();
-    // The folder holds the database's journal. Without the watch, changes are only noticed later.
+    // The folder contains the database's log. Without the watch, changes are noticed after the
+    // timeout.
     waiter.watch(&home.state, WatchFlags::MODIFY);
     let mut watched = false;
     let tail = |(name, from): &(&str, u64)| FileTail::new(folder.join(name), *from);
@@ -138,13 +136,13 @@ enum Stopped {
     Log(io::Error),
 }
 
-/// Reads the growing end of a file that may not exist yet.
+/// Reads data that is appended to a file. The file may not exist yet.
 struct FileTail {
     path: PathBuf,
     file: Option<File>,
-    /// Number of bytes read so far.
+    /// The offset up to which the file has been read.
     at: u64,
-    /// The beginning of a line whose end has not been read yet.
+    /// The beginning of an incomplete line.
     rest: Vec<u8>,
 }
 
@@ -153,7 +151,7 @@ impl FileTail {
         Self { path, file: None, at: from, rest: Vec::new() }
     }
 
-    /// Passes on new data, and returns the number of bytes.
+    /// Passes new lines to `sink` and returns the number of bytes read.
     fn read(&mut self, sink: &mut dyn FnMut(&str, u64) -> io::Result<()>) -> Result<u64, Stopped> {
         if self.file.is_none() {
             match open_host(&self.path) {
@@ -186,7 +184,7 @@ impl FileTail {
         Ok(self.at - before)
     }
 
-    /// Passes on a last line that has no line break.
+    /// Passes on an unterminated last line.
     fn rest(&mut self, sink: &mut dyn FnMut(&str, u64) -> io::Result<()>) -> io::Result<()> {
         if self.rest.is_empty() {
             return Ok(());

@@ -1,9 +1,8 @@
-//! Secrets from the desktop's keyring: `keyring:NAME`, accepted wherever the name of a variable is.
+//! Resolves `keyring:NAME` references to secrets in the desktop's keyring.
 //!
-//! The feature `keyring` enables this module; without it such a reference is an error that
-//! describes how to build with the feature. A secret is passed on as a variable of that name would
-//! be, so that it is redacted in the same way. This module must never write a secret, and never
-//! read one that no configuration names.
+//! Without the feature `keyring`, every reference is an error. A secret is passed on like a
+//! variable, so it is redacted in the same way. This module must never write a secret, or read one
+//! that the configuration does not name.
 
 use std::collections::BTreeMap;
 
@@ -12,12 +11,12 @@ use runner_backends::credentials::{in_keyring, why_not};
 
 use crate::env;
 
-/// The service name of all keyring entries; the other part of an entry's name is the key's name.
+/// The service name of all keyring entries. The user name of an entry is the key's name.
 #[cfg(feature = "keyring")]
 const SERVICE: &str = "runner";
 
-/// Returns the values that a backend receives besides those that all children see: its variables,
-/// and the secret that its key refers to, or the reason why there is none.
+/// Returns the variables and the keyring secret that a backend receives besides the common
+/// variables. If the secret is unavailable, the map contains the reason instead.
 pub fn resolve_secrets(spec: &BackendSpec) -> BTreeMap<String, String> {
     let mut lent = env::named(spec.variables().filter(|name| in_keyring(name).is_none()));
     if let Some(reference) = spec.endpoint_key()
@@ -31,10 +30,10 @@ pub fn resolve_secrets(spec: &BackendSpec) -> BTreeMap<String, String> {
     lent
 }
 
-/// Returns the secret of this name.
+/// Always fails, because this build cannot read the keyring.
 ///
 /// # Errors
-/// Returns an error that gives the reason and the fix if the secret is not available.
+/// Returns an error that describes how to build runner with the keyring.
 #[cfg(not(feature = "keyring"))]
 pub fn secret(name: &str) -> Result<String, String> {
     Err(format!(
@@ -45,7 +44,7 @@ pub fn secret(name: &str) -> Result<String, String> {
 /// Returns the secret of this name.
 ///
 /// # Errors
-/// Returns an error that gives the reason and the fix if the secret is not available.
+/// Returns an error with the reason and, if there is one, a fix.
 #[cfg(feature = "keyring")]
 pub fn secret(name: &str) -> Result<String, String> {
     let entry = ::keyring::Entry::new(SERVICE, name);

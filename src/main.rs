@@ -1,4 +1,4 @@
-//! `runner`, the night shift for coding agents. [`entry`] is the program; this file only lists its parts.
+//! `runner`, the night shift for coding agents. [`entry`] runs the program.
 
 #![cfg_attr(
     test,

@@ -1,10 +1,10 @@
-//! Daily maintenance of the database and of the files that runs leave in the state folder and in
+//! Daily maintenance of the database, and of the files that runs leave in the state folder and in
 //! projects.
 //!
-//! Once a day the process that ticks checks the whole database, makes a backup and prunes all data
-//! that is older than `[retention]` keeps. The daemon does so beside its loop, and the tick of a
-//! timer does so at its end: no start waits for it, and it writes to the database in short
-//! transactions. This module must never remove anything that a plan does not name.
+//! Once a day, the process that ticks checks the database, makes a backup and prunes data that is
+//! past its `[retention]`. The daemon does this on a separate thread, and `runner tick` does it
+//! last, so runs do not wait for it. This module must never remove a file that a plan does not
+//! list.
 
 use std::fs;
 use std::io;
@@ -32,8 +32,8 @@ pub fn retention(home: &Env) -> Result<Retention, Failure> {
     Ok(config::load(&home.stack(None))?.retention)
 }
 
-/// Runs the daily maintenance if it is due and no other process runs it, and returns the errors. It
-/// stops at the first damage of the database.
+/// Runs the daily maintenance if it is due and no other process runs it. Returns the problems that
+/// were found, and an error if the database is damaged.
 pub fn daily(home: &Env, store: &mut Store) -> Result<Vec<String>, Failure> {
     store.cut_log(LOG_CEILING)?;
     let now = home.wall()?;
@@ -56,8 +56,7 @@ pub fn daily(home: &Env, store: &mut Store) -> Result<Vec<String>, Failure> {
         (Task::DailyPruning, "pruning what is old", prune),
     ];
     for (task, what, part) in parts {
-        // Each task has its own record, so that the other one is not repeated every hour while one
-        // fails.
+        // Each task has its own record, so one task does not run again because the other failed.
         if !store.maintenance_due(task, now)? {
             continue;
         }
@@ -70,8 +69,8 @@ pub fn daily(home: &Env, store: &mut Store) -> Result<Vec<String>, Failure> {
             Err(failure) => troubles.push(format!("{what}: {failure}")),
         }
     }
-    // Another check within the hour does not repair the defects of rows, so they do not keep the
-    // maintenance from being recorded as done.
+    // Contradictory rows do not make the maintenance due again, because another check would not
+    // repair them.
     if troubles.len() == rows {
         store.record_maintenance(Task::Daily, "", now)?;
     }
@@ -94,7 +93,7 @@ fn prune(home: &Env, store: &mut Store, now: Timestamp) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Checks the whole database and updates the mark of a damaged database.
+/// Checks the whole database, and sets or removes the mark of a damaged database.
 pub fn examine(home: &Env, store: &Store) -> Result<StoreHealth, Failure> {
     let health = store.examine()?;
     match health.findings.first() {
@@ -106,7 +105,7 @@ pub fn examine(home: &Env, store: &Store) -> Result<StoreHealth, Failure> {
     Ok(health)
 }
 
-/// Returns a path in the state folder for a new backup, with a name that is not in use.
+/// Returns an unused path for a new backup in the state folder.
 pub fn new_backup(home: &Env, now: Timestamp) -> Result<PathBuf, Failure> {
     let folder = home.backups();
     fs::create_dir_all(&folder).map_err(|error| Failure::not_made(&folder, error))?;
@@ -122,7 +121,7 @@ pub fn new_backup(home: &Env, now: Timestamp) -> Result<PathBuf, Failure> {
 const PREFIX: &str = "database-";
 const ENDING: &str = ".sqlite";
 
-/// Returns the backups in the state folder, the newest first.
+/// Returns the backups in the state folder, newest first.
 pub fn backups(home: &Env) -> Vec<PathBuf> {
     let mut found: Vec<PathBuf> = entries(&home.backups())
         .into_iter()
@@ -140,7 +139,7 @@ pub fn backups(home: &Env) -> Vec<PathBuf> {
     found
 }
 
-/// Returns the plan of all data that would be removed now.
+/// Plans the removal of all data that is past its retention.
 pub fn plan(
     home: &Env,
     store: &Store,
@@ -213,12 +212,11 @@ fn recordings(home: &Env, found: &mut Vec<PrunableFile>) {
     for name in entries_below(&home.state, folder) {
         let below = folder.join(&name);
         match recording::run_named(&name) {
-            // A recording is written at the end of the run's work and never changed, so the run's
-            // time is its age.
+            // A recording is never changed, so its age is that of its run.
             Some(run) => {
                 found.extend(prunable(FileKind::Recording, &home.state, &below, run.at(), None))
             }
-            // A temporary file left by a process that died.
+            // A temporary file of a process that died.
             None if name.starts_with('.') => {
                 found.extend(prunable(FileKind::Draft, &home.state, &below, None, None));
             }
@@ -227,7 +225,7 @@ fn recordings(home: &Env, found: &mut Vec<PrunableFile>) {
     }
 }
 
-/// Adds the scratch files of a command that died before it removed them.
+/// Adds the scratch folders of commands that died before they removed them.
 fn scratch(home: &Env, found: &mut Vec<PrunableFile>) {
     let folder = Path::new(SCRATCH);
     for name in entries_below(&home.state, folder) {
@@ -244,8 +242,8 @@ fn staging(
 ) -> Result<(), Failure> {
     for name in entries_below(root, folder) {
         let Ok(run) = name.parse::<RunId>() else { continue };
-        // Only staging folders of runs that are fully settled are removed. A folder left by a
-        // conflict belongs to the user.
+        // Only the staging folders of swept runs are removed. Files left by a conflict belong to
+        // the user.
         if store.is_swept(&run)? {
             found.extend(prunable(FileKind::Staging, root, &folder.join(&name), None, None));
         }
@@ -253,8 +251,7 @@ fn staging(
     Ok(())
 }
 
-/// Adds the files that decisions replaced, by proposal and then by the run that carried out the
-/// decision.
+/// Adds the backups of files that decisions replaced, grouped by proposal and then by run.
 fn undos(root: &Path, folder: &Path, found: &mut Vec<PrunableFile>) {
     for proposal in entries_below(root, folder) {
         let folder = folder.join(proposal);
@@ -266,8 +263,7 @@ fn undos(root: &Path, folder: &Path, found: &mut Vec<PrunableFile>) {
     }
 }
 
-/// Adds the report folders that are named after a night. The newest one is kept however old it is,
-/// because a person looks for it.
+/// Adds the report folders that are named after a night. The newest one is always kept.
 fn reports(root: &Path, found: &mut Vec<PrunableFile>) {
     let folder = Path::new(report::FOLDER);
     let mut nights: Vec<((Date, u32), PathBuf)> = entries_below(root, folder)
@@ -283,7 +279,7 @@ fn reports(root: &Path, found: &mut Vec<PrunableFile>) {
     }
 }
 
-/// Parses the date and the number from the name of a night: `2026-01-31`, `2026-01-31-2`.
+/// Parses a night's name, such as `2026-01-31` or `2026-01-31-2`, into its date and number.
 fn night_named(name: &str) -> Option<(Date, u32)> {
     let (date, rest) = name.split_at_checked(10)?;
     let day: Date = date.parse().ok()?;
@@ -299,8 +295,8 @@ fn night_named(name: &str) -> Option<(Date, u32)> {
     (written == name).then_some((day, number))
 }
 
-/// Returns a file or folder that is no link. `at` is its age; `None` stands for the time of its
-/// last change.
+/// Returns a file or folder with its age, or `None` if it is missing, a link or of the wrong type.
+/// The age is the modification time unless `at` is given.
 fn prunable(
     kind: FileKind,
     root: &Path,
@@ -318,7 +314,7 @@ fn prunable(
     Some(PrunableFile { kind, root: root.to_owned(), below: below.to_owned(), at, needed })
 }
 
-/// Returns the names in a folder, or none if any part of the way to it is a symbolic link.
+/// Returns the names in a folder, or none if the path contains a symbolic link.
 fn entries_below(root: &Path, folder: &Path) -> Vec<String> {
     beneath(root, folder).map_or_else(|_| Vec::new(), |path| entries(&path))
 }
@@ -334,8 +330,8 @@ fn entries(folder: &Path) -> Vec<String> {
 /// Carries out a plan. A file that cannot be removed does not prevent the removal of the others.
 ///
 /// # Errors
-/// Returns an error if the database could not be written, or if files remain; it lists them, each
-/// with its reason.
+/// Returns an error if the database cannot be written. If files remain, the error lists each with
+/// its reason.
 pub fn carry_out(store: &mut Store, plan: &PrunePlan) -> Result<(), Failure> {
     store.prune_rows(plan)?;
     let mut left = Vec::new();
@@ -359,8 +355,7 @@ fn remove(file: &OldFile) -> io::Result<()> {
         }
     };
     if let (FileKind::Undo, Some(proposal)) = (file.kind, path.parent()) {
-        // Removes the proposal's folder if it is empty; otherwise the call fails and the folder
-        // stays.
+        // This removes the proposal's folder only if it is empty.
         let _not_empty = fs::remove_dir(proposal);
     }
     match done {

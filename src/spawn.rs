@@ -1,9 +1,8 @@
 //! Starts runs and waits for them.
 //!
-//! Every run is a process of its own (`runner execute RUN`), so a bad job harms no other. The
-//! process that started a run is responsible for it: when the run's process has ended without
-//! settling the run, the starter recovers it at once. This module must never do a job's work in
-//! this process.
+//! Each run is a separate `runner execute RUN` process, so a failing run does not affect the
+//! others. If that process ends without settling its run, the process that started it recovers the
+//! run. This module must never do a job's work in this process.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::AsFd as _;
@@ -34,33 +33,32 @@ use crate::project::LoadedProject;
 use crate::ui::show;
 use crate::ui::{Failure, Ui};
 
-/// The way in which a run's process is started.
+/// Options for the process of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SpawnMode {
     /// Whether the run's progress may be shown on this process's terminal.
     pub watched: bool,
-    /// Whether `-q` is passed on to the run.
+    /// The output options of this command. `quiet` is passed on to the run.
     pub ui: Ui,
-    /// The number of `-v` flags that are passed on to the run.
+    /// The number of `-v` flags to pass on to the run.
     pub verbose: u8,
-    /// Whether the run gets a process group of its own, so that signals from the terminal do not
-    /// reach it and its starter decides when it ends.
+    /// Whether the run gets its own process group, so that signals from the terminal do not reach
+    /// it.
     pub apart: bool,
 }
 
-/// A started run.
 pub struct Started {
     pub run: RunId,
-    /// The run's process, which is not reaped yet.
+    /// The process of the run, not reaped yet.
     pub child: Child,
 }
 
-/// Creates the driver that recovery uses in this process.
+/// Creates the driver for ticks and recovery in this process.
 pub fn driver<'a>(home: &'a Env, me: &'a ProcessIdentity) -> Driver<'a> {
     Driver { retries_lost: &kinds::retries_lost, ..Driver::on_host(&home.state, me) }
 }
 
-/// Starts the process of one requested run. The run must be admitted within [`BEGIN_LIMIT`].
+/// Starts the process of a requested run. The run must be admitted within [`BEGIN_LIMIT`].
 pub fn spawn(
     home: &Env,
     store: &mut Store,
@@ -95,15 +93,14 @@ pub fn spawn(
         Failure::environment(format!("cannot start this program again for a run: {error}"))
     })?;
     let started = Started { run: run.clone(), child };
-    // Without the record the run still works, but nothing would end it if it hung before its
-    // admission.
+    // Without this record, nothing ends the run if it hangs before its admission.
     if let Err(error) = store.spawned(run, &ProcessIdentity::of(started.child.id()), deadline) {
         show::complain(&format!("run {run}: {}", Failure::from(error)));
     }
     Ok(started)
 }
 
-/// Runs one requested run to its end, and starts further attempts at its occurrence if it is lost.
+/// Runs a requested run to its end, and starts further attempts at its occurrence if it is lost.
 /// Returns the last attempt.
 pub fn run_to_end(
     home: &Env,
@@ -119,26 +116,26 @@ pub fn run_to_end(
     Ok(store.run(all.last().unwrap_or(run))?)
 }
 
-/// The next action of a process that starts runs.
+/// The runs to start now, and the time until the next ones.
 #[derive(Debug, Default)]
 pub struct NextAction {
     pub start: Vec<RunId>,
-    /// Time until another run is ready, if it is short enough to wait for even with no live run.
+    /// The time until another run is ready, if it is short enough to wait for.
     pub soon: Option<Duration>,
-    /// Time until the next scheduled time, while a run is live.
+    /// The time until the next scheduled time. It only matters while a run is live.
     pub due: Option<Duration>,
 }
 
-/// Maximum time to wait for a run that will be ready.
+/// Maximum time to wait for a delayed run.
 const STAY: SignedDuration = SignedDuration::from_secs(90);
 /// Maximum time between two ticks while a run is live.
 const REST: Duration = Duration::from_secs(60);
-/// Interval at which a waiting process reads the clock again, because the clock may have been set.
+/// Interval at which a waiting process rereads the clock, because the clock may have been set.
 pub const LOOK: Duration = Duration::from_secs(1);
 
-/// Runs all runs that `next` returns, until it returns none, none is ready soon, and none is live.
-/// `next` is called at the start, after each end of a run, once a second while a run will be ready
-/// soon, and once a minute.
+/// Starts the runs that `next` returns, until no run is live and `next` returns neither a run nor
+/// `soon`. `next` is called again whenever a run ends, once a second while `soon` is set, and at
+/// least once a minute.
 pub fn run_all(
     home: &Env,
     store: &mut Store,
@@ -150,7 +147,7 @@ pub fn run_all(
     let mut all = Vec::new();
     let mut forwarder: Option<SignalForwarder> = None;
     loop {
-        // After a signal no new run is started; live runs are waited for.
+        // After a signal, no new run is started.
         let fresh = match &forwarder {
             Some(forwarder) if forwarder.pulled.load(Ordering::SeqCst) => NextAction::default(),
             _ => next(store)?,
@@ -171,7 +168,7 @@ pub fn run_all(
         }
         let forwarder = forwarder.get_or_insert_with(SignalForwarder::start);
         for pid in ended(&live, patience)? {
-            // After the process is reaped, its process id may belong to another process.
+            // After the process is reaped, its process id may be reused.
             forwarder.remove(pid);
             let Some(mut started) = live.remove(&pid) else { continue };
             let status = started.child.wait().map_err(|error| {
@@ -179,7 +176,7 @@ pub fn run_all(
             })?;
             if let Some(again) = settle_after(home, store, me, &started.run, &status.to_string())? {
                 if forwarder.pulled.load(Ordering::SeqCst) {
-                    // After a signal, a later tick starts the further attempt.
+                    // After a signal, a later tick starts the next attempt.
                     continue;
                 }
                 let started = spawn(home, store, &again, manner)?;
@@ -191,8 +188,8 @@ pub fn run_all(
     }
 }
 
-/// Returns the time until the next waiting run is ready, if that is soon enough to stay for: a run
-/// that is delayed within a minute must not wait for the next host timer.
+/// Returns the time until the next waiting run is ready, if it is at most [`STAY`]. Waiting for
+/// such a run avoids a delay until the host timer's next tick.
 pub fn soon(store: &Store, now: Timestamp) -> Result<Option<Duration>, Failure> {
     let next = store.next_ready(now)?;
     let wait = next.map(|next| next.duration_since(now));
@@ -201,7 +198,7 @@ pub fn soon(store: &Store, now: Timestamp) -> Result<Option<Duration>, Failure> 
         .and_then(|wait| wait.try_into().ok()))
 }
 
-/// Sends TERM to the owner of a run that was asked to end. The run settles itself.
+/// Sends TERM to the process of a run, which then settles the run.
 pub fn end(store: &Store, run: &RunId) -> Result<(), Failure> {
     if let Some(owner) = store.run(run)?.owner() {
         let _already_gone = owner.signal(Signal::TERM);
@@ -209,7 +206,7 @@ pub fn end(store: &Store, run: &RunId) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Waits until a process ends or `patience` is over, and returns the ids of the ended processes.
+/// Waits up to `patience` for a process to end, and returns the ids of ended processes.
 fn ended(live: &BTreeMap<u32, Started>, patience: Duration) -> Result<Vec<u32>, Failure> {
     let internal =
         |error: rustix::io::Errno| Failure::internal(format!("cannot wait for runs: {error}"));
@@ -236,8 +233,8 @@ fn ended(live: &BTreeMap<u32, Started>, patience: Duration) -> Result<Vec<u32>, 
         .collect())
 }
 
-/// Makes sure that a run whose process has ended is settled. Returns a further attempt at its
-/// occurrence if there is one.
+/// Settles a run whose process has ended, unless it is already settled. Returns the next attempt at
+/// its occurrence, if there is one.
 pub fn settle_after(
     home: &Env,
     store: &mut Store,
@@ -249,8 +246,7 @@ pub fn settle_after(
     match row.state {
         RunState::Settled { staging, .. } => {
             if staging.is_some() {
-                // The process died after it recorded the outcome and before it finished its
-                // cleanup.
+                // The process died between recording the outcome and finishing its cleanup.
                 mark(home, store, run)?;
             }
             Ok(None)
@@ -258,8 +254,8 @@ pub fn settle_after(
         RunState::Queued { .. } => Ok(None),
         RunState::Requested { .. } => {
             let why = format!("its process ended with {status} before it began");
-            // The run had not begun, so another attempt costs nothing. A person who waits for a
-            // manual run sees the failure and decides.
+            // The run had not begun, so another attempt is free. A manual run is not repeated,
+            // because a person waits for it and can decide.
             let unattended = !row.manual() || row.night.is_some();
             let again = unattended && store.lost_runs_of(&row.occurrence)? == 0;
             let (outcome, summary) = (Outcome::Lost { why }, RunSummary::default());
@@ -284,8 +280,8 @@ pub fn settle_after(
     }
 }
 
-/// Recovers a run whose process has ended. Another process, such as the one that killed the run,
-/// may be about to settle it, so this waits a short while for that.
+/// Recovers a run whose process has ended. If another process is about to settle the run, this
+/// waits briefly for it.
 fn recover_stale(
     home: &Env,
     store: &mut Store,
@@ -308,7 +304,7 @@ fn recover_stale(
     }
 }
 
-/// Updates a job's failmark after a run was settled for its dead process.
+/// Updates the failmark of a run's job after another process settled the run.
 pub fn mark(home: &Env, store: &Store, run: &RunId) -> Result<(), Failure> {
     let row = store.run(run)?;
     // The outcome of a later run takes precedence.
@@ -330,7 +326,7 @@ pub fn mark(home: &Env, store: &Store, run: &RunId) -> Result<(), Failure> {
     update_failmark(home, store, &here, &spec, (&row, outcome))
 }
 
-/// Updates a job's failmark after a run with this outcome.
+/// Updates a job's failmark after a run ended with this outcome.
 pub fn update_failmark(
     home: &Env,
     store: &Store,
@@ -350,9 +346,8 @@ pub fn update_failmark(
     Ok(())
 }
 
-/// Forwards TERM and INT to the runs while it exists. The runs settle themselves as cancelled, and
-/// this process waits for them. An INT from a terminal also reaches the runs directly; a second one
-/// does no harm.
+/// Sends TERM to the started runs when this process receives TERM or INT. Each run then settles
+/// itself as cancelled.
 struct SignalForwarder {
     pids: Arc<Mutex<BTreeSet<u32>>>,
     pulled: Arc<AtomicBool>,
@@ -365,8 +360,7 @@ impl SignalForwarder {
         let seen = Arc::clone(&pulled);
         let forwarder = Self { pids: Arc::clone(&pids), pulled };
         if let Ok(mut signals) = Signals::new([SIGTERM, SIGINT]) {
-            // If the thread cannot be started, signals are not forwarded, and recovery settles the
-            // runs later.
+            // If the thread cannot be started, recovery settles the runs later.
             let _detached = thread::Builder::new().spawn(move || {
                 for _ in signals.forever() {
                     seen.store(true, Ordering::SeqCst);
@@ -382,7 +376,7 @@ impl SignalForwarder {
     }
 
     fn add(&self, pid: u32) {
-        // A signal that arrived between the start of the process and now was not forwarded to it.
+        // A signal that arrived before this call did not reach the process.
         if self.pulled.load(Ordering::SeqCst)
             && let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw)
         {

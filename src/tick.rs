@@ -1,7 +1,7 @@
-//! One tick of all projects, as the daemon and `runner tick` both make it.
+//! Runs one tick over all projects, for the daemon and for `runner tick`.
 //!
-//! It reads changed configuration again, ticks the engine, and updates the failmarks of the settled
-//! runs. It must never start a run: it returns the runs to start.
+//! A tick rereads changed configuration, ticks the engine, updates the failmarks of settled runs
+//! and sends alerts. It must never start a run; the caller starts the returned runs.
 
 use std::collections::BTreeMap;
 
@@ -18,32 +18,32 @@ use crate::project::{self, LoadedProject, StampBase};
 use crate::spawn;
 use crate::ui::Failure;
 
-/// The configuration that a tick reads again.
+/// Selects the projects that a tick rereads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reread {
-    /// Reads the projects whose files have another stat than at the last read.
+    /// The projects whose files have changed since they were last read.
     WhatChanged,
     All,
 }
 
-/// The result of a tick.
 #[derive(Clone, Debug, Default)]
 pub struct TickResult {
     /// The runs to start now, oldest first.
     pub start: Vec<RunId>,
-    /// Whether live runs were asked to end. Runs that wait for them are ready once they have ended.
+    /// Whether live runs were asked to end. Runs that wait for them become ready when they have
+    /// ended.
     pub ending: bool,
-    /// Runs that were settled for their dead owners, each with its outcome as text.
+    /// Runs that the tick settled because their process died, each with its outcome.
     pub settled: Vec<(RunId, String)>,
-    /// Errors of a single run or job, which did not stop the rest of the tick.
+    /// Errors of single runs or jobs, which do not stop the tick.
     pub troubles: Vec<String>,
-    /// Projects whose configuration cannot be read, by path, with the reason. Such a project keeps
-    /// its jobs.
+    /// Projects whose configuration cannot be read, by path, each with the reason. They keep their
+    /// jobs.
     pub unreadable: BTreeMap<String, String>,
 }
 
-/// Updates the database from the files of all projects, so that changes count from now on. Returns
-/// the projects that could not be read, by path. Does not tick.
+/// Updates the database from changed project files without a tick. Returns the projects that could
+/// not be read, by path.
 pub fn reread(home: &Env, store: &mut Store) -> Result<BTreeMap<String, String>, Failure> {
     let mut unreadable = BTreeMap::new();
     refresh(home, store, Reread::WhatChanged, &mut unreadable)?;
@@ -65,7 +65,7 @@ pub fn once(
         spawn::end(store, run)?;
     }
     for run in settled.iter().map(|(run, _)| run).chain(&swept) {
-        // An error here must not prevent the runs that are to be started.
+        // An error here must not keep the returned runs from being started.
         if let Err(failure) = spawn::mark(home, store, run) {
             troubles.push(format!("run {run}: {failure}"));
         }
@@ -77,23 +77,23 @@ pub fn once(
     Ok(TickResult { start, ending: !end.is_empty(), settled, troubles, unreadable })
 }
 
-/// The next event that a tick will find, and its time.
+/// The next time at which a tick has work, and a description of the work.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NextTick {
-    /// The job that a clock makes due, or a description of another event.
+    /// The name of the job that is due, or a description of other work.
     pub what: String,
     pub at: Timestamp,
 }
 
-/// Returns the next time at which a tick finds work by itself, over all projects.
+/// Returns the next time at which a tick has work in any project.
 pub fn next(store: &Store, now: Timestamp) -> Result<Option<NextTick>, Failure> {
     let Some(at) = store.next_moment(now)? else { return Ok(None) };
     let what = store.job_due_at(at)?;
     Ok(Some(NextTick { what: what.unwrap_or_else(|| "what waits".to_owned()), at }))
 }
 
-/// Reads the configuration of projects whose files have changed. A project with a bad configuration
-/// keeps its old jobs and is reported once per tick.
+/// Rereads the configuration of projects. A project with an invalid configuration keeps its old
+/// jobs and is added to `bad`.
 fn refresh(
     home: &Env,
     store: &mut Store,
@@ -110,8 +110,8 @@ fn refresh(
         let path = known.path.display().to_string();
         let standing = project::standing_of_row(&known);
         if let Some((what, hint)) = standing.trouble(&known.path, &known.id) {
-            // The problem is reported once. Scheduled times in the meantime are recorded as missed,
-            // with this reason.
+            // The problem is reported once. From now on, scheduled times are recorded as missed for
+            // this reason.
             if why_gone(&known.config_stamp).is_none() {
                 store.set_config_stamp(&known.id, &gone(&what))?;
                 bad.insert(path, format!("{what}\n  fix: {hint}"));

@@ -1,5 +1,5 @@
-//! Waits for the first of several events: a signal, a change in a folder, an output that nobody
-//! reads any more, or the end of a period.
+//! Waits for the first of several events: a signal, a change in a folder, a closed output, or a
+//! timeout.
 
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
@@ -14,34 +14,33 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::ui::Failure;
 
-/// The reason why a wait ended. If there are several, the first one in this order counts.
+/// The reason why a wait ended. If several apply, the first variant wins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum WakeReason {
     /// The process received SIGINT or SIGTERM.
     Interrupted,
-    /// An output is closed at its other end.
+    /// The other end of an output is closed.
     Closed,
     /// A watched folder changed.
     Change,
     Time,
 }
 
-/// Returns whether nobody reads an output any more.
+/// Returns whether the other end of an output is closed.
 pub fn is_closed(output: BorrowedFd<'_>) -> bool {
     let reason = Waiter::default().wait(&[output], Duration::ZERO);
     reason.is_ok_and(|reason| reason == WakeReason::Closed)
 }
 
-/// The events that end a wait.
 #[derive(Default)]
 pub struct Waiter {
     signals: Option<UnixStream>,
-    /// The watches of folders. `None` if the system grants none; then only time passes.
+    /// The inotify instance, or `None` if the system provides none.
     changes: Option<OwnedFd>,
 }
 
 impl Waiter {
-    /// Creates a waiter that watches nothing yet, and leaves signals alone.
+    /// Creates a waiter without watches that does not handle signals.
     pub fn new() -> Self {
         let changes = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).ok();
         Self { signals: None, changes }
@@ -59,7 +58,7 @@ impl Waiter {
         Ok(Self { signals: Some(reported), ..Self::new() })
     }
 
-    /// Watches a folder, and returns whether that is possible.
+    /// Watches a folder. Returns `false` if that is not possible.
     pub fn watch(&self, folder: &Path, what: WatchFlags) -> bool {
         let watch = |changes| inotify::add_watch(changes, folder, what).is_ok();
         self.changes.as_ref().is_some_and(watch)
@@ -93,7 +92,7 @@ impl Waiter {
         let ended = reasons.into_iter().zip(&polled).filter(|(_, it)| !it.revents().is_empty());
         let reason = ended.map(|(reason, _)| reason).min().unwrap_or(WakeReason::Time);
         if let (WakeReason::Change, Some(changes)) = (reason, &self.changes) {
-            // The content of the events does not matter, only that some arrived.
+            // Drains the events. Their content does not matter.
             let mut reported = [0_u8; 4096];
             while rustix::io::read(changes, &mut reported).is_ok_and(|count| count > 0) {}
         }

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Compares the speed of the built program with that of well-known programs that do similar work, and prints
-# ratios, for example for a short command, a tick, the queue and a dream pass over many unchanged ideas. Asserts
-# nothing. Compares the queue with `pueue` if it is installed.
+# ratios. For example, it measures a short command, a tick, the queue and a dream pass over many unchanged ideas.
+# Compares the queue with `pueue` if it is installed.
 # Usage: tests/bench.sh PATH-TO-RUNNER [IDEAS]
 set -eu
 runner=$(realpath "$1")
@@ -24,7 +24,7 @@ def once(cmd):
         (os.POSIX_SPAWN_OPEN, 1, "/dev/null", os.O_WRONLY, 0), (os.POSIX_SPAWN_OPEN, 2, "/dev/null", os.O_WRONLY, 0)])
     _, status, usage = os.wait4(pid, 0)
     took = time.perf_counter() - began
-    # A command that fails at once would look fast.
+    # A command that fails early would look fast.
     if status: sys.exit(f"{label}: {cmd} ended with {os.waitstatus_to_exitcode(status)}")
     return took, usage.ru_maxrss / 1024, usage.ru_utime + usage.ru_stime
 label, runs, ours, theirs = sys.argv[1], int(sys.argv[2]), sys.argv[3].split(), sys.argv[4].split()
@@ -236,7 +236,7 @@ git commit --quiet --allow-empty -m Begin
 "$runner" --quiet init
 python3 - "$work/port" <<'P' &
 import http.server, json, os, sys
-# As long as the events of a commercial API.
+# The events are as long as those of a commercial API.
 head = {"id": "chatcmpl-" + "0123456789" * 4, "object": "chat.completion.chunk", "created": 1700000000, "model": "m",
     "service_tier": "default", "system_fingerprint": "fp_0123456789"}
 piece = lambda text, more: json.dumps({**head,

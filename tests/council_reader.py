@@ -2,8 +2,7 @@
 from the documented formats.
 
 Usage: council_reader.py OUTPUT-DIR. Checks that every report has the required format, that the synthesis omits
-no councillor, that the digests in the ledger match the files, and that the search for more evidence ended when it
-had to. Shares no code or schema with runner.
+no councillor, that the digests in the ledger match the files, and that the search for more evidence ended as required. Shares no code or schema with runner.
 """
 import hashlib, json, os, sys
 

@@ -2,9 +2,8 @@
 
 Usage: overnight_reader.py OUTPUT-DIR [NEXT-WORK-FILE]. If a runner program is the only argument, the script makes
 overnight runs in temporary repositories: undisturbed runs, a run that halts, a degraded run, a failed run, and runs
-that are killed at several operations. It reads every artifact, and then reads it again with each field removed and
-with each field changed: the reader must reject these versions, otherwise its checks prove nothing. Shares no code
-or schema with runner.
+that are killed at several operations. It reads every artifact, and must reject each artifact with a field
+removed or changed. Shares no code or schema with runner.
 """
 import copy, json, os, re, shutil, subprocess, sys, tempfile
 
@@ -274,7 +273,7 @@ class Project:
         return self.run(self.runner, "overnight", "start", *more, code=code, **env)
 
     def as_nobody(self):
-        """Root can write everywhere, so this gives all files to another user, who runs the next commands."""
+        """Gives all files to another user, who runs the next commands, because root can write everywhere."""
         if os.geteuid() != 0:
             return
         home = os.path.dirname(self.root)

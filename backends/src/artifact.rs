@@ -1,9 +1,9 @@
-//! Exchanges files between runner and a child, through an open handle on their folder.
+//! Exchanges files between runner and a child, through an open handle to their folder.
 //!
-//! A child owns its run folder and may put anything there: links, pipes, devices, or a folder
-//! instead of a file. Runner therefore follows no link, never opens an existing file for writing,
-//! and reads only regular files with a single hard link. It must read a child's files only after
-//! the child's process tree is dead.
+//! A child may put anything into its run folder: links, pipes, devices, or a folder instead of a
+//! file. This module therefore follows no symbolic link, never opens an existing file for writing,
+//! and reads only regular files with a single hard link. Callers must read a child's files only
+//! after its process tree is dead.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -42,7 +42,7 @@ impl Folder {
     /// Reads the file `name`, or returns `None` if it does not exist.
     ///
     /// # Errors
-    /// Returns the reason why the file is not accepted, phrased to follow the file's name.
+    /// Returns the reason the file is not accepted, phrased to follow the file's name.
     pub fn read(&self, name: &str, cap: usize) -> Result<Option<Vec<u8>>, String> {
         // Without the non-blocking flag, opening a named pipe would wait for a writer.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;

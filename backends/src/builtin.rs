@@ -1,7 +1,6 @@
-//! The backend that needs no network, key or server, because it returns the rule-based answer.
+//! The backend that returns the rule-based answer, without a network, a key or a server.
 //!
-//! It is also the baseline for all other backends: a model contributes only what it adds to this
-//! answer. This backend must never fail for any reason but cancellation.
+//! This backend must never fail for any reason but cancellation.
 
 use async_trait::async_trait;
 use runner_engine::process::Cancel;
@@ -15,7 +14,6 @@ pub struct Builtin {
 }
 
 impl Builtin {
-    /// Creates a builtin backend with its configured name.
     pub fn new(name: impl Into<String>) -> Self {
         Self { name: name.into() }
     }

@@ -5,10 +5,9 @@
 //!    └──Malformed, Silent, Cancelled, …──> the error itself
 //! ```
 //!
-//! The chain moves on only after an error that another backend may not have: this backend is
-//! missing, is not allowed, or has no capacity now. An unusable answer is a problem of the request
-//! or the model, and is reported. Each attempt is a separate request with its own reservation. The
-//! chain must never ask the same backend twice, and never hide which backends did not answer.
+//! A fallback is asked only if it may succeed where this backend cannot, because this backend is
+//! missing, not logged in, unreachable or at its limit. An unusable answer is an error of the
+//! request or the model, and is returned. The chain must never ask the same backend twice.
 
 use std::collections::VecDeque;
 
@@ -26,7 +25,6 @@ impl<T> Chain<T> {
         Self { rest: fallbacks.into_iter().collect() }
     }
 
-    /// Returns the next fallback, if any is left.
     #[allow(
         clippy::should_implement_trait,
         reason = "takes the reason for the step and is not an iterator"
@@ -35,7 +33,6 @@ impl<T> Chain<T> {
         self.rest.pop_front()
     }
 
-    /// Returns whether no fallback is left.
     pub fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }
@@ -57,7 +54,7 @@ pub fn moves_on(error: &BackendError) -> bool {
     }
 }
 
-/// Returns the first mistake in the fallbacks of `name`, if any; `known` lists all instances.
+/// Returns the first mistake in the fallbacks of `name`, if any. `known` lists all backends.
 pub fn mistake<'a>(
     name: &str,
     fallbacks: &[String],

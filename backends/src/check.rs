@@ -1,7 +1,6 @@
-//! The checks behind `runner backends check`, which examine an instance's environment without
-//! asking a model.
+//! Checks an instance's environment for `runner backends check`, without asking a model.
 //!
-//! Unlike a preflight, a check may start the program to read its version, with a short deadline. A
+//! Unlike a preflight, a check may start the program to read its version, or contact the API. A
 //! check must never spend anything and never show a key.
 
 use runner_text::counted;
@@ -92,11 +91,11 @@ pub fn check(spec: &BackendSpec, around: &Surroundings<'_>, marker: &str) -> Vec
     findings
 }
 
-/// Checks which server answers at an API's address, whether it accepts the key and whether it has
-/// the model.
+/// Checks which server answers at an API's address, whether the server accepts the key, and whether
+/// it has the model.
 fn endpoint(spec: &BackendSpec, around: &Surroundings<'_>) -> Vec<CheckItem> {
     let mut named = spec.clone();
-    // Even if no model is configured, the list of models can be shown.
+    // The list of models can be shown even if no model is configured.
     let unnamed = spec.model.as_deref().is_none_or(str::is_empty);
     if unnamed {
         named.model = Some("none".to_owned());
@@ -205,7 +204,7 @@ fn state(plan: &AgentPlan) -> CheckItem {
     }
 }
 
-/// Returns the path of an instance's program, for a list.
+/// Returns the path of an instance's program, if it is found.
 pub fn program(spec: &BackendSpec, around: &Surroundings<'_>) -> Option<PathBuf> {
     let usual = match spec.kind.as_str() {
         kind @ ("claude" | "codex") => kind,

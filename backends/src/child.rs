@@ -1,4 +1,4 @@
-//! Runs a child process as a single attempt to get an answer, with limits and a single error type.
+//! Runs a child process for a single attempt to get an answer.
 //!
 //! Every backend that runs a program shares this module. It must never start a second attempt, and
 //! never return output from a process tree that is still alive.
@@ -20,7 +20,7 @@ use crate::error::{BackendError, Phase};
 use crate::redact::Secrets;
 use crate::request::RequestLimits;
 
-/// Number of bytes from the end of stderr that an error shows.
+/// Maximum number of bytes of stderr in an error, taken from the end.
 const STDERR_TAIL: usize = 2_000;
 
 /// Returns a child's limits. A `quiet` child prints nothing before its answer, so only the total
@@ -71,7 +71,7 @@ fn read_span<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::
     read_text::<Span, D>(from).map(|span| Some(span.unsigned_abs()))
 }
 
-/// The sandbox of the last child of a backend, once one has run.
+/// The sandbox of a backend's last child, if any.
 #[derive(Clone, Debug, Default)]
 pub struct LastSandbox(Arc<Mutex<Option<AppliedSandbox>>>);
 
@@ -87,7 +87,7 @@ impl LastSandbox {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|it| it.sandbox)
     }
 
-    /// Describes the sandbox of the last child; before there was one, the requested sandbox.
+    /// Describes the last child's sandbox or, before the first child, the requested sandbox.
     pub(crate) fn describe(&self, requested: Option<&SandboxedStart>) -> String {
         match (&*self.0.lock().unwrap_or_else(PoisonError::into_inner), requested) {
             (Some(applied), _) => applied.to_string(),
@@ -99,9 +99,9 @@ impl LastSandbox {
     }
 }
 
-/// Runs a child to its end on this thread; call it only from `spawn_blocking`. Returns the ended
-/// child if it ended by itself with exit code 0, otherwise an error. The sandbox that was applied
-/// is returned in either case, if the child was started.
+/// Runs a child to its end. The call blocks, so async code must make it in `spawn_blocking`.
+/// Returns an error unless the child ended by itself with exit code 0. The second value is the
+/// sandbox that was applied, if the child was started.
 pub(crate) fn attempt(
     spec: &ChildSpec,
     cancel: &Cancel,
@@ -185,7 +185,7 @@ pub(crate) fn by_itself(
     }
 }
 
-/// Converts the failure to start a child into an error for the caller.
+/// Converts an error from starting a child.
 pub(crate) fn spawn_error(error: &SpawnError) -> BackendError {
     match error {
         SpawnError::NotFound { program, .. } | SpawnError::NotExecutable { program, .. } => {

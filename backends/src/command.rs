@@ -1,4 +1,4 @@
-//! Any program as a backend: the executor contract (`contracts/dream.md`).
+//! Runs any program as a backend.
 //!
 //! ```text
 //! request ──JSON──> stdin, and <run_dir>/request.json
@@ -6,11 +6,10 @@
 //! answer  <──────── <run_dir>/<artifact>, if it exists and is not empty; otherwise stdout
 //! ```
 //!
-//! An exit code proves nothing: exit 0 without an answer is an error. The artifact must be JSON and
-//! a regular file with a single hard link. It is read after the process tree is dead, through a
-//! folder handle that was opened before the start. An artifact from an earlier attempt is removed
-//! first, so that an answer always belongs to this request. This backend must never accept an
-//! incomplete answer or an answer from a program that failed.
+//! Exit code 0 without an answer is an error. The artifact must be JSON and a regular file with a
+//! single hard link. It is read after the process tree is dead, through a folder handle that was
+//! opened before the start. An artifact from an earlier attempt is removed first. This backend must
+//! never accept an incomplete answer or an answer from a program that failed.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -26,7 +25,7 @@ use crate::child::{LastSandbox, Patience};
 use crate::redact::Secrets;
 use crate::{Backend, BackendError, Description, Event, Reply, Request, Sink, Stop, answer, child};
 
-/// The file in the run folder that holds the request.
+/// The file in the run folder that contains the request.
 pub const REQUEST_FILE: &str = "request.json";
 
 /// A backend that runs a program to answer requests.

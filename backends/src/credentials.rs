@@ -2,9 +2,8 @@
 //! `env_file`.
 //!
 //! A key comes from the environment, from the program's own login, or from an `env_file` that only
-//! its owner may read. Messages name the variable of the key and never show its value. Passing the
-//! check guarantees nothing: only the provider can tell whether a key is valid. This module must
-//! never put a key into a message, and never write one.
+//! its owner may access. The check does not show whether a key is valid. This module must never put
+//! a key into a message, and never write one.
 
 use std::collections::BTreeMap;
 use std::io::Read as _;
@@ -17,13 +16,13 @@ use crate::agent::AgentPlan;
 use crate::error::BackendError;
 use runner_engine::files::{open_host, read_host};
 
-/// Prefix of a keyring reference, in settings that otherwise hold the name of a variable. This
-/// crate opens no keyring: the caller that passes in the environment stores the secret under the
-/// complete reference.
+/// Prefix of a keyring reference, in settings that otherwise contain the name of a variable. The
+/// caller resolves a reference, and passes the secret in the environment under the complete
+/// reference.
 pub const KEYRING: &str = "keyring:";
 
-/// Returns the name under which the passed environment stores the reason why a reference provides no
-/// secret. No variable has such a name.
+/// Returns the name under which the passed environment contains the reason a reference provides no
+/// secret. The name is not a valid variable name.
 pub fn why_not(reference: &str) -> String {
     format!("{reference} is not had because")
 }
@@ -46,14 +45,14 @@ pub fn in_keyring(reference: &str) -> Option<Result<&str, &'static str>> {
 /// Maximum size in bytes of an `env_file` or a login file.
 const LARGEST: u64 = 1024 * 1024;
 
-/// Variables that may hold a program's key.
+/// Variables that may contain a program's key.
 const KEYS: [(&str, &[&str]); 2] = [
     ("claude", &["CLAUDE_CODE_OAUTH_TOKEN", "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"]),
     ("codex", &["CODEX_API_KEY", "OPENAI_API_KEY"]),
 ];
 
-/// Variables that a program receives even if its instance lists none. They hold no secrets, only
-/// the locations and proxies through which the program reaches its provider.
+/// Variables that a program receives even if its instance lists none. They contain locations and
+/// proxies rather than keys.
 const PLACES: [&str; 11] = [
     "ANTHROPIC_BASE_URL",
     "CLAUDE_CONFIG_DIR",
@@ -68,13 +67,13 @@ const PLACES: [&str; 11] = [
     "SSL_CERT_FILE",
 ];
 
-/// Returns whether a variable only names a location.
+/// Returns whether a variable contains a location or a proxy rather than a key.
 pub fn is_place(name: &str) -> bool {
     PLACES.contains(&name)
 }
 
 /// Returns the variables in which a program of this kind usually finds its key and its provider's
-/// location.
+/// address.
 pub(crate) fn usual(kind: &str) -> impl Iterator<Item = &'static str> + use<> {
     let keys = KEYS.iter().find(|(name, _)| *name == kind);
     let is_endpoint = crate::api::shape::KINDS.contains(&kind);
@@ -94,7 +93,7 @@ pub(crate) fn install(kind: &str) -> &'static str {
     }
 }
 
-/// Describes the credentials that an instance will use to log in.
+/// Describes the credentials with which an instance can log in.
 ///
 /// # Errors
 /// Returns [`BackendError::Auth`], with a hint, if no credentials were found.
@@ -165,8 +164,8 @@ fn read(path: &Path) -> std::io::Result<Vec<u8>> {
 /// expanded.
 ///
 /// # Errors
-/// Returns [`BackendError::Auth`] if the file cannot be read, if others may read or write it, or if
-/// a line is not a variable. The message shows no line.
+/// Returns [`BackendError::Auth`] if the file cannot be read, if other users can access it, or if a
+/// line is not a variable. The message does not contain the line.
 pub fn from_file(path: &Path) -> Result<BTreeMap<String, String>, BackendError> {
     let shown = path.display();
     let bad = |why: String| BackendError::Auth { why };

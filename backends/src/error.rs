@@ -1,8 +1,8 @@
 //! The errors that a backend returns instead of an answer.
 //!
-//! Each variant corresponds to one kind of next step, so that a caller never parses text to decide.
-//! No text contains a secret from a child's environment. An error must never carry part of an
-//! answer, except for the excerpt that shows what is malformed.
+//! Each variant corresponds to one next step, so that a caller never parses text to decide. No text
+//! contains a secret from a child's environment. An error must never contain part of an answer,
+//! except for the excerpt of a malformed answer.
 
 use std::fmt;
 use std::time::Duration;
@@ -13,8 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::request::millis;
 
-/// The reason why there is no answer. It is plain data, so that a recording or a test double can
-/// store it.
+/// The reason there is no answer. The type is plain data, so that a recording can store it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[serde(tag = "error", rename_all = "kebab-case")]
 pub enum BackendError {
@@ -56,10 +55,10 @@ pub enum BackendError {
         #[serde(rename = "waited_ms", with = "millis")]
         waited: Duration,
     },
-    /// An answer arrived but is unusable. Asking again may help; repairing the answer is forbidden.
+    /// An answer arrived but is unusable. It must not be repaired.
     #[error("{why}{}", Excerpt(excerpt))]
     Malformed {
-        /// The description of the defect.
+        /// A description of the defect.
         why: String,
         /// The beginning of the answer, redacted.
         excerpt: String,
@@ -74,7 +73,7 @@ pub enum BackendError {
     /// The provider's own budget or credit is used up.
     #[error("{why}")]
     OverBudget {
-        /// The provider's message, or its description of the budget.
+        /// The provider's message.
         why: String,
     },
     /// The request was cancelled.
@@ -83,12 +82,12 @@ pub enum BackendError {
         /// The person or event that cancelled the request.
         why: String,
     },
-    /// A program failed by itself, and its output describes the failure.
+    /// A program failed by itself.
     #[error("{why} ({status}){}", Excerpt(stderr_tail))]
     Crash {
         /// The exit status: `exit 3`, `signal 11`.
         status: String,
-        /// The program that failed.
+        /// The program and how it failed.
         why: String,
         /// The end of its stderr output, redacted.
         stderr_tail: String,
@@ -113,8 +112,7 @@ impl BackendError {
     /// Returns the class of the failure, which determines who must act.
     pub fn class(&self) -> Class {
         match self {
-            // An overloaded or unreachable provider must be tried again later, according to the
-            // job's retries, and nobody needs to act. Both exit with 69.
+            // An overloaded or unreachable provider is tried again later, and nobody needs to act.
             Self::RateLimited { .. } | Self::Unavailable { .. } => Class::RateLimited,
             Self::Auth { .. } => Class::Auth,
             Self::NotInstalled { .. } => Class::NotInstalled,
@@ -122,13 +120,13 @@ impl BackendError {
             Self::Malformed { .. } => Class::Malformed,
             Self::Rejected { .. } => Class::Environment,
             Self::OverBudget { .. } => Class::OverBudget,
-            // A cancelled run is not a failure: `outcome` never shows a class for it.
+            // `outcome` never uses the class of a cancelled run.
             Self::Cancelled { .. } | Self::Crash { .. } => Class::Crash,
         }
     }
 
-    /// Returns the outcome of a run that needed this answer and cannot go on without it. A limit
-    /// that ends after `now` is a deferral; a limit that has ended is a failure like any other.
+    /// Returns the outcome of a run that cannot continue without this answer. A limit that ends
+    /// after `now` defers the run, and any other limit fails it.
     pub fn outcome(&self, now: Timestamp) -> Outcome {
         let why = self.to_string();
         match self {

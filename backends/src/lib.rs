@@ -1,4 +1,4 @@
-//! Model backends, which answer requests behind a single trait.
+//! Model backends, which answer requests through a single trait.
 //!
 //! ```text
 //! Request ──preflight──> run ──> Reply                a complete answer
@@ -6,10 +6,9 @@
 //!                         └──Event──> Sink            progress, for people and meters only
 //! ```
 //!
-//! This crate gets one answer from one model, and has no access to jobs, budgets or the database.
-//! It must never read the environment (the caller passes in a child's environment), never apply
-//! anything from a model's answer, never repair an answer, and never make a second attempt by
-//! itself.
+//! This crate has no access to jobs, budgets or the database. It must never read the environment:
+//! the caller passes in a child's environment. It must never apply or repair an answer, and never
+//! retry on its own.
 
 #![cfg_attr(
     test,
@@ -59,7 +58,7 @@ pub use sink::{
     Event, Limit, NullSink, OwnedEvent, OwnedTarget, Sink, Target, ToolResult, VecSink,
 };
 
-/// The description of a backend, for reports and `doctor`.
+/// The description of a backend, for reports.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Description {
     /// The kind, as written in the configuration: `builtin`, `command`, …
@@ -68,47 +67,44 @@ pub struct Description {
     pub model: Option<String>,
     /// The current restrictions on the backend, as text.
     pub containment: String,
-    /// The protection of the sandbox of its program; `None` if it started no program.
+    /// The sandbox level of the last program that the backend started, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<SandboxLevel>,
 }
 
 /// A backend that answers one request with one model.
 ///
-/// **Callers.** Only `Context::ask` in `jobs` calls `run`, once for each request whose budget is
-/// reserved, on a runtime with time enabled. Admission and `doctor` call `preflight`.
+/// **Callers.** Only the spender in `jobs` calls `run`, once for each request whose budget is
+/// reserved, on a runtime with time enabled.
 ///
 /// **Contract.** `run` returns exactly one complete answer or one [`BackendError`]:
 /// - It makes one attempt. The caller's budget decides whether a retry is affordable.
-/// - It ends within the request's four deadlines, on the boot-time clock: *connect* until the
-///   provider is reached (for a program: until it has started), *first byte* until the provider
-///   sends anything, *idle* between two signs of life, *total* for the whole run. If a deadline
-///   passes, the result is [`BackendError::Silent`] with its phase. Ending a child may take longer
-///   by at most the grace period between TERM and KILL.
+/// - It ends within the request's four deadlines, on the boot-time clock: *connect* until an API is
+///   reached, *first byte* until the provider sends anything, *idle* between two signs of life, and
+///   *total* for the whole run. If a deadline passes, the result is [`BackendError::Silent`] with
+///   its phase. Ending a child may take longer by at most the grace period between TERM and KILL.
 /// - When `cancel` is triggered, it stops everything that it started and returns
 ///   [`BackendError::Cancelled`]. The caller must poll the future to its end, because a child of a
 ///   dropped future runs until its deadlines.
 /// - The request is not changed, and no data from another request reaches this answer.
 /// - If the request has a schema, `Reply::value` is parsed from the model's complete text. Text
-///   that does not parse is [`BackendError::Malformed`]; nothing is extracted from it or repaired.
-/// - Usage that the provider did not state is `None`, never zero, and the full reservation is
-///   charged.
+///   that does not parse is [`BackendError::Malformed`].
+/// - Usage that the provider does not state is `None`, never zero.
 /// - No error text contains a secret from the child's environment.
-/// - `preflight` makes no model call and costs nothing. Its success only means that everything that
-///   must be installed is present.
+/// - `preflight` makes no model call. Its success does not guarantee that `run` succeeds.
 ///
 /// **Rejected designs.**
-/// - *A stream of tokens as the result*: half an answer would be a value, and each caller would
-///   have to detect when it is complete. A [`Sink`] receives the stream; the result is one piece.
-/// - *Tools in the request*: a model without tools is sufficient, because evidence is gathered
-///   before the model is asked; an injected instruction cannot call tools that do not exist.
+/// - *A stream of tokens as the result*: each caller would have to detect whether the answer is
+///   complete. A [`Sink`] receives the stream instead.
+/// - *Tools in the request*: evidence is gathered before the model is asked, and an injected
+///   instruction cannot call tools that do not exist.
 /// - *Retries inside a backend*: they spend budget that was not reserved, and they hide failures.
 /// - *Partial text on error*: some caller would use it.
 /// - *A synchronous trait*: cancellation and four deadlines over HTTP would each need a thread.
 /// - *A request type for each provider*: jobs would then depend on providers.
 #[async_trait]
 pub trait Backend: Send + Sync {
-    /// Returns the name from the configuration, which stays the same for the backend's lifetime.
+    /// Returns the backend's name in the configuration.
     fn name(&self) -> &str;
 
     /// Describes the backend and the restrictions on it.
@@ -118,10 +114,10 @@ pub trait Backend: Send + Sync {
     /// without calling a model.
     ///
     /// # Errors
-    /// Returns an error that names the missing item and the places that were searched.
+    /// Returns an error that names the missing item.
     fn preflight(&self) -> Result<(), BackendError>;
 
-    /// Gets one answer.
+    /// Answers one request.
     ///
     /// # Errors
     /// Returns a [`BackendError`], whose variant determines the next step.

@@ -1,21 +1,21 @@
 //! Redacts secrets of a child's environment from errors.
 //!
-//! A child may print any value that it was given. The value of every variable in the child's
+//! A child may print any value that it received. The value of every variable in the child's
 //! environment, except the ordinary ones, is replaced wherever it occurs. Text is truncated only
-//! after redaction, because truncation could leave half a secret that no longer matches. Redaction
-//! must never be the only protection, because it cannot recognise secrets that a program found by
-//! itself.
+//! after redaction, because truncation could leave part of a secret that no longer matches.
+//! Redaction must never be the only protection, because it cannot recognise secrets that a program
+//! finds by itself.
 
 use std::collections::BTreeMap;
 
-/// Variables that every child receives and that hold no secrets.
+/// Variables that every child receives and that contain no secrets.
 pub(crate) const ORDINARY: [&str; 7] = ["PATH", "HOME", "USER", "LOGNAME", "LANG", "TZ", "TMPDIR"];
 
 /// Minimum length of a value that is redacted. Shorter values are switches (`1`, `true`), and
 /// replacing them would only damage the text.
 const SHORTEST: usize = 6;
 
-/// The texts that must not be shown, longest first.
+/// The secret values and their replacements, the longest value first.
 #[derive(Clone, Default)]
 pub(crate) struct Secrets(Vec<(String, String)>);
 
@@ -37,8 +37,8 @@ impl Secrets {
         if end < clean.len() { format!("{}…", &clean[..end]) } else { clean }
     }
 
-    /// Returns about the last `length` bytes of `bytes`, redacted and without surrounding blank
-    /// lines.
+    /// Returns about the last `length` bytes of `bytes`, redacted and without surrounding
+    /// whitespace.
     pub fn tail(&self, bytes: &[u8], length: usize) -> String {
         let clean = self.clean(&String::from_utf8_lossy(bytes));
         let clean = clean.trim();

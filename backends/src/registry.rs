@@ -1,7 +1,7 @@
-//! Creates backends from the configuration, and defines the known kinds and their requirements.
+//! Creates backends from the configuration, and defines the known kinds.
 //!
-//! This module must never read the environment: it receives the environment for children, and
-//! passes on only the ordinary variables and those that the backend names.
+//! This module must never read the environment. The caller passes in an environment, and a child
+//! receives only the ordinary variables and those that its backend names.
 
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
@@ -149,12 +149,12 @@ fn read_seconds<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D:
 }
 
 impl BackendSpec {
-    /// Returns whether the backend is a model's API, asked over HTTP.
+    /// Returns whether the backend is a model's HTTP API.
     pub fn is_endpoint(&self) -> bool {
         api::shape::KINDS.contains(&self.kind.as_str())
     }
 
-    /// Returns the variable that holds an endpoint's key.
+    /// Returns the variable that contains an endpoint's key.
     pub fn endpoint_key(&self) -> Option<&str> {
         api::plan::key_name(self).filter(|_| self.is_endpoint())
     }
@@ -169,10 +169,10 @@ impl BackendSpec {
     }
 
     /// Returns the values that must not be shown: the values of the variables that the backend
-    /// names and the values in its `env_file`, except variables that only name a location.
+    /// names and the values in its `env_file`, except locations and proxies.
     ///
     /// # Errors
-    /// Returns the reason if the file cannot be used.
+    /// Returns an error if the file cannot be used.
     pub fn secrets(&self, around: &BTreeMap<String, String>) -> Result<Vec<String>, BackendError> {
         let named = self.variables().filter(|name| !credentials::is_place(name));
         let mut secrets: Vec<String> = named.filter_map(|name| around.get(name).cloned()).collect();
@@ -187,16 +187,16 @@ impl BackendSpec {
     }
 }
 
-/// The environment in which a backend's child is started.
+/// The caller's environment, sandbox, slots and clock for a backend.
 #[derive(Clone, Copy, Debug)]
 pub struct Surroundings<'a> {
-    /// The environment from which children receive variables: each child gets the ordinary
-    /// variables and those that its backend names.
+    /// The environment from which each child receives the ordinary variables and those that its
+    /// backend names.
     pub env: &'a BTreeMap<String, String>,
-    /// The sandbox of the job that asks; a backend adds the state folder of its program. `None`
-    /// starts the program without a launcher, which only tests do.
+    /// The sandbox of the job that asks, to which a backend adds its program's state folder. `None`
+    /// starts the program without a launcher.
     pub sandbox_start: Option<&'a SandboxedStart>,
-    /// The folder in which slots are counted; `None` disables counting.
+    /// The folder with the lock files of the slots, or `None` for no limit.
     pub slots: Option<&'a Path>,
     /// The clock for interpreting a program's times.
     pub clock: &'a Clock,
@@ -353,7 +353,7 @@ pub(crate) fn agent_plan(
     Ok(plan)
 }
 
-/// Returns a name of at most sixteen hexadecimal digits for a longer text.
+/// Returns a short name of at most sixteen hexadecimal digits for a text.
 fn short(what: &[u8]) -> String {
     let digest = Digest::of(what).to_string();
     let digits = digest.chars().filter(char::is_ascii_hexdigit);

@@ -1,7 +1,7 @@
-//! Requests and replies: plain data, the same for every provider.
+//! Requests and replies, which are the same for every provider.
 //!
-//! A request carries its evidence as fenced text and the rule-based answer as data; a reply may
-//! only choose among the offered items and add text. A request must never gain a field for tools.
+//! A request contains its evidence as fenced text. A reply may only choose among the offered items
+//! and add text. A request must never have a field for tools.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -13,17 +13,17 @@ use serde_json::Value;
 /// One question to one model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Request {
-    /// The id of this request: the run's id, then `/` and the number of the request, such as
-    /// `01J…/1`. Every process that is started for the request is marked with this id, so that the
-    /// processes of a dead run can be found by the run's id.
+    /// The run's id, `/` and the number of the request, such as `01J…/1`. Every process that is
+    /// started for the request is marked with this id, so that the processes of a dead run can be
+    /// found.
     pub id: String,
     /// The kind of job that asks, such as `dream`.
     pub purpose: String,
-    /// The task, written by runner; it contains nothing from a source.
+    /// The task, which contains nothing from a source.
     pub instructions: Redacted,
     /// The evidence, as untrusted text.
     pub sources: Vec<Source>,
-    /// The answer that the rules give without a model.
+    /// The rule-based answer, which needs no model.
     pub rule_answer: Value,
     /// The permitted choices: ids, targets, enums. The job rejects an answer outside them.
     pub offer: Value,
@@ -117,7 +117,6 @@ impl From<f64> for Temperature {
 }
 
 impl Default for RequestLimits {
-    /// Returns the default limits: 10 s, 120 s, 300 s and, in total, 10 minutes.
     fn default() -> Self {
         Self {
             max_output_tokens: 16_384,
@@ -137,8 +136,7 @@ pub struct Reply {
     pub text: String,
     /// The text parsed as JSON, if it is JSON. It is always present if the request has a schema.
     pub value: Option<Value>,
-    /// The usage of the answer. `None` means that the provider did not state it, and the reserved
-    /// amount is charged.
+    /// The usage of the answer, or `None` if the provider does not state it.
     pub usage: Option<Usage>,
     pub stop: Stop,
     /// Remarks for the report, such as "stdout was ignored".
@@ -150,7 +148,7 @@ pub struct Reply {
 pub struct Usage {
     /// Input tokens, including cached tokens.
     pub input_tokens: u64,
-    /// Output tokens, including the model's thoughts.
+    /// Output tokens, including the model's reasoning.
     pub output_tokens: u64,
     /// The part of `input_tokens` that came from a cache.
     pub cached_input_tokens: u64,
@@ -158,7 +156,7 @@ pub struct Usage {
     pub cost_micros: Option<u64>,
 }
 
-/// The reason why a model stopped.
+/// The reason a model stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Stop {

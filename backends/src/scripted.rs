@@ -1,9 +1,6 @@
-//! A test double that follows a script step by step, for tests of jobs and for the conformance
-//! suite of the trait.
+//! A test double that follows a script, for tests of jobs and for the conformance suite.
 //!
-//! It covers every way in which a backend can end, so that jobs can be tested against each. The
-//! double must never do anything that the contract forbids, so that a job that passes these tests
-//! meets no new behaviour in production.
+//! The double can end in every way that a backend can, and must never violate the trait's contract.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -56,7 +53,7 @@ impl Scripted {
         }
     }
 
-    /// Returns the same double with a preflight that fails.
+    /// Makes `preflight` fail with this error.
     #[must_use]
     pub fn failing_preflight(mut self, error: BackendError) -> Self {
         self.preflight = Some(error);
@@ -144,7 +141,7 @@ fn plain(text: String, value: Option<Value>) -> Reply {
     Reply { text, value, usage: None, stop: Stop::End, notes: Vec::new() }
 }
 
-/// Waits silently until the earlier of the two deadlines, or until cancelled.
+/// Waits silently until the earlier of the two deadlines, or until the request is cancelled.
 async fn silence(
     phase: Phase,
     deadline: Duration,

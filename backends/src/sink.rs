@@ -1,24 +1,21 @@
 //! The sink to which a backend reports its progress.
 //!
-//! The reports are only for people and meters: nothing that a sink receives is an answer, and a run
-//! may still fail after its sink has received text. A sink must never be able to stop a run;
-//! `Cancel` does that.
+//! The reports are only for people and meters. A run may still fail after its sink has received
+//! text. A sink must never be able to stop a run.
 
 use jiff::Timestamp;
 
 use crate::request::Usage;
 
-/// A sign of life from a running request.
+/// A progress report from a running request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event<'a> {
-    /// A piece of the model's text. It is untrusted and not redacted: a sink that stores it must
-    /// redact it.
+    /// A piece of the model's text. It is untrusted and not redacted.
     Text(&'a str),
     /// The usage so far. Each event replaces the previous one.
     Usage(Usage),
-    /// The final usage of the complete request, as billed: no more usage follows, even if the
-    /// answer is unusable. This event is never sent for a request that was aborted, because work in
-    /// progress at that time may be billed without being counted.
+    /// The final usage of the complete request, even if the answer is unusable. This event is not
+    /// sent for an aborted request, because unfinished work may be billed without being reported.
     Total(Usage),
     /// A remark by the backend itself.
     Note(&'a str),
@@ -26,7 +23,6 @@ pub enum Event<'a> {
     ToolUse {
         /// The id that links the tool's result to this use; empty if the program provides none.
         id: &'a str,
-        /// The name of the tool.
         name: &'a str,
         /// The tool's target, if it is stated.
         target: Option<Target<'a>>,
@@ -76,7 +72,7 @@ pub struct Limit {
 
 /// Receives the events of a run, in order, from the task that awaits the run.
 pub trait Sink: Send {
-    /// Handles one event. It must return quickly, because the run waits for it.
+    /// Receives one event. The run waits until this method returns.
     fn event(&mut self, event: Event<'_>);
 }
 
@@ -91,7 +87,6 @@ impl Sink for NullSink {
 /// A sink that keeps all events.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VecSink {
-    /// The received events, in order.
     pub events: Vec<OwnedEvent>,
 }
 
@@ -103,21 +98,14 @@ pub enum OwnedEvent {
     Total(Usage),
     Note(String),
     ToolUse {
-        /// The id that links the tool's result to this use.
         id: String,
-        /// The name of the tool.
         name: String,
-        /// The tool's target.
         target: Option<OwnedTarget>,
     },
     ToolResult {
-        /// The id of the use that this result belongs to.
         id: String,
-        /// Whether the tool failed or was not permitted.
         failed: bool,
-        /// A command's exit code.
         exit_code: Option<i64>,
-        /// The tool's description of its failure.
         error: Option<String>,
     },
     Limit(Limit),
@@ -152,8 +140,7 @@ impl OwnedTarget {
         }
     }
 
-    /// Extracts a tool's target from the tool's input, in the format of an agent program and its
-    /// hooks.
+    /// Extracts the target from a tool's input, as an agent program or its hook reports it.
     pub fn of_input(input: &serde_json::Value) -> Option<Self> {
         let text = |keys: &[&str]| {
             let mut texts = keys.iter().filter_map(|key| input[*key].as_str());

@@ -7,15 +7,13 @@
 //!        inner backend
 //! ```
 //!
-//! Programs that manage their own login renew it while they work, and two programs that do so at
-//! the same time can lose it. The limit therefore applies to the *login*: a program and its state
-//! folder, or an API address and its key, even if several instances share it. A slot is an `flock`
-//! on a file that is never deleted. The kernel releases the lock when the process ends, so no slot
-//! is ever lost.
+//! Programs renew their own login while they work, and two programs that do so at the same time can
+//! lose it. The limit therefore applies to a login, which several instances may share: a program
+//! with its state folder, or an API address with its key. A slot is an `flock` on a file that is
+//! never deleted. The kernel releases the lock when the process ends, so no slot is lost.
 //!
-//! The queue's groups were rejected for this purpose: they count jobs before it is known which
-//! backend a job will ask, a fallback asks a different backend, and a login is independent of
-//! projects and jobs. This module must never hold a slot while no request is in progress.
+//! The queue's groups cannot provide this limit, because they count jobs before the backend is
+//! known. This module must never hold a slot while no request is in progress.
 
 use runner_text::counted;
 use std::fs;

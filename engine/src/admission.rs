@@ -1,12 +1,11 @@
-//! Decides whether a run may start. The decision is pure and is made under the job's lock.
+//! Decides whether a run may start, under the job's lock.
 //!
 //! ```text
 //! facts + policy + now ──> admit | deferred{until, why} | skipped{why} | refused{class, why}
 //! ```
 //!
-//! [`decide`] must never do IO, read a clock or change anything. Only the database turns an `Admit`
-//! decision into an `Admitted`, in the transaction that also creates the reservation, so a run that
-//! skipped a check cannot be recorded.
+//! [`decide`] must never do I/O, read a clock or change anything. The database records an `Admit`
+//! decision in the transaction that creates the reservation, so no run can skip the checks.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -16,14 +15,14 @@ use crate::store::{Amounts, Streak};
 
 /// Number of consecutive failures after which the schedule no longer starts a job.
 pub const BREAKER: u32 = 3;
-/// Returns whether the circuit breaker is open, so that the schedule no longer starts the job.
-/// Refused credentials will be refused again until a person fixes them, so a single such failure is
-/// enough.
+/// Returns whether the circuit breaker is open. A single failure with refused credentials opens it,
+/// because only a person can fix them.
 pub fn stopped(streak: Streak) -> bool {
     streak.failures >= BREAKER || (streak.failures > 0 && streak.last == Some(Class::Auth))
 }
 
-/// Free space in bytes below which no run starts, so that a report and a failure marker still fit.
+/// Free space in bytes below which no run starts. It leaves space for a report and a failure
+/// marker.
 pub const HEADROOM: u64 = 8 * 1024 * 1024;
 /// Maximum time that a run waits during a pause before the queue checks the pause again.
 pub const PAUSE_WAIT: SignedDuration = SignedDuration::from_secs(60);
@@ -31,12 +30,11 @@ pub const PAUSE_WAIT: SignedDuration = SignedDuration::from_secs(60);
 pub const DIRTY_WAIT: SignedDuration = SignedDuration::from_mins(15);
 /// Time after which a run that waits for the battery is tried again.
 pub const BATTERY_WAIT: SignedDuration = SignedDuration::from_mins(15);
-/// Time after which a run that found the host busy is tried again. By then, the one-minute load no
-/// longer includes the earlier load.
+/// Time after which a run that found the host busy is tried again. By then, the one-minute load
+/// average has settled.
 pub const LOAD_WAIT: SignedDuration = SignedDuration::from_mins(5);
 
-/// The start of the deferral reason for a run that waits because a person is working in the
-/// project.
+/// Prefix of the deferral reason for a run that waits because a person is working in the project.
 pub const AT_WORK: &str = "work is in progress";
 /// Number of consecutive deferrals for this reason after which people are notified.
 pub const DEFERRALS: u32 = 3;
@@ -80,7 +78,7 @@ pub struct AdmissionFacts {
     pub nothing_to_do: Option<String>,
 }
 
-/// The budget level that does not have enough left.
+/// A budget level that has less left than the run would reserve.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shortfall {
     /// The budget level and its key, such as `day 2026-11-21`.
@@ -102,10 +100,9 @@ pub enum Decision {
     Decline(Outcome),
 }
 
-/// Decides whether a run may start. The checks are in the order in which a person would want to
-/// learn of them: explicit settings first (start deadline, pause, breaker, quiet hours, interval),
-/// then problems that a person must fix, then temporary conditions, then conditions that require no
-/// action.
+/// Decides whether a run may start. The checks run in this order: the settings of the job (start
+/// deadline, pause, breaker, quiet hours, interval), problems that a person must fix, temporary
+/// conditions, missing work, and the budget.
 pub fn decide(
     facts: &AdmissionFacts,
     reservation: Result<Amounts, Shortfall>,
@@ -127,8 +124,8 @@ pub fn decide(
         });
     }
     if let Some((class, why)) = &facts.preflight {
-        // The problem has already been reported, and checking again costs nothing. The job
-        // continues by itself once the problem is fixed.
+        // The problem has already been reported. Each scheduled run checks it again, so the job
+        // resumes once it is fixed.
         let reported = facts.streak.failures > 0 && facts.streak.last == Some(*class);
         if reported && facts.streak.refused && !facts.manual {
             return Decision::Decline(Outcome::Skipped {
@@ -137,8 +134,7 @@ pub fn decide(
         }
         return Decision::Decline(Outcome::Failed { class: *class, why: why.clone() });
     }
-    // A person may know better than the provider's last report. At worst, the provider reports the
-    // limit again.
+    // A manual run ignores the limit. If the limit still applies, the provider reports it again.
     if let Some((until, why)) = &facts.limited
         && *until > now
         && !facts.manual
@@ -171,7 +167,8 @@ pub fn decide(
     }
 }
 
-/// Checks the gates that the job's owner configured for scheduled runs.
+/// Declines a scheduled run because of its deadline, a pause, the breaker, quiet hours or its
+/// minimum interval.
 fn held_back(facts: &AdmissionFacts, now: Timestamp) -> Option<Outcome> {
     if let Some(start_by) = facts.start_by.filter(|start_by| *start_by < now) {
         return Some(Outcome::Skipped {
@@ -182,8 +179,7 @@ fn held_back(facts: &AdmissionFacts, now: Timestamp) -> Option<Outcome> {
         });
     }
     if let Some(until) = facts.paused_until.filter(|until| *until > now) {
-        // The queue holds the run while the pause lasts, and checks regularly because the pause may
-        // end early.
+        // A pause may end early, so the queue checks it regularly.
         let look = now.saturating_add(PAUSE_WAIT).unwrap_or(now);
         return Some(Outcome::Deferred {
             until: until.min(look),
@@ -220,7 +216,7 @@ fn held_back(facts: &AdmissionFacts, now: Timestamp) -> Option<Outcome> {
     None
 }
 
-/// Checks whether the host lacks a resource for a job that can wait.
+/// Defers a scheduled run while the battery is low or the host is busy.
 fn waits_for_host(facts: &AdmissionFacts, now: Timestamp) -> Option<Outcome> {
     let defer = |wait: SignedDuration, why: String| {
         let until = now.saturating_add(wait).unwrap_or(now);
@@ -253,7 +249,7 @@ fn waits_for_host(facts: &AdmissionFacts, now: Timestamp) -> Option<Outcome> {
     None
 }
 
-/// Formats a duration in whole seconds for people.
+/// Formats a duration in whole seconds.
 fn rounded(stretch: SignedDuration) -> String {
     format!("{:#}", SignedDuration::from_secs(stretch.as_secs()))
 }
@@ -264,7 +260,7 @@ fn thousandths(value: u32) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// Lists the first few names and the number of further names.
+/// Lists the first five names and the number of further names.
 fn listed(names: &[String]) -> String {
     const SHOWN: usize = 5;
     let mut text = names.iter().take(SHOWN).cloned().collect::<Vec<_>>().join(", ");

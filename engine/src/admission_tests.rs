@@ -1,4 +1,4 @@
-//! Tests of each fact alone, and of the checks that a person overrules.
+//! Tests each fact alone, and the checks that a manual run skips.
 
 use super::*;
 

@@ -1,7 +1,7 @@
 //! Content digests: one hash for all content that is compared, stored or cited.
 //!
-//! The hash is SHA-256, because the dream contract stores SHA-256. A digest must never be used as a
-//! secret or as a checksum of a partial read: it always covers complete content.
+//! The hash is SHA-256, because the dream contract stores SHA-256. A digest must always cover the
+//! complete content, and must never be used as a secret.
 
 use std::fmt;
 use std::io::{self, Read};
@@ -14,7 +14,6 @@ use sha2::{Digest as _, Sha256};
 pub struct Digest([u8; 32]);
 
 impl Digest {
-    /// Returns the digest of `bytes`.
     pub fn of(bytes: &[u8]) -> Self {
         Self(Sha256::digest(bytes).into())
     }
@@ -41,7 +40,7 @@ impl Digest {
         Some(Self(bytes))
     }
 
-    /// Returns the first 16 hex digits, which are used as ids derived from content.
+    /// Returns the first 16 hex digits, for ids derived from content.
     pub fn short(&self) -> String {
         self.to_string()[..16].to_owned()
     }

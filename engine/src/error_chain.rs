@@ -1,9 +1,9 @@
-//! Formats an error with all its causes in one line, for reasons in the database and on a terminal.
+//! Formats an error and its causes in one line, for the database and the terminal.
 
 use std::error::Error;
 use std::io;
 
-/// Joins the error and its causes with colons. A cause whose text is already included is left out.
+/// Joins the error and its causes with colons. A cause whose text is already included is omitted.
 pub fn whole(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -17,8 +17,7 @@ pub fn whole(error: &dyn Error) -> String {
     text
 }
 
-/// Removes the error numbers at the end of the operating system's messages, because they do not
-/// help the reader.
+/// Removes the operating system's error numbers, because they do not help the reader.
 pub fn plain(text: &str) -> String {
     const NUMBER: &str = " (os error ";
     let mut plain = String::with_capacity(text.len());
@@ -38,8 +37,7 @@ pub fn plain(text: &str) -> String {
     plain
 }
 
-/// Describes why a file or folder could not be used. The text is meant to follow the path and a
-/// colon.
+/// Describes why a file or folder could not be used. The text follows the path and a colon.
 pub fn error_chain(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::NotFound => "it is not there".to_owned(),

@@ -1,7 +1,7 @@
-//! Kills this process or fails a commit at a chosen step, so that tests can verify recovery.
+//! Kills this process or fails a commit at a chosen step. Tests use this to verify recovery.
 //!
-//! The feature `fault-injection` enables this. Without it, every function is empty. A kill neither
-//! unwinds nor flushes, as if only this process lost power.
+//! Only the feature `fault-injection` enables these failures. A process dies by `SIGKILL`, so it
+//! runs no destructor and flushes no buffer.
 
 use std::cell::Cell;
 use std::ffi::OsString;
@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use rustix::process::{Signal, getpid, kill_process};
 
-/// The number of further calls of [`reach`] and of [`before`] that this process survives, if it is
-/// not negative.
+/// The number of further calls of [`reach`] (`ACTS`) and [`before`] (`STEPS`) that this process
+/// survives. Negative numbers mean no limit.
 static ACTS: AtomicI64 = AtomicI64::new(-1);
 static STEPS: AtomicI64 = AtomicI64::new(-1);
 
@@ -33,13 +33,13 @@ pub fn arm_steps(setting: impl Fn(&str) -> Option<OsString>) {
     }
 }
 
-/// Makes all commits of this thread fail after `count` further commits, to simulate the death of a
-/// process that uses the database. `None` removes the limit for the next simulated process.
+/// Makes all commits of this thread fail after `count` further commits, as if its process had died.
+/// `None` removes the limit.
 pub fn fail_commits_after(count: Option<u32>) {
     COMMITS.set(count);
 }
 
-/// Marks a step of a publication or an atomic write that is about to change the disk.
+/// Marks the point before a publication or an atomic write changes the disk.
 #[inline]
 pub fn reach() {
     if cfg!(feature = "fault-injection") {
@@ -47,7 +47,7 @@ pub fn reach() {
     }
 }
 
-/// Marks a durable step that is about to start, such as a step of a backup or a setup.
+/// Marks the point before a durable step, such as a step of a backup or a setup.
 #[inline]
 pub fn before(what: &str) {
     tracing::debug!(what, "next durable step");
@@ -72,7 +72,7 @@ fn arm(counter: &AtomicI64, value: Option<OsString>) {
 
 fn pass(counter: &AtomicI64) {
     if counter.load(Ordering::Relaxed) >= 0 && counter.fetch_sub(1, Ordering::SeqCst) == 0 {
-        // A process can always kill itself, and a failure could not be handled here.
+        // A process can always send itself `SIGKILL`.
         let _dead = kill_process(getpid(), Signal::KILL);
     }
 }

@@ -1,7 +1,7 @@
-//! Locks a file in the kernel (`flock`). The file is never deleted, and its age never matters: the
-//! kernel releases the lock with its process, so the lock is held exactly while its process lives.
+//! File locks (`flock`). The kernel releases a lock when its process dies, so a lock is never stale
+//! and lock files are never deleted.
 //!
-//! Rejected: locks of byte ranges, which a process loses when it closes any copy of the file.
+//! Rejected: byte-range locks, which a process loses when it closes any descriptor of the file.
 
 use std::fs::{File, TryLockError};
 use std::io::{self, Read as _, Seek as _, Write as _};
@@ -13,15 +13,15 @@ use rustix::event::{Timespec, poll};
 use crate::files::{open_with, open_with_no_link};
 use crate::time::boot_time;
 
-/// Interval between two attempts to take a lock; `flock` cannot wait with a time limit.
+/// Interval between two attempts to take a lock. `flock` itself has no timeout.
 const TURN: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 
-/// The processes that may hold a lock at the same time.
+/// Whether several processes may hold a lock at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LockMode {
-    /// Any number of processes that take it so.
+    /// Any number of processes may hold the lock in this mode.
     Shared,
-    /// One process.
+    /// Only one process may hold the lock.
     Exclusive,
 }
 
@@ -31,7 +31,7 @@ pub enum FileLockError {
     /// Another process holds the lock.
     #[error("another process holds the lock")]
     Held {
-        /// The beginning of the file. It is empty if the holder has not written it yet.
+        /// The first 4 KiB of the lock file. Empty if the holder has not written to it yet.
         content: String,
     },
     /// The file could not be used.
@@ -46,7 +46,7 @@ pub struct FileLock {
 }
 
 impl FileLock {
-    /// Opens a lock file close-on-exec, so that no child inherits it, and creates it if needed.
+    /// Opens a lock file, and creates it if needed. No child inherits the descriptor.
     ///
     /// # Errors
     /// Returns an [`io::Error`] if the file cannot be opened for reading and writing.
@@ -54,10 +54,10 @@ impl FileLock {
         open_with(File::options().create(true).truncate(false).read(true).write(true), path)
     }
 
-    /// Opens a lock file as [`FileLock::open`] does, but refuses a link.
+    /// Opens a lock file like [`FileLock::open`], but refuses a symbolic link.
     ///
     /// # Errors
-    /// Returns an [`io::Error`] also if the path is a link.
+    /// Also returns an [`io::Error`] if the path is a symbolic link.
     pub fn open_no_link(path: &Path) -> io::Result<File> {
         open_with_no_link(File::options().create(true).truncate(false).read(true).write(true), path)
     }
@@ -70,10 +70,10 @@ impl FileLock {
         Self::take_within(file, mode, Duration::ZERO)
     }
 
-    /// Takes the lock, and waits at most `patience` for it.
+    /// Takes the lock and waits for it for at most `patience`.
     ///
     /// # Errors
-    /// Returns [`FileLockError::Held`] if another process still holds the lock then.
+    /// Returns [`FileLockError::Held`] if another process still holds the lock after `patience`.
     pub fn take_within(
         mut file: File,
         mode: LockMode,
@@ -90,7 +90,7 @@ impl FileLock {
                 Err(TryLockError::Error(error)) => return Err(error.into()),
                 Err(TryLockError::WouldBlock) if boot_time() >= until => {
                     let mut content = Vec::new();
-                    // The content is for diagnosis only.
+                    // The content is only for diagnosis.
                     let _unreadable = (&mut file).take(4096).read_to_end(&mut content);
                     let content = String::from_utf8_lossy(&content).into_owned();
                     return Err(FileLockError::Held { content });
@@ -102,7 +102,7 @@ impl FileLock {
         }
     }
 
-    /// Takes the lock alone, however long another process holds it.
+    /// Takes the lock exclusively and waits without a time limit.
     ///
     /// # Errors
     /// Returns an [`io::Error`] if the file cannot be locked.
@@ -111,10 +111,10 @@ impl FileLock {
         Ok(Self { file })
     }
 
-    /// Replaces the content of the file, for processes that find the lock held.
+    /// Replaces the file's content, which other processes see in [`FileLockError::Held`].
     ///
     /// # Errors
-    /// Returns an [`io::Error`] if the file cannot be written; the lock is held all the same.
+    /// Returns an [`io::Error`] if the file cannot be written. The lock is still held.
     pub fn write(&mut self, content: &[u8]) -> io::Result<()> {
         self.file.set_len(0)?;
         self.file.rewind()?;
@@ -124,8 +124,8 @@ impl FileLock {
 
 impl Drop for FileLock {
     fn drop(&mut self) {
-        // The unlock is explicit: a child between fork and exec may still have a copy of the
-        // descriptor, and closing only ours would then leave the lock held.
+        // The unlock is explicit, because a child between fork and exec may have a copy of the
+        // descriptor. Closing only this process's descriptor would leave the lock held.
         let _already_gone = self.file.unlock();
     }
 }

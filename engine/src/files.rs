@@ -1,9 +1,8 @@
-//! The only atomic writer for state files that are not part of a publication (failure markers,
-//! commit markers, reports, caches), and the only reader ([`read_in`], [`read_host`]).
+//! Writes state files that are not part of a publication, such as failure markers, reports and
+//! caches. The submodule `reader` contains the only functions that open files for reading.
 //!
-//! A reader sees either the old file or the new one. Once the call has returned, the new file also
-//! survives a power cut. The writer must never be used for a project's live artifacts, which are
-//! published, and never writes into an existing file.
+//! Readers see either the old file or the new one, and a completed write survives a power cut. A
+//! project's live artifacts must be published instead (see [`crate::publish`]).
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -21,7 +20,7 @@ pub use reader::{
 };
 pub(crate) use reader::{NotOpened, irregular, read_bounded, regular_at, walk_to};
 
-/// The error for a state file that could not be written. The existing file is unchanged.
+/// The error for a state file that could not be written.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot write {}: {source}", .path.display())]
 pub struct WriteError {
@@ -30,14 +29,14 @@ pub struct WriteError {
     pub source: io::Error,
 }
 
-/// Writes `bytes` to `path` with exactly these permission bits. It writes and syncs a temporary
-/// file in the same folder, renames it, and syncs the folder. The folder must exist. A symbolic
-/// link at `path` is replaced, not followed.
+/// Writes `bytes` to `path` with exactly these permission bits. The function writes and syncs a
+/// temporary file in the same folder, renames it, and syncs the folder. The folder must exist. A
+/// symbolic link at `path` is replaced, not followed.
 ///
 /// # Errors
-/// Returns an error if the temporary file could not be created, written or synced. The existing
-/// file is unchanged then. Also returns an error if the folder could not be synced after the
-/// rename. The new content is in place then, but may not survive a power cut.
+/// Returns an error if the temporary file cannot be created, written, synced or renamed. The
+/// existing file is then unchanged. Also returns an error if the folder cannot be synced after the
+/// rename. The new content may then not survive a power cut.
 pub fn write_atomic(path: &Path, bytes: &[u8], mode: u32) -> Result<(), WriteError> {
     write(path, bytes, mode).map_err(|source| WriteError { path: path.to_owned(), source })
 }
@@ -66,8 +65,8 @@ fn write(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
     sync_folder(folder)
 }
 
-/// Creates a temporary file beside the target. The name contains this process's id and a call
-/// number. A file that a dead process left under the same name is skipped, never reused.
+/// Creates a temporary file beside the target. The name contains the process id and a call number.
+/// An existing file with the same name is skipped, never reused.
 fn make_temp(folder: &Path, name: &str) -> io::Result<(PathBuf, File)> {
     static CALLS: AtomicU64 = AtomicU64::new(0);
     let stem: String = name.chars().take(40).collect();
@@ -82,11 +81,12 @@ fn make_temp(folder: &Path, name: &str) -> io::Result<(PathBuf, File)> {
     }
 }
 
-/// Returns the path of `below` under `root` if none of its existing components is a symbolic link,
-/// because a repository's contents must not redirect runner's files.
+/// Joins `root` and `below`, and refuses symbolic links in `below`. A repository's contents must
+/// not redirect runner's files.
 ///
 /// # Errors
-/// Returns an error that names the link, or an error if `below` is not a path beneath a root.
+/// Returns an error if a component of `below` is a symbolic link, cannot be inspected, or is not a
+/// plain name. A component that does not exist is accepted.
 pub fn beneath(root: &Path, below: &Path) -> io::Result<PathBuf> {
     let mut path = root.to_owned();
     for component in below.components() {

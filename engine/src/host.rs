@@ -1,7 +1,6 @@
-//! The host's load and battery state, read only if a job's policy requires it.
+//! The host's load and battery state.
 //!
-//! This module must never list the host's processes, and never decide whether a run starts;
-//! admission does that.
+//! This module must never list the host's processes or decide whether a run starts.
 
 use std::fs;
 use std::path::Path;
@@ -9,8 +8,8 @@ use std::path::Path;
 use crate::files::read_text_proc;
 use sysinfo::{CpuRefreshKind, RefreshKind, System};
 
-/// The folder in which Linux lists batteries. It does not exist on other systems, so no battery is
-/// found there.
+/// The folder in which Linux lists batteries. Other systems do not have it, so no battery is found
+/// there.
 pub const POWER: &str = "/sys/class/power_supply";
 
 /// The state of the host's battery.
@@ -42,9 +41,8 @@ fn per_core(load: f64, cores: usize) -> Option<u32> {
     thousandths.is_finite().then(|| thousandths.clamp(0.0, f64::from(u32::MAX)).round() as u32)
 }
 
-/// Returns the combined state of the batteries below `folder` (see [`POWER`]). Returns `None` if
-/// there are none or none can be read, so a host without a battery never defers a run because of
-/// it. Batteries of devices such as mice are ignored.
+/// Returns the combined state of the batteries below `folder` (see [`POWER`]), or `None` if no
+/// battery can be read. Batteries of devices such as mice are ignored.
 pub fn battery(folder: &Path) -> Option<Battery> {
     let mut levels: Vec<u32> = Vec::new();
     let mut discharging = false;

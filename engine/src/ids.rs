@@ -1,8 +1,7 @@
 //! Ids of projects, occurrences, runs, alerts and messages.
 //!
-//! Each id is a ULID, which sorts by creation time and is unique without a counter. A fence is not
-//! an id: it is a number that increases for each job and distinguishes an old run from the current
-//! run.
+//! Each id is a ULID, which sorts by creation time and is unique without a counter. A [`Fence`] is
+//! a counter per job and distinguishes an old run from the current run.
 
 use std::cell::Cell;
 use std::fmt;
@@ -24,9 +23,9 @@ thread_local! {
     static DRAWN: Cell<Option<u64>> = const { Cell::new(None) };
 }
 
-/// Makes this thread derive the random part of further ids from `seed`, so that a simulation is
-/// reproducible. Never use a seed for real ids: two processes with the same seed would create the
-/// same ids.
+/// Makes this thread derive the random part of further ids from `seed`, to make a simulation
+/// reproducible. Never use a seed for real ids, because two processes with the same seed would
+/// create the same ids.
 pub fn draw_from(seed: Option<u64>) {
     DRAWN.set(seed);
 }
@@ -55,7 +54,7 @@ macro_rules! ulid_id {
             }
 
             /// Creates a new id that sorts after `last` if both are created in the same
-            /// millisecond, so that ids created in sequence keep their order.
+            /// millisecond.
             pub fn new_after(last: Option<&Self>, now: Timestamp) -> Self {
                 let fresh = Self::new(now);
                 let Some(last) = last.filter(|last| last.0[..10] == fresh.0[..10] && **last > fresh)
@@ -71,7 +70,7 @@ macro_rules! ulid_id {
                 &self.0
             }
 
-            /// Returns the time at which the id was created, according to the clock at that time.
+            /// Returns the id's creation time, according to the clock at that time.
             pub fn at(&self) -> Option<Timestamp> {
                 let id = ulid::Ulid::from_string(self.as_str()).ok()?;
                 Timestamp::from_millisecond(i64::try_from(id.timestamp_ms()).ok()?).ok()

@@ -1,8 +1,8 @@
-//! The layer on which every job runs: time, database, admission, locks, budget usage, processes and
-//! publishing.
+//! The engine below all jobs: schedules, database, admission, locks, budgets, processes and
+//! publication.
 //!
 //! This crate must never run a job itself, depend on a higher crate, read the environment or print.
-//! It returns what to start, and the program starts it.
+//! It returns the runs to start, and the `runner` program starts them.
 
 #![cfg_attr(
     test,

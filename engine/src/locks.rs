@@ -1,11 +1,12 @@
 //! The two locks of a run.
 //!
-//! The *deciding* lock is an `flock` on a file in the state folder that is never deleted. The
-//! kernel releases the lock with its process, so the lock is held exactly while the process is
-//! alive. The *contract's* lock file is in the project, where other programs can see it; the mere
-//! existence of a lock file from runner never blocks a run. The locking order is contract lock,
-//! deciding lock, database. Code must never wait for a lock inside a transaction. Neither lock is
-//! taken over because of its age.
+//! The *deciding* lock is an `flock` on a file in the state folder. The file is never deleted, and
+//! the kernel releases the lock when its process dies. The *contract's* lock file is in the
+//! project, where other programs can see it. A lock file that runner wrote never blocks a run by
+//! its mere existence.
+//!
+//! The locking order is contract lock, deciding lock, database. Code must never wait for a lock
+//! inside a transaction, and must never take over a deciding lock because of its age.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
@@ -27,10 +28,10 @@ const FOREIGN: SignedDuration = SignedDuration::from_hours(1);
 
 /// Maximum time that a run waits for a lock that no active run holds.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Interval between two attempts during this wait.
+/// Interval between two attempts to take the lock.
 const TURN: Timespec = Timespec { tv_sec: 0, tv_nsec: 2_000_000 };
 
-/// The holder of a lock. The holder writes this record into the lock file for diagnosis.
+/// The holder of a lock, as recorded in the lock file for diagnosis.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LockHolder {
     /// The process that holds the lock.
@@ -76,7 +77,7 @@ fn held(holder: Option<&LockHolder>, path: &Path) -> String {
     }
 }
 
-/// The deciding lock for one job of a project. Dropping it releases the lock.
+/// The deciding lock for one job of a project.
 #[derive(Debug)]
 pub struct JobLock {
     file: FileLock,
@@ -104,8 +105,8 @@ impl JobLock {
         Self::of(FileLock::open(path), LockMode::Exclusive, path)
     }
 
-    /// Checks whether the lock could be taken now, without creating or changing a file. The check
-    /// briefly holds a shared lock, which may delay a process that takes the lock for a run.
+    /// Checks whether the lock is free, without creating or changing a file. The check briefly
+    /// holds a shared lock, which may delay a run.
     ///
     /// # Errors
     /// Returns the errors of [`JobLock::try_take`].
@@ -127,14 +128,13 @@ impl JobLock {
         }
     }
 
-    /// Takes the lock for a run. Recovery briefly holds the lock without being a run, and a run
-    /// that has just taken the lock has not signed it yet. The lock is therefore treated as held
-    /// only if `at_work` confirms the holder that signed it. Otherwise, this function retries for a
-    /// few seconds.
+    /// Takes the lock for a run. Another run's record in the lock file counts only if `at_work`
+    /// confirms it. Otherwise, this function retries for five seconds, because recovery also takes
+    /// the lock briefly and a new run signs it only after taking it.
     ///
     /// # Errors
-    /// Returns [`LockError::Held`] if an active run holds the lock, or if the lock could not be
-    /// taken within five seconds.
+    /// Returns [`LockError::Held`] if an active run holds the lock, or if the lock is still held
+    /// after five seconds.
     pub fn take_for_run(
         path: &Path,
         at_work: impl Fn(&LockHolder) -> bool,
@@ -147,8 +147,8 @@ impl JobLock {
                     if named || boot_time() >= until {
                         return Err(LockError::Held { holder, path });
                     }
-                    // `flock` has no timeout, so this loop polls. The interval is short because
-                    // other processes hold the lock only briefly.
+                    // `flock` has no timeout, so this loop polls. Other processes hold the lock
+                    // only briefly.
                     let _turn = poll(&mut [], Some(&TURN));
                 }
                 taken => return taken,
@@ -156,18 +156,18 @@ impl JobLock {
         }
     }
 
-    /// Writes the holder into the file, for processes that find the lock held.
+    /// Writes the holder into the lock file, where other processes can read it.
     ///
     /// # Errors
-    /// Returns an [`io::Error`] if the file cannot be written. The lock is still held then.
+    /// Returns an [`io::Error`] if the file cannot be written. The lock is still held.
     pub fn sign(&mut self, holder: &LockHolder) -> io::Result<()> {
         let text = serde_json::to_vec(holder).expect("a holder has string keys only");
         self.file.write(&text)
     }
 }
 
-/// The lock file that a contract requires in the project. Dropping it removes the file if it still
-/// has this lock's content.
+/// The lock file that a contract requires in the project. Dropping this value removes the file if
+/// its content is unchanged.
 #[derive(Debug)]
 pub struct ContractLock {
     path: PathBuf,
@@ -175,10 +175,9 @@ pub struct ContractLock {
 }
 
 impl ContractLock {
-    /// Creates the lock file, which other programs see. `path` must be
-    /// [`beneath`](crate::files::beneath) the project. A file that runner wrote stays until
-    /// [`ContractLock::claim`], because only the deciding lock shows whether its writer is alive.
-    /// Another program's file is respected until it is an hour old.
+    /// Creates the lock file. `path` must be [`beneath`](crate::files::beneath) the project. A file
+    /// that runner wrote stays until [`ContractLock::claim`], because only the deciding lock shows
+    /// whether its writer is alive. Another program's file is respected until it is an hour old.
     ///
     /// # Errors
     /// Returns [`LockError::Foreign`] or [`LockError::Io`].
@@ -197,7 +196,7 @@ impl ContractLock {
         Ok(lock)
     }
 
-    /// Returns whether a lock file exists that need not be respected. No file is changed.
+    /// Returns whether a lock file exists that this run may replace. No file is changed.
     ///
     /// # Errors
     /// Returns the errors of [`ContractLock::take`].
@@ -222,12 +221,11 @@ impl ContractLock {
         }
     }
 
-    /// Writes this run's content over the content that a dead run or another program left. The
-    /// caller must hold the deciding lock. Returns the previous content if another program wrote
-    /// it.
+    /// Replaces the lock file of a dead run or another program with this run's file. The caller
+    /// must hold the deciding lock. Returns the previous content if another program wrote it.
     ///
     /// # Errors
-    /// Returns [`LockError::Io`] if the file cannot be read or written.
+    /// Returns [`LockError::Io`] if the file cannot be read or replaced.
     pub fn claim(&self) -> Result<Option<String>, LockError> {
         let io = |source| LockError::Io { path: self.path.clone(), source };
         let found = match head(&self.path) {
@@ -244,12 +242,12 @@ impl ContractLock {
         Ok((!ours(&found)).then_some(found))
     }
 
-    /// Creates the file atomically with its complete content. An empty file, left by a full disk or
-    /// a crash, could not be distinguished from another program's file.
+    /// Creates the file atomically with its complete content. A partly written file would look like
+    /// another program's file.
     fn create(&self) -> Result<(), LockError> {
         let io = |source| LockError::Io { path: self.path.clone(), source };
-        // The name is unpredictable, so no other program can have created a link there, and
-        // `create_new` does not follow links.
+        // The name is unpredictable and `create_new` follows no links, so a prepared link cannot
+        // redirect the write.
         let mut name = self.path.file_name().unwrap_or_default().to_owned();
         name.push(format!(".{}", ulid::Ulid::new()));
         let draft = self.path.with_file_name(name);
@@ -258,7 +256,8 @@ impl ContractLock {
             .and_then(|()| fs::hard_link(&draft, &self.path));
         let _draft_is_spent = fs::remove_file(&draft);
         match made {
-            // Another runner process was faster. The deciding lock, which is taken next, decides.
+            // Another process created the file first. The deciding lock, taken next, determines
+            // which run starts.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
             done => done.map_err(io),
         }
@@ -269,7 +268,7 @@ fn ours(content: &str) -> bool {
     content.lines().nth(1).is_some_and(|line| line.starts_with(MARK))
 }
 
-/// Text that identifies runner's lock files. The first line remains a bare PID for other programs.
+/// Marks runner's lock files. The first line is a bare PID for other programs.
 const MARK: &str = "runner";
 
 fn head(path: &Path) -> io::Result<String> {
@@ -324,7 +323,7 @@ mod tests {
         looker.sign(&holder()).unwrap();
         let held = JobLock::take_for_run(&path, |_| true).unwrap_err();
         assert!(matches!(held, LockError::Held { .. }));
-        // The process that holds the lock releases it at the second check.
+        // The holder releases the lock at the second check.
         let looker = std::cell::RefCell::new(Some(looker));
         let looks = std::cell::Cell::new(0);
         let taken = JobLock::take_for_run(&path, |_| {

@@ -4,11 +4,11 @@
 //! run:        requested ──admit──> running ──settle──> succeeded | degraded | failed
 //!                 │                   │                | timed-out | cancelled | lost
 //!                 └──not admitted──> skipped | deferred | failed (a refusal)
-//! occurrence: open ──> any outcome above except deferred, which keeps it open; or missed
+//! occurrence: open ──> any outcome above (deferred usually keeps it open), or missed
 //! ```
 //!
-//! Each state has exactly the fields that it needs, so that a failure without a class or a deferral
-//! without a time cannot be expressed.
+//! Each variant has exactly the fields that it needs, so every failure has a class and every
+//! deferral has a time.
 
 use std::fmt;
 
@@ -52,48 +52,50 @@ pub enum Class {
 #[serde(tag = "outcome", rename_all = "kebab-case")]
 #[strum(serialize_all = "kebab-case", const_into_str)]
 pub enum Outcome {
-    /// The declared artifacts exist and parse.
+    /// The declared artifacts exist and are valid.
     Succeeded,
     /// Useful artifacts are in place, but not all that were requested.
     Degraded {
         /// The missing part, and the reason.
         why: String,
     },
-    /// The run published nothing.
+    /// The run failed.
     Failed {
         /// The class of the failure, which determines who must act.
         class: Class,
-        /// The failure, its location and the reason.
+        /// The description of the failure.
         why: String,
     },
-    /// The total deadline has passed.
+    /// The run exceeded a deadline.
     TimedOut {
         /// The deadline that passed, and the operation that was in progress.
         why: String,
     },
-    /// A person or a shutdown ended the run.
+    /// A person, a shutdown or a later scheduled time cancelled the run.
     Cancelled {
         /// The person or event that cancelled the run.
         why: String,
     },
-    /// The run's process died before it could settle the run.
+    /// The run's process ended before it settled the run.
     Lost {
-        /// The known facts about the process's death.
+        /// The circumstances, if known.
         why: String,
     },
-    /// The occurrence was due, but there was a reason not to run.
+    /// The occurrence was due, but the job did not need to run or was not allowed to.
     Skipped {
         /// The reason.
         why: String,
     },
-    /// The occurrence runs later and stays open until then.
+    /// The job cannot run yet. The occurrence stays open for another attempt, except for a manual
+    /// run without a key.
     Deferred {
-        /// The earliest time of the next attempt.
+        /// The earliest start of the next attempt.
         until: Timestamp,
         /// The reason.
         why: String,
     },
-    /// Scheduled times passed while no process could run them. One row covers a whole period.
+    /// Scheduled times passed without a run, for example during a pause. One outcome covers a whole
+    /// period.
     Missed {
         /// The first missed scheduled time.
         first: Timestamp,
@@ -144,7 +146,7 @@ impl Outcome {
         self
     }
 
-    /// Returns the failure class of a failed outcome.
+    /// Returns the failure class if the run failed.
     pub fn class(&self) -> Option<Class> {
         match self {
             Self::Failed { class, .. } => Some(*class),
@@ -157,8 +159,8 @@ impl Outcome {
         matches!(self, Self::Succeeded | Self::Degraded { .. })
     }
 
-    /// Returns the exit code of a command with this outcome. For `dream run`, `night` and `tick`, a
-    /// deferral is a normal result. Other commands return 75, "try again later".
+    /// Returns the exit code of a command with this outcome. If `deferral_is_normal`, a deferral
+    /// exits with 0 instead of 75 ("try again later").
     pub fn exit(&self, deferral_is_normal: bool) -> Exit {
         match self {
             Self::Succeeded | Self::Skipped { .. } => Exit::Done,
@@ -211,13 +213,13 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// The program's exit codes. Codes from 65 to 78 are those of `sysexits.h`.
+/// The program's exit codes. Codes from 65 to 78 follow `sysexits.h`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Exit {
-    /// The command succeeded, or the run was skipped for a stated reason.
+    /// The command succeeded, or the run was skipped.
     Done = 0,
-    /// A run failed, a guard refused, or a check found something.
+    /// A run failed or timed out, a guard refused an action, or a check found a problem.
     Failed = 1,
     /// The command line was wrong.
     Usage = 2,

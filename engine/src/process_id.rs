@@ -1,8 +1,6 @@
-//! Identifies a process that holds or started something, and distinguishes it from a later process
-//! with the same number.
+//! Identifies a process, even after its process id is reused.
 //!
-//! The identity is for people and for finding dead processes. It must never be used as a lock,
-//! because only the kernel provides reliable locks.
+//! The identity is for diagnosis and for finding dead processes. It must never be used as a lock.
 
 use std::fmt;
 use std::os::fd::OwnedFd;
@@ -12,11 +10,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::process::tree;
 
-/// The identity of a process on this host, which is unique across process id reuse and reboots.
+/// The identity of a process on this host, unique across process id reuse and reboots.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessIdentity {
     pub pid: u32,
-    /// The start time of the process, in the kernel's ticks since boot.
+    /// The start time of the process, in clock ticks since boot.
     pub start: u64,
     /// The id of the boot in which the process id is valid.
     pub boot: String,
@@ -28,8 +26,8 @@ impl ProcessIdentity {
         Self::of(std::process::id())
     }
 
-    /// Returns the identity of the process that currently has the number `pid`. This must be the
-    /// current process or a child that has not been reaped.
+    /// Returns the identity of process `pid`, which must be this process or a child that has not
+    /// been reaped.
     pub fn of(pid: u32) -> Self {
         Self {
             pid,
@@ -43,9 +41,9 @@ impl ProcessIdentity {
         Some(&self.boot) == tree::boot_id().as_ref() && tree::is_alive(self.pid, self.start)
     }
 
-    /// Sends a signal to exactly this process, and returns a descriptor that becomes readable when
-    /// the process ends. Returns `None` if the process no longer exists. The descriptor is opened
-    /// before the check, so that the process id cannot be reused in between.
+    /// Sends a signal to exactly this process. Returns a descriptor that becomes readable when the
+    /// process ends, or `None` if the process no longer exists. The descriptor is opened before the
+    /// check, so the process id cannot be reused in between.
     pub fn signal(&self, signal: Signal) -> Option<OwnedFd> {
         let pid = i32::try_from(self.pid).ok().and_then(Pid::from_raw)?;
         let handle = rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok()?;

@@ -1,5 +1,4 @@
-//! Decides which waiting runs may start. The decision is pure and depends only on the waiting and
-//! live runs.
+//! Decides which waiting runs may start.
 //!
 //! ```text
 //! queued, ready ──job live, group full, or paused──> continues to wait
@@ -7,7 +6,7 @@
 //!       └──> start
 //! ```
 //!
-//! This module must never do IO, read a clock or start a process.
+//! The decision is pure. This module must never do I/O, read a clock or start a process.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,13 +19,13 @@ use crate::store::JobId;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueuedRun {
     pub run: RunId,
-    /// The run's job. Two runs of one job never run at the same time.
+    /// The run's job. A job never has two runs at the same time.
     pub job: JobId,
-    /// The group whose slots the run shares.
+    /// The run's concurrency group.
     pub group: String,
     /// Maximum number of live runs in the group, as configured for the job.
     pub slots: u32,
-    /// The priority; runs with a higher value start first.
+    /// The priority. Runs with a higher value start first.
     pub priority: i32,
     /// The scheduled time of the run's occurrence. Among runs of equal priority, the oldest starts
     /// first.
@@ -44,7 +43,7 @@ pub struct LiveRun {
     pub slots: u32,
 }
 
-/// The runs that no longer have to wait.
+/// The runs that leave the queue.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Choice {
     /// The runs to start now, in order.
@@ -64,12 +63,12 @@ impl Default for QueueGroup {
     }
 }
 
-/// Chooses among `waiting` by priority, then by age, then by input order.
+/// Chooses from `waiting` by priority, then by age, then by input order.
 pub fn choose(mut waiting: Vec<QueuedRun>, live: &[LiveRun], now: Timestamp) -> Choice {
     waiting.sort_by(|a, b| b.priority.cmp(&a.priority).then(a.due.cmp(&b.due)));
     let mut jobs: BTreeSet<JobId> = live.iter().map(|live| live.job).collect();
-    // Projects may configure different slot numbers for the same group. The smallest applies, so
-    // that no project exceeds another project's limit.
+    // Projects may configure different slot numbers for the same group. The smallest number
+    // applies, so no project exceeds another project's limit.
     let mut groups: BTreeMap<String, QueueGroup> = BTreeMap::new();
     let asked = waiting.iter().map(|one| (&one.group, one.slots, 0));
     for (name, slots, busy) in asked.chain(live.iter().map(|one| (&one.group, one.slots, 1))) {

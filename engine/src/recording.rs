@@ -1,5 +1,4 @@
-//! Records the inputs and artifacts of a run, so that the run can be replayed without access to its
-//! environment.
+//! Records a run's inputs and artifacts, to replay the run without its environment.
 //!
 //! ```text
 //! off        input ──> environment ──answer──> job
@@ -8,10 +7,10 @@
 //!                                                       added to the list of missing answers
 //! ```
 //!
-//! An answer consists of a few facts and, optionally, a content. Each content is stored once, by
-//! its digest. A recording that would exceed its cap keeps only its size, because part of a run's
-//! inputs would be useless. A recording must never read real inputs during a replay, and never
-//! cause an error while it records.
+//! An answer consists of a few facts and, optionally, content. Each content is stored once under
+//! its digest. A recording that exceeds its cap drops all inputs, because a part of them would be
+//! useless. A recording must never read real inputs during a replay, and never fail a run that it
+//! records.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs;
@@ -24,12 +23,12 @@ use serde_json::Value;
 
 use crate::digest::Digest;
 
-/// One recorded answer of an input.
+/// A recorded answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RecordedRead {
     /// The input that was queried: `git`, `file`, `look`, `idea` …
     pub input: String,
-    /// The question to the input.
+    /// The question.
     pub question: String,
     /// The short part of the answer.
     #[serde(default, skip_serializing_if = "Value::is_null")]
@@ -39,7 +38,7 @@ pub struct RecordedRead {
     pub content: Option<Digest>,
 }
 
-/// One recorded artifact, as it was staged.
+/// An artifact that the run staged or removed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordedArtifact {
     /// The path of the artifact, relative to the project.
@@ -49,29 +48,28 @@ pub struct RecordedArtifact {
     pub content: Option<Digest>,
 }
 
-/// The contents of a recording.
+/// The data in a recording.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RecordingData {
     /// The reads, in order.
     pub reads: Vec<RecordedRead>,
     /// The staged artifacts, in order.
     pub made: Vec<RecordedArtifact>,
-    /// The contents of all reads and artifacts, by digest.
+    /// The content of all reads and artifacts, by digest.
     pub contents: BTreeMap<Digest, Vec<u8>>,
-    /// The total size in bytes, including contents that were not kept.
+    /// The total size in bytes, including dropped data.
     pub bytes: u64,
-    /// Whether the recording exceeded its cap, so that no read is kept.
+    /// Whether the recording exceeded its cap and its reads were dropped.
     pub over: bool,
 }
 
-/// The error for a question that the recording cannot answer because the recorded run did not ask
-/// it.
+/// The error for a question that the recorded run did not ask.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the recording has no answer from {input} to {question:?}")]
 pub struct UnrecordedInput {
     /// The input that was queried.
     pub input: String,
-    /// The question to the input.
+    /// The question.
     pub question: String,
 }
 
@@ -80,8 +78,8 @@ pub struct UnrecordedInput {
 pub struct RecordedAnswer {
     /// The short part of the answer.
     pub facts: Value,
-    /// The long part of the answer, with its digest at the time of the read. Content that has been
-    /// redacted since then has a different digest.
+    /// The long part of the answer, with its digest at the time of the read. If the content was
+    /// redacted later, the digest no longer matches.
     pub content: Option<(Digest, Vec<u8>)>,
 }
 
@@ -93,7 +91,7 @@ pub struct InputRecording(Option<Arc<Shared>>);
 struct Shared {
     mode: RecordingMode,
     data: Mutex<RecordingData>,
-    /// The remaining answers of a replay by input and question, and the questions that had no
+    /// The remaining answers of a replay by input and question, and the questions without an
     /// answer.
     left: Mutex<(RecordedAnswers, Vec<UnrecordedInput>)>,
 }
@@ -107,7 +105,7 @@ enum RecordingMode {
 }
 
 impl InputRecording {
-    /// Creates a handle without a recording, so that all inputs are read directly.
+    /// Creates a handle without a recording. All inputs are read directly.
     pub fn off() -> Self {
         Self(None)
     }
@@ -121,8 +119,8 @@ impl InputRecording {
         )
     }
 
-    /// Creates a recording that answers from existing data. Project files that the recorded run
-    /// read are also written below `mirror`, so that they can be replaced there.
+    /// Creates a recording that answers from existing data. [`InputRecording::lay_down`] writes to
+    /// the folder `mirror`.
     pub fn replaying(data: &RecordingData, mirror: &Path) -> Self {
         let mut answers = RecordedAnswers::new();
         for read in &data.reads {
@@ -152,7 +150,7 @@ impl InputRecording {
         matches!(&self.0, Some(shared) if matches!(shared.mode, RecordingMode::Replaying { .. }))
     }
 
-    /// Adds an answer to the recording. Does nothing in the other modes.
+    /// Adds an answer to the recording. Does nothing unless the handle records.
     pub fn note(&self, input: &str, question: &str, facts: Value, content: Option<&[u8]>) {
         let Some(shared) = self.0.as_ref().filter(|_| self.records()) else {
             return;
@@ -170,7 +168,7 @@ impl InputRecording {
         }
     }
 
-    /// Adds an artifact that was staged or removed. This also works during a replay.
+    /// Adds a staged or removed artifact, also during a replay.
     pub fn made(&self, target: &str, content: Option<&[u8]>) {
         let Some(shared) = &self.0 else { return };
         let mut data = shared.data();
@@ -179,7 +177,7 @@ impl InputRecording {
     }
 
     /// Returns the next answer to a question during a replay. The last answer is returned
-    /// repeatedly, because reading an unchanged input again is not a difference.
+    /// repeatedly, because a further read of an unchanged input gives the same answer.
     ///
     /// # Errors
     /// Returns an error if the recorded run never asked the question.
@@ -206,11 +204,10 @@ impl InputRecording {
     }
 
     /// Calls `ask` and records the answer. During a replay, returns the recorded answer without
-    /// calling `ask`. Errors are not recorded: a run that cannot continue without the answer has
-    /// nothing to replay.
+    /// calling `ask`. Errors are not recorded.
     ///
     /// # Errors
-    /// Returns the errors of `ask`. During a replay, returns an error if there is no recorded
+    /// Returns the errors of `ask`. During a replay, returns an error if the recording has no
     /// answer.
     pub fn through<T, E>(
         &self,
@@ -235,7 +232,7 @@ impl InputRecording {
         Ok(answer)
     }
 
-    /// Adds a question to the list of unanswered questions.
+    /// Adds a question to the list of questions without an answer.
     fn lacks(&self, input: &str, question: &str) -> UnrecordedInput {
         let lacking = UnrecordedInput { input: input.to_owned(), question: question.to_owned() };
         if let Some(shared) = &self.0 {
@@ -245,8 +242,7 @@ impl InputRecording {
         lacking
     }
 
-    /// Writes a file into the replay's mirror folder with its recorded content. Does nothing
-    /// outside a replay.
+    /// Writes a file into the replay's mirror folder. Does nothing outside a replay.
     ///
     /// # Errors
     /// Returns an error if the file cannot be written.
@@ -282,7 +278,7 @@ impl Shared {
         self.data.lock().expect("no thread panics while it holds the data")
     }
 
-    /// Adds to the recording's size, and stores `content` unless the recording exceeds its cap.
+    /// Adds to the recording's size, and stores `content` unless the cap is exceeded.
     fn keep(
         &self,
         data: &mut RecordingData,

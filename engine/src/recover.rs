@@ -14,8 +14,9 @@
 //!                                                     or cancelled if that was requested
 //! ```
 //!
-//! Recovery holds the deciding lock of the run's job and reads the run again under that lock. It
-//! must never change a run whose lock is held, unless the run's deadline has passed.
+//! Recovery takes the deciding lock of the run's job and reads the run again under that lock. Only
+//! a run that was not admitted in time is ended without the lock. Recovery must never change a run
+//! whose lock is held, unless the run's deadline has passed.
 
 use std::any::Any;
 use std::path::Path;
@@ -39,34 +40,33 @@ use crate::time::ClockReading;
 
 /// Time after a run's total deadline in which the run can still end by itself.
 pub const OVERRUN_GRACE: Duration = Duration::from_secs(30);
-/// Maximum time from the spawn of a run's process until the run is admitted. The time covers
-/// reading the configuration, taking the locks and checking the backends.
+/// Maximum time from the spawn of a run's process until the run is admitted. In this time, the
+/// process reads the configuration, takes the locks and checks the backends.
 pub const BEGIN_LIMIT: Duration = Duration::from_mins(5);
 /// Maximum wait in seconds for a killed process to end.
 const KILL_WAIT: i64 = 3;
 /// The event recorded before a run is killed because of its deadline.
 const OVERRAN: &str = "overran";
-/// Maximum number of lost runs per occurrence that are replaced with another attempt.
+/// Maximum number of lost runs per occurrence that get another attempt.
 const LOSSES_MADE_GOOD: u32 = 1;
 
-/// The host services that recovery needs: locks and processes. A simulated host also implements
-/// this trait, for a test that simulates years of suspends and crashes.
+/// The host services that recovery needs. The test that simulates years of suspends and crashes has
+/// its own implementation.
 pub trait World {
     /// Takes a job's deciding lock if it is free. Dropping the guard releases the lock.
     ///
     /// # Errors
-    /// Returns an error if the lock could not be examined, so that it is not known whether it is
-    /// held.
+    /// Returns an error if the lock cannot be tested.
     fn try_lock(&self, project: &ProjectId, job: &str) -> Result<Option<Box<dyn Any>>, LockError>;
     /// Returns whether exactly this process is alive.
     fn is_alive(&self, owner: &ProcessIdentity) -> bool;
-    /// Kills exactly this process and waits a limited time for its end.
+    /// Kills exactly this process and waits a limited time until it ends.
     fn kill(&self, owner: &ProcessIdentity);
-    /// Kills all processes that carry the run's marker.
+    /// Kills all processes that have the run's marker.
     fn kill_marked(&self, run: &RunId) -> Killed;
 }
 
-/// The host that this process runs on.
+/// The host of this process.
 #[derive(Clone, Copy, Debug)]
 pub struct Host<'a> {
     pub state: &'a Path,
@@ -90,8 +90,8 @@ impl World for Host<'_> {
     }
 
     fn kill_marked(&self, run: &RunId) -> Killed {
-        // The groups are killed first, because they also contain a process that forks faster than
-        // `/proc` can be listed.
+        // The control groups are killed first, because they also contain a process that forks
+        // faster than `/proc` can be listed.
         clear_marked(run.as_str());
         let killed = tree::kill_marked(run.as_str());
         clear_abandoned(&self.state.join(FOLDER));
@@ -99,7 +99,7 @@ impl World for Host<'_> {
     }
 }
 
-/// The host and the settings with which a tick runs.
+/// The host and the settings for a tick.
 pub struct Driver<'a> {
     pub world: Box<dyn World + 'a>,
     pub me: &'a ProcessIdentity,
@@ -108,7 +108,7 @@ pub struct Driver<'a> {
 }
 
 impl<'a> Driver<'a> {
-    /// Creates a driver for this host that retries no lost run.
+    /// Creates a driver for this host that does not retry lost runs.
     pub fn on_host(state: &'a Path, me: &'a ProcessIdentity) -> Self {
         Self { world: Box::new(Host { state }), me, retries_lost: &|_| false }
     }
@@ -117,7 +117,7 @@ impl<'a> Driver<'a> {
 /// The action that recovery took for one run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Recovered {
-    /// The run was not changed: a live process runs it or will start it.
+    /// The run needs no recovery, or cannot be recovered yet.
     Alone,
     /// The run has not started, and the caller must start it now.
     Start(RunId),
@@ -129,18 +129,18 @@ pub enum Recovered {
     },
 }
 
-/// Inspects one unsettled run and takes the required action.
+/// Inspects an unsettled run and takes the required action.
 ///
 /// # Errors
-/// Returns a [`StoreError`]. Other problems become the outcome of the run.
+/// Returns a [`StoreError`]. Other problems become the run's outcome.
 pub fn recover(
     store: &mut Store,
     driver: &Driver<'_>,
     run: &RunRow,
     now: ClockReading,
 ) -> Result<Recovered, StoreError> {
-    // The lock is not even tried while a responsible process is alive, because holding it briefly
-    // would obstruct a run that is about to start.
+    // While a responsible process is alive, recovery does not even try the lock, because that could
+    // obstruct a run that is about to start.
     let starter = match &run.state {
         RunState::Requested { starter, .. } => Some(starter),
         RunState::Running { .. } => None,
@@ -159,13 +159,12 @@ pub fn recover(
         (Some(lock), _) => (lock, OwnerEnd::Died),
         (None, None) => return Ok(Recovered::Alone),
         (None, Some(owner)) => {
-            // The overrun is recorded before the kill, because the first process that notices the
-            // death settles the run and must know its cause.
+            // The overrun is recorded before the kill, because another process may notice the death
+            // and settle the run.
             note_overrun(store, run, now.wall)?;
             world.kill(owner);
             world.kill_marked(&run.id);
-            // Another run of the job may take the lock first. In that case, the next tick handles
-            // this run.
+            // If another run of the job takes the lock first, the next tick recovers this run.
             match lock_of(world, run)? {
                 Some(lock) => (lock, OwnerEnd::Overran),
                 None => return Ok(Recovered::Alone),
@@ -177,23 +176,23 @@ pub fn recover(
     done
 }
 
-/// Takes the deciding lock of a run's job, if it is free.
+/// Takes the deciding lock of the run's job if it is free.
 fn lock_of(world: &dyn World, run: &RunRow) -> Result<Option<Box<dyn Any>>, StoreError> {
     let lock = world.try_lock(&run.project, &run.job_name);
     lock.map_err(|error| StoreError::Lock { why: whole(&error) })
 }
 
-/// How a run's owner ended, as far as this is known without the run's events.
+/// How a run's owner ended, regardless of the run's events.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum OwnerEnd {
-    /// The owner died by itself.
+    /// The owner had already ended.
     Died,
-    /// The owner was killed because of its deadline.
+    /// Recovery killed the owner because of its deadline.
     Overran,
 }
 
-/// Takes the required action for one run. The caller must hold the job's deciding lock, because the
-/// run's row is final only then.
+/// Recovers one run. The caller must hold the job's deciding lock, because the run's row is final
+/// only under the lock.
 ///
 /// # Errors
 /// Returns a [`StoreError`].
@@ -206,8 +205,8 @@ pub fn recover_locked(
     recover_ended(store, driver, run, OwnerEnd::Died, now)
 }
 
-/// Returns the running runs of a job. They are dead if the job's deciding lock is free or held by
-/// the caller.
+/// Returns a job's running runs. If the job's deciding lock is free or held by the caller, these
+/// runs are dead.
 ///
 /// # Errors
 /// Returns a [`StoreError`].
@@ -224,7 +223,7 @@ pub fn running_of(
     Ok(runs)
 }
 
-/// The stale runs of a job after their recovery.
+/// The result of [`recover_stale`].
 #[derive(Debug, Default)]
 pub struct StaleRuns {
     pub settled: Vec<RunRow>,
@@ -232,8 +231,8 @@ pub struct StaleRuns {
     pub stuck: Option<RunId>,
 }
 
-/// Settles the runs of a job whose processes died. A dead run may hold budget, live processes and a
-/// half-done publication. The caller must hold the job's deciding lock.
+/// Settles a job's runs whose processes died. Such runs may still have a reservation, live child
+/// processes and an unfinished publication. The caller must hold the job's deciding lock.
 ///
 /// # Errors
 /// Returns a [`StoreError`].
@@ -281,7 +280,7 @@ fn end_before_admission(
     owner: &ProcessIdentity,
     now: Timestamp,
 ) -> Result<Recovered, StoreError> {
-    // The run may have been admitted since it was listed, and then has a different deadline.
+    // If the run has been admitted since it was listed, it has a different deadline.
     if !matches!(store.run(&run.id)?.state, RunState::Requested { .. }) {
         return Ok(Recovered::Alone);
     }
@@ -291,7 +290,7 @@ fn end_before_admission(
             BEGIN_LIMIT.as_secs() / 60
         ),
     };
-    // The run is declined before the kill, so that it can no longer be admitted.
+    // The run is declined before the kill, so it can no longer be admitted.
     if !store.decline(&run.id, &outcome, now)? {
         return Ok(Recovered::Alone);
     }
@@ -301,7 +300,7 @@ fn end_before_admission(
     Ok(Recovered::Settled { outcome, retry: None })
 }
 
-/// Returns the owner of a run if it is still alive after the run's deadline and grace.
+/// Returns the owner of a run that is still alive after its deadline and the grace period.
 fn overrun<'r>(
     world: &dyn World,
     run: &'r RunRow,
@@ -316,12 +315,12 @@ fn overrun<'r>(
     (now.boot > over && world.is_alive(owner)).then_some(owner)
 }
 
-/// Kills exactly the process that `owner` identifies, and waits at most `KILL_WAIT` seconds for its
-/// end.
+/// Kills exactly the process that `owner` identifies, and waits at most `KILL_WAIT` seconds until
+/// it ends.
 fn kill(owner: &ProcessIdentity) {
     if let Some(handle) = owner.signal(Signal::KILL) {
         let limit = Timespec { tv_sec: KILL_WAIT, tv_nsec: 0 };
-        // The next tick handles a process that does not end in time.
+        // If the process does not end in time, the next tick recovers its run.
         let _ended = poll(&mut [PollFd::new(&handle, PollFlags::IN)], Some(&limit));
     }
 }
@@ -404,13 +403,13 @@ fn dead(
         kind: if replayed.is_ok() { "recovered" } else { "stuck" }.to_owned(),
         detail,
     };
-    // A run that stays stuck is reported once, however often it is inspected.
+    // A run that stays stuck is reported only once.
     let said = store.events_of(&run.id)?;
     if !said.last().is_some_and(|last| last.kind == event.kind && last.detail == event.detail) {
         store.event(&event)?;
     }
     let outcome = match replayed {
-        // The publication's own commit has already settled the run.
+        // The publication's commit has already settled the run.
         Ok(Replay::RolledForward(outcome)) => {
             return Ok(Recovered::Settled { outcome, retry: None });
         }
@@ -420,8 +419,8 @@ fn dead(
             store.settle_conflict(&run.id, fence, &outcome, &run.summary, now.wall)?;
             return Ok(Recovered::Settled { outcome, retry: None });
         }
-        // The artifacts may be partly published. Only a publication that can continue may settle
-        // the run, unless a person gives it up.
+        // The artifacts may be partly published. Only a completed publication may settle the run,
+        // unless a person gives it up.
         Err(why) => {
             let Some(given_up) = run.cancel() else {
                 return Ok(Recovered::Alone);
@@ -450,9 +449,9 @@ enum Replay {
     RolledForward(Outcome),
     /// The run had recorded no publication.
     Nothing,
-    /// The project no longer exists, and neither do the artifacts.
+    /// The project no longer exists, so its artifacts are gone.
     Gone(Outcome),
-    /// The publication can never be completed, and the staged files are left for a person.
+    /// A person must resolve the conflict. The staged files are kept.
     Conflict(Outcome),
 }
 
@@ -493,8 +492,8 @@ fn replay(
                 .map(Replay::RolledForward)
                 .ok_or_else(|| "settled without an outcome".to_owned())
         }
-        // Another program's content is at a target, or a staged file no longer exists. Another
-        // attempt cannot fix that, so a person must.
+        // Another program's content is at a target, or a staged file is damaged or missing. Only a
+        // person can fix that.
         Err(error @ (PublishError::Conflict(_) | PublishError::Staged { .. })) => {
             let why = format!(
                 "{}; the artifacts that remain to be published are kept in {staging}",
@@ -506,7 +505,7 @@ fn replay(
     }
 }
 
-/// Removes the staged files of a settled run. The caller must hold the deciding lock.
+/// Removes a settled run's staged files. The caller must hold the deciding lock.
 ///
 /// # Errors
 /// Returns a [`StoreError`]. The next tick retries files that cannot be removed now.
@@ -519,13 +518,13 @@ pub fn sweep(store: &mut Store, run: &RunRow, now: Timestamp) -> Result<(), Stor
         return store.swept(&run.id);
     };
     let (Ok(fs), Ok(staging)) = (RealFs::open(&project.path), RelPath::new(staging)) else {
-        // If the project no longer exists, neither do its staging folders.
+        // If the project is gone, so are its staging folders.
         return if project.path.is_dir() { Ok(()) } else { store.swept(&run.id) };
     };
     let mut log = store.publish_log(None, now);
     let gone = match log.manifest(&run.id) {
-        // The run was settled without its publication because of a conflict, and its staging folder
-        // is left for a person.
+        // The run was settled without its publication because of a conflict. Its staging folder is
+        // kept for a person.
         Ok(Some(recorded)) if !recorded.settled => return store.swept(&run.id),
         Ok(_) => publish::recover(&fs, &mut log, &run.id, execution.fence, &staging).is_ok(),
         Err(_) => false,
@@ -533,7 +532,8 @@ pub fn sweep(store: &mut Store, run: &RunRow, now: Timestamp) -> Result<(), Stor
     if gone { store.swept(&run.id) } else { Ok(()) }
 }
 
-/// Sweeps all settled runs that have not been swept, and returns their ids.
+/// Sweeps all settled runs that have not been swept, and returns the runs that it tried. Runs of a
+/// locked job are omitted.
 ///
 /// # Errors
 /// Returns a [`StoreError`].
@@ -544,7 +544,7 @@ pub fn sweep_all(
 ) -> Result<Vec<RunId>, StoreError> {
     let mut swept = Vec::new();
     for run in store.unswept()? {
-        // A lock that cannot be taken because of an error is reported with the next run of its job.
+        // An error from the lock is reported with the next run of the job.
         if let Ok(Some(lock)) = lock_of(driver.world.as_ref(), &run) {
             let run = store.run(&run.id)?;
             sweep(store, &run, now)?;

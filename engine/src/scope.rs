@@ -1,14 +1,14 @@
-//! The only way for a job to write files.
+//! The only interface through which a job writes files.
 //!
 //! ```text
 //! open ──stage / remove, any number──> drafting ──finish──> FinishedScope (the caller publishes it)
 //!   └────────────── dropped ───────────────┴──> staging folder remains; recovery discards it
 //! ```
 //!
-//! A job names paths beneath a root. The scope accepts paths under an allowed prefix, resolves them
-//! in the kernel (without links and mounts, and never above the root), and writes them to staging.
-//! It must never write to a target, never follow a link that a model or a repository created, and
-//! never take a prefix from a model or a repository.
+//! A job names paths beneath a root. The scope accepts paths under an allowed prefix and writes the
+//! new content to staging. The kernel resolves all paths beneath the root, without links and
+//! mounts. The scope must never write to a target, follow a link, or take a prefix from a model or
+//! a repository.
 
 use std::io;
 use std::path::Path;
@@ -26,8 +26,8 @@ use crate::publish::{
 };
 use crate::recording::InputRecording;
 
-/// The scope's inputs in a recording: files that are read, files whose metadata is read, and
-/// existence checks.
+/// The scope's inputs in a recording: file content, file content with metadata, and existence
+/// checks.
 const INPUT: &str = "file";
 const LOOK: &str = "look";
 const THERE: &str = "there";
@@ -35,11 +35,11 @@ const THERE: &str = "there";
 /// The content that a job expects at its target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expect {
-    /// The target does not exist.
+    /// The target must not exist.
     Absent,
-    /// A file with this content, which is the content that the job read when it made its decision.
+    /// The target must have the content that the job read.
     Digest(Digest),
-    /// The current content. Only a later change is a conflict.
+    /// Any content. Only a later change is a conflict.
     Current,
 }
 
@@ -52,8 +52,7 @@ pub struct FileLook {
     pub modified: i64,
 }
 
-/// A path or target that the scope refuses. All variants except `Fs` are treated as refusals of the
-/// guard.
+/// The reason why the scope refused a path or could not access it.
 #[derive(Debug, thiserror::Error)]
 pub enum ScopeError {
     /// The text is not a path relative to a root.
@@ -62,7 +61,7 @@ pub enum ScopeError {
     /// The path is not under an allowed prefix.
     #[error("{path} is outside the paths that this job may write ({allowed})")]
     Outside { path: RelPath, allowed: String },
-    /// The path is in a folder for staged files.
+    /// The path is in, or contains, a staging folder.
     #[error("{path} is in a staging folder, which is reserved for runner")]
     Staging { path: RelPath },
     /// The path is not a regular file. The scope never reads, replaces or removes it.
@@ -72,7 +71,7 @@ pub enum ScopeError {
         /// The type of the entry that was found.
         what: &'static str,
     },
-    /// The file has other hard links, which would keep the old content after a replacement.
+    /// The file has other hard links, which would keep the old content.
     #[error("{path} has {links} hard links; replacing it would separate them")]
     Linked { path: RelPath, links: u64 },
     /// The target's folder is on a different device than the staging folder.
@@ -82,7 +81,7 @@ pub enum ScopeError {
     #[error("{path} contains {found}, not the content that the job decided on")]
     Unexpected {
         path: RelPath,
-        /// The state that was found.
+        /// The state of the target.
         found: PathState,
     },
     /// The run already has an entry for this target, or for a path above or beneath it.
@@ -109,8 +108,7 @@ pub enum ScopeError {
     Fs(#[from] FsError),
 }
 
-/// A root, the prefixes beneath it that a job may write, and the changes that the job has staged so
-/// far.
+/// A root, the prefixes that a job may write, and the changes that the job has staged.
 #[derive(Debug)]
 pub struct Scope {
     fs: RealFs,
@@ -131,8 +129,7 @@ pub struct FinishedScope {
 
 impl Scope {
     /// Opens `root`. `allowed` lists prefixes that match whole path components. `staging` is the
-    /// run's staging folder. Nothing is written to the disk before the first call of
-    /// [`Scope::stage`].
+    /// run's staging folder, which the first change creates.
     ///
     /// # Errors
     /// Returns an error if the root cannot be opened, or if a prefix or the staging path is not a
@@ -151,16 +148,16 @@ impl Scope {
         })
     }
 
-    /// Attaches a recording, to which all further reads and staged files are added.
+    /// Attaches a recording for all further reads and changes.
     pub fn start_recording(&mut self, recording: InputRecording) {
         self.recording = recording;
     }
 
-    /// Writes `bytes` to staging as the new content of `target`. If the content does not change, no
-    /// entry is created. A replaced file keeps its permission bits.
+    /// Stages `bytes` as the new content of `target`. A target that already has this content gets
+    /// no entry. A replaced file keeps its permission bits.
     ///
     /// # Errors
-    /// Returns any variant except `TooLong`.
+    /// Returns any variant except `TooLong` and `Recorded`.
     pub fn stage(
         &mut self,
         target: &str,
@@ -170,8 +167,8 @@ impl Scope {
         self.stage_as(target, bytes, expect, None)
     }
 
-    /// Stages a file like [`Scope::stage`] and gives it the metadata `looks`, so that a moved or
-    /// restored file does not appear to be new. The metadata is published with the file.
+    /// Stages a file like [`Scope::stage`] with the metadata `looks`. Without it, a moved or
+    /// restored file would appear to be new.
     ///
     /// # Errors
     /// Returns the errors of [`Scope::stage`].
@@ -196,7 +193,7 @@ impl Scope {
         let before = self.draft.entries().len();
         let mode = looks.map_or(mode, |looks| looks.mode);
         let digest = self.draft.put(&self.fs, target, found, bytes, mode)?;
-        // A target that already has this content gets no entry.
+        // A target that already has this content has no entry.
         if let (Some(looks), Some(entry)) = (looks, self.draft.entries().get(before))
             && let Some(staged) = &entry.staged
         {
@@ -206,11 +203,11 @@ impl Scope {
         Ok(digest)
     }
 
-    /// Reads a file of at most `limit` bytes with its metadata. Returns `None` if the file does not
+    /// Reads a file of at most `limit` bytes and its metadata. Returns `None` if the file does not
     /// exist.
     ///
     /// # Errors
-    /// Returns `Path`, `NotAFile`, `TooLong` or `Fs`.
+    /// Returns `Path`, `NotAFile`, `TooLong`, `Fs`, or `Recorded` during a replay.
     pub fn inspect(
         &self,
         path: &str,
@@ -229,7 +226,7 @@ impl Scope {
         done
     }
 
-    /// During a replay, returns the content and metadata that the recorded run read.
+    /// Returns the content and metadata from the recording during a replay.
     fn looked(&self, path: &RelPath) -> Result<Option<(Vec<u8>, FileLook)>, ScopeError> {
         let recorded = |why: String| ScopeError::Recorded { why };
         let answer = self.recording.recall(LOOK, path.as_str());
@@ -290,10 +287,10 @@ impl Scope {
         }
     }
 
-    /// Adds the removal of `target`, whose content must have the digest `digest`.
+    /// Stages the removal of `target`, whose content must have the digest `digest`.
     ///
     /// # Errors
-    /// Returns any variant except `TooLong`.
+    /// Returns any variant except `TooLong` and `Recorded`.
     pub fn remove(&mut self, target: &str, digest: Digest) -> Result<(), ScopeError> {
         let name = target;
         let target = self.admit(target)?;
@@ -309,7 +306,8 @@ impl Scope {
     /// Reads a file of at most `limit` bytes anywhere beneath the root.
     ///
     /// # Errors
-    /// Returns `Path`, `NotAFile`, `TooLong` or `Fs`. A missing file is an `Fs` error.
+    /// Returns `Path`, `NotAFile`, `TooLong`, `Fs`, or `Recorded` during a replay. A missing file
+    /// is an `Fs` error.
     pub fn read(&self, path: &str, limit: u64) -> Result<Vec<u8>, ScopeError> {
         if self.recording.replays() {
             return self.recalled(&RelPath::new(path)?);
@@ -353,11 +351,10 @@ impl Scope {
         bytes.ok_or(ScopeError::TooLong { path, limit })
     }
 
-    /// Makes the staged files durable and closes the scope. The manifest of the result lists the
-    /// files.
+    /// Makes the staged files durable and closes the scope.
     ///
     /// # Errors
-    /// Returns `Fs` if the staging folder could not be synced.
+    /// Returns `Fs` if the staging folder cannot be synced.
     pub fn finish(
         self,
         run: RunId,
@@ -368,14 +365,14 @@ impl Scope {
         Ok(FinishedScope { fs: self.fs, manifest })
     }
 
-    /// Checks that the job may write the path and has no entry for it yet.
+    /// Checks that the job may write the path and has no colliding entry.
     fn admit(&self, target: &str) -> Result<RelPath, ScopeError> {
         let path = RelPath::new(target)?;
         if !self.allowed.iter().any(|prefix| path.is_within(prefix)) {
             let allowed = self.allowed.iter().map(RelPath::as_str).collect::<Vec<_>>().join(", ");
             return Err(ScopeError::Outside { path, allowed });
         }
-        // The staging folders of other runs have the same parent folder.
+        // The staging folders of all runs have the same parent.
         let kept = self.staging.parent();
         if path.is_within(kept.as_ref().unwrap_or(&self.staging)) || self.staging.is_within(&path) {
             return Err(ScopeError::Staging { path });
@@ -388,7 +385,7 @@ impl Scope {
         Ok(path)
     }
 
-    /// Returns the digest of the target's content and the permission bits for its new version.
+    /// Returns the digest of the target's content, and the permission bits for its new version.
     fn examine(&self, path: &RelPath) -> Result<(Option<Digest>, u32), ScopeError> {
         let regular = self.regular(path)?;
         if self.fs.device(path)? != self.fs.device(&self.staging)? {
@@ -414,7 +411,7 @@ impl Scope {
 }
 
 impl FinishedScope {
-    /// Publishes the staged changes (see [`publish`]).
+    /// Publishes the staged changes with [`publish`].
     ///
     /// # Errors
     /// Returns the errors of [`publish`].

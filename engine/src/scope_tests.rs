@@ -1,4 +1,4 @@
-//! Tests of escapes from a scope through entries that a model or a repository could create.
+//! Tests that paths from a model or a repository cannot escape from a scope.
 
 use std::fs;
 use std::hint;
@@ -22,8 +22,7 @@ struct Yard {
 }
 
 impl Yard {
-    /// Creates a project with a secret beside it, and with links and other entries that a scope
-    /// must not follow.
+    /// Creates a project with a secret beside it.
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let yard = Self { folder };
@@ -49,7 +48,7 @@ impl Yard {
         Scope::open(&self.root(), &ALLOWED, STAGING).unwrap()
     }
 
-    /// Lists every name beneath the folder with its type and content.
+    /// Lists all entries beneath the folder with their types and contents.
     fn all(&self) -> Vec<String> {
         let mut all = Vec::new();
         let mut folders = vec![self.folder.path().to_owned()];
@@ -153,7 +152,7 @@ fn escapes_are_refused_and_change_nothing() {
         "dreams",
         "dreams/old.md/x",
         "dreams/fifo/x",
-        // Staging folders of this run and of others.
+        // Staging folders of this run and of other runs.
         STAGING,
         "dreams/.staging/RUN/0",
         "dreams/.staging/OTHER/0",
@@ -275,8 +274,8 @@ fn swapped_folder_never_leads_outside() {
                 if done.load(Ordering::Relaxed) {
                     return;
                 }
-                // The name is usually a folder and sometimes a link. The duration differs in each
-                // turn.
+                // The name is usually a folder and sometimes a link, for a different duration in
+                // each turn.
                 for _ in 0..2 {
                     renameat_with(CWD, &nested, CWD, &link, RenameFlags::EXCHANGE).unwrap();
                 }
@@ -285,8 +284,8 @@ fn swapped_folder_never_leads_outside() {
                 }
             }
         });
-        // The test needs both results several times, but a busy machine may produce only one of
-        // them.
+        // The test should produce both results several times, but a busy machine may produce only
+        // one of them.
         let mut attempts = 0..2_000;
         while (published < 20 || refused < 20)
             && let Some(number) = attempts.next()

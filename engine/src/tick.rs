@@ -8,9 +8,9 @@
 //!                                        └──> Tick { start, end }
 //! ```
 //!
-//! The daemon, host timers and people all call this one function. An occurrence is recorded once,
-//! however often the function is called. The cost of a call is proportional to the number of due
-//! and unsettled items. This module must never start a process itself.
+//! The daemon, host timers and people call the same function. An occurrence is recorded only once,
+//! regardless of the number of calls. The cost of a call grows with the number of due and unsettled
+//! items. This module must never start a process itself.
 
 use std::collections::BTreeMap;
 
@@ -27,23 +27,24 @@ use crate::time::ClockReading;
 /// The name of the report job, which every project has.
 pub const REPORT_JOB: &str = "report";
 
-/// The result of a tick and the runs that the caller must start now.
+/// The result of a tick.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tick {
-    /// Runs to start, oldest first. The caller is responsible for them until they are settled.
+    /// Runs that the caller must start now. The caller is responsible for them until they are
+    /// settled.
     pub start: Vec<RunId>,
-    /// Live runs whose cancellation was requested. The caller must send TERM to their owners.
+    /// Live runs with a requested cancellation. The caller must send SIGTERM to their owners.
     pub end: Vec<RunId>,
-    /// Settled runs that had not been swept, because their process died before it could update the
-    /// job's failure marker.
+    /// Settled runs that were not swept, because their process died first. The process may not have
+    /// updated the job's failure marker.
     pub swept: Vec<RunId>,
-    /// Problems that concerned a single run or job while the rest of the tick succeeded.
+    /// Problems that did not prevent the rest of the tick.
     pub troubles: Vec<String>,
-    /// Runs that were settled on behalf of their dead owners, each with the name of its outcome.
+    /// Runs that recovery settled, each with the name of its outcome.
     pub settled: Vec<(RunId, String)>,
 }
 
-/// Returns the row of the report job, which every project has.
+/// Returns the report job, which every project has.
 pub fn report_job() -> NewJob {
     NewJob {
         name: REPORT_JOB.to_owned(),
@@ -54,10 +55,10 @@ pub fn report_job() -> NewJob {
     }
 }
 
-/// Does everything that is due at `now`; see the module documentation.
+/// Does everything that is due at `now` (see the module documentation).
 ///
 /// # Errors
-/// Returns a [`StoreError`]. Changes that were recorded before the error stay recorded.
+/// Returns a [`StoreError`]. Changes before the error stay recorded.
 pub fn tick(store: &mut Store, driver: &Driver<'_>, now: ClockReading) -> Result<Tick, StoreError> {
     let mut tick = Tick::default();
     let live = store.live()?;
@@ -89,7 +90,7 @@ pub fn tick(store: &mut Store, driver: &Driver<'_>, now: ClockReading) -> Result
         tick.troubles.push(why);
     }
     if record_due(store, None, now.wall, &mut tick.troubles)? {
-        // A run that a later scheduled time replaces is already asked to end in this tick.
+        // A run that a new scheduled time replaces is cancelled in the same tick.
         let live = store.live()?;
         ask_to_end(store, &live, now, &mut tick.end)?;
     }
@@ -98,8 +99,8 @@ pub fn tick(store: &mut Store, driver: &Driver<'_>, now: ClockReading) -> Result
     Ok(tick)
 }
 
-/// Records the scheduled times that are due, for all jobs or only for one. Returns false if there
-/// were none. Problems of a single job are added to `troubles`.
+/// Records the due scheduled times of all jobs or of one job. Returns `false` if no job was due.
+/// Problems of a single job are added to `troubles`.
 ///
 /// # Errors
 /// Returns a [`StoreError`].
@@ -122,7 +123,7 @@ pub fn record_due(
                 Ok((due, Some(stretch))) => {
                     store.miss_due(due_job, &due, &stretch, why, now)?;
                 }
-                // No scheduled time was missed, so only the next one is updated.
+                // No scheduled time was missed, so only the next scheduled time changes.
                 Ok((due, None)) => {
                     store.enter_due(due_job, &due, None, None, now)?;
                 }
@@ -144,7 +145,7 @@ pub fn record_due(
     Ok(!due_jobs.is_empty())
 }
 
-/// Adds the live runs whose cancellation was requested, and shortens their deadlines.
+/// Adds the live runs with a requested cancellation to `end`, and shortens their deadlines.
 fn ask_to_end(
     store: &mut Store,
     live: &[RunRow],
@@ -160,8 +161,8 @@ fn ask_to_end(
     Ok(())
 }
 
-/// Returns a job's due scheduled times: first those during a pause that is over, which are never
-/// run, then the others according to the job's catch-up policy.
+/// Returns a job's scheduled times during a past pause, which never run, and the due scheduled
+/// times after it.
 fn due_of(due_job: &DueJob, now: Timestamp) -> Result<(Option<Missed>, Due), UnknownZone> {
     let job = &due_job.job;
     let mut watermark = due_job.watermark;
@@ -175,15 +176,13 @@ fn due_of(due_job: &DueJob, now: Timestamp) -> Result<(Option<Missed>, Due), Unk
     Ok((paused, due))
 }
 
-/// Returns all of a job's scheduled times up to `now` as one missed stretch, because they can no
-/// longer run.
+/// Returns all of a job's scheduled times up to `now` as one missed stretch.
 fn all_missed(due_job: &DueJob, now: Timestamp) -> Result<(Due, Option<Missed>), UnknownZone> {
     let (missed, due) = passed_over(&due_job.job.schedule, due_job.watermark, now)?;
     Ok((due, missed))
 }
 
-/// Returns all scheduled times up to `until` as one stretch that is not run, and the next due time
-/// after it.
+/// Returns all scheduled times up to `until` as one missed stretch, and the next scheduled time.
 pub(crate) fn passed_over(
     schedule: &Schedule,
     watermark: Timestamp,
@@ -203,7 +202,7 @@ pub(crate) fn passed_over(
     Ok((passed, due))
 }
 
-/// Requests the reports of nights that have ended, for all projects or only for one.
+/// Requests the reports of nights that can close, for all projects or for one project.
 ///
 /// # Errors
 /// Returns a [`StoreError`].

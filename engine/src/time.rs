@@ -1,8 +1,7 @@
-//! The clocks. No other module reads a clock.
+//! Reads the clocks. No other module reads a clock directly.
 //!
-//! Schedules use wall time. Deadlines use boot time, which includes suspend and never jumps. Every
-//! function that makes a decision takes the time as an argument, and only the program creates a
-//! [`Clock`].
+//! Schedules use wall time. Deadlines use boot time, which includes suspend and never jumps. A
+//! function that makes a decision takes the time as an argument.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -24,8 +23,8 @@ pub struct ClockReading {
 #[derive(Clone, Debug)]
 pub enum Clock {
     Host,
-    /// A file that several processes share in tests. The first line is the wall-clock time in RFC
-    /// 3339 format. An optional second line is a number of seconds to add to the host's boot time.
+    /// A file that the processes of a test share. The first line is the wall-clock time in RFC 3339
+    /// format. An optional second line is a number of seconds to add to the host's boot time.
     File(PathBuf),
 }
 
@@ -65,17 +64,16 @@ impl Clock {
     }
 }
 
-/// Returns the time since boot, including suspend. Every deadline uses this time.
+/// Returns the time since boot, including suspend.
 pub fn boot_time() -> Duration {
     let spec = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     let seconds = u64::try_from(spec.tv_sec).unwrap_or(0);
     Duration::new(seconds, u32::try_from(spec.tv_nsec).unwrap_or(0))
 }
 
-/// Minimum gap between two readings that indicates that the host slept or the process was
-/// suspended.
+/// Minimum gap between two readings that counts as sleep or suspension.
 const SLEPT: Duration = Duration::from_secs(30);
-/// Minimum divergence of the clocks that indicates that the wall clock was set. Slewing is far
+/// Minimum difference between the clocks that counts as setting the wall clock. Slewing is far
 /// slower.
 const SET: SignedDuration = SignedDuration::from_secs(2);
 
@@ -83,14 +81,14 @@ const SET: SignedDuration = SignedDuration::from_secs(2);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
 #[strum(serialize_all = "kebab-case", const_into_str)]
 pub enum ClockChange {
-    /// The host slept, or this process did not run. No schedule was checked during this time.
+    /// The host slept, or this process did not run.
     Slept {
         /// The length of the gap on the boot clock.
         gap: Duration,
     },
     /// The wall clock was set forward or back.
     ClockSet {
-        /// The size of the change, which is negative if the clock was set back.
+        /// The change, which is negative if the clock was set back.
         by: SignedDuration,
     },
 }
@@ -121,8 +119,8 @@ impl fmt::Display for ClockChange {
     }
 }
 
-/// Compares an earlier reading with a later one. Both changes can be reported, because a host often
-/// sets its wall clock right after it wakes up.
+/// Compares an earlier reading with a later one. Both changes can occur, because hosts often set
+/// the wall clock right after waking.
 pub fn compare(before: ClockReading, after: ClockReading) -> Vec<ClockChange> {
     let mut notices = Vec::new();
     let gap = after.boot.saturating_sub(before.boot);
@@ -166,7 +164,7 @@ mod tests {
         assert_eq!(compare(from, at(996_401, 501)), [set(-3_600)]);
         // The host slept for a minute, and its clock was set forward by an hour on waking.
         assert_eq!(compare(from, at(1_003_660, 560)), [slept(60), set(3_600)]);
-        // A boot clock cannot go back. If it seems to, only the wall clock is compared.
+        // If the boot clock seems to go back, only the wall clocks are compared.
         assert_eq!(compare(from, at(1_000_001, 400)), []);
         let text = set(-3_600).to_string();
         assert_eq!(text, "the wall clock was set back by 1h");

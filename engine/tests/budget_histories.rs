@@ -1,19 +1,19 @@
-//! Random histories of two runners and two projects that spend from one pool.
+//! Random histories of two projects that spend from one pool.
 //!
 //! Runs are admitted, make requests, receive answers, escalate, die at any point and are recovered.
-//! Grants are added, days and windows pass, and databases are closed and reopened. After each step,
-//! the database is compared with a model of the actual spending. `RUNNER_TEST_SCALE` multiplies the
-//! number of histories (1 is a thousand), `RUNNER_TEST_SEED` repeats a test run, and
-//! `RUNNER_TEST_HISTORY` repeats one history of it.
+//! Grants are added, days and windows pass, and databases are reopened. After each step, the
+//! database is compared with a model of the actual spending. `RUNNER_TEST_SCALE` multiplies the
+//! number of histories, which is 1,000 by default. `RUNNER_TEST_SEED` repeats a test run, and
+//! `RUNNER_TEST_HISTORY` repeats one of its histories.
 
-// A test may panic on unexpected results, and prints figures.
+// Tests may panic, and this one prints figures.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, missing_docs)]
 
 #[path = "budget_histories/history.rs"]
 mod history;
 #[path = "budget_histories/operations.rs"]
 mod operations;
-// Another test suite uses more of this shared module.
+// Another test uses more items of this shared module.
 #[path = "simulated_years/random.rs"]
 #[allow(unused)]
 mod random;
@@ -30,7 +30,7 @@ use random::Random;
 const SEED: u64 = 0x62_7564_6765_7473;
 /// The number of histories at scale 1.
 const HISTORIES: f64 = 1_000.0;
-/// Maximum number of histories in which an injected bug must be found.
+/// Number of histories within which every injected bug must be found.
 const PLANTED: u64 = 100;
 
 #[allow(clippy::disallowed_methods)]
@@ -88,8 +88,8 @@ fn random_histories_keep_budget_invariants() {
             Err(why) => failures.push(format!("RUNNER_TEST_HISTORY={number}: {why}")),
         }
     }
-    // The figures are written directly to stderr, because captured output is not shown for a
-    // passing test.
+    // The output goes directly to stderr, because the test harness hides captured output of passing
+    // tests.
     writeln!(
         std::io::stderr(),
         "budget histories: {} histories, {} steps, {} runs ({} escalations), {} refused, {} requests \

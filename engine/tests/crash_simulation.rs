@@ -1,10 +1,10 @@
-//! The crash simulation of publications: it crashes at every operation, with every kind of damage,
-//! and in every recovery.
+//! The crash simulation of publications: crashes at every operation, with every kind of damage, and
+//! in every recovery.
 //!
 //! `RUNNER_TEST_SCALE` multiplies the number of random samples, and `RUNNER_TEST_SEED` repeats a
 //! test run. `docs/RELIABILITY.md` describes the model.
 
-// A test may panic on unexpected results, and prints figures.
+// Tests may panic, and this one prints figures.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::print_stdout)]
 
 #[path = "crash_simulation/crashes.rs"]
@@ -44,10 +44,11 @@ use damage::Random;
 use scenarios::{ALL, Prepared};
 use trial::{Counts, SUITES, Trial};
 
-/// The default seed, which is fixed because failures should be found by enumeration, not by luck.
+/// The default seed. It is fixed, because failures should be found by enumeration and not by
+/// chance.
 const SEED: u64 = 0x6e69_6768_7473;
 
-/// Reads a number from an environment variable, because a test has no other input.
+/// Reads a number from an environment variable.
 #[allow(clippy::disallowed_methods)]
 fn setting<T: std::str::FromStr>(name: &str, default: T) -> T {
     match std::env::var(name) {
@@ -69,7 +70,7 @@ fn examine(
     inject(plant);
     let mut trial = Trial { prepared: &prepared, seed, scale, counts: Counts::default() };
     for (name, suite) in SUITES {
-        // A panic, such as in an endless recovery, is a failure like any other.
+        // A panic, for example in an endless recovery, counts as a failure.
         let verdict = catch_unwind(AssertUnwindSafe(|| suite(&mut trial)))
             .unwrap_or_else(|_| Err("panicked".to_owned()));
         if let Err(why) = verdict {
@@ -151,7 +152,7 @@ fn publications_survive_crashes_and_faults_are_detected() {
         (boot_time() - began).as_secs_f64(),
     );
     println!("{line}");
-    // The figures are written directly to stderr, because captured output is not shown for a
-    // passing test.
+    // The output also goes directly to stderr, because the test harness hides captured output of
+    // passing tests.
     writeln!(std::io::stderr(), "{line}").unwrap();
 }

@@ -1,8 +1,7 @@
-//! Tests of child supervision with real processes. Each behaviour that made other runners hang,
-//! flood their memory or leave processes behind is a shell script.
+//! Tests of process supervision with real child processes. The shell scripts hang, flood their
+//! output, ignore signals or leave processes behind.
 //!
-//! No test sleeps. The scripts sleep and are ended; a long sleep in a script stands for an endless
-//! one.
+//! The tests themselves do not sleep. A long sleep in a script is always ended early.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods)] // a test may panic if the setup fails
 
 use std::collections::BTreeMap;
@@ -21,11 +20,11 @@ use runner_engine::process::{
 use runner_engine::time::boot_time;
 
 const SHORT: Duration = Duration::from_millis(150);
-/// A limit far beyond any deadline here and far below the duration of the scripts, so that tests
-/// pass on a loaded machine.
+/// A limit far above the deadlines of these tests, for busy machines, and far below the duration of
+/// the scripts.
 const SOON: Duration = Duration::from_secs(8);
 
-/// A lock that tests with a child hold shared, and tests that must be alone hold exclusively.
+/// A lock that most tests hold shared, and tests that must run alone hold exclusively.
 static TOGETHER: RwLock<()> = RwLock::new(());
 
 fn spec(test: &str, script: &str) -> ChildSpec {
@@ -41,8 +40,8 @@ fn spec(test: &str, script: &str) -> ChildSpec {
     }
 }
 
-/// Builds the same spec with the folder `place`, in which the file `pid` names a process that the
-/// script started.
+/// Creates a spec with the working folder `place`. The script may write the id of a process to the
+/// file `pid` there.
 fn spec_in(place: &Path, test: &str, script: &str) -> ChildSpec {
     ChildSpec { cwd: place.into(), ..spec(test, script) }
 }
@@ -51,7 +50,7 @@ fn pid_in(place: &Path) -> u32 {
     fs::read_to_string(place.join("pid")).unwrap().trim().parse().unwrap()
 }
 
-/// Runs the child and checks the invariants of every run.
+/// Runs the child and checks the invariants of all runs.
 fn finish(spec: &ChildSpec) -> Ended {
     let _together = TOGETHER.read().unwrap_or_else(PoisonError::into_inner);
     finish_alone(spec)
@@ -150,8 +149,8 @@ fn enlarged_pipe_is_read_completely() {
     spec.limits.drain = Duration::ZERO;
     let ended = run(&spec, &Cancel::new().unwrap(), &mut |_, bytes| {
         if let Ok(pid) = String::from_utf8_lossy(bytes).trim().parse::<i32>() {
-            // Some programs enlarge their pipe like this. The observer then waits until the program
-            // has written everything and has ended.
+            // Some programs enlarge their pipe like this. The observer waits until the program has
+            // written everything and has ended.
             let pipe = fs::File::open(format!("/proc/{pid}/fd/1")).unwrap();
             rustix::pipe::fcntl_setpipe_size(&pipe, 1 << 20).unwrap();
             drop(pipe);
@@ -201,7 +200,7 @@ fn orphan_without_group_session_or_marker_is_swept() {
                   until [ -s pid ]; do :; done";
     let ended = finish_alone(&spec_in(place.path(), "orphan", script));
     assert_eq!(ended.status, ExitStatus::Exit(0));
-    // These are the shell and its sleep, unless the sleep had not started yet.
+    // The shell and its `sleep`, unless the `sleep` had not started.
     assert!((1..=2).contains(&ended.killed), "{}", ended.killed);
     assert_eq!(start_time(pid_in(place.path())), None);
 }
@@ -363,13 +362,13 @@ fn spawn_errors_name_program_and_path() {
     assert!(text.contains("interpreter or loader"), "{text}");
 }
 
-/// Starts a process without a launcher, as recovery finds it after the launcher has died.
+/// Starts a process without a supervisor, as if its supervisor had died.
 fn left_behind(marker: &str, script: &str) -> (Child, u32, u64) {
     let mut child = Command::new("/bin/sh");
     child.args(["-c", script]).env(MARKER_VARIABLE, marker);
     let child = child.stdin(std::process::Stdio::piped()).spawn().unwrap();
     let pid = child.id();
-    // The spawn may return shortly before the new process has replaced its parent's program.
+    // The spawn may return before the new process has executed the program.
     let ours = fs::read_link("/proc/self/exe").unwrap();
     while fs::read_link(format!("/proc/{pid}/exe")).unwrap() == ours {
         std::thread::yield_now();
@@ -425,7 +424,7 @@ fn children_of_a_run_survive_sibling_sweeps() {
         let short = ChildSpec { marker: format!("{marker}{short}"), ..spec("", "sleep 1000 &") };
         let ended = run(&long, &cancel, &mut |_, bytes| {
             if bytes == b"begun\n" {
-                // While this child still runs, another child starts, ends and is swept.
+                // While this child runs, another child starts, ends and is swept.
                 let ended = run(&short, &cancel, &mut |_, _| OutputVerdict::Continue).unwrap();
                 assert_eq!((ended.status, ended.killed), (ExitStatus::Exit(0), 1));
                 fs::write(place.path().join("go"), "").unwrap();

@@ -1,4 +1,4 @@
-//! Tests of recovering runs whose process is gone, with the real database and disk.
+//! Tests of the recovery of dead runs, with a real database and disk.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, missing_docs)]
 
 use std::fs;
@@ -39,7 +39,7 @@ fn now() -> Timestamp {
     "2026-11-21T22:00:00Z".parse().unwrap()
 }
 
-/// Returns the identity of a process that no longer exists.
+/// Returns the identity of a process that does not exist.
 fn nobody() -> ProcessIdentity {
     ProcessIdentity { pid: 4_000_000, start: 1, boot: tree::boot_id().unwrap_or_default() }
 }
@@ -109,7 +109,7 @@ impl World {
         }
     }
 
-    /// Creates a run that died after its artifacts were staged.
+    /// Creates a run that died after it staged its artifacts.
     fn staged(&mut self, job: &str) -> (Admitted, FinishedScope) {
         let run = self.request(job, &nobody(), false);
         let admitted = self.admit(&run, &nobody(), boot_time());
@@ -234,8 +234,7 @@ fn only_scheduled_runs_are_started_again() {
     let reported = world.tick(boot_time());
     assert_eq!(reported.start, std::slice::from_ref(&clock));
     assert!(matches!(world.outcome(&person), Outcome::Lost { .. }));
-    // This process is now responsible for starting the run, so the next tick does not return it
-    // again.
+    // This process is now the starter, so the next tick does not return the run again.
     assert!(world.tick(boot_time()).start.is_empty());
     assert!(matches!(world.store.run(&clock).unwrap().state, RunState::Requested { .. }));
 }
@@ -252,15 +251,14 @@ fn locked_run_is_not_recovered() {
     assert!(matches!(world.outcome(admitted.run()), Outcome::Lost { .. }));
 }
 
-/// Checks that a stopped process that holds the lock past its deadline is killed, and that no other
-/// process is.
+/// A stopped process that holds the lock past its deadline must be killed.
 #[test]
 fn stopped_run_past_deadline_is_killed() {
     let mut world = world();
     let path = job_lock_path(&world.folder.path().join("state"), &world.project, "dream");
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     fs::write(&path, "").unwrap();
-    // The holder takes the lock with flock(1), reports that and stops itself.
+    // The holder takes the lock, reports that and stops itself.
     let mut holder = Command::new("flock")
         .arg("--no-fork")
         .arg(&path)
@@ -299,7 +297,7 @@ fn run_hanging_before_admission_is_killed() {
     let over = deadline + OVERRUN_GRACE;
     let second = Duration::from_secs(1);
     assert_eq!(world.tick(over - second), Tick::default());
-    // The starter is alive and waits for the run, but that does not extend the deadline.
+    // The living starter does not extend the deadline.
     let reported = world.tick(over + second);
     assert_eq!(reported.settled, [(run.clone(), "timed-out".to_owned())]);
     let status = hung.wait().unwrap();
@@ -331,7 +329,7 @@ fn a_spawned_run_outlives_its_starter() {
         let deadline = boot_time() + BEGIN_LIMIT;
         assert!(world.store.spawned(&run, &me, deadline).unwrap());
         assert_eq!(world.tick(boot_time()), Tick::default());
-        // Once the run's process is dead as well, another process starts the run, or the run is
+        // After the run's process has died too, a scheduled run starts again and a manual run is
         // lost.
         world.store.spawned(&run, &nobody(), deadline).unwrap();
         let reported = world.tick(boot_time());
@@ -351,7 +349,7 @@ fn a_spawned_run_outlives_its_starter() {
     }
 }
 
-/// A host on which another process always finds a killed run first.
+/// A host on which another process always takes the lock first.
 struct Overtaken;
 
 impl recover::World for Overtaken {
@@ -413,8 +411,8 @@ fn a_stuck_publication_can_be_cancelled() {
         .publish_log(None, now())
         .commit_manifest(admitted.run(), admitted.fence(), &ready.manifest)
         .unwrap();
-    // The result is neither a conflict nor a success, because the recorded manifest can no longer
-    // be read.
+    // The publication can neither be completed nor have a conflict, because its manifest cannot be
+    // read.
     let db = rusqlite::Connection::open(world.store.path()).unwrap();
     db.execute("UPDATE publications SET manifest = 'torn'", ()).unwrap();
     for _ in 0..2 {

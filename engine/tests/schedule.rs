@@ -1,8 +1,9 @@
-//! Compares schedules with the results of other programs and with an independent oracle.
+//! Compares schedules with other programs' results and with an independent oracle.
 //!
-//! `RUNNER_TEST_SCALE` multiplies the number of triples, and `RUNNER_TEST_SEED` repeats a test run.
+//! `RUNNER_TEST_SCALE` multiplies the number of random cases, and `RUNNER_TEST_SEED` repeats a test
+//! run.
 
-// A test may panic on unexpected results, and prints figures.
+// Tests may panic, and this one prints figures.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods)]
 
 #[path = "schedule/conformance.rs"]
@@ -18,7 +19,7 @@ mod transitions;
 
 use std::io::Write as _;
 
-/// Reads a number from an environment variable, because a test has no other input.
+/// Reads a number from an environment variable.
 #[allow(clippy::disallowed_methods)]
 fn setting<T: std::str::FromStr>(name: &str, default: T) -> T {
     match std::env::var(name) {
@@ -27,7 +28,7 @@ fn setting<T: std::str::FromStr>(name: &str, default: T) -> T {
     }
 }
 
-/// Prints a line directly to stderr, because captured output is not shown for a passing test.
+/// Prints directly to stderr, because the test harness hides captured output of passing tests.
 fn print_line(line: &str) {
     let mut stderr = std::io::stderr().lock();
     writeln!(stderr, "{line}").unwrap();

@@ -1,7 +1,7 @@
-//! A thread repeatedly swaps a folder with a link that leads outside, while a scope stages, reads
-//! and inspects files. Nothing may be written or read outside.
+//! A thread repeatedly swaps folders with links that lead outside, while a scope stages and reads
+//! files. No file outside may be written or read.
 //!
-//! `RUNNER_TEST_SCALE` multiplies the number of swaps (1 is a million).
+//! `RUNNER_TEST_SCALE` multiplies the number of swaps, where scale 1 is a million.
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::disallowed_methods, missing_docs)]
 
 use std::fs;
@@ -33,7 +33,7 @@ fn scope_never_follows_swapped_folders() {
     fs::write(root.join("dreams/nested/file"), "ours").unwrap();
     let link = root.join("dreams/swap");
     symlink(&outside, &link).unwrap();
-    // The staging folder is swapped too, because files are actually written there.
+    // The staging folder is also swapped, because the scope writes there.
     let stage_link = root.join("stage-swap");
     symlink(&outside, &stage_link).unwrap();
     let (done, swaps) = (AtomicBool::new(false), AtomicU64::new(0));

@@ -1,10 +1,10 @@
-//! Simulated years of the real engine on a simulated host.
+//! Simulates years of the real engine on a simulated host.
 //!
-//! `RUNNER_TEST_SCALE` multiplies the number of years (1 is a thousand), `RUNNER_TEST_SEED` repeats
-//! a test run, and `RUNNER_TEST_YEAR` repeats one year of it. `docs/RELIABILITY.md` describes the
-//! model.
+//! `RUNNER_TEST_SCALE` multiplies the number of years, where scale 1 is a thousand.
+//! `RUNNER_TEST_SEED` repeats a test run, and `RUNNER_TEST_YEAR` repeats one of its years.
+//! `docs/RELIABILITY.md` describes the model.
 
-// A test may panic on unexpected results, and prints figures.
+// Tests may panic, and this one prints figures.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::print_stdout, missing_docs)]
 
 #[path = "simulated_years/audit.rs"]
@@ -47,7 +47,7 @@ const YEARS: f64 = 1_000.0;
 /// The default scale, which keeps the test short.
 const SCALE: f64 = 0.03;
 
-/// Reads a number from an environment variable, because a test has no other input.
+/// Reads a number from an environment variable.
 #[allow(clippy::disallowed_methods)]
 fn setting<T: std::str::FromStr>(name: &str) -> Option<T> {
     let text = std::env::var(name).ok()?;
@@ -73,7 +73,7 @@ fn live(seed: u64, number: u64, bug: Option<Bug>) -> Result<Counts, String> {
     })
 }
 
-/// Maximum number of years in which an injected bug must be found.
+/// Number of years within which every injected bug must be found.
 const PLANTED: u64 = 40;
 
 #[test]
@@ -110,8 +110,8 @@ fn simulated_years_account_for_every_scheduled_time() {
         }
         (None, None) => shares::by_processes("simulated_years_account_for_every_scheduled_time"),
     };
-    // The figures are written directly to stderr, because captured output is not shown for a
-    // passing test.
+    // The output goes directly to stderr, because the test harness hides captured output of passing
+    // tests.
     writeln!(
         std::io::stderr(),
         "simulated years: {} years, {} occurrences ({} stretches of missed scheduled times), {} scheduled times \

@@ -1,4 +1,4 @@
-//! The time of a run.
+//! The start time and the remaining time of a run.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use runner_engine::store::Admitted;
 use runner_engine::time::{Clock, boot_time};
 
-/// The clock of a run, with the run's own `now` and deadline.
+/// A clock with the start time and the deadline of one run.
 #[derive(Clone, Copy)]
 pub struct RunClock<'a> {
     clock: &'a Clock,
@@ -19,22 +19,22 @@ impl<'a> RunClock<'a> {
         Self { clock, now: admitted.started(), deadline: admitted.deadline() }
     }
 
-    /// Returns the wall-clock time at admission, which is the only `now` of the whole run.
+    /// Returns the wall-clock time at admission. Jobs use no other current time.
     pub fn now(&self) -> Timestamp {
         self.now
     }
 
-    /// Returns the time that the run has left.
+    /// Returns the time left until the run's deadline.
     pub fn left(&self) -> Duration {
         self.deadline.saturating_sub(boot_time())
     }
 
-    /// Reads the wall clock for the run's own bookkeeping; jobs use [`RunClock::now`].
+    /// Reads the wall clock for bookkeeping. Jobs use [`RunClock::now`] instead.
     pub(crate) fn wall(&self) -> Timestamp {
         self.clock.read().map_or(self.now, |reading| reading.wall)
     }
 
-    /// Returns the clock itself, for a manual edit within the run.
+    /// Returns the underlying clock for a manual edit during the run.
     pub(crate) fn clock(&self) -> &'a Clock {
         self.clock
     }

@@ -1,10 +1,9 @@
 //! Runs a program and publishes its declared artifacts.
 //!
-//! The program runs in the project's folder and leaves its artifacts in the private folder that
-//! `RUNNER_OUT` names. An exit code proves nothing: the run succeeds only if the program exits with
-//! code 0 *and* every declared artifact exists and parses. The published bytes are those that
-//! runner read after the program's whole process tree was dead; a file written by the child is
-//! never moved into place.
+//! The program runs in the project's folder and writes its artifacts to the private folder named by
+//! `RUNNER_OUT`. The run succeeds only if the program exits with code 0 and every declared artifact
+//! exists and is valid. Runner reads the artifacts after the whole process tree has ended, and
+//! publishes those bytes. It must never move a file that the child wrote.
 
 use std::ffi::OsString;
 use std::fs;
@@ -31,7 +30,7 @@ use crate::output::Output;
 use crate::reserved;
 use crate::{Context, Finished, JobError};
 
-/// The names under which the program's end and its artifacts are stored in a recording.
+/// The keys of the program's result and of its artifacts in a recording.
 const PROGRAM: &str = "program";
 const LEFT: &str = "left";
 
@@ -162,8 +161,7 @@ fn unrecorded(error: UnrecordedInput) -> JobError {
     JobError::failed(Class::ArtifactMissing, error.to_string())
 }
 
-/// Runs the program to a successful end and returns the number of processes that the program left
-/// behind.
+/// Runs the program to completion and returns the number of leftover processes that were killed.
 fn start(ctx: &mut Context<'_>, spec: &CommandSpec, out: &Path) -> Result<usize, JobError> {
     fs::create_dir_all(out).map_err(|source| JobError::Io {
         doing: "create",
@@ -252,7 +250,7 @@ fn judge(ctx: &Context<'_>, ended: &Ended) -> Result<(), JobError> {
     }
 }
 
-/// Returns the end of a program's output on one line.
+/// Joins a program's output into one line and returns its last [`LAST_WORDS`] characters.
 fn last_words(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -291,7 +289,7 @@ fn collect(out: &std::path::Path, from: &str) -> Result<Vec<u8>, JobError> {
     Ok(bytes)
 }
 
-/// Returns the format that a file of this name must have, if its extension determines one.
+/// Returns the format that the extension of a file name requires, if any.
 pub(crate) fn form(to: &str) -> Option<&'static str> {
     let (_, ending) = to.rsplit('/').next()?.rsplit_once('.')?;
     match ending {
@@ -302,7 +300,7 @@ pub(crate) fn form(to: &str) -> Option<&'static str> {
     }
 }
 
-/// Checks that the artifact parses, if its format is known, before it is published.
+/// Checks that an artifact of a known format is valid.
 fn parses(to: &str, bytes: &[u8]) -> Result<(), JobError> {
     let bad = |why: String| Err(JobError::failed(Class::Malformed, format!("{to}: {why}")));
     match form(to) {

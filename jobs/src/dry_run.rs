@@ -1,6 +1,4 @@
-//! Plans a run up to the point where it would ask a model or start a program. The result describes
-//! the questions with their estimated tokens and maximum costs, the programs that would be started,
-//! and the checks of the results.
+//! Plans a run up to the point where it would ask a model or start a program.
 //!
 //! A dry run builds and prices its questions with the same code as a run. It must never ask a
 //! backend, start a job's program, stage a file or save a cache.
@@ -17,13 +15,13 @@ use crate::{Context, JobError, Spender};
 /// The actions that a run would take.
 #[derive(Clone, Debug, Default)]
 pub struct DryRunPlan {
-    /// The questions that the run would ask, in this order.
+    /// The questions that the run would ask, in order.
     pub requests: Vec<PlannedQuestion>,
     /// The program that would be started.
     pub child: Option<PlannedChild>,
-    /// The checks that a reply must pass before any of it is published.
+    /// The checks that the result must pass before it is published.
     pub checks: Vec<String>,
-    /// Further facts that are known in advance.
+    /// Further notes for the user.
     pub notes: Vec<String>,
 }
 
@@ -50,8 +48,7 @@ pub struct PlannedChild {
     pub folder: PathBuf,
     /// Names of the environment variables that the program gets.
     pub environment: Vec<String>,
-    /// Names of variables that the configuration lists but that are not set, so the program does
-    /// not get them.
+    /// Names of variables that the configuration lists but that are not set.
     pub unset: Vec<String>,
 }
 
@@ -80,7 +77,7 @@ impl PlannedChild {
 }
 
 impl DryRunPlan {
-    /// Returns the maximum budget usage of all questions together.
+    /// Sums the reservations of all questions that the budget allows.
     pub fn at_most(&self) -> Amounts {
         self.requests
             .iter()

@@ -103,7 +103,7 @@ fn succeeds(outcome: &Outcome) -> bool {
     matches!(outcome, Outcome::Succeeded | Outcome::Degraded { .. })
 }
 
-/// Describes who answered, in which sandbox, and whether the host stayed awake.
+/// Summarizes which backends answered, their sandboxes, and whether the host stayed awake.
 fn describe(ctx: &mut Context<'_>, spec: &JobSpec) -> RunSummary {
     let panel = ctx.spender.panel().asked.as_slice();
     let applied = ctx.programs.applied();
@@ -136,7 +136,7 @@ fn describe(ctx: &mut Context<'_>, spec: &JobSpec) -> RunSummary {
     }
 }
 
-/// Joins the distinct strings in their order.
+/// Joins the distinct strings with commas, in order of first occurrence.
 fn joined<'a>(all: impl Iterator<Item = &'a String>) -> String {
     let mut own: Vec<&str> = Vec::new();
     for one in all {
@@ -160,7 +160,7 @@ fn degraded(ctx: &mut Context<'_>, mut finished: Finished) -> Finished {
     finished
 }
 
-/// Moves the job's texts into the summary, redacted, and returns the run's outcome.
+/// Moves the job's texts into the summary after redaction, and returns the run's outcome.
 fn take_words(finished: Finished, summary: &mut RunSummary, redactor: &Redactor) -> Outcome {
     let clean = |text: &str| redactor.redact(text).into_owned();
     summary.headline = clean(&finished.headline);
@@ -233,7 +233,7 @@ impl Settlement<'_> {
         Ok(())
     }
 
-    /// Checks whether the manifest is recorded, so that only a publication may settle the run. A
+    /// Reports whether the manifest is recorded, in which case only recovery may settle the run. A
     /// conflict is always final.
     fn is_recorded(&mut self, error: &PublishError) -> bool {
         let log = self.store.publish_log(None, self.now);
@@ -253,7 +253,7 @@ impl Settlement<'_> {
         self.settled(settled, outcome)
     }
 
-    /// Reports that the artifacts of a settled run remain published but are not committed.
+    /// Marks a settled run as degraded because its published artifacts were not committed.
     fn degrade(&mut self, why: String) -> Result<SettledRun, ExecuteError> {
         tracing::warn!(why, "the artifacts were published but not committed");
         self.summary.lines.push(why.clone());

@@ -1,10 +1,9 @@
-//! Failmarks: files that mark a job as broken, in a place where the people of the project will see
-//! them.
+//! Writes failmarks: files in a project that mark a job as broken.
 //!
-//! A failmark is written when a run fails, and removed by the next run that publishes something. A
-//! dream's failmark is at the path that its contract defines (`dreams/.failed`); the failmark of
-//! any other job is under `.runner/failed/`. A failmark must never contain a secret: its text comes
-//! from outcomes that are already redacted.
+//! A failed run writes its job's failmark, and the next successful run removes it. A dream's
+//! failmark is at the path that its contract defines (`dreams/.failed`). The failmark of any other
+//! job is under `.runner/failed/`. A failmark must never contain a secret. Its text comes from
+//! redacted outcomes.
 
 use std::fs;
 use std::io;
@@ -34,12 +33,12 @@ pub struct Failmark {
     pub run_id: RunId,
 }
 
-/// The end of a run.
+/// How and when a run ended.
 #[derive(Clone, Copy, Debug)]
 pub struct RunEnd<'a> {
     pub run: &'a RunId,
     pub outcome: &'a Outcome,
-    /// The number of runs in a row, up to this one, that were deferred for unfinished work.
+    /// The number of consecutive runs, including this one, that were deferred for unfinished work.
     pub deferrals: u32,
     pub at: Timestamp,
 }
@@ -54,10 +53,11 @@ pub fn of_job(name: &str) -> PathBuf {
     Path::new(".runner/failed").join(format!("{name}.json"))
 }
 
-/// Updates the failmark after a run. A failure writes the failmark. A deferral for a person's
-/// unfinished work also writes it if the job has been deferred so often that people should know
-/// ([`RunEnd::deferrals`]). A success removes the failmark, and any other outcome leaves it
-/// unchanged. Deferrals after a failure do not replace the failure.
+/// Updates the failmark after a run.
+///
+/// A failure writes the failmark, a success removes it, and most other outcomes leave it unchanged.
+/// After [`DEFERRALS`] consecutive deferrals for unfinished work, a deferral also writes the
+/// failmark, but never replaces a failure.
 ///
 /// # Errors
 /// Returns an error if the file cannot be written or removed.
@@ -116,7 +116,7 @@ pub fn read_at(root: &Path, path: &Path) -> Option<Failmark> {
     serde_json::from_slice(&read_in(root, path, SMALL).ok()?).ok()
 }
 
-/// Returns the advice for an outcome, in one line.
+/// Returns one line of advice for an outcome.
 pub fn hint(outcome: &Outcome) -> &'static str {
     match outcome.class() {
         Some(Class::Auth) => {

@@ -1,4 +1,4 @@
-//! The parts of a request that do not depend on its kind of job.
+//! Builds the parts of a request that do not depend on the job's kind.
 
 use std::fmt::Display;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::Context;
 
-/// The frame of a request: everything that the run determines.
+/// The parts of a request that the run determines.
 pub struct Frame<'a> {
     /// The id of the request.
     pub id: String,
@@ -26,7 +26,7 @@ pub struct Frame<'a> {
 }
 
 impl Context<'_> {
-    /// Returns the frame of a request with this name within the run.
+    /// Returns the frame of the run's request `name`.
     pub fn frame(&self, name: impl Display) -> Frame<'_> {
         Frame {
             id: format!("{}/{name}", self.admitted.run()),
@@ -39,8 +39,8 @@ impl Context<'_> {
 }
 
 impl Frame<'_> {
-    /// Puts labelled texts between fences that none of them can close. The texts are already
-    /// redacted.
+    /// Wraps each labelled text in a fence that none of the texts can close. The texts must already
+    /// be redacted.
     pub fn fenced<L: AsRef<str>, T: AsRef<str>>(&self, texts: &[(L, T)]) -> (Fence, Vec<Source>) {
         let all: Vec<&str> =
             texts.iter().flat_map(|(label, text)| [label.as_ref(), text.as_ref()]).collect();
@@ -53,7 +53,7 @@ impl Frame<'_> {
         (fence, sources)
     }
 
-    /// Returns the request with these sources, without a schema and with nothing to choose from.
+    /// Returns a request with these sources, no schema and an empty offer.
     pub fn request(&self, purpose: &str, instructions: &str, sources: Vec<Source>) -> Request {
         Request {
             id: self.id.clone(),

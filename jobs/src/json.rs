@@ -1,8 +1,8 @@
-//! Writes JSON files.
+//! Formats values for JSON files.
 
 use serde::Serialize;
 
-/// Formats a value as an indented JSON document that ends with a line ending.
+/// Formats a value as an indented JSON document that ends with a newline.
 ///
 /// # Panics
 /// Panics if the value has keys that are not strings.

@@ -1,8 +1,7 @@
-//! The trait of a kind of job: everything that the rest of the program needs to know about a job
-//! beyond its common settings.
+//! The trait that every kind of job implements.
 //!
-//! The settings type of a kind implements the trait, in the kind's own folder. This module must
-//! never name a kind: the only table of all kinds is `kinds.rs`.
+//! Each kind implements the trait on its settings type, in its own folder. `kinds.rs` contains the
+//! only table of kinds.
 
 use std::any::Any;
 use std::fmt::Debug;
@@ -51,7 +50,7 @@ pub trait Kind: KindObject + Debug + Send + Sync + 'static {
         Ok(())
     }
 
-    /// Adopts the project's settings that are not part of a job.
+    /// Copies the project-level settings that the kind needs.
     fn adopt(&mut self, _project: &ProjectSettings<'_>) {}
 
     /// Sets whether the host stays awake during a run.
@@ -60,8 +59,7 @@ pub trait Kind: KindObject + Debug + Send + Sync + 'static {
     /// Inserts the date of the night, or of the day, where the settings refer to it.
     fn set_date(&mut self, _date: &str) {}
 
-    /// Returns the inputs for a recording that came from the program and not from the job's
-    /// settings.
+    /// Returns the inputs that the program supplied in addition to the settings, for a recording.
     fn given(&self) -> Value {
         Value::Null
     }
@@ -74,18 +72,18 @@ pub trait Kind: KindObject + Debug + Send + Sync + 'static {
         Ok(())
     }
 
-    /// Returns how long one run may take unless the job sets it.
+    /// Returns the time limit of a run if the job sets none.
     fn default_timeout(&self) -> SignedDuration {
         SignedDuration::from_mins(10)
     }
 
-    /// Returns the number of retries of a failed run unless the job sets it; `None` selects the
+    /// Returns the number of retries of a failed run if the job sets none. `None` selects the
     /// general default.
     fn default_retries(&self) -> Option<u32> {
         None
     }
 
-    /// Returns the number of ideas that one run may use unless the job's budget sets it.
+    /// Returns the number of ideas that one run may use if the job's budget sets none.
     fn default_ideas(&self) -> Option<u64> {
         None
     }
@@ -120,8 +118,8 @@ pub trait Kind: KindObject + Debug + Send + Sync + 'static {
         &[]
     }
 
-    /// Reports whether runs are exempt from pauses, gates, budgets and the circuit breaker. Only a
-    /// report is exempt: it must describe failures, so no failure may prevent it.
+    /// Reports whether runs are exempt from pauses, gates, budgets and the circuit breaker. Only
+    /// reports are exempt, because a failure must not prevent the report that describes it.
     fn is_exempt(&self) -> bool {
         false
     }
@@ -139,8 +137,7 @@ pub trait Kind: KindObject + Debug + Send + Sync + 'static {
         Ok(Vec::new())
     }
 
-    /// Returns the reason why no run may start in the current state of the project, if there is
-    /// one.
+    /// Returns why no run may start in the project's current state, if there is a reason.
     fn refusal(&self, _root: &Path) -> Option<(Class, String)> {
         None
     }
@@ -175,7 +172,7 @@ pub trait Kind: KindObject + Debug + Send + Sync + 'static {
         Vec::new()
     }
 
-    /// Returns the setting whose files receive the text of a program or model unchanged, and these
+    /// Returns the setting whose files receive unmodified text from a program or model, and these
     /// files.
     fn unchecked_targets(&self) -> Option<(&'static str, Vec<String>)> {
         None
@@ -202,7 +199,7 @@ pub trait Kind: KindObject + Debug + Send + Sync + 'static {
     }
 }
 
-/// The project's settings that are not part of a job and that kinds use.
+/// Project-level settings that kinds use.
 #[derive(Clone, Copy, Debug)]
 pub struct ProjectSettings<'a> {
     /// The `[lifecycle]` section.
@@ -243,13 +240,13 @@ pub enum Works<'a> {
 pub enum Asks {
     /// Each run asks a model.
     Always,
-    /// A run asks a model if one is ready; without one, its rules suffice.
+    /// A run asks a model if one is ready, and otherwise applies its rules.
     Optionally,
     /// No run asks a model.
     Never,
 }
 
-/// The operations that every [`Kind`] gets from its settings type.
+/// Operations that the settings type of every [`Kind`] provides.
 pub trait KindObject: Any {
     /// Returns a boxed copy.
     fn boxed(&self) -> Box<dyn Kind>;

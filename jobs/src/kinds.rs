@@ -1,7 +1,7 @@
 //! The table of all kinds of jobs.
 //!
-//! A new kind adds its folder and one row here. This module must never contain anything else about
-//! a kind: everything else belongs to its implementation of [`Kind`].
+//! A new kind adds its own folder and one row here. Everything else about a kind belongs in its
+//! implementation of [`Kind`].
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::DeserializeOwned;
@@ -28,8 +28,8 @@ pub type BadValue = serde_path_to_error::Error<toml::de::Error>;
 pub struct KindRow {
     /// The name of the kind in the configuration.
     pub name: &'static str,
-    /// Whether a run whose process died before any model call is retried. A retry is wrong for a
-    /// program, which may already have done work that must not be done twice.
+    /// Whether a run whose process died before any model call is retried. Programs are not retried,
+    /// because they may already have done work that must not be repeated.
     pub retries_lost: bool,
     /// The reason why runs are not recorded and cannot be replayed; `None` if they are recorded.
     pub unrecorded: Option<&'static str>,
@@ -126,8 +126,8 @@ pub fn find_recorded(name: &str) -> Option<&'static KindRow> {
 
 /// Reports whether a run of a kind is retried if its process died before any model call.
 pub fn retries_lost(name: &str) -> bool {
-    // A person starts each act. If an act is lost, that person sees that the proposal is still
-    // undecided and can decide again.
+    // A person starts each manual edit and can repeat a lost one, because its proposal is still
+    // undecided.
     name != dream::review::KIND && find(name).is_none_or(|row| row.retries_lost)
 }
 

@@ -1,14 +1,13 @@
-//! An act: an immediate change to a project. A person requests an act, or a run makes one before
-//! its main work. The process that receives the request publishes the change.
+//! Makes manual edits: immediate changes to a project that a person requests, or that a run makes
+//! before its main work.
 //!
 //! ```text
 //! lock of the job ──> recover stale runs ──> (caller reads and decides) ──> enter ──> admit ──> stage ──> publish
 //! ```
 //!
-//! An act is a run like any other: it is manual, has an empty budget, and belongs to a job that no
-//! file declares. [`crate::dream::review`] explains why acts have no separate journal. Every tick
-//! rolls a partly published act forward. This module must never ask a model, and never replace
-//! content that was not read under the job's lock.
+//! A manual edit is a run with an empty budget, of a job that no file declares. Every tick
+//! completes partly published edits. This module must never ask a model, and never replace content
+//! that was not read under the job's lock.
 
 use std::path::Path;
 use std::time::Duration;
@@ -29,17 +28,17 @@ use runner_engine::store::{
 use runner_engine::time::Clock;
 use runner_text::redact::Redactor;
 
-/// The kind of run of all acts.
+/// The kind of every manual edit's run.
 pub const KIND: &str = crate::dream::review::KIND;
-/// The default staging folder of an act.
+/// The default staging folder.
 pub const STAGING: &str = ".runner/staging";
-/// Time after which recovery considers an act hung.
+/// Time after which recovery considers a manual edit hung.
 const TOTAL: Duration = Duration::from_secs(60);
 
-/// The reason why an act published nothing.
+/// The reason why a manual edit failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ManualEditError {
-    /// Another act of the same job is in progress.
+    /// Another edit of the same job is in progress.
     #[error("{0}")]
     Busy(String),
     /// A file differs from the content that was read.
@@ -55,11 +54,10 @@ pub enum ManualEditError {
     /// An operation of the file system or the host failed.
     #[error("{0}")]
     Disk(String),
-    /// The act is recorded, but not all of its files could be moved. A tick completes it.
+    /// The edit is recorded, but not all of its files could be moved. A tick completes it.
     #[error("run {run} is half published: {why}")]
     Unfinished {
         run: RunId,
-        /// The reason why a file could not be moved.
         why: String,
     },
     /// The database could not be used.
@@ -80,7 +78,7 @@ impl From<ScopeError> for ManualEditError {
     }
 }
 
-/// The actor of a manual edit, and the project that it edits.
+/// The process that makes a manual edit, and the project that it changes.
 pub struct EditActor<'h> {
     /// The project's canonical root.
     pub root: &'h Path,
@@ -96,30 +94,28 @@ pub struct EditActor<'h> {
     pub free_bytes: u64,
 }
 
-/// The lock of an act's job, held from the first read to the end of the act.
+/// A job's lock, held from the first read to the end of the manual edit.
 pub struct HeldJobLock(JobLock);
 
-/// The description of an act.
+/// A manual edit to publish.
 pub struct ManualEdit<'a> {
-    /// The job of the act.
+    /// The job that the edit belongs to.
     pub job: &'a str,
-    /// Path prefixes below which the act may write.
+    /// Path prefixes below which the edit may write.
     pub allowed: &'a [&'a str],
-    /// The folder below which the act stages. It is on the file system of the files that the act
-    /// writes.
+    /// The folder below which the edit stages its files, on the same file system as its targets.
     pub staging: &'a str,
-    /// The headline of the act's report, in one line.
+    /// The headline of the edit's report, in one line.
     pub headline: String,
-    /// Further lines of the act's report.
+    /// Further lines of the edit's report.
     pub lines: Vec<String>,
 }
 
 impl EditActor<'_> {
-    /// Takes the lock of a job and completes an act of the job that a dead process left partly
-    /// published.
+    /// Takes the lock of a job and completes an edit that a dead process left partly published.
     ///
     /// # Errors
-    /// Returns a [`ManualEditError`] if the lock is taken, or if the partly published act cannot be
+    /// Returns a [`ManualEditError`] if the lock is taken, or if the earlier edit cannot be
     /// completed.
     pub fn lock(&mut self, job: &str) -> Result<HeldJobLock, ManualEditError> {
         let held = self.take(job)?;
@@ -127,7 +123,7 @@ impl EditActor<'_> {
         Ok(held)
     }
 
-    /// Takes the lock of a job, without completing an earlier act.
+    /// Takes the lock of a job without completing an earlier edit.
     pub(crate) fn take(&self, job: &str) -> Result<HeldJobLock, ManualEditError> {
         let path = job_lock_path(self.state, self.project, job);
         match JobLock::take_for_run(&path, |_| false) {
@@ -139,10 +135,11 @@ impl EditActor<'_> {
         }
     }
 
-    /// Completes an act that a dead process left partly published. The caller holds the job's lock.
+    /// Completes an edit that a dead process left partly published. The caller holds the job's
+    /// lock.
     pub(crate) fn recover_stale(&mut self, job: &str) -> Result<(), ManualEditError> {
         let now = self.clock.read().map_err(|error| ManualEditError::Disk(error.to_string()))?;
-        // A manual edit is not retried: the person sees that nothing was decided and can decide
+        // A manual edit is not retried: the person can see that nothing was decided and decide
         // again.
         let driver = Driver::on_host(self.state, self.me);
         let stale = recover_stale(self.store, &driver, self.project, job, now)?;
@@ -272,7 +269,7 @@ impl EditActor<'_> {
         }
     }
 
-    /// Settles an admitted act that published nothing.
+    /// Settles an admitted edit that published nothing.
     fn nothing(
         &mut self,
         admitted: &Admitted,

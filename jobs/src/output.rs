@@ -1,7 +1,6 @@
-//! Stores the output of a job's program in the files `stdout` and `stderr` of the run's folder,
-//! redacted and as it arrives, for `runner runs logs` and for clients that follow the run.
+//! Stores the redacted output of a job's program in the run's folder as it arrives.
 //!
-//! This module must never block the program: output that cannot be stored is reported at the end.
+//! An error while storing must never block the program. It is reported at the end.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -28,7 +27,7 @@ struct OutputFile {
 }
 
 impl Output {
-    /// Creates both files, and truncates them if they exist.
+    /// Creates or truncates both files.
     ///
     /// # Errors
     /// Returns an error if a file cannot be created.
@@ -55,7 +54,7 @@ impl Output {
         one.keep(&text);
     }
 
-    /// Stores the text that the redactors have held back.
+    /// Stores the text that the redactors still hold back.
     ///
     /// # Errors
     /// Returns an error if any write failed, now or earlier.

@@ -1,8 +1,7 @@
 //! Prices of tokens, for backends that report tokens but no cost.
 //!
-//! The module is pure: the caller passes a list of prices by model. Amounts are rounded up, so that
-//! a sum of small requests is never charged too little. A model that is not in the list has no
-//! price, and its requests are charged the reserved amount: no price is ever guessed.
+//! Costs are rounded up, so that many small requests are never undercharged. A request to a model
+//! without a listed price is charged the reserved amount.
 
 use std::collections::BTreeMap;
 
@@ -28,9 +27,8 @@ pub struct Prices(pub BTreeMap<String, Price>);
 const PARTS: u128 = 1_000_000;
 
 impl Price {
-    /// Returns the cost of a usage in millionths of a dollar, rounded up. Cached tokens are a part
-    /// of the input tokens; if there are more of them than input tokens, all input tokens count as
-    /// cached.
+    /// Returns the cost of a usage in millionths of a dollar, rounded up. Cached tokens are part of
+    /// the input tokens and are capped at their number.
     pub fn cost(self, usage: &Usage) -> u64 {
         let cached = usage.cached_input_tokens.min(usage.input_tokens);
         let fresh = usage.input_tokens - cached;
@@ -52,13 +50,14 @@ impl Prices {
         [Some(model), undated(model)].into_iter().flatten().find(|name| self.0.contains_key(*name))
     }
 
-    /// Returns the price of a model, by its name or else by its name without the date at its end.
+    /// Returns the price listed for a model's full name, or else for its name without a trailing
+    /// date.
     pub fn of(&self, model: &str) -> Option<Price> {
         self.0.get(self.name_of(model)?).copied()
     }
 }
 
-/// Removes the date from the end of a name: `name-20250929` and `name-2025-09-29` become `name`.
+/// Removes a trailing date: `name-20250929` and `name-2025-09-29` become `name`.
 fn undated(model: &str) -> Option<&str> {
     let digits =
         |text: &str, count| text.len() == count && text.bytes().all(|b| b.is_ascii_digit());

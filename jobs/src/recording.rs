@@ -1,14 +1,14 @@
-//! Recordings of runs: the reads, requests and artifacts of a run in a file, from which the run can
-//! be replayed without the project.
+//! Records the reads, requests and artifacts of a run, so that the run can be replayed without the
+//! project.
 //!
 //! ```text
 //! RunMode::Run ──> recording + exchanges ──job's work──> PendingRecording ──redact──> recordings/RUN.jsonl
 //!                                                         └─ skipped, deferred, cancelled: nothing
 //! ```
 //!
-//! A recording is written when the job's work is done, before any of its results are published. If
-//! a recording cannot be written, only the recording is lost; the run is not affected. A recording
-//! never contains a secret, and no decision depends on it.
+//! A recording is written after the job's work and before its results are published. An error while
+//! writing the recording does not affect the run. A recording must never contain a secret, and no
+//! decision may depend on it.
 
 use std::fs;
 use std::os::unix::fs::DirBuilderExt as _;
@@ -34,7 +34,7 @@ use crate::{Context, JobSpec};
 
 /// The folder of recordings, below the state folder.
 pub const FOLDER: &str = "recordings";
-/// Maximum number of bytes that a recording keeps of the content that one run read.
+/// Maximum number of bytes of read content in one recording.
 pub const LARGEST: u64 = 32 * 1024 * 1024;
 
 const ENDING: &str = ".jsonl";
@@ -49,7 +49,7 @@ pub fn run_named(name: &str) -> Option<RunId> {
     name.strip_suffix(ENDING)?.parse().ok()
 }
 
-/// The destination of a run's recording, and the facts about the run that only the program knows.
+/// The destination of a run's recording, and facts that the program supplies.
 #[derive(Clone, Debug)]
 pub struct Recorder {
     /// The path of the recording.
@@ -57,11 +57,11 @@ pub struct Recorder {
     pub project: ProjectId,
     /// Prefixes that the run may write.
     pub writes: Vec<String>,
-    /// The folder in which the run stages.
+    /// The folder in which the run stages its files.
     pub staging: String,
 }
 
-/// The header of a recording: the run that it belongs to.
+/// The header of a recording, which describes the run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RecordingHeader {
     pub run: RunId,
@@ -88,7 +88,7 @@ pub struct RecordingHeader {
     pub passed: Vec<String>,
     /// Prefixes that the run may write.
     pub writes: Vec<String>,
-    /// The folder in which the run staged.
+    /// The folder in which the run staged its files.
     pub staging: String,
 }
 
@@ -149,9 +149,7 @@ pub enum RecordingError {
     /// The run read more than a recording keeps.
     #[error("the run read {bytes} bytes, but only {most} are kept: it cannot be replayed")]
     TooLong {
-        /// Number of bytes that the run read.
         bytes: u64,
-        /// The cap in bytes.
         most: u64,
     },
 }
@@ -240,17 +238,16 @@ impl Context<'_> {
         })
     }
 
-    /// Adds the commit that is checked out to the recording, if the run itself did not read it.
+    /// Adds the checked-out commit to the recording, unless the run already read it.
     fn note_head(&self) {
         if self.recording.records() && head_of(&self.recording.data()).is_none() {
-            // The call itself adds the commit to the recording. A project without commits or
-            // without git has none.
+            // `head` records the commit. A project without commits or without git has none.
             let _ = self.git.head();
         }
     }
 }
 
-/// Returns the checked-out commit that a run was given.
+/// Returns the checked-out commit that the run read.
 fn head_of(data: &RecordingData) -> Option<String> {
     let reported = |read: &&runner_engine::recording::RecordedRead| read.question == HEAD;
     let digest = data.reads.iter().find(reported)?.content?;

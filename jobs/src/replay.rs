@@ -1,4 +1,4 @@
-//! Repeats a run from its recording alone and compares the artifacts.
+//! Replays a run from its recording and compares the artifacts.
 //!
 //! ```text
 //! Recording ──> scratch folder, database in memory, inputs from the recording, recorded replies
@@ -80,7 +80,7 @@ pub enum ReplayError {
     Job(String),
 }
 
-/// Restores the job of a recording.
+/// Restores the job from a recording.
 fn job(recorded: &RecordedJob) -> Result<JobSpec, String> {
     let row = kinds::find_recorded(&recorded.kind)
         .ok_or_else(|| format!("there is no kind {:?}", recorded.kind))?;
@@ -95,11 +95,11 @@ fn job(recorded: &RecordedJob) -> Result<JobSpec, String> {
     })
 }
 
-/// Replays a recorded run in folders that do not belong to the project.
+/// Replays a recorded run in folders outside the project.
 ///
 /// # Errors
-/// Returns a [`ReplayError`] if the run cannot be replayed. A run that fails is an outcome and not
-/// an error.
+/// Returns a [`ReplayError`] if the run cannot be replayed. The failure of a replayed run is an
+/// outcome, not an error.
 pub fn replay(
     recording: &Recording,
     folders: Folders<'_>,
@@ -168,7 +168,7 @@ pub fn replay(
     })
 }
 
-/// Lists the replies that were edited since the recording was made.
+/// Lists the replies that were edited after the run was recorded.
 fn edited(recording: &Recording) -> Vec<String> {
     let replies = recording.asked.iter().enumerate().filter_map(|(at, one)| {
         let text = &one.reply.as_ref()?.text;
@@ -178,7 +178,7 @@ fn edited(recording: &Recording) -> Vec<String> {
     replies.collect()
 }
 
-/// Compares all artifacts of both recordings, in the order in which they were created.
+/// Compares all artifacts of both recordings, in the order of their creation.
 fn compare(then: &RecordingData, now: &RecordingData) -> Vec<Compared> {
     let content = |data: &RecordingData, target: &str| {
         let mut all = data.made.iter().filter(|made| made.target == target);
@@ -204,7 +204,7 @@ fn compare(then: &RecordingData, now: &RecordingData) -> Vec<Compared> {
     compared.collect()
 }
 
-/// Describes where two contents first differ.
+/// Describes the first difference between two contents.
 fn first_difference(
     then: &RecordingData,
     now: &RecordingData,

@@ -1,7 +1,7 @@
-//! The maximum cost of a request, and its final charge.
+//! Calculates the reservation and the final charge of a request.
 //!
-//! The module is pure: it never sends, reserves or settles a request. An amount that the backend
-//! does not report is charged as it was reserved, never as zero.
+//! This module must never send, reserve or settle a request. An amount that the backend does not
+//! report is charged as reserved.
 
 use runner_backends::{BackendError, Reply, Request, Usage};
 use runner_engine::store::{Amounts, Money, RequestUsage};
@@ -14,13 +14,12 @@ pub(crate) fn tokens_of(request: &Request) -> u64 {
     serde_json::to_vec(request).map_or(0, |text| text.len() as u64) / 4
 }
 
-/// Returns the maximum usage of one request, which is also its charge if the backend does not
-/// report the usage. The maximum is one call and an even share of the tokens and the money that the
-/// run has left; a share is never zero. The tokens are at least those of the request's text and its
-/// longest answer, at four bytes per token. A backend that is free of charge
-/// uses no tokens and no money; the caller sets both to 0. The
-/// result is not limited to the amounts left: a request that may need more is refused before it is
-/// sent.
+/// Returns the maximum usage of one request: one call and an even share of the run's remaining
+/// tokens and money.
+///
+/// The token share covers at least the request's text and its longest answer, at four bytes per
+/// token. The caller sets tokens and money to 0 for a free backend. The result may exceed the
+/// remaining budget, in which case the request is refused before it is sent.
 pub fn most(request: &Request, left: Amounts, ideas: u64) -> Amounts {
     let needed = tokens_of(request).saturating_add(request.limits.max_output_tokens);
     let share = |left: u64, calls: u64| left / calls.max(1);
@@ -43,9 +42,8 @@ pub(crate) struct RequestCharge {
     pub(crate) note: String,
 }
 
-/// Returns the charge for a request that reserved `want`: the reported usage if it is the whole
-/// cost, otherwise the reservation. Usage that was observed during the request counts if it is
-/// higher than the final report.
+/// Returns the charge for a request that reserved `want`: the complete reported usage, or else the
+/// reservation. Usage observed during the request counts if it is higher than the final report.
 pub(crate) fn charge(
     answer: &Result<Reply, BackendError>,
     heard: &ObservedUsage,
@@ -69,7 +67,7 @@ pub(crate) fn charge(
         None => error.to_string(),
     };
     let unknown = |note: String| match &heard.usage {
-        // Usage was observed during the request, so the charge is never less, even if it exceeds
+        // Usage was observed during the request, so the charge is at least that usage, even beyond
         // the reservation.
         Some(usage) => {
             RequestCharge { spent: RequestUsage::AtLeast(amounts(usage).0), money: None, note }
@@ -99,12 +97,11 @@ pub(crate) fn charge(
             money: None,
             note: "not installed".to_owned(),
         },
-        // A failed request is charged as reported if the report is complete. The adapter reports a
-        // total only after the provider has closed its bill, so no further cost can follow, and
-        // charging the reservation would take an amount from the night that was never spent.
-        // Without a total (a stream was interrupted, an agent was killed), more may be billed than
-        // was observed, so the reservation is charged. Usage that was observed earlier counts if it
-        // is higher, because a child that lowers its figures is not trusted.
+        // A complete report determines the charge of a failed request. The adapter reports a total
+        // only after the provider has closed its bill, so no further cost can follow. Without a
+        // total (an interrupted stream or a killed agent), more may be billed than was observed, so
+        // the reservation is charged. Usage that was observed earlier counts if it is higher,
+        // because a child that lowers its figures is not trusted.
         Err(error) if heard.total.is_some_and(used_something) => {
             let total = heard.total.unwrap_or_default();
             let whole = heard.usage.map_or(total, |usage| usage_meter::most(usage, total));
@@ -115,7 +112,7 @@ pub(crate) fn charge(
                 note: why(error),
             }
         }
-        // The request was refused before any work: one call, and nothing was read or written.
+        // The request was refused before any work, so only the call is charged.
         Err(error) if !heard.spoke && used_nothing(error, heard) => RequestCharge {
             spent: RequestUsage::Known(Amounts { calls: 1, ..Amounts::default() }),
             money: None,
@@ -129,8 +126,8 @@ fn used_something(usage: Usage) -> bool {
     usage_meter::tokens(&usage) > 0 || usage.cost_micros.unwrap_or(0) > 0
 }
 
-/// Returns true if a failed request used nothing: it was refused before any work, or its final
-/// report states no usage. A request that was interrupted has no final report.
+/// Reports whether a failed request used nothing: either it was refused before any work, or its
+/// final report states no usage. An interrupted request has no final report.
 fn used_nothing(error: &BackendError, heard: &ObservedUsage) -> bool {
     let stated = heard.usage.map(|usage| !used_something(usage));
     match error {

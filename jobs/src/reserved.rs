@@ -1,12 +1,11 @@
-//! The paths of a project that no job writes, and the checks of settings that name a path.
+//! The reserved paths of a project, and the checks of settings that name a path.
 //!
-//! The checks must never access the disk: they refuse a setting because of its text alone.
+//! The checks must never access the disk.
 
 use runner_engine::publish::RelPath;
 
-/// The names below a project to which no job publishes: the files of git and of runner, the
-/// settings that runner reads, the proposals and journals that only checked data may reach, and the
-/// settings of agents.
+/// The names in a project's root to which no job publishes: files of git, runner and agents, and
+/// proposals and journals that only checked data may reach.
 pub const NEVER: [&str; 10] = [
     ".git",
     ".runner",
@@ -20,8 +19,8 @@ pub const NEVER: [&str; 10] = [
     ".mcp.json",
 ];
 
-/// Returns the reserved name with which `path` begins. Git's folder is always reserved and is found
-/// at any depth, because a repository may contain other repositories.
+/// Returns the reserved name with which `path` begins. `.git` is reserved at any depth, because a
+/// repository may contain other repositories.
 pub fn reserved<'n>(path: &str, names: &[&'n str]) -> Option<&'n str> {
     let first = path.split('/').next().unwrap_or(path);
     let is_git = |part: &str| part.eq_ignore_ascii_case(".git");
@@ -50,7 +49,7 @@ pub fn target(to: &str) -> Result<(), String> {
 /// Checks the paths of a `writes` setting; `.` means nearly all of the project.
 ///
 /// # Errors
-/// Returns the reason for the first path that is refused, as a message for the user.
+/// Returns the reason for the first refusal, as a message for the user.
 pub fn writes(paths: Option<&[String]>) -> Result<(), String> {
     (paths.unwrap_or_default().iter()).filter(|path| *path != ".").try_for_each(|path| target(path))
 }

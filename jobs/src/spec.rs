@@ -1,4 +1,4 @@
-//! A job as resolved from the configuration, the result of a run, and the reasons why a run fails.
+//! A job's specification, the result of its run, and the reasons why a run fails.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -24,9 +24,9 @@ pub struct JobSpec {
     pub name: String,
     /// The kind of the job, with its settings.
     pub kind: Box<dyn Kind>,
-    /// The backend that answers.
+    /// The backend that answers the job's requests.
     pub backend: String,
-    /// The most that one run may spend.
+    /// The maximum amounts that one run may spend.
     pub budget: Budget,
     /// The total time limit of one run.
     pub total: Duration,
@@ -53,42 +53,26 @@ pub enum JobError {
     /// A backend did not answer.
     #[error(transparent)]
     Backend(#[from] BackendError),
-    /// Git failed.
     #[error(transparent)]
     Git(#[from] GitError),
-    /// There was nothing to do.
     #[error("{0}")]
     Nothing(String),
     /// The run must wait.
     #[error("{why}")]
-    Wait {
-        /// The time until which the run waits.
-        until: Timestamp,
-        why: String,
-    },
+    Wait { until: Timestamp, why: String },
     /// A person or a shutdown ended the run.
     #[error("{why}")]
-    Cancelled {
-        /// The person or event that ended it.
-        why: String,
-    },
+    Cancelled { why: String },
     /// The run exceeded its total time limit.
     #[error("{why}")]
-    TimedOut {
-        /// The step that was in progress.
-        why: String,
-    },
+    TimedOut { why: String },
     /// Any other failure. Its class determines who must act.
     #[error("{why}")]
-    Failed {
-        class: Class,
-        /// The failure, its location and its cause.
-        why: String,
-    },
+    Failed { class: Class, why: String },
     /// A file could not be read or staged.
     #[error("cannot {doing} {}", path.display())]
     Io {
-        /// The operation that failed: `read` or `stage`.
+        /// The operation that failed, such as `read` or `create`.
         doing: &'static str,
         path: PathBuf,
         source: std::io::Error,
@@ -96,7 +80,7 @@ pub enum JobError {
     /// The scope refused a write.
     #[error("{}", if disk(.0) { "cannot stage" } else { "write refused" })]
     Scope(#[from] ScopeError),
-    /// The remaining budget of the run does not suffice for another request.
+    /// The run's budget or subscription does not cover a request.
     #[error("{0}")]
     OverBudget(String),
     /// The database could not be used, so the run cannot be settled either.
@@ -161,7 +145,7 @@ impl From<UnrecordedInput> for JobError {
     }
 }
 
-/// Checks whether the file system refused the write, rather than the guard.
+/// Reports whether the file system, rather than a rule of the scope, refused the write.
 fn disk(error: &ScopeError) -> bool {
     matches!(error, ScopeError::Fs(_))
 }

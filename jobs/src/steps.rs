@@ -1,4 +1,4 @@
-//! Writes `_steps.jsonl`, which has one row for every tool that an agent used in a project
+//! Writes `_steps.jsonl`, which contains one row for every tool that an agent used in a project
 //! (contracts/lifecycle.md, "What the sleeper sees").
 //!
 //! ```text
@@ -8,10 +8,10 @@
 //!                                                  .runner/steps.1.jsonl <──┘ one older file is kept
 //! ```
 //!
-//! Runner writes the steps of a run's agent from the event stream of the agent's program; the agent
-//! itself cannot reach the file. A row that cannot be written is lost from the record, but never
-//! fails the run. This module must never write a secret and never follow a link. The file must
-//! never leave the project: its underscore keeps it out of every page and every commit.
+//! Runner writes the rows from the event stream of the agent's program. The agent itself cannot
+//! access the file. A row that cannot be written never fails the run. This module must never write
+//! a secret and never follow a link. The underscore in the file's name keeps it out of every page
+//! and commit.
 
 mod of_run;
 
@@ -36,10 +36,10 @@ pub const OLDER: &str = ".runner/steps.1.jsonl";
 pub const CAP: u64 = 1024 * 1024;
 /// Maximum length of an argument or error in a row, in bytes.
 const LONGEST: usize = 400;
-/// Maximum number of tool uses that wait for their result. Further uses are recorded at once,
-/// without their result.
+/// Maximum number of tool uses that wait for their result. Further uses are recorded immediately,
+/// without a result.
 const MOST_AT_ONCE: usize = 1_000;
-/// The number of bytes at the end of the file that are searched for the last rows.
+/// The number of bytes at the end of the file in which the last rows are searched.
 const TAIL: u64 = 64 * 1024;
 
 /// A row of the file.
@@ -82,8 +82,8 @@ pub struct Args {
 }
 
 impl ToolStep {
-    /// Creates a row about a use of `tool`, for a project at `root`. The row gets its number when
-    /// it is written.
+    /// Creates a row for a use of `tool` in the project at `root`. The row is numbered when it is
+    /// written.
     pub fn of(tool: &str, target: Option<Target<'_>>, root: &Path, redactor: &Redactor) -> Self {
         let args = target.map(|target| match target {
             Target::Path(path) => {
@@ -124,7 +124,7 @@ impl ToolStep {
     }
 }
 
-/// Redacts a text, and truncates it to the maximum length in a row.
+/// Redacts a text and truncates it to [`LONGEST`] bytes.
 fn clean(text: &str, redactor: &Redactor) -> String {
     let text = redactor.redact(text);
     match text.floor_char_boundary(LONGEST) {
@@ -133,7 +133,7 @@ fn clean(text: &str, redactor: &Redactor) -> String {
     }
 }
 
-/// Returns a path relative to the project.
+/// Returns a path relative to the project, or unchanged if it is outside.
 fn below(root: &Path, path: &str) -> String {
     let inner = Path::new(path).strip_prefix(root).ok();
     inner.and_then(Path::to_str).unwrap_or(path).to_owned()
@@ -148,12 +148,12 @@ pub struct StepsFile {
     pub path: String,
     /// The size at which the file is rotated, in bytes.
     pub cap: u64,
-    /// The named agent that works; `None` for the default agent.
+    /// The named agent that uses the tools. `None` for the default agent.
     pub agent: Option<String>,
 }
 
 impl StepsFile {
-    /// Creates the description of a project's steps file, with the default cap.
+    /// Describes a project's steps file with the default cap.
     pub fn new(root: &Path, path: &str, agent: Option<&str>) -> Self {
         Self {
             root: root.to_owned(),
@@ -163,10 +163,11 @@ impl StepsFile {
         }
     }
 
-    /// Opens the file, creates it if it is missing, and rotates it if it is full. The file is not
-    /// rotated again while the returned handle lives. The sandbox of a child depends on this: it
-    /// hides an existing file, but puts a folder at a missing path, and then no process could
-    /// create the file.
+    /// Opens the file, creating or rotating it if necessary. The file is not rotated again while
+    /// the returned handle is open.
+    ///
+    /// The sandbox of a child depends on the lock: it hides an existing file, but mounts a folder
+    /// at a missing path, where no process could then create the file.
     ///
     /// # Errors
     /// Returns the same errors as [`append`](Self::append).
@@ -176,8 +177,8 @@ impl StepsFile {
         Ok(file)
     }
 
-    /// Adds a row with one write, after rotating a full file. This function sets the number, time
-    /// and agent of the row.
+    /// Appends a row with one write, after rotating a full file. Sets the row's number, time and
+    /// agent.
     ///
     /// # Errors
     /// Returns an error if the file cannot be opened, is not a plain file, cannot be written, or
@@ -225,8 +226,9 @@ impl StepsFile {
         Ok(file)
     }
 
-    /// Moves a full file aside, if it still has this name and no other process holds its lock. A
-    /// process that still has the file open continues to write to the older file, so no row is
+    /// Renames a full file, unless another process holds its lock or has already renamed it.
+    ///
+    /// A process that still has the file open continues to write to the older file, so no row is
     /// lost.
     fn turn(&self, file: &File) -> io::Result<bool> {
         if flock(file, FlockOperation::NonBlockingLockExclusive).is_err() {
@@ -244,8 +246,8 @@ impl StepsFile {
         Ok(true)
     }
 
-    /// Returns the last `count` rows, the oldest first. Lines that are not rows are skipped. A
-    /// missing file yields no rows.
+    /// Returns the last `count` rows, oldest first. Invalid lines are skipped, and a missing file
+    /// has no rows.
     ///
     /// # Errors
     /// Returns an error if the file exists but cannot be read.
@@ -282,8 +284,7 @@ impl StepsFile {
     }
 }
 
-/// Returns the number of lines in a file, and whether the last line is complete. The file is never
-/// much larger than its cap.
+/// Returns the number of lines in a file, and whether the last line is complete.
 fn rows(file: &mut File) -> io::Result<(u64, bool)> {
     file.seek(SeekFrom::Start(0))?;
     let mut buffer = vec![0; 64 * 1024];
@@ -298,7 +299,7 @@ fn rows(file: &mut File) -> io::Result<(u64, bool)> {
     }
 }
 
-/// Writes a row for each tool of one request's event stream when the tool returns.
+/// Writes the tool uses of one request's event stream, each when the tool returns.
 #[derive(Debug)]
 pub struct Recorder {
     file: StepsFile,
@@ -308,8 +309,8 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Creates a recorder that writes to `file`. The file exists and is not rotated while the
-    /// recorder lives. The caller must create the recorder before the agent's program starts.
+    /// Creates a recorder that writes to `file` and keeps the file from being rotated. The caller
+    /// must create the recorder before the agent's program starts.
     pub fn new(file: StepsFile, redactor: Redactor) -> Self {
         let held = file.hold_lock();
         let held =
@@ -333,7 +334,7 @@ impl Recorder {
             Event::ToolResult(result) => {
                 let (step, since) = match self.begun.remove(result.id) {
                     Some(begun) => begun,
-                    // The use was already recorded as a row.
+                    // The use was already recorded without a result.
                     None if !result.failed => return,
                     None => (ToolStep::of("?", None, &self.file.root, &self.redactor), now),
                 };
@@ -346,7 +347,7 @@ impl Recorder {
         }
     }
 
-    /// Ends the stream, and also records the tool uses that have not returned.
+    /// Ends the stream and records the tool uses that have not returned.
     pub fn ended(&mut self, now: Timestamp) {
         let mut left: Vec<(ToolStep, Timestamp)> = self.begun.drain().map(|(_, it)| it).collect();
         left.sort_by_key(|(_, since)| *since);
@@ -362,18 +363,17 @@ impl Recorder {
     }
 }
 
-/// Marks a use whose end was never reported.
+/// Marks a tool use that never returned.
 fn unanswered(mut step: ToolStep) -> ToolStep {
     step.exit_code = -1;
     step.error = Some("it did not return".to_owned());
     step
 }
 
-/// Creates a row from the payload that Claude Code passes to its hook after a tool use, and from
-/// the folder that the session works in.
+/// Creates a row from the payload that Claude Code passes to its hook after a tool use.
 ///
 /// # Errors
-/// Returns a description of the part of the payload that is not valid.
+/// Returns a description of the invalid part of the payload.
 pub fn of_hook(payload: &[u8], root: &Path, redactor: &Redactor) -> Result<ToolStep, String> {
     let payload: serde_json::Value = serde_json::from_slice(payload)
         .map_err(|error| format!("the payload is not JSON: {error}"))?;

@@ -1,14 +1,12 @@
-//! The events that a backend reports while it answers, one JSON line each: `events.jsonl` in the
-//! run's folder.
+//! Writes the events that a backend reports while it answers to `events.jsonl` in the run's folder.
 //!
 //! ```text
 //! Event ──redact, truncate──> row ──> events.jsonl, up to its cap; then one last row reports it
 //!    └───────────────────────────────> Tally, for reports
 //! ```
 //!
-//! The file is for people and meters. If the file cannot be written, only the record is lost; the
-//! run is not affected. The file never contains a secret and never grows without limit, and no
-//! decision depends on it.
+//! An error while writing the file does not affect the run. The file must never contain a secret or
+//! grow without limit, and no decision may depend on it.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -31,7 +29,6 @@ const PER_ROW: usize = 2_000;
 /// Maximum total size of all rows, in bytes.
 const ALL_ROWS: u64 = 4 * 1024 * 1024;
 
-/// A line of the file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TelemetryRow {
     /// The wall-clock time of the event.
@@ -42,31 +39,19 @@ pub struct TelemetryRow {
     pub what: TelemetryEvent,
 }
 
-/// One event of a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 pub enum TelemetryEvent {
     /// The request was sent.
     Asked,
     /// A piece of the model's text.
-    Text {
-        /// The beginning of the text, redacted.
-        text: String,
-        /// The length of the whole text in bytes.
-        bytes: usize,
-    },
-    /// The cost so far; each event of a request replaces the previous one.
+    Text { text: String, bytes: usize },
+    /// The usage so far, which replaces the previous report of the same request.
     Usage(Usage),
     /// A remark.
-    Note {
-        /// The beginning of the remark, redacted.
-        text: String,
-    },
+    Note { text: String },
     /// A tool was used.
-    ToolUse {
-        /// The name of the tool, redacted.
-        name: String,
-    },
+    ToolUse { name: String },
     /// A tool returned its result.
     ToolResult {
         /// Whether the tool failed or was not permitted.
@@ -76,7 +61,6 @@ pub enum TelemetryEvent {
     NotBilled,
     /// The provider's statement about its limits.
     Limit {
-        /// The time at which the limit is reset.
         until: Option<Timestamp>,
         /// Whether the limit is reached, so that no request is answered before the reset.
         reached: bool,
@@ -92,7 +76,7 @@ pub enum TelemetryEvent {
     Full,
 }
 
-/// A sink that writes the events that it receives to the file.
+/// A sink that writes events to the file.
 pub struct Telemetry<'a> {
     file: Option<File>,
     written: u64,
@@ -104,7 +88,7 @@ pub struct Telemetry<'a> {
 }
 
 impl<'a> Telemetry<'a> {
-    /// Opens the telemetry of one attempt at one request, for the run with this folder.
+    /// Opens the telemetry of one attempt at one request.
     pub fn new(
         run_dir: &Path,
         request: &'a str,
@@ -131,14 +115,14 @@ impl<'a> Telemetry<'a> {
         telemetry
     }
 
-    /// Adds the project's steps file, to which each tool use is also written.
+    /// Also writes each tool use to the project's steps file.
     #[must_use]
     pub fn with_steps(mut self, steps: Recorder) -> Self {
         self.steps = Some(steps);
         self
     }
 
-    /// Records the end of the request: an answer, or the error in its place.
+    /// Records the end of the request with its error, if it failed.
     pub fn ended(mut self, error: Option<&str>) {
         if let Some(mut steps) = self.steps.take() {
             steps.ended((self.now)());
@@ -170,7 +154,7 @@ impl<'a> Telemetry<'a> {
             text = line(TelemetryEvent::Full).unwrap_or_default();
         }
         self.written += text.len() as u64;
-        // Each line is one write, so that a process that dies leaves only complete lines.
+        // Each line is one write, so that a dying process leaves only complete lines.
         let written = file.write_all(text.as_bytes());
         if let Err(error) = &written {
             tracing::warn!(%error, "{FILE} cannot be written");
@@ -216,13 +200,13 @@ pub struct Tally {
     pub usage: Usage,
     /// The number of attempts without a reported cost.
     pub unstated: u64,
-    /// Whether the record is incomplete because the file was full.
+    /// Whether events are missing because the file was full.
     pub cut: bool,
 }
 
 impl Tally {
-    /// Adds up the events of the run with this folder, or returns `None` if nothing was recorded.
-    /// Lines that cannot be read are skipped.
+    /// Sums the events in the run's folder. Returns `None` if nothing was recorded, and skips
+    /// invalid lines.
     pub fn of(run_dir: &Path) -> Option<Self> {
         let file = open_host(run_dir.join(FILE)).ok()?;
         let mut tally = Self::default();

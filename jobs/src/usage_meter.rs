@@ -1,5 +1,5 @@
-//! Observes the usage of a request while it runs, and stops a request that spends more than it
-//! reserved.
+//! Observes the usage of a request while it runs, and stops the request if it exceeds its
+//! reservation.
 //!
 //! ```text
 //! usage so far ──within──> continue
@@ -8,10 +8,9 @@
 //!       └──reached─────────────> cancel                  no further answer would come
 //! ```
 //!
-//! The events come from a child process, which may report false values, repeat events or send them
-//! out of order. Only the highest value of each figure counts, so that no order of events can lower
-//! the usage. The observed usage is never treated as an answer, and every event is passed on to the
-//! sink behind the meter.
+//! A child process reports the events and may send false values, repeated events or events out of
+//! order. Each figure counts with its highest value, so no order of events can lower the usage. The
+//! meter passes every event on to the sink behind it.
 
 use runner_backends::{Event, Limit, Sink, Usage};
 use runner_engine::process::Cancel;
@@ -63,15 +62,15 @@ pub struct ObservedUsage {
     pub usage: Option<Usage>,
     /// The last report of the total usage, if one was received.
     pub total: Option<Usage>,
-    /// Whether the model produced any text or used a tool.
+    /// Whether the model wrote text or used a tool.
     pub spoke: bool,
     /// The number of tool uses that failed, including those that the sandbox refused.
     pub failed_tools: u64,
-    /// The reason why the request had to stop.
+    /// The reason why the request was stopped.
     pub breach: Option<LimitExceeded>,
     /// The provider's last statement about its limits.
     pub limit: Option<Limit>,
-    /// Whether the request was rejected or did not arrive.
+    /// Whether the request was rejected or did not arrive, so that it is not billed.
     pub not_billed: bool,
 }
 
@@ -86,8 +85,8 @@ pub struct UsageMeter<'a> {
 }
 
 impl<'a> UsageMeter<'a> {
-    /// Creates a meter for a request with this amount `reserved`. `cancel` is the request's own
-    /// cancel token; `overage` allows usage that is billed beyond a subscription.
+    /// Creates a meter for a request that reserved `reserved`. `cancel` is the request's own cancel
+    /// token. `overage` allows usage that is billed beyond a subscription.
     pub fn new(
         reserved: Amounts,
         price: Option<Price>,
@@ -98,7 +97,7 @@ impl<'a> UsageMeter<'a> {
         Self { reserved, price, overage, cancel, heard: ObservedUsage::default(), behind }
     }
 
-    /// Stops the request for this reason, unless it already has a reason to stop.
+    /// Stops the request for this reason, unless the meter has already stopped it.
     pub fn stop(&mut self, breach: LimitExceeded) {
         if self.heard.breach.is_none() {
             self.cancel.cancel_at_once(breach.to_string());
@@ -106,7 +105,6 @@ impl<'a> UsageMeter<'a> {
         }
     }
 
-    /// Returns everything that was observed.
     pub fn observed(self) -> ObservedUsage {
         self.heard
     }
@@ -157,13 +155,13 @@ impl Sink for UsageMeter<'_> {
     }
 }
 
-/// Returns the number of all tokens, input and output.
+/// Returns the sum of the input and output tokens.
 pub fn tokens(usage: &Usage) -> u64 {
     usage.input_tokens.saturating_add(usage.output_tokens)
 }
 
-/// Returns the cost of a usage and whether the backend reported it, or `None` if neither the cost
-/// nor a price is known.
+/// Returns the cost of a usage and whether the backend reported it. Returns `None` if neither the
+/// cost nor a price is known.
 pub fn micros(usage: &Usage, price: Option<Price>) -> Option<(u64, bool)> {
     match (usage.cost_micros, price) {
         (Some(stated), _) => Some((stated, true)),
@@ -172,8 +170,8 @@ pub fn micros(usage: &Usage, price: Option<Price>) -> Option<(u64, bool)> {
     }
 }
 
-/// Returns the highest value of each figure, except for cached tokens: their lowest value is used,
-/// because they are cheaper.
+/// Returns the higher value of each figure. The cached tokens come from the usage with more input
+/// tokens, or are the lower of both if the input tokens are equal.
 pub fn most(a: Usage, b: Usage) -> Usage {
     Usage {
         input_tokens: a.input_tokens.max(b.input_tokens),

@@ -1,4 +1,4 @@
-//! All commands and flags. Their help texts are the reference documentation.
+//! Defines all commands and flags. Their help texts are the reference documentation.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -10,8 +10,7 @@ use runner_engine::outcome::Exit;
 
 use crate::ui::Ui;
 
-/// Parses a command line. This function prints help and usage errors; the error value is the exit
-/// code.
+/// Parses a command line. Prints help or a usage error, and returns its exit code as the error.
 pub fn parse(line: impl Iterator<Item = OsString>) -> Result<Args, Exit> {
     let parsed = program().try_get_matches_from(line).and_then(|matches| {
         let mut args = Args::from_arg_matches(&matches)?;
@@ -25,13 +24,13 @@ pub fn parse(line: impl Iterator<Item = OsString>) -> Result<Args, Exit> {
     })
 }
 
-/// The commands that print no result, and so have no `--json`.
+/// The commands without `--json`, separated by `|`.
 const WITHOUT_JSON: &str = "init|demo|daemon|execute|runs logs|config schema|config set|db path|\
     dream review|journal export|hook post-tool-use|guard hook|completions|man|__deliver|\
     curator events ack|curator setup|overnight schema";
 
-/// Returns the definition of the command line: all commands, with `--json` for each that prints a
-/// result.
+/// Returns the definition of the command line, with `--json` added to each command that supports
+/// it.
 pub fn program() -> clap::Command {
     Args::command().mut_subcommands(|command| with_json(command, ""))
 }
@@ -50,7 +49,7 @@ fn with_json(command: clap::Command, above: &str) -> clap::Command {
     command.arg(Arg::new("json").long("json").action(ArgAction::SetTrue).help(help))
 }
 
-/// Returns whether `--json` is set for the command or one of its parents.
+/// Returns whether `--json` is set for a command or one of its subcommands.
 fn prints_json(matches: &ArgMatches) -> bool {
     let set = matches.try_get_one::<bool>("json").ok().flatten().copied().unwrap_or(false);
     set || matches.subcommand().is_some_and(|(_, below)| prints_json(below))
@@ -134,7 +133,7 @@ pub enum Command {
 }
 
 impl Args {
-    /// Returns the format of the output that the flags request.
+    /// Returns the output options from the flags.
     pub fn ui(&self) -> Ui {
         Ui { json: self.json, quiet: self.quiet }
     }

@@ -1,4 +1,4 @@
-//! `runner config`: shows the settings, checks them, describes them, and changes one.
+//! `runner config`: shows, checks and changes settings, and prints their schema.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -80,7 +80,6 @@ impl ConfigArgs {
         }
     }
 
-    /// Carries out one of the `config` commands.
     pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
         match &self.command {
             ConfigCommand::Schema => {
@@ -113,7 +112,6 @@ impl ConfigArgs {
     }
 }
 
-/// Returns all settings that apply in this folder.
 fn settings(cli: &Cli<'_>) -> Result<ResolvedSettings, Failure> {
     let file = file(cli.here)?;
     ResolvedSettings::of(&cli.env.stack(file.as_deref()))
@@ -128,14 +126,13 @@ fn file(here: &Path) -> Result<Option<PathBuf>, Failure> {
     Ok(project::find(here).ok().map(|root| root.join(project::FILE)))
 }
 
-/// All settings, optionally with the source of each.
 struct ShownSettings {
     settings: ResolvedSettings,
-    /// Whether the sources are shown.
+    /// Whether to show the source of each setting.
     origin: bool,
 }
 
-/// A setting in the JSON form with sources.
+/// A setting with its source, for JSON.
 #[derive(Serialize)]
 struct SourcedSetting<'a> {
     value: &'a Value,
@@ -162,7 +159,7 @@ impl View for ShownSettings {
 }
 
 impl ShownSettings {
-    /// Formats the settings as TOML that can be parsed again, each table under a separate header.
+    /// Formats the settings as valid TOML, with one header per table.
     fn toml(&self) -> String {
         let rank = |entry: &ResolvedSetting| {
             let top = ORDER.iter().position(|name| *name == entry.path[0]);
@@ -195,7 +192,6 @@ impl ShownSettings {
     }
 }
 
-/// The mistakes in the settings.
 #[derive(Serialize)]
 struct ConfigCheck {
     ok: bool,
@@ -213,7 +209,6 @@ impl View for ConfigCheck {
     }
 }
 
-/// The value of one setting.
 #[derive(Serialize)]
 #[serde(transparent)]
 struct SettingValue<'a> {
@@ -232,14 +227,13 @@ impl View for SettingValue<'_> {
     }
 }
 
-/// The file that a change of a setting edits.
+/// The configuration file to edit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ConfigFile {
     Project,
     User,
 }
 
-/// Changes one setting of the project or the user.
 pub(super) fn set(
     cli: &Cli<'_>,
     key: &str,
@@ -248,7 +242,7 @@ pub(super) fn set(
 ) -> Result<Exit, Failure> {
     let user = file == ConfigFile::User;
     let path = if user {
-        // If the user's file is a symbolic link, the change keeps the link and edits its target.
+        // A symbolic link is kept, and its target is edited.
         let named = &cli.env.user_config;
         fs::canonicalize(named).unwrap_or_else(|_| named.clone())
     } else {
@@ -274,7 +268,7 @@ pub(super) fn set(
         false => trust::accepted_change(cli.env, &project::find(cli.here)?, write)?,
     }
     cli.ui.info(&format!("set {key} in {}", path.display()));
-    // The remaining errors were printed above, and every tick reports them again.
+    // The remaining mistakes were reported above, and every tick reports them again.
     if let (0, Err(failure)) = (rest, register(cli.env)) {
         show::complain(&format!("the change takes effect at the next tick: {}", failure.message()));
     }
@@ -283,8 +277,7 @@ pub(super) fn set(
 
 /// Applies a changed schedule immediately instead of at the next tick.
 fn register(home: &Env) -> Result<(), Failure> {
-    // Without a database, nothing is registered yet. The schedule will count from the time of its
-    // first registration.
+    // Without a database, no schedule is registered yet.
     if home.store_to_read()?.is_none() {
         return Ok(());
     }
@@ -293,7 +286,7 @@ fn register(home: &Env) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Replaces the text of the file and keeps the file's permissions.
+/// Replaces the file's text and keeps its permissions. Fails if the text is no longer `old`.
 pub(super) fn write(path: &Path, old: &str, new: &str) -> Result<(), Failure> {
     let cannot =
         |why: String| Failure::cannot_write(format!("cannot write {}: {why}", path.display()));

@@ -23,7 +23,6 @@ pub struct DaemonArgs {
 }
 
 impl DaemonArgs {
-    /// Runs the daemon for all projects.
     pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
         let drain = match &self.drain {
             Some(text) => {

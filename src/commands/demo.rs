@@ -1,5 +1,5 @@
-//! `runner demo`: creates a sample project with a real history, and runs a night in it: a dream
-//! pass over its ideas, and a complete agent cycle of work, audit, dream and plan.
+//! `runner demo`: creates a sample project with a git history and runs a night in it. The night
+//! makes a dream pass over the ideas and completes one cycle of an agent.
 
 use runner_text::counted;
 use std::fs;
@@ -22,7 +22,7 @@ use crate::project::{FILE, trust};
 use crate::spawn::SpawnMode;
 use crate::ui::{Failure, Ui, show};
 
-/// The number of lines of the report that are shown.
+/// Maximum number of lines of the report to print.
 const SHOWN: usize = 120;
 
 const HISTORY: &str = include_str!("../../config/demo/history.fast-import");
@@ -38,11 +38,10 @@ const IDEAS: &[(&str, &str)] = &[
     ("urgent-from-the-admin.md", include_str!("../../config/demo/ideas/urgent-from-the-admin.md")),
 ];
 
-/// The script of the scripted agent.
 const AGENT: &str = include_str!("../../config/demo/agent.sh");
 /// The agent's folder below the project, which git ignores.
 const AGENT_FOLDER: &str = ".demo-agent";
-/// The number of steps in a complete cycle after its first step.
+/// The number of steps that complete a cycle after its first step.
 const STEPS: u32 = 5;
 
 /// Make a sample project and run a night in it
@@ -67,11 +66,10 @@ enum DemoAgent {
 }
 
 impl DemoArgs {
-    /// Creates the project and runs a night in it.
     pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
         let dir = cli.here.join(&self.dir);
         let root = self.make(cli, &dir)?;
-        // The night's output would repeat the report.
+        // The output of the night would repeat the report.
         let hushed = SpawnMode { ui: Ui { quiet: true, ..Ui::default() }, ..cli.spawn_mode() };
         let steps = [("lifecycle", STEPS)];
         let exit = night::with_steps(cli.env, &root, &steps, hushed, AwakeFlags::default())?;
@@ -136,7 +134,7 @@ fn print_report(root: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Adds the cycle to the project's settings, and the scripted agent to the project.
+/// Adds the cycle to the project's settings, and the scripted agent's files to the project.
 fn cycle(root: &Path, agent: DemoAgent) -> Result<(), Failure> {
     let settings = root.join(FILE);
     let mut text = read_text_in(root, &settings, DOCUMENT)
@@ -172,8 +170,7 @@ fn cycle(root: &Path, agent: DemoAgent) -> Result<(), Failure> {
     fs::write(&settings, text).map_err(|error| Failure::not_written(&settings, error))
 }
 
-/// Runs a git command that writes. The command runs only in the folder that the demo has just
-/// created.
+/// Runs a git command in the sample project, without the user's git configuration.
 fn git(dir: &Path, args: &[&str], stdin: Stdin) -> Result<(), Failure> {
     let mut env = env::child_environment();
     for (name, value) in [
@@ -214,7 +211,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_history_is_a_stream_of_whole_commits() {
+    fn history_contains_all_commits() {
         let stream = HISTORY;
         assert_eq!(stream.matches("commit refs/heads/main\n").count(), 11);
         assert!(

@@ -1,5 +1,4 @@
-//! Checks every fenced block of the documentation: command lines must parse, and settings must
-//! load.
+//! Checks the fenced blocks of the documentation: command lines must parse, and settings must load.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::args::program;
 use crate::config::{Overrides, Stack, load, mistakes};
 
-/// A fenced block with its language, its text and its location.
+/// A fenced block and its location.
 struct Block {
     language: String,
     text: String,
@@ -53,8 +52,8 @@ fn blocks() -> Vec<Block> {
     all
 }
 
-/// Splits a shell text into its simple commands, each a list of words. Expansions such as `$NAME`
-/// stay as they are written.
+/// Splits shell text into simple commands, each a list of words. Expansions such as `$NAME` are not
+/// evaluated.
 pub fn commands(text: &str) -> Vec<Vec<String>> {
     let mut all = vec![Vec::new()];
     let (mut word, mut quote, mut begun) = (String::new(), None, false);
@@ -96,7 +95,7 @@ pub fn commands(text: &str) -> Vec<Vec<String>> {
     all
 }
 
-/// Returns the command as a `runner` command line, or `None` if it starts another program.
+/// Returns the words as a `runner` command line, or `None` if they start another program.
 pub fn line_of(words: &[String]) -> Option<Vec<String>> {
     let runner = "runner".to_owned();
     match words {
@@ -109,7 +108,7 @@ pub fn line_of(words: &[String]) -> Option<Vec<String>> {
 }
 
 #[test]
-fn a_shells_text_is_taken_apart() {
+fn shell_text_is_split_into_commands() {
     let text = "cd x && runner a 'b c' # runner no\nfirst=$(runner --quiet d)\nrunner e \\\n  f > \"g\" | jq '.h'\n";
     let lines: Vec<Vec<String>> = commands(text).iter().filter_map(|it| line_of(it)).collect();
     assert_eq!(
@@ -119,7 +118,7 @@ fn a_shells_text_is_taken_apart() {
 }
 
 #[test]
-fn every_command_line_of_the_documentation_parses() {
+fn documented_command_lines_parse() {
     let mut count = 0;
     for block in blocks() {
         let text = match block.language.as_str() {
@@ -131,7 +130,7 @@ fn every_command_line_of_the_documentation_parses() {
                 .filter_map(|line| line.strip_prefix("$ "))
                 .map(|line| format!("{line}\n"))
                 .collect(),
-            // Five fields, then the command.
+            // A line has five time fields, then the command.
             "crontab" => block
                 .text
                 .lines()
@@ -152,13 +151,13 @@ fn every_command_line_of_the_documentation_parses() {
 }
 
 #[test]
-fn every_block_of_settings_in_the_documentation_loads() {
+fn documented_settings_load() {
     let folder = tempfile::tempdir().unwrap();
     let (user, project) = (folder.path().join("config.toml"), folder.path().join("runner.toml"));
     let overrides = Overrides::default();
     let mut count = 0;
     for block in blocks().iter().filter(|block| block.language == "toml") {
-        // The first line of an example names the user's file if the example belongs there.
+        // An example for the user's file names that file in its first line.
         let own = block.text.starts_with("# ~/.config/runner/config.toml");
         fs::write(&user, if own { &block.text } else { "" }).unwrap();
         fs::write(&project, if own { "" } else { &block.text }).unwrap();

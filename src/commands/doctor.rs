@@ -28,7 +28,6 @@ pub struct DoctorArgs {
     there: bool,
 }
 
-/// The findings, and whether one of them is a problem.
 #[derive(Debug, Serialize)]
 struct Diagnosis {
     as_scheduler: bool,
@@ -46,7 +45,6 @@ impl View for Diagnosis {
 }
 
 impl DoctorArgs {
-    /// Prints the findings.
     pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
         let Self { as_scheduler, there, .. } = *self;
         if as_scheduler && !there {
@@ -59,8 +57,8 @@ impl DoctorArgs {
     }
 }
 
-/// Replaces this process with the same command in the environment of a host scheduler's tick: the
-/// scheduler's variables and the saved variables.
+/// Restarts this command in the environment of a host scheduler's tick: the scheduler's variables
+/// and the saved ones.
 fn go_there(cli: &Cli<'_>) -> Result<Failure, Failure> {
     let record = SetupRecord::read(&cli.env.setup_note())?;
     let (kind, _) = fitting(&record);
@@ -69,7 +67,7 @@ fn go_there(cli: &Cli<'_>) -> Result<Failure, Failure> {
         variables.extend(environment::credentials(&cli.env.credentials_file())?);
         variables.extend(environment::read(&cli.env.environment_file())?);
     }
-    // Keeps the state and configuration folders and the test clock of this process.
+    // Keeps this process's state folder, configuration folder and test clock.
     for name in ["XDG_STATE_HOME", "XDG_CONFIG_HOME", "RUNNER_TEST_CLOCK"] {
         if let Some(value) = env::setting(name).and_then(|value| value.into_string().ok()) {
             variables.entry(name.to_owned()).or_insert(value);
@@ -84,7 +82,7 @@ fn go_there(cli: &Cli<'_>) -> Result<Failure, Failure> {
     Ok(env::become_in(&arguments, &variables))
 }
 
-/// Returns the environment variables that a host scheduler sets by itself.
+/// Returns the environment variables that a host scheduler sets itself.
 fn given_by(kind: SchedulerKind) -> BTreeMap<String, String> {
     let path = match kind {
         SchedulerKind::Cron => "/usr/bin:/bin",

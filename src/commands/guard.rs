@@ -1,5 +1,5 @@
-//! `runner guard`: implements an agent's hook, and checks whether a job may write a path and
-//! whether a path could leak.
+//! `runner guard`: implements an agent's hook, and checks whether a job may write a path or whether
+//! a path could leak.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -74,7 +74,6 @@ struct HookArgs {
 }
 
 impl GuardArgs {
-    /// Carries out one of the `guard` commands.
     pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
         match &self.command {
             GuardCommand::Hook(args) => Ok(args.run(cli)),
@@ -99,8 +98,8 @@ impl HookArgs {
         match self.refusal(cli) {
             Ok(()) => Exit::Done,
             Err(why) => {
-                // Only this exit code refuses the tool, so every error ends with it. The printed
-                // decision is for programs that read it instead of the exit code.
+                // Only this exit code refuses the tool, so every error ends with it. The JSON is
+                // for agents that read a decision instead of the exit code.
                 Ui::document(&decision(&why));
                 show::complain(&why);
                 Exit::Usage
@@ -129,15 +128,15 @@ impl HookArgs {
 }
 
 fn bounds_of(cli: &Cli<'_>, job: &str) -> Result<WriteBounds, Failure> {
-    // Inside the sandbox there is no database to identify the project, and nothing here depends on
-    // its id.
+    // Inside the sandbox, no database is available to identify the project. The project's id is not
+    // needed here.
     let root = project::find(cli.here)?;
     let config = config::load(&cli.env.stack(Some(&root.join(project::FILE))))?;
     let (write, keep) = of_job(&root, &config.job(job)?.spec, &config);
     Ok(WriteBounds { write, keep, reads: Vec::new(), home: None })
 }
 
-/// Formats a refusal as an agent's hook prints it.
+/// Formats a refusal as the output of a `PreToolUse` hook.
 fn decision(why: &str) -> serde_json::Value {
     serde_json::json!({
         "hookSpecificOutput": {
@@ -148,13 +147,12 @@ fn decision(why: &str) -> serde_json::Value {
     })
 }
 
-/// The text for an accepted path, and the text for a refused path.
+/// The texts for an accepted and for a refused path.
 type AnswerTexts = (&'static str, &'static str);
 
 const SCOPE: AnswerTexts = ("may be written", "must not be written");
 const LEAK: AnswerTexts = ("stays out of git: nothing written there can leak", "could leak");
 
-/// The answers for all paths.
 #[derive(Serialize)]
 #[serde(transparent)]
 struct GuardAnswers<'a> {

@@ -1,8 +1,8 @@
-//! `runner hook post-tool-use`: adds one row to `_steps.jsonl` for a tool that a session used.
+//! `runner hook post-tool-use`: records a session's tool use as a row in `_steps.jsonl`.
 //!
-//! The hook is called after every tool, so it opens no database, does not call git and starts no
-//! runtime. It must never end with exit code 2, which would show its output to the model, and never
-//! write anything except the row.
+//! The hook runs after every tool use, so it opens no database, does not call git and starts no
+//! runtime. It must never end with exit code 2, which would show its output to the model. It must
+//! never write anything except the row.
 
 use std::io::{self, Read as _};
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ use crate::env;
 use crate::project;
 use crate::ui::Failure;
 
-/// Maximum size of a payload, in bytes. The payload contains the tool's whole output.
+/// Maximum size of a payload in bytes. The payload contains the tool's whole output.
 const LONGEST: u64 = 64 * 1024 * 1024;
 
 /// The hooks that an agent's program calls by itself
@@ -49,21 +49,20 @@ enum HookCommand {
 }
 
 impl HookArgs {
-    /// Answers one of the hooks.
     pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
         let HookCommand::PostToolUse { agent } = &self.command;
         post_tool_use(cli, agent.as_deref())
     }
 }
 
-/// The folder in which the session works.
+/// The part of the payload with the session's folder.
 #[derive(Deserialize)]
 struct SessionPlace {
     cwd: Option<PathBuf>,
 }
 
-/// Records the tool use in the payload. Outside of a project, or in a run that runner started, it
-/// records nothing.
+/// Records the tool use in the payload. Records nothing outside of a project, or in a run that
+/// runner started.
 fn post_tool_use(cli: &Cli<'_>, agent: Option<&str>) -> Result<Exit, Failure> {
     if let Some(agent) = agent.filter(|it| !is_agent_name(it)) {
         return Err(Failure::usage(format!("{agent:?} is not a valid agent name")));
@@ -74,7 +73,7 @@ fn post_tool_use(cli: &Cli<'_>, agent: Option<&str>) -> Result<Exit, Failure> {
     if read as u64 > LONGEST {
         return Err(Failure::data(format!("the payload is longer than {LONGEST} bytes")));
     }
-    // Runner writes the rows of its own runs from their event streams.
+    // Runner itself records the tool uses of its own runs.
     if env::setting("RUNNER_RUN").is_some() {
         return Ok(Exit::Done);
     }

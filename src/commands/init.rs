@@ -1,5 +1,5 @@
-//! `runner init`: makes a repository a project. It checks everything before it writes anything, and
-//! prints what it writes. A second call writes nothing.
+//! `runner init`: makes a repository a project. The command checks everything before it writes
+//! anything, and prints what it writes. A second call writes nothing.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,12 +21,10 @@ use crate::project::registration::Registration;
 use crate::project::{self, LoadedProject};
 use crate::ui::{Failure, show};
 
-/// The folders of a project, and whether git ignores them. Git ignores the files that runner itself
-/// writes.
+/// The folders of a project, and whether git ignores them.
 const FOLDERS: &[(&str, bool)] =
     &[("ideas", false), ("dreams", true), (".runner", true), (".runner/curator", false)];
 
-/// Selects the id that a project gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IdChoice {
     /// The id in the project's files or in the database, or else a new id.
@@ -51,7 +49,6 @@ pub struct InitArgs {
 }
 
 impl InitArgs {
-    /// Makes the repository around the folder a project.
     pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
         let id = if self.new_id { IdChoice::New } else { IdChoice::Known };
         let dir = self.dir.as_deref().unwrap_or(cli.here);
@@ -111,7 +108,7 @@ pub fn make(home: &Env, dir: &Path, id: IdChoice) -> Result<(LoadedProject, Vec<
         let what = format!("{}: the path of a project must be UTF-8", root.display());
         return Err(Failure::data(what));
     }
-    // Reports an error in any layer before it creates a project that cannot run.
+    // Fails before anything is created if the configuration is invalid.
     let path = root.join(project::FILE);
     let config = config::load(&home.stack(Some(&path)))?;
     let old = config::file(&path)?;
@@ -120,7 +117,7 @@ pub fn make(home: &Env, dir: &Path, id: IdChoice) -> Result<(LoadedProject, Vec<
         choose(home, store.as_ref(), &root, config.project.as_ref(), id)?
     };
     let mut steps = Vec::new();
-    // The id in the project's file is only a seed for the clone's id, so an existing seed stays
+    // The id in the project's file is only a seed for the ids of clones, so an existing seed stays
     // unchanged.
     let own_settings = old.is_none() && config.texts.is_empty();
     if config.project.is_none() || old.is_none() {
@@ -167,7 +164,7 @@ pub fn make(home: &Env, dir: &Path, id: IdChoice) -> Result<(LoadedProject, Vec<
         written.push(step.line);
     }
     let here = LoadedProject::at(home, Some(&store), &root)?;
-    // The new id applies from here on, instead of the id that the database has for this folder.
+    // The new id replaces the id that the database has for this folder.
     let mut here = LoadedProject { id, own: true, ..here };
     here.register(&mut store, home.wall()?)?;
     if own_settings {
@@ -177,7 +174,7 @@ pub fn make(home: &Env, dir: &Path, id: IdChoice) -> Result<(LoadedProject, Vec<
     Ok((here, written))
 }
 
-/// Chooses the id of this clone, and whether it is written into the clone's git folder.
+/// Returns the id of this clone, and whether the id must be written to the clone's git folder.
 fn choose(
     home: &Env,
     store: Option<&Store>,
@@ -245,8 +242,8 @@ fn config_file(
         Some((text, _)) => (added(), format!("{}\n\n{table}", text.trim_end())),
         None => (
             "wrote   runner.toml (edit it as you like, and commit it)".to_owned(),
-            // The text contains no commented-out table: a user who uncomments a table that a
-            // command has already added would define it twice.
+            // The text contains no commented-out table. If a command has already added the table,
+            // uncommenting it would define it twice.
             format!(
                 "# Settings of runner's nights in this project. They override the defaults.\n\
                  # `runner config show --origin` lists every setting with its source. To change a setting:\n\
@@ -257,7 +254,7 @@ fn config_file(
     Ok(InitStep { line, what: InitAction::File(path.to_owned(), text.into_bytes()) })
 }
 
-/// Adds lines to the repository's `.git/info/exclude` file, which is never committed.
+/// Plans the addition of lines to `.git/info/exclude`, or returns `None` if none is missing.
 fn exclude(git: &Git, lines: &[String]) -> Result<Option<InitStep>, Failure> {
     let path = git
         .path(&["--git-path", "info/exclude"])
@@ -285,7 +282,7 @@ fn exclude(git: &Git, lines: &[String]) -> Result<Option<InitStep>, Failure> {
     Ok(Some(InitStep { line, what: InitAction::File(path, text) }))
 }
 
-/// Checks whether a step can be carried out, as far as this is possible without carrying it out.
+/// Checks whether a step can be carried out, as far as this can be known in advance.
 fn writable(root: &Path, what: &InitAction) -> Result<(), Failure> {
     let folder = match what {
         InitAction::File(path, _) | InitAction::Folder(path) => path.parent().map(Path::to_owned),

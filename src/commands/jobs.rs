@@ -1,6 +1,6 @@
 //! `runner jobs`: lists the jobs, shows one job, and resets a job's failures.
 //!
-//! This module must never change the history of a job's runs; the reset itself is recorded.
+//! A reset must never change the history of a job's runs.
 
 use jiff::Timestamp;
 use runner_engine::admission::stopped;
@@ -53,7 +53,6 @@ enum JobsCommand {
     },
 }
 
-/// One job.
 #[derive(Debug, Serialize)]
 struct JobView {
     job: String,
@@ -70,7 +69,6 @@ struct JobView {
 }
 
 impl JobsArgs {
-    /// Carries out one of the `jobs` commands.
     pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
         let project = LoadedProject::load(cli.env, cli.here)?;
         match &self.command {
@@ -109,7 +107,7 @@ fn jobs(home: &Env, project: &LoadedProject) -> Result<Vec<JobView>, Failure> {
         };
         let next_due = match known {
             Some(known) => known.next_due,
-            // The next tick records the job.
+            // The job is not in the database until the next tick.
             None if row.enabled => row.schedule.next_after(now, now).ok().flatten(),
             None => None,
         };
@@ -127,7 +125,6 @@ fn jobs(home: &Env, project: &LoadedProject) -> Result<Vec<JobView>, Failure> {
     Ok(jobs)
 }
 
-/// All jobs of the project, as a table with one row per job.
 #[derive(Debug, Serialize)]
 #[serde(transparent)]
 struct JobList(Vec<JobView>);
@@ -174,7 +171,6 @@ fn when(at: Option<Timestamp>) -> String {
     at.map_or_else(|| "-".to_owned(), show::format_time)
 }
 
-/// The changes of a reset, one item per job.
 #[derive(Debug, Serialize)]
 #[serde(transparent)]
 struct Resets(Vec<ResetJob>);
@@ -188,7 +184,7 @@ struct ResetJob {
     was_stopped: bool,
     /// Whether a failure marker was removed.
     failmark: bool,
-    /// The number of open alerts of the job that ended.
+    /// The number of the job's alerts that the reset ended.
     alerts: u32,
 }
 
@@ -213,7 +209,8 @@ impl View for Resets {
     }
 }
 
-/// Removes the failure marker and resets the failures of one job, or of all jobs of the project.
+/// Removes the failure marker, resets the failures and ends the alerts of one job, or of all jobs
+/// of the project.
 fn reset(home: &Env, here: &LoadedProject, job: Option<&str>) -> Result<Resets, Failure> {
     let now = home.wall()?;
     let names: Vec<&str> = match job {

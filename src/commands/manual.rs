@@ -1,4 +1,4 @@
-//! The `runner completions` and `runner man` commands.
+//! `runner completions` and `runner man`.
 //!
 //! This module must never replace a file that it did not write.
 
@@ -26,7 +26,6 @@ pub struct CompletionsArgs {
 }
 
 impl CompletionsArgs {
-    /// Prints the completion script of the program.
     pub fn run(&self, program: &mut Command) -> Exit {
         show::own(&pages::completions(self.shell, program));
         Exit::Done
@@ -46,7 +45,8 @@ pub struct ManArgs {
 }
 
 impl ManArgs {
-    /// Writes all manual pages of the program, or none of them.
+    /// Writes the manual pages that have changed, or nothing if another program's file is in the
+    /// way.
     pub fn run(&self, program: &Command, ui: Ui) -> Result<Exit, Failure> {
         let into = &self.into;
         let pages = pages::manual(program)
@@ -74,8 +74,7 @@ impl ManArgs {
     }
 }
 
-/// Reports whether a page must be written. A page that already has the same text is not written
-/// again.
+/// Returns whether a page must be written, because it is missing or outdated.
 ///
 /// # Errors
 /// Returns an error if another program's file has the page's name.

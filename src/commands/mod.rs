@@ -1,7 +1,7 @@
-//! The commands, one module for each. Every command returns its exit code.
+//! The commands, one module for each.
 
-/// Calls the same method of the arguments of whichever subcommand was given. Subcommands that need
-/// something else follow as ordinary match arms.
+/// Calls the same method on the arguments of each listed subcommand. Other subcommands follow as
+/// match arms.
 macro_rules! dispatch {
     ($command:expr, $of:ident: $($name:ident)+ => $run:ident $with:tt $(; $($other:tt)+)?) => {
         match $command { $($of::$name(args) => args.$run $with,)+ $($($other)+)? }
@@ -67,27 +67,26 @@ use crate::ui::{Failure, Ui};
 /// The inputs of a command besides its arguments.
 #[derive(Clone, Copy)]
 pub struct Cli<'a> {
-    /// The program's environment: folders, clock, settings that flags override.
+    /// The program's environment: folders, clock and overrides.
     pub env: &'a Env,
     /// The folder in which the command looks for its project.
     pub here: &'a Path,
-    /// Whether the command line names that folder, which must then be in a project.
+    /// Whether `-C` names that folder, which must then be in a project.
     pub folder_is_named: bool,
-    /// The output format; a command prints only through it and `show`.
+    /// The output options.
     pub ui: Ui,
     /// The number of `-v` flags.
     pub verbose: u8,
 }
 
 impl Cli<'_> {
-    /// Returns how the command starts runs: with visible progress, and in the command's process
-    /// group.
+    /// Returns options for starting runs with visible progress in the command's process group.
     pub fn spawn_mode(&self) -> SpawnMode {
         SpawnMode { watched: true, ui: self.ui, verbose: self.verbose, apart: false }
     }
 }
 
-/// Parses one of the words in which a contract writes the values of `T`.
+/// Creates a parser for `words`, which are serialized values of `T`.
 fn contract_words<T: DeserializeOwned + Clone + Send + Sync + 'static>(
     words: impl IntoIterator<Item = &'static str>,
 ) -> impl TypedValueParser<Value = T> {
@@ -95,13 +94,13 @@ fn contract_words<T: DeserializeOwned + Clone + Send + Sync + 'static>(
     parser.try_map(|word| serde_json::from_value::<T>(word.into()))
 }
 
-/// Carries out one command.
+/// Runs a command and returns its exit code.
 pub fn run(args: &Args) -> Result<Exit, Failure> {
-    // These commands read none of the user's files, so they run before anything is loaded.
+    // These commands read no user files, so they run before anything is loaded.
     match &args.command {
         Command::Completions(shell) => return Ok(shell.run(&mut args::program())),
         Command::Man(pages) => return pages.run(&args::program(), args.ui()),
-        // Runs the same tick again, in the environment of the file.
+        // Restarts the same tick in the saved environment.
         Command::Tick(tick::TickArgs { environment: Some(file), .. }) => {
             return Err(env::restart_in(file));
         }
@@ -127,8 +126,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     done
 }
 
-/// Reports whether a command is a dry run, which must write nothing, not even the record of a
-/// damaged database.
+/// Returns whether a command is a dry run, which must not even record a damaged database.
 fn is_dry(command: &Command) -> bool {
     match command {
         Command::Night(args) => args.dry_run,
@@ -139,8 +137,7 @@ fn is_dry(command: &Command) -> bool {
     }
 }
 
-/// Returns the settings that `--config` may change for a command, or `None` if the command uses
-/// none.
+/// Returns the settings that `--config` may change for a command, or `None` if it uses none.
 fn reach(command: &Command) -> Option<OverrideScope> {
     match command {
         Command::Config(args) => args.override_scope(),
@@ -179,7 +176,7 @@ fn dispatch(args: &Args, home: &Env) -> Result<Exit, Failure> {
 }
 
 /// Checks that the database can be used before a command writes anything else. An older format is
-/// accepted, because the database is migrated when it is opened for writing.
+/// accepted, because opening the database for writing migrates it.
 fn usable(home: &Env) -> Result<(), Failure> {
     match home.store_to_read() {
         Ok(_) | Err(StoreError::Older { .. } | StoreError::HalfRestored { .. }) => Ok(()),

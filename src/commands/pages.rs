@@ -1,7 +1,6 @@
-//! Generates the manual and the shells' completions from the definition that also parses the
-//! command line and prints the help.
+//! Generates the manual and the shell completions from the definition of the command line.
 //!
-//! The pages must never contain anything that `--help` does not.
+//! The pages must never contain anything that `--help` does not contain.
 
 use std::io;
 
@@ -9,10 +8,9 @@ use clap::Command;
 use clap_complete::{Shell, generate};
 use clap_mangen::Man;
 
-/// The first line of each page. A file that begins otherwise was not written by `runner man`.
+/// The first line of each page. A file with a different first line was not written by `runner man`.
 pub const MARK: &str = ".\\\" Written by runner man; the next one replaces it.\n";
 
-/// A page of the manual.
 pub struct Page {
     /// The file name of the page, such as `runner-config-show.1`.
     pub name: String,
@@ -20,7 +18,7 @@ pub struct Page {
     pub text: Vec<u8>,
 }
 
-/// Renders all manual pages, the program's own page first.
+/// Renders all manual pages. The program's own page is the first.
 ///
 /// # Errors
 /// Returns an error if a page cannot be rendered.
@@ -49,7 +47,7 @@ pub fn completions(shell: Shell, program: &mut Command) -> String {
     String::from_utf8_lossy(&script).into_owned()
 }
 
-/// Lists the program and all its visible commands, each with the words that invoke it.
+/// Returns the program and its visible commands, each with the words that invoke it.
 fn every(program: &Command) -> Vec<(Vec<String>, Command)> {
     fn walk(words: &[String], command: &Command, all: &mut Vec<(Vec<String>, Command)>) {
         let mut own = words.to_vec();
@@ -74,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_command_says_what_it_does_and_has_an_example() {
+    fn every_command_has_help_and_an_example() {
         let program = program();
         program.clone().debug_assert();
         let all = every(&program);
@@ -84,7 +82,7 @@ mod tests {
             assert!(command.get_about().is_some(), "{named} has no description");
             let after = command.get_after_help().map(ToString::to_string).unwrap_or_default();
             assert!(after.contains("Example"), "{named} has no example");
-            // Each example calls the command itself, and parses.
+            // Each example must parse, and must call the command itself.
             let example = after.split_once("runner ").map(|(_, rest)| format!("runner {rest}"));
             let lines = commands(&example.unwrap_or_default());
             let line = lines.iter().find_map(|line| line_of(line)).unwrap_or_default();
@@ -101,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_and_scripts_name_every_command() {
+    fn pages_and_completions_list_commands() {
         let pages = manual(&program()).unwrap();
         let names: Vec<&str> = pages.iter().map(|page| page.name.as_str()).collect();
         assert!(names.contains(&"runner.1") && names.contains(&"runner-config-show.1"));

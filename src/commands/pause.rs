@@ -1,7 +1,6 @@
-//! The `runner pause` and `runner resume` commands: pause and resume one job, or all jobs.
+//! `runner pause` and `runner resume`, for one job or all jobs.
 //!
-//! Each command is one change in the database that every tick, host timer and daemon respects.
-//! Manual runs are not affected.
+//! Every tick and the daemon read the pause from the database. Manual runs are not affected.
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -44,18 +43,17 @@ pub struct ResumeArgs {
     all: bool,
 }
 
-/// Whether a job, or everything, is paused after the command.
+/// Whether a job, or all jobs, are paused after the command.
 #[derive(Debug, Serialize)]
 struct PauseState {
     /// The job; `None` for all jobs.
     job: Option<String>,
-    /// Whether the job is paused now, by its own pause or by the pause of all jobs.
+    /// Whether the job is paused, by its own pause or by the pause of all jobs.
     paused: bool,
     /// The end of the pause; `None` for a pause without an end.
     until: Option<Timestamp>,
-    /// The active runs, which continue to their end.
+    /// The live runs, which continue.
     live: Vec<RunId>,
-    /// The notices for people.
     #[serde(skip)]
     notices: Vec<String>,
 }
@@ -69,7 +67,6 @@ impl View for PauseState {
 }
 
 impl PauseArgs {
-    /// Pauses the job, or all jobs.
     pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
         let now = cli.env.wall()?;
         let mut store = cli.env.store()?;
@@ -118,7 +115,6 @@ impl PauseArgs {
 }
 
 impl ResumeArgs {
-    /// Ends the pause.
     pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
         let now = cli.env.wall()?;
         let mut store = cli.env.store()?;
@@ -161,8 +157,8 @@ pub fn until_words(end: Timestamp, job: Option<&str>) -> String {
     )
 }
 
-/// Returns the job from the database. The row is updated if the project's files can be read.
-/// Otherwise the stored row is used, because a pause is most important in that case.
+/// Returns the job's row, updated from the project's files. If the files cannot be read, returns
+/// the stored row, so that the job can still be paused.
 fn of_job(cli: &Cli<'_>, store: &mut Store, job: &str) -> Result<JobRow, Failure> {
     let fresh = LoadedProject::load(cli.env, cli.here).and_then(|project| {
         project.register(store, cli.env.wall()?)?;

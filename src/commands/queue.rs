@@ -1,7 +1,6 @@
-//! The `enqueue`, `cancel` and `retry` commands, which change queued and running runs.
+//! `runner enqueue`, `runner cancel` and `runner retry`.
 //!
-//! Each command is one change in the database, so that every tick, host timer and daemon sees it.
-//! None of them starts a run itself.
+//! None of these commands starts a run; the daemon or a tick does.
 
 use jiff::tz::TimeZone;
 use runner_engine::ids::{OccurrenceId, RunId};
@@ -60,12 +59,11 @@ pub struct RetryArgs {
     run: String,
 }
 
-/// A run in the queue.
 #[derive(Debug, Serialize)]
 struct QueuedRun {
     #[serde(flatten)]
     run: RunRecord,
-    /// The state of the run, for people.
+    /// The state of the run as text.
     #[serde(skip)]
     state: String,
 }
@@ -80,12 +78,11 @@ impl View for QueuedRun {
     }
 }
 
-/// A cancelled run.
 #[derive(Debug, Serialize)]
 struct CancelledRun {
     #[serde(flatten)]
     run: RunRecord,
-    /// The description of the change, for people.
+    /// A description of the change.
     #[serde(skip)]
     change: String,
 }
@@ -97,13 +94,12 @@ impl View for CancelledRun {
 }
 
 impl EnqueueArgs {
-    /// Puts the job into the queue.
     pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
         let home = cli.env;
         let project = LoadedProject::load(home, cli.here)?;
         project.config.job(&self.job)?;
         let settings = settings(&self.set)?;
-        // An invalid setting is refused now, and not at night.
+        // An invalid setting is refused now instead of at night.
         let changed =
             config::load_with(&home.stack(Some(&project.root.join(FILE))), &self.job, &settings)?;
         if let Some(own) = changed.job(&self.job)?.spec.kind.of::<OvernightSpec>() {
@@ -153,7 +149,6 @@ impl EnqueueArgs {
 }
 
 impl CancelArgs {
-    /// Cancels the run, or removes it from the queue.
     pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
         let mut store = cli.env.store()?;
         let row = runs::find(&store, &self.run)?;
@@ -165,7 +160,6 @@ impl CancelArgs {
 }
 
 impl RetryArgs {
-    /// Queues one more attempt for the run's occurrence.
     pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
         let mut store = cli.env.store()?;
         let row = runs::find(&store, &self.run)?;

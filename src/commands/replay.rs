@@ -1,7 +1,7 @@
-//! The `runner replay` command: replays a recorded run and compares the results.
+//! `runner replay`: replays a recorded run and compares the results.
 //!
-//! This module must never write to the project, nor to any of the user's folders except the folder
-//! in the arguments.
+//! This module must never write to the project. It writes only to temporary folders and to the
+//! paths in the arguments.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -52,13 +52,12 @@ struct ReplayView {
     into: Option<PathBuf>,
     #[serde(flatten)]
     replayed: Replayed,
-    /// The time at which the recorded run took place.
+    /// The time of the recorded run.
     #[serde(skip)]
     at: Timestamp,
 }
 
 impl ReplayArgs {
-    /// Replays the run, or exports its recording.
     pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
         let path = find(cli.env, cli.here, &self.run)?;
         let recording = Recording::read(&path).map_err(|error| unusable(&error))?;
@@ -130,7 +129,7 @@ impl View for ReplayView {
     }
 }
 
-/// Returns the recording's path, given a file or a run.
+/// Returns the path of a recording, given its file or the beginning of its run's id.
 fn find(home: &Env, here: &Path, wanted: &str) -> Result<PathBuf, Failure> {
     if wanted.contains('/') || run_named(wanted).is_some() || wanted.ends_with(".jsonl") {
         return Ok(here.join(wanted));
@@ -159,7 +158,7 @@ fn find(home: &Env, here: &Path, wanted: &str) -> Result<PathBuf, Failure> {
     }
 }
 
-/// Creates the failure for a missing recording: the run is unknown, or it was not recorded.
+/// Creates the failure for a missing recording. Either the run is unknown, or it was not recorded.
 fn none(home: &Env, wanted: &str) -> Failure {
     let known = home.store_to_read().ok().flatten();
     match known.map(|store| runs::find(&store, wanted)) {
@@ -201,11 +200,10 @@ fn export(from: &Path, to: &Path, ui: Ui) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-/// The folder that a replay works in.
+/// The folders of a replay.
 struct Folder {
     root: PathBuf,
-    /// The folder for files that belong to no project. It is removed with the replay's folder, or
-    /// alone if that folder is kept.
+    /// The temporary folder, which is removed at the end.
     aside: PathBuf,
 }
 
@@ -234,7 +232,7 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // The daily pruning removes anything that cannot be removed now.
+        // The daily pruning removes what cannot be removed now.
         let _ = fs::remove_dir_all(&self.aside);
     }
 }

@@ -1,5 +1,5 @@
-//! The `runner run JOB` command, and the parts that `runner dream run` shares with it: runs a job
-//! now, for a separate occurrence.
+//! `runner run`: runs a job now, for a new occurrence. Other commands use the functions for manual
+//! runs.
 
 use std::io;
 use std::os::fd::AsFd as _;
@@ -56,7 +56,7 @@ pub struct AwakeFlags {
 }
 
 impl AwakeFlags {
-    /// Returns the flags as settings of one run.
+    /// Converts the flags to settings of one run.
     pub fn settings(self) -> Vec<(String, String)> {
         let said = match (self.keep_awake, self.no_keep_awake) {
             (true, _) => "true",
@@ -68,7 +68,6 @@ impl AwakeFlags {
 }
 
 impl RunArgs {
-    /// Runs the job, or shows what a run would do.
     pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
         let key = self.key.as_deref();
         if self.dry_run {
@@ -91,10 +90,9 @@ impl RunArgs {
     }
 }
 
-/// Options of a manual run.
+/// Options for a manual run.
 #[derive(Clone, Debug)]
 pub(super) struct ManualRun {
-    /// How the run's process is started.
     pub manner: SpawnMode,
     /// Whether the run's log is printed while it runs.
     pub follow: bool,
@@ -105,13 +103,13 @@ pub(super) struct ManualRun {
 }
 
 impl ManualRun {
-    /// Creates a run that is not followed, and whose deferral is a failure.
+    /// Creates options for a run that is not followed and whose deferral is a failure.
     pub(super) fn new(cli: &Cli<'_>, settings: Vec<(String, String)>) -> Self {
         Self { manner: cli.spawn_mode(), follow: false, deferral_is_normal: false, settings }
     }
 }
 
-/// The run of an earlier request with the same key. People read of it in a notice.
+/// The run of an earlier request with the same key, which is printed only as JSON.
 #[derive(Debug, Serialize)]
 #[serde(transparent)]
 struct KnownRun(RunRecord);
@@ -131,8 +129,7 @@ pub(super) fn once(
     settled(home, project, job, key, how).map(|(exit, _)| exit)
 }
 
-/// Runs one job of a project once, prints its outcome, and also returns the outcome if there is
-/// one.
+/// Runs one job of a project once, prints its outcome, and returns the outcome if there is one.
 pub(super) fn settled(
     home: &Env,
     project: &LoadedProject,
@@ -166,15 +163,15 @@ pub(super) fn settled(
             return Ok((exit, outcome));
         }
     };
-    // Jobs that follow this run wait in the queue.
+    // Jobs that follow this run may be ready now.
     client::wake(home);
     manner.ui.show(&EndedRun::of(&row));
     let exit = row.outcome().map_or(Exit::Internal, |outcome| outcome.exit(deferral_is_normal));
     Ok((exit, row.outcome().cloned()))
 }
 
-/// Runs one requested run to its end and prints its log and its program's output meanwhile. If the
-/// log cannot be followed, or if its reader exits, the run is not affected.
+/// Runs a requested run to its end while it prints the run's log and its program's output. Problems
+/// with the log do not affect the run.
 fn followed(
     home: &Env,
     store: &mut Store,
@@ -201,7 +198,7 @@ fn followed(
         let manner = SpawnMode { watched: false, ..manner };
         let done = spawn::run_to_end(home, store, me, run, manner);
         if done.as_ref().is_ok_and(|row| row.outcome().is_some()) {
-            // The run is settled, so the follower ends by itself once it has read everything.
+            // The run is settled, so the follower ends after it has read everything.
             let _panicked = follower.join();
         }
         drop(running);
@@ -209,7 +206,6 @@ fn followed(
     })
 }
 
-/// A run that is over.
 #[derive(Debug, Serialize)]
 pub(super) struct EndedRun<'a> {
     #[serde(flatten)]
@@ -225,7 +221,7 @@ impl<'a> EndedRun<'a> {
 }
 
 impl View for EndedRun<'_> {
-    /// Prints the outcome: results on standard output, errors on standard error.
+    /// Prints a result on standard output, or a failure on standard error.
     fn print(&self, ui: Ui) {
         let row = self.row;
         let Some(outcome) = row.outcome() else { return };

@@ -1,5 +1,5 @@
-//! The `runner tick` command: starts everything that is due in all projects, and waits until the
-//! started runs have ended.
+//! `runner tick`: starts everything that is due in all projects, and waits until the started runs
+//! end.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -24,7 +24,7 @@ pub struct TickArgs {
     pub(super) environment: Option<PathBuf>,
 }
 
-/// The work of a tick.
+/// The result of a tick.
 #[derive(Debug, Default, Serialize)]
 struct TickReport {
     started: Vec<StartedRun>,
@@ -49,7 +49,7 @@ impl View for TickReport {
 }
 
 impl TickArgs {
-    /// Ticks until all runs that it started have ended.
+    /// Ticks until all started runs have ended.
     pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
         let home = cli.env;
         let me = ProcessIdentity::me();

@@ -1,5 +1,5 @@
-//! The client side of the control socket, for other commands. Every operation has a time limit, and
-//! a missing daemon is not an error.
+//! The client side of the control socket. Every operation has a time limit, and a missing daemon is
+//! not an error.
 
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
@@ -13,39 +13,39 @@ use super::socket::address;
 use crate::env::Env;
 use crate::ui::Failure;
 
-/// Maximum time for a reply; a tick may take long.
+/// Maximum time to wait for a reply.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Maximum length of a reply in bytes.
 const LONGEST: u64 = 16 * 1024 * 1024;
 
-/// A connection to the daemon.
 pub struct Client {
     stream: BufReader<UnixStream>,
 }
 
 /// The result of following a run through the daemon.
 pub enum Stream {
-    /// The run is settled, with this outcome.
+    /// The run is settled with this outcome.
     Over(String),
-    /// The stream ended early, after this many bytes of the log: the daemon ended or was silent for
-    /// too long, or the reader is gone.
+    /// The daemon exited or was silent for too long, or the reader is gone. Contains the offset in
+    /// the log up to which lines were passed on.
     Lost(u64),
 }
 
-/// Notifies the daemon that something has changed. Returns `false` if no daemon runs.
+/// Notifies the daemon that the database has changed. Returns `false` if no daemon listens or the
+/// request cannot be sent.
 pub fn wake(home: &Env) -> bool {
     let Some(mut daemon) = Client::connect(home) else { return false };
-    // If the request fails, the daemon notices the change by itself a little later.
+    // If the request fails, the daemon's next regular tick notices the change.
     daemon.send(&Request::Tick {}).is_ok()
 }
 
 impl Client {
-    /// Connects to the daemon. Returns `None` if none listens.
+    /// Connects to the daemon, or returns `None` if none listens.
     pub fn connect(home: &Env) -> Option<Self> {
         let (_folder, address) = address(&home.state).ok()?;
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).ok()?;
-        // The socket is nonblocking: one whose queue is full counts as no daemon.
+        // The nonblocking connect fails immediately if the daemon's backlog is full.
         connect(&socket, &SocketAddrUnix::new(&address).ok()?).ok()?;
         let stream = UnixStream::from(socket);
         stream.set_nonblocking(false).ok()?;
@@ -54,7 +54,7 @@ impl Client {
         Some(Self { stream: BufReader::new(stream) })
     }
 
-    /// Sends a request and returns its reply. A refusal is an error.
+    /// Sends a request and returns its reply. [`Reply::Error`] becomes an error.
     pub fn ask(&mut self, request: &Request) -> Result<Reply, Failure> {
         let silent = |error: io::Error| {
             Failure::environment(format!("the daemon does not answer: {error}")).hint(
@@ -75,7 +75,7 @@ impl Client {
         }
     }
 
-    /// Streams a run's log from byte `from` on, until `sink` stops it.
+    /// Streams a run's log from offset `from` until the run is settled or `sink` returns `false`.
     pub fn follow(
         mut self,
         run: &RunId,

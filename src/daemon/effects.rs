@@ -1,8 +1,7 @@
-//! Carries out the daemon's effects, each at once and on the loop's own thread.
+//! Carries out the daemon's effects on the loop's thread.
 //!
-//! A tick and a settlement are short. Only the killing of a process tree may take seconds: that of
-//! a run past its deadline, of the processes that a dead run left, and of all runs when the daemon
-//! is about to end. This module must never decide which effects there are.
+//! Most effects are short, but killing a process tree may take seconds. The daily maintenance runs
+//! on its own thread. This module must never decide which effects there are.
 
 use runner_text::counted;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -29,7 +28,6 @@ use crate::spawn::{self, SpawnMode, Started};
 use crate::tick::{self, NextTick, Reread, TickResult};
 use crate::ui::{Failure, show};
 
-/// The context in which effects are carried out.
 pub struct EffectRunner<'a> {
     pub home: &'a Env,
     pub store: Store,
@@ -40,13 +38,13 @@ pub struct EffectRunner<'a> {
     children: BTreeMap<RunId, Started>,
     askers: BTreeMap<Asker, oneshot::Sender<Reply>>,
     asked: Asker,
-    /// The problems of the last tick, each of which is reported once.
+    /// The problems of the last tick. A problem that persists is reported only once.
     troubles: BTreeSet<String>,
-    /// Runs that a tick named and that are not started yet.
+    /// Runs that a tick returned and that are not started yet.
     named: BTreeSet<RunId>,
-    /// Whether a tick has failed and may have left runs that it did not name.
+    /// Whether a failed tick or settlement may have requested runs without returning them.
     strays: bool,
-    /// The thread of the daily database maintenance while it runs.
+    /// The thread of the daily maintenance, until its result is collected.
     care: Option<JoinHandle<Result<Vec<String>, Failure>>>,
 }
 
@@ -74,7 +72,7 @@ impl<'a> EffectRunner<'a> {
         }
     }
 
-    /// Keeps the channel for a client's reply and returns the client's number.
+    /// Stores the channel for a reply and returns a number for the client.
     pub fn expect(&mut self, reply: oneshot::Sender<Reply>) -> Asker {
         self.asked += 1;
         self.askers.insert(self.asked, reply);
@@ -83,7 +81,7 @@ impl<'a> EffectRunner<'a> {
 
     /// Carries out one effect and appends the resulting events to `events`.
     ///
-    /// Returns an error only for a damaged database; it ends the daemon.
+    /// Returns an error, which ends the daemon, only if the database is damaged.
     pub fn carry_out(
         &mut self,
         effect: DaemonEffect,
@@ -127,8 +125,8 @@ impl<'a> EffectRunner<'a> {
         Ok(None)
     }
 
-    /// Starts the daily maintenance beside the loop, with a connection of its own. If it finds the
-    /// database damaged, the daemon ends at its next tick.
+    /// Starts the daily maintenance on a separate thread with its own connection. If the
+    /// maintenance finds the database damaged, a later call returns the error.
     fn care(&mut self) -> Result<(), Failure> {
         if self.care.as_ref().is_some_and(|care| !care.is_finished()) {
             return Ok(());
@@ -161,7 +159,7 @@ impl<'a> EffectRunner<'a> {
         let mut done = match tick::once(self.home, &mut self.store, &self.me, reread) {
             Ok(done) => done,
             Err(failure) if failure.is_damage() => return Err(failure),
-            // Errors such as a full disk or an unreadable clock may be gone at the next tick.
+            // Errors such as a full disk may be gone at the next tick.
             Err(failure) => {
                 self.strays = true;
                 TickResult { troubles: vec![failure.to_string()], ..TickResult::default() }
@@ -191,7 +189,7 @@ impl<'a> EffectRunner<'a> {
             .map(|(path, why)| format!("{path}: {why}; its jobs stay as they were"));
         let troubles: BTreeSet<String> = done.troubles.into_iter().chain(unreadable).collect();
         for trouble in &troubles {
-            // A request to read everything again also repeats problems that were reported before.
+            // A request to reread everything also repeats problems that were already reported.
             if reread == Reread::All || !self.troubles.contains(trouble) {
                 self.voice.complain(trouble);
             }
@@ -208,8 +206,8 @@ impl<'a> EffectRunner<'a> {
         tick::next(&self.store, self.home.wall()?)
     }
 
-    /// Returns the runs that a failed tick had recorded in this process's name. No other process
-    /// starts them while this one lives.
+    /// Returns the runs that were requested in this process's name but never returned by a tick. No
+    /// other process starts them while this one lives.
     fn strays(&self) -> Result<Vec<RunId>, Failure> {
         let stray = |row: &RunRow| {
             matches!(&row.state, RunState::Requested { starter, .. } if *starter == self.me)
@@ -245,7 +243,7 @@ impl<'a> EffectRunner<'a> {
         }
     }
 
-    /// Reaps processes that have ended, and settles their runs if they are not settled yet.
+    /// Reaps ended processes and settles their runs if necessary.
     pub fn recover_stale(&mut self, events: &mut VecDeque<DaemonEvent>) -> Result<(), Failure> {
         let ended: Vec<(RunId, String)> = self
             .children
@@ -270,7 +268,7 @@ impl<'a> EffectRunner<'a> {
             Ok(again) => again,
             Err(failure) if failure.is_damage() => return Err(failure),
             Err(failure) => {
-                // The further attempt may already be recorded in this process's name.
+                // The next attempt may already be requested in this process's name.
                 self.strays = true;
                 self.voice.complain(&format!("run {run}: {failure}"));
                 None
@@ -337,7 +335,7 @@ impl<'a> EffectRunner<'a> {
                 .and_then(|since| env::tell_manager(&[NotifyState::Reloading, since])),
         };
         if let Err(error) = reported {
-            // The error could repeat on every beat, so it goes to the log only.
+            // The error may repeat on every beat, so it is only logged.
             tracing::debug!(%error, "the service manager could not be notified");
         }
     }

@@ -1,9 +1,8 @@
-//! The daemon's beat: one per second from `tokio-cron-scheduler`, in UTC.
+//! The daemon's beat: one per second, from `tokio-cron-scheduler`.
 //!
-//! That library keeps a fixed offset from UTC and stores its next beat as a wall time. It is
-//! therefore silent for as long as the clock was set back, and it knows no time zones. Correctness
-//! must not depend on it: the loop wakes up by itself when a beat is late, and the beat never
-//! decides what is due.
+//! The library schedules beats by wall time, so a clock that is set back stops them until it
+//! catches up. Correctness must not depend on the library: the loop also wakes up after a timeout,
+//! and a beat never decides what is due.
 
 use tokio::sync::mpsc;
 use tokio_cron_scheduler::{Job, JobScheduler};
@@ -12,13 +11,13 @@ use crate::ui::Failure;
 
 /// The source of beats. Dropping it stops the beats.
 pub struct Heartbeat {
-    /// The channel of beats. It holds one beat; a further one is dropped.
+    /// The channel of beats. It buffers one beat and drops further ones.
     pub beats: mpsc::Receiver<()>,
     _scheduler: JobScheduler,
 }
 
 impl Heartbeat {
-    /// Starts the beat; must be called inside a runtime.
+    /// Starts the beat. Must be called inside a Tokio runtime.
     pub async fn start() -> Result<Self, Failure> {
         let cannot =
             |error| Failure::internal(format!("cannot start the daemon's heartbeat: {error}"));

@@ -1,5 +1,5 @@
-//! Allows one daemon per user. A held lock means a live daemon; the file's content is for people
-//! only.
+//! Ensures that at most one daemon runs per user. Only the lock counts; the file's content is used
+//! in messages.
 
 use std::io;
 use std::path::Path;
@@ -18,7 +18,7 @@ struct DaemonHolder {
     since: Timestamp,
 }
 
-/// Takes the lock and writes this process's identity into the file.
+/// Takes the lock and records this process in the file.
 pub fn take(path: &Path, me: &ProcessIdentity, since: Timestamp) -> Result<FileLock, Failure> {
     let cannot = |error: io::Error| {
         Failure::cannot_write(format!("cannot lock {}: {error}", path.display()))

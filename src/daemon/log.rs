@@ -1,6 +1,6 @@
-//! The daemon's messages: lines on standard error, and the same lines with their time in its log.
+//! Writes the daemon's messages to standard error and, with timestamps, to its log.
 //!
-//! The log has a size limit: at a mebibyte it becomes `daemon.log.1`, which replaces the previous
+//! When the log reaches one mebibyte, it is renamed to `daemon.log.1` and replaces the previous
 //! one.
 
 use std::fs::{self, File};
@@ -16,15 +16,14 @@ use runner_engine::files::open_with;
 /// Maximum size of the log in bytes.
 const LONGEST: u64 = 1024 * 1024;
 
-/// Writes messages to standard error and to the log.
 #[derive(Clone, Copy, Debug)]
 pub struct DaemonLog {
     ui: Ui,
 }
 
 impl DaemonLog {
-    /// Sends everything that is traced from now on to the log at `path`. `wanted` is a filter of
-    /// `tracing`, such as `debug`.
+    /// Installs a global `tracing` subscriber that writes to the log at `path`. `wanted` is a
+    /// filter such as `debug`; the default is `info`.
     pub fn start(path: &Path, wanted: Option<&str>, ui: Ui) -> Result<Self, Failure> {
         let cannot = |error: io::Error| Failure::not_written(path, error);
         let filter = EnvFilter::try_new(wanted.unwrap_or("info")).map_err(|error| {
@@ -42,7 +41,7 @@ impl DaemonLog {
         Ok(Self { ui })
     }
 
-    /// Writes a notice about the daemon's progress.
+    /// Writes a notice, which `--quiet` keeps off standard error.
     pub fn log(self, text: &str) {
         tracing::info!("{text}");
         self.ui.info(text);
@@ -54,7 +53,7 @@ impl DaemonLog {
     }
 }
 
-/// A file that is renamed to `*.1` and started anew when it reaches its maximum size.
+/// A log file that is rotated to `*.1` when it reaches [`LONGEST`].
 struct Bounded {
     path: PathBuf,
     file: File,

@@ -1,4 +1,5 @@
-//! The daemon's decisions: an event goes in, effects come out; no clock, no process, no runtime.
+//! The daemon's decisions, as a state machine that takes an event and a clock reading and returns
+//! effects.
 //!
 //! ```text
 //!             first tick                TERM                 drain is over        a while later
@@ -8,9 +9,9 @@
 //!                                                  └── no run lives any more: exit ──────────────┘
 //! ```
 //!
-//! A further TERM moves on to the next stage at once. A tick is made when something is due, when a
-//! client asks for one, when a run has ended, when a clock jumped, and every fifteen seconds for
-//! the changes that other processes made. This module must never act itself.
+//! A further TERM advances to the next stage immediately. The daemon ticks when something is due,
+//! on a client's request, on HUP, after a run ends, and after a clock jump. It also ticks every
+//! fifteen seconds to notice changes by other processes. This module must never perform I/O.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -25,42 +26,39 @@ use crate::tick::{NextTick, Reread};
 
 /// Maximum time between two ticks.
 const REST: Duration = Duration::from_secs(15);
-/// The loop counts as alive if it has ticked within this time.
+/// Until a shutdown, the watchdog is notified only if the last tick is more recent than this.
 const RECENT: Duration = Duration::from_secs(60);
-/// Time between TERM and KILL: the ten seconds that a run gives its own program, and a few more to
-/// settle the run after killing it.
+/// Time between TERM and KILL. A run gives its own program ten seconds, and then needs a few more
+/// to settle.
 pub const TERM_TO_KILL: Duration = Duration::from_secs(13);
 /// Maximum time for killed processes to end.
 const KILL_WAIT: Duration = Duration::from_secs(10);
 
-/// The number of a client that waits for a reply.
+/// Identifies a client that waits for a reply.
 pub type Asker = u64;
 
-/// An event that the loop passes to the daemon.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DaemonEvent {
-    /// Time has passed.
+    /// A beat, or the timeout that replaces a missing beat.
     Pace,
     Ticked(Ticked),
     Begun {
         run: RunId,
         job: String,
     },
-    /// A run's process has ended. The run is settled, or left to the next tick.
+    /// A run's process has ended. If its run could not be settled, the next tick settles it.
     Ended {
         run: RunId,
-        /// A further attempt at the run's occurrence, requested in this process's name.
+        /// The next attempt at the run's occurrence, requested in this process's name.
         again: Option<RunId>,
     },
     Signal(Signal),
-    /// A client sent a request through the socket.
     Asked {
         by: Asker,
         what: DaemonRequest,
     },
 }
 
-/// A signal that the daemon handles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
     /// TERM or INT.
@@ -69,50 +67,45 @@ pub enum Signal {
     Reload,
 }
 
-/// A request to the loop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DaemonRequest {
-    /// Return the daemon's state.
     Status,
     Tick,
     Cancel(RunId),
 }
 
-/// The result of a tick.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ticked {
-    /// The next scheduled time.
     pub next: Option<NextTick>,
     pub start: Vec<RunId>,
     pub troubles: Vec<String>,
 }
 
-/// An action that the loop carries out, in the given order.
+/// An action that the loop carries out. Effects are carried out in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DaemonEffect {
-    /// Tick, and return [`DaemonEvent::Ticked`].
+    /// Tick, and emit [`DaemonEvent::Ticked`].
     Tick(Reread),
-    /// Start a run and return [`DaemonEvent::Begun`], then [`DaemonEvent::Ended`] when it is over.
+    /// Start a run and emit [`DaemonEvent::Begun`]. [`DaemonEvent::Ended`] follows when its process
+    /// ends.
     Spawn(RunId),
-    /// Ask a run of this daemon to end.
+    /// Send TERM to a run of this daemon.
     Terminate(RunId),
     /// Kill a run of this daemon and all its processes.
     Kill(RunId),
-    /// End any run, whether or not this daemon started it, and reply.
+    /// Cancel any run, whether or not this daemon started it, and reply.
     Cancel {
         run: RunId,
-        /// The client that asked.
         to: Asker,
     },
-    /// Write a clock jump into the log and the database.
+    /// Record a clock jump in the log and the database.
     Note(ClockChange),
-    /// Report that the daemon serves, with the next scheduled time.
+    /// Report that the daemon is ready, with the next scheduled time.
     Welcome(Option<NextTick>),
     /// Print a message.
     Say(String),
     /// Notify the service manager.
     Notify(ServiceNotice),
-    /// Reply to a client.
     Reply {
         to: Asker,
         with: Reply,
@@ -126,24 +119,21 @@ pub enum ServiceNotice {
     Ready,
     Reloading,
     Stopping,
-    /// The daemon is alive.
     Watchdog,
-    /// The daemon's state, for people.
+    /// A status text for people.
     Status(String),
 }
 
-/// The daemon's settings at its start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// The daemon's process id.
     pub pid: u32,
-    /// Time for which live runs may continue after a TERM.
+    /// How long live runs may continue after a TERM.
     pub drain: Duration,
-    /// The service manager's watchdog limit; `None` if it expects no signs of life.
+    /// The service manager's watchdog timeout, if it set one.
     pub watchdog: Option<Duration>,
 }
 
-/// A stage of the daemon; `until` is the time on the boot clock at which the stage ends.
+/// A stage of the daemon. `until` is the end of the stage on the boot clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ShutdownStage {
     Starting,
@@ -153,21 +143,20 @@ enum ShutdownStage {
     Killing { until: Duration },
 }
 
-/// The part of the daemon that makes decisions.
+/// The state of the daemon.
 #[derive(Debug)]
 pub struct Daemon {
     settings: Settings,
     since: Timestamp,
     stage: ShutdownStage,
     seen: ClockReading,
-    /// The time of the last tick.
     ticked: Option<ClockReading>,
     next: Option<NextTick>,
     live: BTreeMap<RunId, Live>,
-    /// The clients that wait for the ordered tick.
+    /// The clients that wait for the next tick to complete.
     waiting: Vec<Asker>,
     reloading: bool,
-    /// The time of the last sign of life, on the boot clock.
+    /// The time of the last watchdog notification, on the boot clock.
     alive: Duration,
     status: String,
 }
@@ -261,10 +250,10 @@ impl Daemon {
 
     fn has_ticked(&mut self, ticked: Ticked, now: ClockReading, effects: &mut Vec<DaemonEffect>) {
         self.ticked = Some(now);
-        // A time that is already due could not be recorded by this tick, so the next regular tick
-        // tries it again.
+        // This tick did not handle a time that is already due, so the next regular tick tries
+        // again.
         self.next = ticked.next.filter(|next| next.at > now.wall);
-        // No other event is handled between the order and the tick, so these runs may still be
+        // The loop handles no other event before the tick's result, so these runs may still be
         // started.
         effects.extend(ticked.start.iter().cloned().map(DaemonEffect::Spawn));
         let started: Vec<String> = ticked.start.iter().map(ToString::to_string).collect();
@@ -304,8 +293,8 @@ impl Daemon {
         }
     }
 
-    /// Exits if no run is live during a shutdown; moves on to the next stage when the current one
-    /// is over.
+    /// During a shutdown, exits if no run is live and otherwise enters the next stage when the
+    /// current one is over.
     fn advance(&mut self, now: ClockReading, effects: &mut Vec<DaemonEffect>) {
         match self.stage {
             ShutdownStage::Starting | ShutdownStage::Serving => {}

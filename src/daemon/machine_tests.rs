@@ -1,10 +1,9 @@
-//! The daemon's decisions, event by event.
+//! Tests of the daemon's state machine.
 
 use super::*;
 
 const T0: i64 = 1_800_000_000;
 
-/// Returns the reading of both clocks `seconds` after the start.
 fn at(seconds: u64) -> ClockReading {
     ClockReading {
         wall: Timestamp::from_second(T0 + seconds.cast_signed()).unwrap(),
@@ -26,7 +25,7 @@ fn ticked(next: Option<NextTick>) -> DaemonEvent {
 
 const TICK: DaemonEffect = DaemonEffect::Tick(Reread::WhatChanged);
 
-/// Creates a daemon that has served since second 0 and has something due at `due`.
+/// Creates a daemon that is ready at second 0 and has something due at second `due`.
 fn serving(due: u64) -> Daemon {
     let settings = Settings { pid: 7, drain: Duration::from_secs(30), watchdog: None };
     let (mut daemon, effects) = Daemon::start(settings, at(0));

@@ -1,16 +1,15 @@
-//! The daemon: one process for each user that ticks for all projects, so that no host timer is
-//! needed.
+//! The daemon: one process per user that ticks for all projects and replaces a host timer.
 //!
 //! ```text
-//! pace, socket, signals, ends of runs ──select──> Event ──machine::handle──> Effects ──hands──> done
-//!                                                   ^                                  │
-//!                                                   └──────── what came of it ─────────┘
+//! beats, socket, signals, ended runs ──select──> Event ──machine::handle──> Effects ──EffectRunner──┐
+//!                                                  ^                                                │
+//!                                                  └─────────────── resulting events ───────────────┘
 //! ```
 //!
-//! The daemon starts each run as a process of its own. Its death therefore harms no run, and the
-//! next tick of any process settles what it left. It uses the same database as `runner tick` and
-//! host timers, so nothing is done twice however many of them run. The daemon must never keep state
-//! in memory that the database does not have.
+//! The daemon starts each run as a separate process, so a run survives the death of the daemon. The
+//! next tick of any process then settles what the daemon left. The daemon shares the database with
+//! `runner tick` and host timers, so no occurrence is started twice. The state of a run must never
+//! exist only in the daemon's memory.
 
 pub mod client;
 mod effects;
@@ -41,14 +40,14 @@ use log::DaemonLog;
 use machine::{Daemon, DaemonEvent, Settings, Signal};
 use socket::{Control, SocketRequest};
 
-/// Maximum time between two turns of the loop, even without a beat.
+/// Maximum time that the loop waits for a beat.
 const LATE: Duration = Duration::from_secs(5);
-/// Maximum number of requests that wait for the loop.
+/// Maximum number of client requests that wait for the loop.
 const QUESTIONS: usize = 64;
 
-/// Runs the daemon until it is asked to end. After that, live runs may go on for `drain`.
+/// Runs the daemon until a signal ends it. Live runs may then continue for `drain`.
 pub fn run(home: &Env, drain: Duration, manner: SpawnMode) -> Result<Exit, Failure> {
-    // Opening the database also makes the state folder, with private permissions.
+    // Opening the database also creates the private state folder.
     let store = home.store()?;
     let me = ProcessIdentity::me();
     let now = home.now()?;
@@ -94,13 +93,13 @@ async fn serve(
     let mut term = signal(SignalKind::terminate()).map_err(cannot)?;
     let mut int = signal(SignalKind::interrupt()).map_err(cannot)?;
     let mut hup = signal(SignalKind::hangup()).map_err(cannot)?;
-    // The handler must exist before the first run starts. One signal may announce the end of
-    // several children.
+    // The handler must exist before the first run starts. One signal may stand for several ended
+    // children.
     let mut child = signal(SignalKind::child()).map_err(cannot)?;
     let mut pace = Heartbeat::start().await?;
     let (sender, mut questions) = mpsc::channel(QUESTIONS);
     let _control = Control::serve(home, sender)?;
-    // The loop must wake up at least once in half of the watchdog's limit.
+    // The loop must wake up at least twice within the watchdog timeout.
     let late =
         settings.watchdog.map_or(LATE, |limit| LATE.min(limit / 4)).max(Duration::from_millis(10));
     let (mut daemon, first) = Daemon::start(settings, now);
@@ -125,7 +124,7 @@ async fn serve(
             Some(()) = pace.beats.recv() => LoopEvent::Beat,
             () = sleep(late) => LoopEvent::Beat,
         };
-        // If the clock cannot be read this time, the last reading is used again.
+        // If the clock cannot be read, the last reading is used again.
         now = home.now().unwrap_or(now);
         match woken {
             LoopEvent::Beat => events.push_back(DaemonEvent::Pace),

@@ -8,8 +8,8 @@
 //! anything else                         {"is":"error","why":"…"}
 //! ```
 //!
-//! This module holds data only. A later version may add fields to replies, so readers ignore
-//! unknown fields; requests are read strictly.
+//! A later version may add fields to replies, so readers ignore unknown fields in them. Requests
+//! with unknown fields are rejected.
 
 use jiff::Timestamp;
 use runner_engine::ids::RunId;
@@ -18,51 +18,47 @@ use serde::{Deserialize, Serialize};
 /// Maximum length of a line in bytes.
 pub const LONGEST: usize = 64 * 1024;
 
-/// A client's request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "ask", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Request {
-    /// Asks for the daemon's state.
+    /// Returns the daemon's state.
     Status {},
-    /// Asks for a tick now; the reply comes when it is done.
+    /// Requests a tick. The reply follows when the tick is done.
     Tick {},
-    /// Asks for the end of a run.
+    /// Cancels a run.
     Cancel { run: RunId },
-    /// Asks for the log of a run as it grows, until the run is settled.
+    /// Streams the log of a run until the run is settled.
     Follow {
         run: RunId,
-        /// Number of bytes of the log that the client already has.
+        /// The offset in the log at which the stream starts.
         #[serde(default)]
         from: u64,
     },
 }
 
-/// The daemon's reply.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "is", rename_all = "kebab-case")]
 pub enum Reply {
-    /// The daemon's state.
     Status(DaemonStatus),
-    /// A tick was made.
     Ticked {
         /// The ids of the runs that the tick started.
         started: Vec<String>,
-        /// The problems with single runs, jobs or projects.
+        /// Problems with single runs, jobs or projects.
         troubles: Vec<String>,
     },
-    /// A run was ended, or was asked to end.
+    /// A run was cancelled, or was asked to end.
     Cancelled {
         /// The action taken, as text for people.
         how: String,
     },
     /// A part of a run's log.
     Log {
-        /// Whole lines, except for a last one that has no line break.
+        /// Whole lines, except that a very long line is split and the last line may be
+        /// unterminated.
         text: String,
-        /// Number of bytes of the log that have been sent, including this part.
+        /// The offset in the log after this part.
         end: u64,
     },
-    /// The run is settled.
     Over {
         outcome: String,
     },
@@ -78,12 +74,11 @@ impl Reply {
     }
 }
 
-/// The state of a daemon.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DaemonStatus {
     pub pid: u32,
     pub version: String,
-    /// The time at which the daemon was started.
+    /// The start time of the daemon.
     pub since: Timestamp,
     pub last_tick: Option<Timestamp>,
     /// Whether the daemon is shutting down and starts nothing new.
@@ -92,12 +87,11 @@ pub struct DaemonStatus {
     pub live: Vec<Live>,
 }
 
-/// A live run that a daemon started.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Live {
     pub run: String,
     pub job: String,
-    /// The time at which the run's process was started.
+    /// The start time of the run's process.
     pub since: Timestamp,
 }
 

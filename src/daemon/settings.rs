@@ -1,5 +1,5 @@
-//! Reads the daemon's own table of the configuration. There is one daemon for each user, so the
-//! table is read from the defaults and the user's file and never from a project's file.
+//! Reads the `[daemon]` table of the configuration. One daemon serves all projects of a user, so
+//! this module must never read a project's file.
 
 use std::io;
 use std::path::Path;
@@ -25,7 +25,7 @@ struct Table {
     drain: Option<String>,
 }
 
-/// Reads how long live runs may go on when the daemon is asked to end.
+/// Returns how long live runs may continue after the daemon is asked to end.
 pub fn drain(user_config: &Path) -> Result<Duration, Failure> {
     let wrong = |why: &str| {
         Failure::configuration(format!("{}: {why}", user_config.display()))

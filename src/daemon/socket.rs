@@ -2,13 +2,13 @@
 //!
 //! ```text
 //! connect ──same user?──> line ──> request ──> the loop ──> reply ──> line …
-//!             │ no: closed  │ too long, no JSON: error, and on (or closed)
-//!                           └ follow: a thread of its own writes until the run is settled
+//!             │ no: closed  │ invalid: error, next line; too long: error, closed
+//!                           └ follow: a separate thread writes until the run is settled
 //! ```
 //!
-//! Each client has a task of its own, and everything is limited: the length of a line, the time to
-//! write, the time of silence, and the number of clients. A slow or dead client never blocks the
-//! loop. This module must never write to the database and never make a decision.
+//! Each client has its own task. Line length, read and write times, and the number of clients are
+//! limited, so a slow client never blocks the loop. This module must never write to the database or
+//! make a decision.
 
 use std::fs;
 use std::io;
@@ -34,28 +34,28 @@ use crate::env::Env;
 use crate::follow::{self, FollowEnd};
 use crate::ui::{Failure, log};
 
-/// Maximum time for which a client may be silent or slow to read.
+/// Maximum time to wait for a client's next request, or for a client to accept a reply.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Maximum number of clients at once.
+/// Maximum number of simultaneous clients.
 const CLIENTS: usize = 64;
 
 pub const NAME: &str = "control.sock";
 
-/// A client's request to the loop.
 pub struct SocketRequest {
     pub what: DaemonRequest,
     /// The channel for the reply.
     pub reply: oneshot::Sender<Reply>,
 }
 
-/// The bound socket. Dropping it removes the socket's file.
+/// The bound socket. Dropping it deletes the socket file.
 #[derive(Debug)]
 pub struct Control {
     path: PathBuf,
 }
 
-/// Returns the socket's address for the kernel. A socket address has a short limit, but a state
-/// folder's path may be long, so the address goes through an open handle of the folder.
+/// Returns an address for the socket. The length of a Unix socket address is limited, so the
+/// address goes through an open descriptor of the state folder. The descriptor must stay open while
+/// the address is used.
 pub fn address(state: &Path) -> io::Result<(rustix::fd::OwnedFd, PathBuf)> {
     use std::os::fd::AsRawFd as _;
     let folder =
@@ -66,7 +66,7 @@ pub fn address(state: &Path) -> io::Result<(rustix::fd::OwnedFd, PathBuf)> {
 
 impl Control {
     /// Binds the socket and serves it on the current runtime. The caller must hold the daemon's
-    /// lock: an existing file at the path then belongs to a dead daemon.
+    /// lock, because an existing socket file is deleted.
     pub fn serve(home: &Env, questions: mpsc::Sender<SocketRequest>) -> Result<Self, Failure> {
         let path = home.state.join(NAME);
         let cannot = |error: io::Error| Failure::not_made(&path, error);
@@ -76,7 +76,7 @@ impl Control {
         }
         let (_folder, address) = address(&home.state).map_err(cannot)?;
         let listener = net::UnixListener::bind(&address).map_err(cannot)?;
-        // The folder is already private; the file's own permissions only make that visible.
+        // The state folder is already private; this is an additional safeguard.
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).map_err(cannot)?;
         listener.set_nonblocking(true).map_err(cannot)?;
         let listener = UnixListener::from_std(listener).map_err(cannot)?;
@@ -99,8 +99,7 @@ async fn accept(home: Env, listener: UnixListener, questions: mpsc::Sender<Socke
             Ok((stream, _)) => stream,
             Err(error) => {
                 tracing::warn!(%error, "a client could not be accepted");
-                // The process is most likely out of file descriptors. The pause prevents a busy
-                // loop.
+                // The process may be out of file descriptors. The pause prevents a busy loop.
                 tokio::time::sleep(Duration::from_millis(200)).await;
                 continue;
             }
@@ -115,7 +114,7 @@ async fn accept(home: Env, listener: UnixListener, questions: mpsc::Sender<Socke
         }
         let (home, questions) = (home.clone(), questions.clone());
         tokio::spawn(async move {
-            // A client that disconnects in the middle of a message is not an error of the daemon.
+            // A client may disconnect at any time.
             let _gone = talk(&home, stream, &questions, place).await;
         });
     }
@@ -137,7 +136,7 @@ async fn talk(
         }
         if line.len() > LONGEST {
             let why = format!("a request is one line of at most {LONGEST} bytes");
-            // The rest of the stream is the tail of this line, so no further request can be read.
+            // The rest of the stream belongs to this line, so no further request can be read.
             return write(&mut stream, &Reply::error(why)).await;
         }
         let what = match serde_json::from_slice(&line) {
@@ -174,8 +173,8 @@ async fn write(stream: &mut BufReader<UnixStream>, reply: &Reply) -> io::Result<
     timeout(PATIENCE, stream.write_all(&line(reply))).await?
 }
 
-/// Follows a run on a thread of its own, because following waits for files. The thread ends with
-/// its client or its run, and at the latest with the process.
+/// Follows a run on a separate thread, because following blocks on files. The thread ends when the
+/// client disconnects or the run is settled.
 fn follow_apart(
     home: Env,
     stream: UnixStream,

@@ -1,4 +1,4 @@
-//! The error type for users: the problem, its location, its cause and the command that fixes it.
+//! The error type of the commands: the problem and, if known, the command that fixes it.
 
 use std::error::Error;
 use std::fmt;
@@ -9,7 +9,6 @@ use runner_engine::error_chain::{plain, whole};
 use runner_engine::outcome::Exit;
 use runner_engine::store::StoreError;
 
-/// The reason why a command failed.
 #[derive(Clone, Debug)]
 pub struct Failure {
     pub exit: Exit,
@@ -19,7 +18,7 @@ pub struct Failure {
     source: Option<Arc<dyn Error + Send + Sync>>,
 }
 
-/// Defines a constructor for each exit code of an error.
+/// Defines constructors that set the exit code.
 macro_rules! constructors {
     ($($(#[$doc:meta])* $name:ident = $exit:ident;)+) => {
         impl Failure {
@@ -31,18 +30,18 @@ macro_rules! constructors {
 }
 
 constructors! {
-    /// Creates a failure for a problem in the environment of the program.
+    /// Creates a failure for a problem in the program's environment.
     environment = Configuration;
     /// Creates a failure for an error in the configuration.
     configuration = Configuration;
     /// Creates a failure for invalid input.
     data = Data;
-    /// Creates a usage failure for invalid arguments that the parser does not detect.
+    /// Creates a failure for invalid arguments that the parser does not detect.
     usage = Usage;
     cannot_write = CannotWrite;
-    /// Creates a failure for an action that a guard refused.
+    /// Creates a failure for an action that was refused.
     refused = Failed;
-    /// Creates a failure for a resource that another process uses now.
+    /// Creates a failure for a temporary condition, such as a resource in use.
     later = TryLater;
     /// Creates a failure for a program or feature that this system lacks.
     unavailable = Unavailable;
@@ -51,14 +50,13 @@ constructors! {
 }
 
 impl Failure {
-    /// Reports whether the database is damaged. In this case nothing may run until a person has
-    /// acted.
+    /// Returns whether the database is damaged. No job may run until a person has repaired it.
     pub fn is_damage(&self) -> bool {
         let source = self.source.as_ref().and_then(|source| source.downcast_ref());
         matches!(source, Some(StoreError::Damaged { .. }))
     }
 
-    /// Marks the damage as damage of a copy, so that the database itself counts as intact.
+    /// Discards the cause, so that damage in a copy does not count as damage of the database.
     pub fn of_a_copy(mut self) -> Self {
         self.source = None;
         self
@@ -68,18 +66,17 @@ impl Failure {
         Self { exit, what: plain(&what.into()), hint: None, drawing: None, source: None }
     }
 
-    /// Keeps the error that caused this failure. The failure's text already describes it.
-    /// Reports that a file cannot be read or used, with exit code 78.
+    /// Creates a failure for a file that cannot be read or used, with exit code 78.
     pub fn unreadable(path: &Path, error: impl fmt::Display) -> Self {
         Self::environment(format!("{}: {error}", path.display()))
     }
 
-    /// Reports that a file or a folder cannot be created, with exit code 73.
+    /// Creates a failure for a file or folder that cannot be created, with exit code 73.
     pub fn not_made(path: &Path, error: impl fmt::Display) -> Self {
         Self::cannot_write(format!("cannot create {}: {error}", path.display()))
     }
 
-    /// Reports that a file cannot be written, with exit code 73.
+    /// Creates a failure for a file that cannot be written, with exit code 73.
     pub fn not_written(path: &Path, error: impl fmt::Display) -> Self {
         Self::cannot_write(format!("cannot write {}: {error}", path.display()))
     }
@@ -89,13 +86,13 @@ impl Failure {
         self
     }
 
-    /// Adds an excerpt of the file with the location marked.
+    /// Adds an excerpt of the file with the error marked.
     pub fn drawn(mut self, drawing: impl Into<String>) -> Self {
         self.drawing = Some(drawing.into());
         self
     }
 
-    /// Returns the text for a terminal. It includes the drawing, which logs and JSON leave out.
+    /// Returns the text for a terminal. It includes the excerpt, which `Display` omits.
     pub fn message(&self) -> String {
         let mut text = self.what.clone();
         if let Some(drawing) = &self.drawing {
@@ -190,9 +187,8 @@ impl From<StoreError> for Failure {
     }
 }
 
-/// Returns the command that moves a database and its related folders aside, so that the next
-/// command creates a new one. The command names only paths that exist, because `mv` fails on any
-/// other.
+/// Returns a shell command that moves a damaged database and its folders aside. It names only paths
+/// that exist, because `mv` fails on others.
 pub fn aside(store: &Path) -> String {
     let state = store.parent().unwrap_or(store);
     let beside: String = ["runs", "backups"]

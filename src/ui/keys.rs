@@ -1,21 +1,21 @@
-//! Decodes terminal input into keys, independent of how reads split the bytes.
+//! Decodes terminal input into keys, regardless of how reads split the bytes.
 //!
 //! ```text
-//!  byte            a letter, Enter, Backspace, control-C …    one key
+//!  a character     a letter, Enter, Backspace, control-C …    one key
 //!  ESC [ … final   an arrow, Home, Page Up …                  one key, or none if it is unknown
-//!  ESC alone       at the end of the input                    Escape
-//!  an incomplete   sequence or letter                         waits for the rest
+//!  ESC             not followed by [ or O                     Escape
+//!  an incomplete   sequence or character                      waits for the rest
 //! ```
 //!
-//! This module is pure: it must never read anything itself.
+//! This module must never perform I/O.
 
-/// Bytes that do not form a complete key yet.
+/// Decodes keys, and stores an incomplete sequence until its next bytes arrive.
 #[derive(Debug, Default)]
 pub struct Keys {
     torn: Vec<u8>,
 }
 
-/// An action of the person, or an event of the terminal.
+/// A key press or an event of the terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Input {
     /// A character key.
@@ -31,21 +31,20 @@ pub enum Input {
     Backspace,
     /// The size of the terminal changed.
     Resized,
-    /// The request to end: control-C, a signal, or the loss of the terminal.
+    /// A request to exit: control-C, control-D, a signal, or the loss of the terminal.
     Stop,
 }
 
-/// The meaning of one or more input bytes.
+/// A decoded key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Key {
-    /// An input for the program.
     Does(Input),
     /// A request to repaint the whole screen.
     Repaint,
 }
 
 impl Keys {
-    /// Adds the bytes that were read and returns the complete keys.
+    /// Decodes the bytes that were read and returns the complete keys.
     pub fn take(&mut self, read: &[u8]) -> Vec<Key> {
         self.torn.extend_from_slice(read);
         let mut keys = Vec::new();
@@ -58,14 +57,14 @@ impl Keys {
         keys
     }
 
-    /// Drops an incomplete sequence whose rest did not arrive.
+    /// Discards an incomplete sequence.
     pub fn forget(&mut self) {
         self.torn.clear();
     }
 }
 
 /// Returns the first key and its length in bytes, or `None` if more bytes are needed. The inner
-/// `None` is a sequence without a meaning.
+/// value is `None` for an unknown sequence.
 fn first(bytes: &[u8]) -> Option<(Option<Key>, usize)> {
     let does = |input| Some(Key::Does(input));
     Some(match bytes {
@@ -87,7 +86,7 @@ fn first(bytes: &[u8]) -> Option<(Option<Key>, usize)> {
     })
 }
 
-/// Returns the named key for the numbers and the last byte of an escape sequence.
+/// Returns the key for the parameters and the final byte of an escape sequence.
 fn named(numbers: &[u8], last: u8) -> Option<Key> {
     // The number after a semicolon describes the modifier keys.
     let number = numbers.split(|byte| *byte == b';').next().unwrap_or(b"");
@@ -103,7 +102,7 @@ fn named(numbers: &[u8], last: u8) -> Option<Key> {
     }))
 }
 
-/// Decodes one UTF-8 letter and its length. Invalid bytes are skipped.
+/// Decodes one UTF-8 character and returns its length. Invalid bytes are skipped.
 fn letter(bytes: &[u8]) -> Option<(Option<Key>, usize)> {
     let piece = &bytes[..bytes.len().min(4)];
     let valid = match std::str::from_utf8(piece) {

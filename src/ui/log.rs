@@ -1,6 +1,7 @@
-//! Writes the log of one run to a file in the run's private folder, and redacts it line by line.
+//! Writes a run's log to a file in the run's folder, redacted line by line.
 //!
-//! `RUNNER_LOG` (as in `RUNNER_LOG=debug`) or `-v` sets the level; the default is `info`.
+//! `RUNNER_LOG` sets the level, as in `RUNNER_LOG=debug`. If it is not set, `-v` raises the level
+//! from `info`.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -14,7 +15,7 @@ use tracing_subscriber::EnvFilter;
 /// The name of the log file in a run's folder.
 pub const FILE: &str = "log";
 
-/// Sends all subsequent trace events to the run's log.
+/// Installs a global `tracing` subscriber that writes to the run's log.
 pub fn start(folder: &Path, verbose: u8, wanted: Option<&str>) -> io::Result<()> {
     fs::create_dir_all(folder)?;
     let mut options = File::options();
@@ -39,7 +40,7 @@ pub fn start(folder: &Path, verbose: u8, wanted: Option<&str>) -> io::Result<()>
     tracing::subscriber::set_global_default(subscriber).map_err(io::Error::other)
 }
 
-/// A writer that writes whole lines and redacts the secrets in each.
+/// Buffers whole lines and redacts the secrets in them.
 struct RedactedLines {
     file: File,
     line: Vec<u8>,

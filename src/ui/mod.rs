@@ -1,5 +1,5 @@
-//! The terminal interface: the output of results, the format of errors, and the log of a run. This
-//! module must never depend on a command.
+//! The terminal interface: output, errors, and the logs of runs. This module must never depend on a
+//! command.
 
 mod failure;
 mod keys;

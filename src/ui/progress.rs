@@ -9,8 +9,8 @@ use runner_jobs::Progress;
 use super::Ui;
 use super::show::complain_raw;
 
-/// The progress of a run: a bar on a terminal, a line for each new step elsewhere if the command is
-/// verbose, and nothing if it is quiet.
+/// A progress bar on a terminal. Elsewhere, each new step is printed on a line if the command is
+/// verbose.
 pub struct Steps {
     bar: ProgressBar,
     plain: bool,

@@ -1,7 +1,7 @@
-//! Makes untrusted text safe for a terminal: control characters in it have no effect, and invisible
-//! characters are shown. All ideas, file names and model texts pass through this module.
+//! Escapes control characters and invisible characters in untrusted text, such as file names and
+//! answers of models.
 
-/// Returns the text as one line in which control characters and direction marks are escaped.
+/// Escapes a text as one line. A tab becomes four spaces.
 pub fn line(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for c in text.chars() {
@@ -14,7 +14,7 @@ pub fn line(text: &str) -> String {
     safe
 }
 
-/// Reports whether a terminal would interpret `c`, or whether `c` could mislead a reader.
+/// Returns whether a terminal would interpret `c`, or whether `c` could mislead a reader.
 fn hidden(c: char) -> bool {
     c.is_control()
         || matches!(
@@ -26,7 +26,7 @@ fn hidden(c: char) -> bool {
         )
 }
 
-/// Splits a text into lines and escapes each with [`line()`].
+/// Splits a text into lines and escapes each line.
 pub fn lines(bytes: &[u8]) -> Vec<String> {
     String::from_utf8_lossy(bytes).lines().map(line).collect()
 }

@@ -1,9 +1,7 @@
-//! Takes over the whole terminal: paints rows, reads keys, and always restores the terminal to its
-//! previous state.
+//! A full-screen terminal interface: paints rows, reads keys, and restores the terminal.
 //!
-//! Rows are plain data, and their text has already been escaped. A screen must never be opened
-//! without a terminal, and must never leave the terminal in raw mode: not after an error, a panic,
-//! a signal or a dropped connection.
+//! The caller must escape the text of rows. A screen must never leave the terminal in raw mode,
+//! even after an error, a panic or a signal.
 
 use std::collections::VecDeque;
 use std::io::{self, IsTerminal as _, Write as _};
@@ -22,7 +20,6 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 pub use super::keys::Input;
 use super::keys::{Key, Keys};
 
-/// The style of a row segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CellStyle {
     Plain,
@@ -38,16 +35,16 @@ pub enum CellStyle {
 /// The segments of one row, from left to right.
 pub type Row = Vec<(CellStyle, String)>;
 
-/// Reports whether standard input and standard output are both terminals.
+/// Returns whether standard input and standard output are both terminals.
 pub fn there_is_one() -> bool {
     io::stdin().is_terminal() && io::stdout().is_terminal()
 }
 
-/// The terminal while this program controls it.
+/// A terminal that this program controls.
 pub struct Screen {
     color: bool,
     stop: Arc<AtomicBool>,
-    // The painted rows, so that only changed rows are painted again.
+    // The painted rows. Only changed rows are painted again.
     painted: Vec<Row>,
     size: (u16, u16),
     keys: Keys,
@@ -59,7 +56,7 @@ pub struct Screen {
 const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
 
 impl Screen {
-    /// Takes over the terminal. `color` enables colours.
+    /// Takes over the terminal. Styles have no colors if `color` is false.
     pub fn open(color: bool) -> io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         for signal in [SIGTERM, SIGINT, SIGHUP] {
@@ -71,7 +68,7 @@ impl Screen {
             before(info);
         }));
         terminal::enable_raw_mode()?;
-        // From this line on, dropping the screen restores the terminal.
+        // From here on, dropping the screen restores the terminal.
         let screen = Self {
             color,
             stop,
@@ -134,7 +131,8 @@ impl Screen {
         Ok(())
     }
 
-    /// Waits for the next input. Returns [`Input::Stop`] if the terminal is gone or cannot be read.
+    /// Waits for the next input. Returns [`Input::Stop`] after a signal, or if the terminal cannot
+    /// be read.
     pub fn next(&mut self) -> Input {
         loop {
             if self.stop.load(Ordering::SeqCst) {
@@ -157,10 +155,10 @@ impl Screen {
         }
     }
 
-    /// Reads the available input, and waits for it for at most [`LOOK`].
+    /// Reads the available input, waiting at most [`LOOK`].
     ///
     /// # Errors
-    /// Returns an error if the terminal is gone.
+    /// Returns an error if the terminal cannot be read.
     fn read(&mut self) -> io::Result<()> {
         let stdin = io::stdin();
         let mut ready = [PollFd::new(&stdin, PollFlags::IN)];
@@ -192,7 +190,7 @@ impl Drop for Screen {
     }
 }
 
-/// Restores the terminal. A second call has no further effect.
+/// Restores the terminal. May be called more than once.
 fn give_back() {
     let _gone = execute!(io::stdout(), cursor::Show, LeaveAlternateScreen);
     let _gone = terminal::disable_raw_mode();

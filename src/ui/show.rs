@@ -1,7 +1,6 @@
-//! Output for people: results go to standard output, everything else to standard error.
+//! Prints results on standard output and everything else on standard error.
 //!
-//! This is the only module that prints. A closed pipe is not an error, because the reader may stop
-//! at any time.
+//! A closed pipe is not an error, because the reader may stop at any time.
 
 use std::borrow::Cow;
 use std::io::{self, IsTerminal as _, Write as _};
@@ -17,18 +16,17 @@ use crate::env;
 
 static LOST: AtomicBool = AtomicBool::new(false);
 
-/// Reports whether part of a result could not be written.
+/// Returns whether part of a result could not be written.
 pub fn lost() -> bool {
     LOST.load(Ordering::SeqCst)
 }
 
-/// Prints a result on standard output.
+/// Prints a result on standard output, redacted.
 pub fn out(text: &str) {
     write_out(&Redacted::of(text));
 }
 
-/// Prints a text that this program generated and that may move the cursor: a frame, a page of the
-/// manual, a completion script.
+/// Prints generated text without redaction: a frame or a completion script.
 pub fn own(text: &str) {
     write_out(text);
 }
@@ -44,26 +42,25 @@ fn write_out(text: &str) {
     }
 }
 
-/// Prints a result as JSON on standard output.
+/// Prints a result as JSON on standard output, redacted.
 pub fn json(value: &impl Serialize) {
     let text = Redacted::pretty_json(value).expect("results have string keys only");
     write_out(&(text.into_string() + "\n"));
 }
 
-/// Returns a result as JSON text on one line.
+/// Returns a result as one line of JSON.
 pub fn json_line(value: &impl Serialize) -> String {
     let text = Redacted::json(value).expect("results have string keys only");
     text.into_string() + "\n"
 }
 
-/// Reports whether standard output is a terminal whose cursor can move back.
+/// Returns whether standard output is a terminal that can move its cursor.
 pub fn can_draw() -> bool {
     io::stdout().is_terminal() && env::setting("TERM").is_some_and(|term| term != "dumb")
 }
 
-/// Draws a text over the previous one, from the upper left corner of the terminal, and clears the
-/// rest of the old lines. A text that does not fit is truncated, and the last line states the
-/// number of missing lines.
+/// Draws a text from the upper left corner of the terminal, over the previous text. If the text
+/// does not fit, the last line gives the number of omitted lines.
 pub fn draw(text: &str, first: bool) {
     let size = rustix::termios::tcgetwinsize(io::stdout());
     // A size of 0 means that the size is unknown.
@@ -79,8 +76,8 @@ pub fn draw(text: &str, first: bool) {
     own(&frame);
 }
 
-/// Returns the lines of a text that fit, each followed by the command that clears the rest of its
-/// row. The last row stays free, so that the cursor does not scroll the picture.
+/// Returns the lines that fit, each followed by a sequence that clears the rest of its row. The
+/// last row stays free, so that the screen does not scroll.
 fn fitted(text: &str, rows: usize, columns: usize) -> String {
     let lines: Vec<&str> = text.lines().collect();
     let room = rows - 1;
@@ -120,8 +117,8 @@ pub(super) fn complain_raw(text: &str) {
     let _closed = writeln!(stderr, "{}", Redacted::of(text));
 }
 
-/// Replaces control characters in the text, because names, lock files and models' answers are
-/// printed here.
+/// Replaces control characters, except line breaks and tabs, so that untrusted text cannot control
+/// the terminal.
 pub fn printable(text: &str) -> Cow<'_, str> {
     let obeyed = |c: char| c.is_control() && c != '\n' && c != '\t';
     if text.contains(obeyed) {
@@ -131,13 +128,13 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// Formats a time for people: in the system's time zone, to the second.
+/// Formats a time in the system's time zone, to the second.
 pub fn format_time(at: Timestamp) -> String {
     at.to_zoned(jiff::tz::TimeZone::system()).strftime("%Y-%m-%d %H:%M:%S %Z").to_string()
 }
 
-/// Formats a time for people in the given zone, with the zone's abbreviation. An unknown zone name
-/// falls back to the system's zone.
+/// Formats a time in the given zone, with the zone's abbreviation. An unknown zone is replaced by
+/// the system's zone.
 pub fn format_time_in(at: Timestamp, zone: &str) -> String {
     let zone = jiff::tz::TimeZone::get(zone).unwrap_or_else(|_| jiff::tz::TimeZone::system());
     at.to_zoned(zone).strftime("%Y-%m-%d %H:%M:%S %Z").to_string()
@@ -148,12 +145,11 @@ pub fn count(count: u64, what: &str) -> String {
     runner_text::counted(count, what)
 }
 
-/// Returns the cells as a row of a table.
 pub fn row<const N: usize>(cells: [&str; N]) -> Vec<String> {
     cells.map(str::to_owned).to_vec()
 }
 
-/// Formats the rows as a table. Each column is padded to its widest cell, except the last one.
+/// Formats the rows as a table. Each column except the last is padded to its widest cell.
 pub fn table(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let widths: Vec<usize> = (0..columns)

@@ -1,4 +1,4 @@
-//! Prints the results of commands, as text or as JSON, and their notices.
+//! Prints results of commands as text or JSON, and notices.
 
 use std::io::{self, BufRead as _, IsTerminal as _};
 
@@ -6,21 +6,18 @@ use serde::Serialize;
 
 use super::show;
 
-/// Controls in which format a command prints its result, and whether it prints notices.
+/// The output options of a command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ui {
-    /// The result is printed as JSON, and notices are left out.
+    /// Print the result as JSON, without notices.
     pub json: bool,
-    /// Only results and errors are printed.
+    /// Print only results and errors.
     pub quiet: bool,
 }
 
-/// The result of a command.
-///
-/// The `Serialize` implementation is the form that `--json` prints.
+/// The result of a command. `--json` prints its serialized form.
 pub trait View: Serialize {
-    /// Prints the result for people: the result itself on standard output, notices through
-    /// [`Ui::info`].
+    /// Prints the result as text on standard output, and notices through [`Ui::info`].
     fn print(&self, ui: Ui);
 }
 
@@ -30,19 +27,19 @@ impl Ui {
         if self.json { show::json(view) } else { view.print(self) }
     }
 
-    /// Prints a part of the result early for people. The JSON form of the result contains it.
+    /// Prints part of the result early, as text. JSON output contains it in the final result.
     pub fn show_part(self, view: &impl View) {
         if !self.json {
             view.print(self);
         }
     }
 
-    /// Returns a result as a part of a stream: one line of JSON, or the text that `format` returns.
+    /// Returns a result as part of a stream: one line of JSON, or the text from `format`.
     pub fn frame<V: Serialize>(self, value: &V, format: fn(&V) -> String) -> String {
         if self.json { show::json_line(value) } else { format(value) }
     }
 
-    /// Reports whether the text of a stream is redrawn in place.
+    /// Returns whether the text of a stream can be redrawn in place.
     pub fn can_redraw(self) -> bool {
         !self.json && show::can_draw()
     }
@@ -54,7 +51,8 @@ impl Ui {
         }
     }
 
-    /// Reports whether the command may ask a question: on a terminal, unless it prints JSON.
+    /// Returns whether the command may ask questions: standard input is a terminal and the output
+    /// is not JSON.
     pub fn may_ask(self) -> bool {
         !self.json && io::stdin().is_terminal()
     }

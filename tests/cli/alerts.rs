@@ -1,7 +1,4 @@
-//! Tests alerts through the program: misbehaving receivers, processes that die during delivery, and
-//! the recipients of each alert.
-//!
-//! Receivers are threads of the test that report each request; no test waits for a fixed time.
+//! Tests the delivery of alerts, also with misbehaving receivers and killed processes.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -14,12 +11,11 @@ use std::time::Duration;
 
 use crate::fixture::{Fixture, skip};
 
-/// Maximum wait for a signal that is certain to come.
+/// Maximum wait for an event that must occur.
 const SURE: Duration = Duration::from_secs(60);
 
 const FAILS: &str = "[jobs.bad]\nkind = \"command\"\nprogram = \"sh\"\nargs = [\"-c\", \"test -e ok || { echo broken >&2; exit 3; }\"]\ntrigger = \"manual\"\nretries = 0\n";
 
-/// A request as it was received.
 struct ReceivedRequest {
     head: String,
     body: Vec<u8>,
@@ -41,7 +37,7 @@ impl ReceivedRequest {
     }
 }
 
-/// A server that reads each request, reports it, and then calls its answer function.
+/// A server that reports each request to the test and then calls its answer function.
 struct Server {
     port: u16,
     heard: Receiver<ReceivedRequest>,
@@ -113,7 +109,7 @@ fn run(fixture: &Fixture, args: &[&str]) -> crate::fixture::CommandOutput {
     crate::fixture::CommandOutput::of(command(fixture, args).output().unwrap())
 }
 
-/// Records a failure of the job through the queue and digests it, without delivering anything.
+/// Queues the job and ticks, so that the job fails.
 fn fail(fixture: &Fixture) {
     run(fixture, &["enqueue", "bad"]).ends(0);
     run(fixture, &["tick"]).expect_text("bad");
@@ -223,7 +219,7 @@ fn hanging_receivers_block_no_command() {
         hook(hanging.port, "")
     ));
     fail(&fixture);
-    // One delivery hangs from here on; everything else continues.
+    // From here on, one delivery hangs.
     dripping.next_request();
     fail(&fixture);
     run(&fixture, &["run", "bad"]).ends(1);
@@ -428,8 +424,8 @@ fn heartbeat_follows_successful_ticks_once_a_minute() {
     run(&fixture, &["tick"]).ends(0);
     assert!(server.next_request().head.starts_with("GET /beat "));
     run(&fixture, &["tick"]).ends(0);
-    // The old stamp permits another request. If the second tick had sent one, this request would be
-    // the third.
+    // The old stamp permits another request. A heartbeat from the second tick would make this
+    // request the third.
     fs::write(fixture.state().join("heartbeat.stamp"), "2020-01-01T00:00:00Z\n").unwrap();
     run(&fixture, &["tick"]).ends(0);
     server.next_request();

@@ -1,5 +1,4 @@
-//! Tests model APIs through the program: a job that asks one, its fallbacks, its check and its
-//! prices.
+//! Tests jobs that ask a model API, with fallbacks, checks and prices.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
@@ -50,7 +49,7 @@ fn last(fixture: &Fixture) -> serde_json::Value {
     fixture.run(&["runs", "show", id.as_str().unwrap(), "--json"]).json()
 }
 
-/// Checks that the key is in no file of the fixture except `keys`.
+/// Checks that only the file `keys` contains the key.
 fn keeps_its_key(fixture: &Fixture) {
     for (path, content) in fixture.tree(".") {
         let shown = content.windows(KEY.len()).any(|part| part == KEY.as_bytes());
@@ -124,7 +123,7 @@ fn only_unbilled_requests_are_retried() {
     assert_eq!((&run["model_calls"], &run["outcome"]), (&2.into(), &"succeeded".into()), "{run}");
     assert_eq!(blinks.calls(), 2);
 
-    // The run waits for a rate limit that ends soon, then asks again.
+    // If a rate limit ends soon, the run waits and asks again.
     let count = AtomicUsize::new(0);
     let soon = Server::start(move |talk, seen| match count.fetch_add(1, Ordering::SeqCst) {
         0 => talk.reply(429, &[("retry-after", "1")], ""),
@@ -143,7 +142,7 @@ fn only_unbilled_requests_are_retried() {
     let run = last(&fixture);
     assert_eq!((&run["model_calls"], &run["class"]), (&2.into(), &"over-budget".into()), "{run}");
 
-    // Without a limit on calls, the backend is asked three times per run before the run fails.
+    // Without a limit on calls, a run asks the backend three times before it fails.
     let never = server(Dialect::Messages, B::Overloaded);
     let fixture = self::fixture("anthropic", &never.url(), "");
     for turn in 1..=4 {

@@ -9,10 +9,10 @@ use crate::fixture::{CommandOutput, Fixture};
 use crate::served::{Daemon, NO_DREAM, at, begin, missed, over, run, runs};
 
 const FRIDAY: &str = "2026-11-20T19:30:00Z";
-/// Monday's time on both clocks, about two and a half days later.
+/// Monday morning: the wall clock, and the seconds of boot time since Friday.
 const MONDAY: (&str, i64) = ("2026-11-23T08:45:00Z", (2 * 24 + 13) * 3_600 + 15 * 60);
 
-/// Creates jobs that are due at each full hour and known since Friday evening.
+/// Creates a project on Friday evening with jobs that are due every full hour.
 fn weekend(jobs: &[(&str, &str)]) -> Fixture {
     let fixture = Fixture::new();
     at(&fixture, FRIDAY);
@@ -62,7 +62,7 @@ fn each_job_catches_up_once_after_sleep() {
     let mut places = BTreeSet::new();
     for one in listed {
         assert_eq!(one["due"], "2026-11-23T08:00:00Z");
-        // A run that may start at once has no `ready_at`.
+        // A run that may start immediately has no `ready_at`.
         let ready = one["ready_at"].as_str().map_or(now, |at| at.parse().unwrap());
         let wait = ready.duration_since(now);
         assert!(!wait.is_negative() && wait <= SignedDuration::from_secs(60), "{wait}");
@@ -75,7 +75,7 @@ fn each_job_catches_up_once_after_sleep() {
     for one in listed {
         let ready = one["ready_at"].as_str().map_or(now, |at| at.parse().unwrap());
         let began = runs(&fixture, one["job"].as_str().unwrap())[0].0 != "queued";
-        // The job's group delays runs beyond four at a time.
+        // The job's group runs at most four jobs at a time.
         assert!(!began || ready <= half, "{one}");
     }
     woken(&fixture, 61);
@@ -93,7 +93,6 @@ fn each_job_catches_up_once_after_sleep() {
     assert_eq!(fixture.count("SELECT count(*) FROM occurrences"), 10);
     let slept = "SELECT count(*) FROM events WHERE kind = 'slept'";
     assert!(fixture.count(slept) > 0);
-    // The schedule continues as usual.
     at(&fixture, &format!("2026-11-23T09:00:00Z\n{}", MONDAY.1 + 900));
     daemon.tick();
     assert_eq!(runs(&fixture, "mail").len(), 2);

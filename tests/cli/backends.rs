@@ -1,5 +1,4 @@
-//! Tests backends through the program: agents that are scripts, with their fallbacks, keys and
-//! checks.
+//! Tests backends with scripted agents: fallbacks, keys and checks.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
@@ -9,7 +8,7 @@ use crate::fixture::Fixture;
 const FAKES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/backends/tests/fakes");
 const KEY: &str = "key-that-nobody-may-see-4711";
 
-/// Creates a project whose job asks `claude`, which is a script, and a file of keys.
+/// Creates a key file, and a project whose job asks a scripted `claude`.
 fn fixture(situation: &str, more: &str) -> Fixture {
     let fixture = Fixture::with("");
     let keys = fixture.root().join("keys");
@@ -34,7 +33,7 @@ fn last(fixture: &Fixture) -> serde_json::Value {
     fixture.run(&["runs", "show", id.as_str().unwrap(), "--json"]).json()
 }
 
-/// Checks that the key is in no file of the fixture except `keys`.
+/// Checks that only the file `keys` contains the key.
 fn keeps_its_key(fixture: &Fixture) {
     for (path, content) in fixture.tree(".") {
         let shown = content.windows(KEY.len()).any(|part| part == KEY.as_bytes());
@@ -76,8 +75,7 @@ fn fallbacks_answer_and_are_reported() {
     assert_eq!(run["model_calls"], 3, "{run}");
     keeps_its_key(&fixture);
 
-    // A backend whose program is missing is skipped before anything is asked, and the run reports
-    // it.
+    // Runner skips a backend whose program is missing, and reports it.
     let fixture = self::fixture("Good", "fallback = [\"builtin\"]");
     fixture.run(&["config", "set", "backends.mine.program", "/no/such/agent"]).ends(0);
     fixture.run(&["run", "ask"]).ends(0);
@@ -155,8 +153,7 @@ fn fallback_with_exhausted_pool_is_skipped() {
     let keys = fixture.root().join("other-keys");
     fs::write(&keys, "CODEX_API_KEY=k\nSITUATION=Good\n").unwrap();
     fs::set_permissions(&keys, Permissions::from_mode(0o600)).unwrap();
-    // Each run makes two calls, one to each backend. The second run does not fit into the rest of
-    // the pool.
+    // Each run calls both backends. The second run does not fit into the rest of the pool.
     fixture.configure(&format!(
         "[backends.other]\ntype = \"codex\"\nprogram = \"{FAKES}/codex\"\nenv_file = \"{}\"\n\
          pool = \"max\"\n[jobs.ask.budget]\ncalls = 2\n",

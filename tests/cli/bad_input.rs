@@ -1,5 +1,4 @@
-//! Tests broken environments and invalid input: each leads to a clear error or a recorded skip,
-//! without loss.
+//! Tests that invalid input and broken environments cause a clear error or a recorded skip.
 
 use std::fs;
 use std::io::{Seek as _, SeekFrom, Write as _};
@@ -49,7 +48,7 @@ pub fn as_nobody(fixture: &mut Fixture) {
     }
     let mut folders = vec![fixture.root().to_owned()];
     while let Some(path) = folders.pop() {
-        // The owner of a link changes, but never that of its target.
+        // Changes the owner of a link, not of its target.
         lchown(&path, Some(65_534), Some(65_534)).unwrap();
         if path.symlink_metadata().unwrap().is_dir() {
             folders.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
@@ -104,7 +103,7 @@ fn unreadable_ideas_do_not_block_others() {
     let mut targets = proposed(&fixture);
     targets.sort();
     assert_eq!(targets, ["ideas/deep/also.md", "ideas/good.md"]);
-    // The next pass reports the same problems, and also that there is nothing new.
+    // The next pass finds no changed idea.
     fixture.run(&["dream", "run"]).ends(0).expect_text("no delta");
 }
 
@@ -206,7 +205,7 @@ fn damaged_database_stops_commands() {
     }
     assert_eq!(fs::read(&path).unwrap(), damaged, "the damaged database was replaced");
     assert!(fixture.state().join("damaged.json").is_file(), "there is no failure marker");
-    // Run the suggested command literally. There is no backup, so it suggests another command.
+    // There is no backup, so the hint suggests another command. Run it verbatim.
     let said = fixture.run(&["db", "restore"]).ends(65);
     let hint = said.err.split("fix: ").nth(1).unwrap().split("   (").next().unwrap();
     assert!(fixture.command("sh", &["-c", hint]).status().unwrap().success(), "{hint}");
@@ -221,7 +220,7 @@ fn stale_wal_is_not_replayed() {
     let fixture = dreaming();
     fixture.run(&["dream", "run"]).ends(0);
     let path = fixture.state().join("database.sqlite");
-    // The log has content, as after a killed writer.
+    // Keep a log with content, like that of a killed writer.
     let held = fixture.store();
     held.execute_batch("PRAGMA wal_autocheckpoint = 0; UPDATE projects SET created = created + 1")
         .unwrap();
@@ -229,8 +228,8 @@ fn stale_wal_is_not_replayed() {
     drop(held);
     fs::remove_file(&path).unwrap();
     fs::copy(fixture.root().join("wal"), fixture.state().join("database.sqlite-wal")).unwrap();
-    // The remains of a lost database must not be replaced silently: the user decides whether to
-    // start with an empty database.
+    // Runner must not replace a lost database silently. The user decides whether to start with an
+    // empty one.
     let said = fixture.run(&["night"]).ends(70);
     let anew = said.err.split("to start with an empty database: ").nth(1).unwrap();
     let anew = anew.split(")\n").next().unwrap();
@@ -359,7 +358,7 @@ fn unknown_job_lists_known_jobs() {
     let next = fixture.run(&["schedule", "next", "--every", "15m", "--json"]).ends(0).json();
     let at = next["next"][0]["at"].as_str().unwrap();
     assert!(!at.contains('.'), "{at}");
-    // If there are several mistakes, the message for the first one states that there are more.
+    // The message for the first mistake states that there are more.
     fixture
         .configure("[nigth]\nat = \"01:00\"\n[jobs.two]\nkind = \"command\"\nprogam = \"true\"\n");
     for command in ["night", "init", "status"] {

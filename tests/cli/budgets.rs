@@ -1,5 +1,4 @@
-//! Tests budgets that many processes and two projects share, extras, limits, and acknowledged
-//! failures.
+//! Tests shared budgets, grants, provider limits, and acknowledged failures.
 
 use std::fs;
 use std::os::unix::process::CommandExt as _;
@@ -31,8 +30,8 @@ fn user(fixture: &Fixture, toml: &str) {
     fs::write(path, format!("{text}\n{toml}")).unwrap();
 }
 
-/// Returns the settings of `jobs` jobs that each ask a program once. The program records each call,
-/// and all calls are charged to the pool `max`.
+/// Returns the settings of `jobs` jobs that each ask a program once. The program records each call.
+/// All calls are charged to the pool `max`.
 fn asks(calls: &Path, jobs: usize, wait: &str) -> String {
     let mut toml = format!(
         "[jobs.dream]\nenabled = false\n[backends.model]\ntype = \"command\"\nprogram = \"sh\"\npool = \"max\"\n\
@@ -84,7 +83,7 @@ fn concurrent_killed_runs_respect_pool_limits() {
                 .process_group(0)
                 .spawn()
                 .unwrap();
-            // A third of the runs is killed at a random time.
+            // A third of the runs are killed at a random time.
             let delay = Duration::from_micros(dice.roll(1_500_000));
             runs.push((run, if dice.roll(3) == 0 { delay } else { Duration::MAX }));
         }
@@ -111,7 +110,7 @@ fn concurrent_killed_runs_respect_pool_limits() {
         assert!(asked <= charged && charged <= CAP, "{why}");
         assert_eq!(fixture.count("SELECT count(*) FROM reservations WHERE open"), 0, "{why}");
         assert_eq!(fixture.count("SELECT coalesce(sum(calls), 0) FROM requests"), charged, "{why}");
-        // The killed runs lost nothing of the remaining budget.
+        // Killed runs keep nothing reserved.
         let left = fixture.run(&["budget", "--json"]).ends(0).json();
         let pool = account(&left, "pool-day");
         assert_eq!(pool["left"]["calls"], CAP - charged, "{why}");
@@ -236,11 +235,11 @@ fn pool_limit_defers_jobs_of_all_projects() {
     at(&fixture, now, &["budget"])
         .ends(0)
         .expect_text("pool max is rate-limited until 2026-11-21 22:00 UTC");
-    // The wait uses up no attempt, and after the reset the runs continue automatically.
+    // Waiting uses up no attempt. After the reset, the runs continue automatically.
     at(&fixture, "2026-11-21T22:02:00Z", &["tick"]).ends(0);
     assert_eq!(lines(&calls), 10);
     assert_eq!(fixture.count("SELECT count(*) FROM limits"), 0, "the limit is still recorded");
-    // A person can start a run despite the limit.
+    // A manual run starts despite the limit.
     fixture
         .store()
         .execute(

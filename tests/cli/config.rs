@@ -1,4 +1,4 @@
-//! Tests `runner config` and settings that no file contains.
+//! Tests `runner config`, and settings from flags and the environment.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -99,8 +99,8 @@ fn set_changes_one_line_or_nothing() {
         .run(&["config", "set", "jobs.say.trigger", "every 15m"])
         .ends(0)
         .expect_text("nothing was written");
-    // A link in a project is not followed: anyone with write access there could expose any file of
-    // the user.
+    // Runner does not follow a link in a project, because the link could lead to any file of the
+    // user.
     let kept = fixture.root().join("kept.toml");
     fs::rename(fixture.path("runner.toml"), &kept).unwrap();
     symlink(&kept, fixture.path("runner.toml")).unwrap();
@@ -111,8 +111,7 @@ fn set_changes_one_line_or_nothing() {
     }
     fs::remove_file(fixture.path("runner.toml")).unwrap();
     fs::rename(&kept, fixture.path("runner.toml")).unwrap();
-    // If the user's file is a link to another place, it stays a link and the file keeps its
-    // permissions.
+    // The user's own file may be a link. It stays a link, and its target keeps its permissions.
     let own = fixture.root().join("config/runner/config.toml");
     fs::rename(&own, &kept).unwrap();
     fs::set_permissions(&kept, fs::Permissions::from_mode(0o640)).unwrap();
@@ -291,7 +290,7 @@ fn changed_schedule_counts_from_the_change() {
     let hourly = next();
     at("2030-01-10T10:10:00Z", &["config", "set", "jobs.tidy.trigger", "every 20m"]);
     assert_eq!(next(), hourly - 30, "the schedule does not start at the change");
-    // In the user's own file, the setting applies to all projects.
+    // A setting in the user's file applies to all projects.
     at("2030-01-10T10:12:00Z", &["config", "set", "--user", "defaults.catch_up", "none"]);
     let kept = "SELECT count(*) FROM jobs WHERE name = 'tidy' AND policy LIKE '%none%'";
     assert_eq!(fixture.count(kept), 1);

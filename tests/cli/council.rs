@@ -1,5 +1,4 @@
-//! Tests the council of a night through the program: which councillors are asked, and which answers
-//! are used.
+//! Tests which councillors a night asks, and which answers it uses.
 
 use std::fs;
 
@@ -162,7 +161,7 @@ fn synthesis_omits_failed_councillors() {
     }
     assert!(!backed["evidence"].as_array().unwrap().is_empty());
 
-    // Paid calls are recorded in the database like any others, with the backend that was asked.
+    // The database records each call with its backend.
     let asked = fixture.count("SELECT count(*) FROM requests");
     assert_eq!(asked, 7, "five councillors are asked once, and one is asked twice");
     assert_eq!(fixture.count("SELECT count(DISTINCT backend) FROM requests"), 6);
@@ -180,8 +179,8 @@ fn councillors_run_concurrently() {
     let pipe = fixture.root().join("pipe");
     mknodat(CWD, &pipe, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
     let pipe = pipe.display();
-    // Each councillor waits for the other, so they could not answer if they were asked one after
-    // the other.
+    // The councillors wait for each other, so neither could answer if they were asked one after the
+    // other.
     let give =
         format!("echo here > '{pipe}'; {}", answer("implement", "Mend the retry", "high", ONE));
     let take =
@@ -225,7 +224,7 @@ fn resumed_run_reuses_recorded_answers() {
     run_ok(&fixture, &["overnight", "start"]).ends(0);
     let asked = || fixture.count("SELECT count(*) FROM requests");
     assert_eq!(asked(), 1);
-    // Simulate a run that died after the councillors had answered.
+    // Simulate a run that died after the councillors answered.
     fixture.write(".agents/rpi/next-work.jsonl", WORK);
     for name in ["summary.json", "summary.md"] {
         fs::remove_file(fixture.path(&format!("{LATEST}/{name}"))).unwrap();
@@ -234,11 +233,10 @@ fn resumed_run_reuses_recorded_answers() {
     run_ok(&fixture, &["overnight", "start"]);
     let second = artifact(&fixture, "council/packet.json");
     assert_eq!(first["run_id"], second["run_id"], "the run was not continued");
-    // The second packet reports more degradations, but has the same candidates.
     assert_eq!(first["candidates"], second["candidates"]);
     assert_ne!(first["degraded"], second["degraded"]);
     assert_eq!(asked(), 1, "the same question was asked again");
-    // A different question is asked.
+    // Changed work leads to a different question, which is asked.
     for name in ["summary.json", "summary.md"] {
         fs::remove_file(fixture.path(&format!("{LATEST}/{name}"))).unwrap();
     }
@@ -263,8 +261,8 @@ fn unknown_councillor_is_rejected() {
     assert!(!fixture.path(LATEST).exists());
 }
 
-/// Checks that summaries written by other programs are shown in every form: the first version, and
-/// the second version with unknown fields and values.
+/// Checks that runner shows summaries of other programs in every form, also with unknown fields and
+/// values.
 #[test]
 fn foreign_summaries_are_shown_in_every_form() {
     let fixture = Fixture::with("");

@@ -1,5 +1,4 @@
-//! Tests the curator from outside: the reported state of an endpoint, the handling of job files,
-//! and the budget of an event.
+//! Tests the curator's endpoint checks, job files and event budgets.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{SocketAddrV4, TcpListener, TcpStream};
@@ -15,8 +14,7 @@ use crate::fixture::Fixture;
 
 const JOB: &str = "[jobs.curator]\nkind = \"curator\"\ntrigger = \"manual\"\n";
 
-/// Starts a service that answers each request with the result of `answer` for its path, or never if
-/// the result is `None`.
+/// Starts a server that answers a request with `answer(path)`, or never if that is `None`.
 fn service(answer: impl Fn(&str) -> Option<String> + Send + Clone + 'static) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -38,7 +36,7 @@ fn service(answer: impl Fn(&str) -> Option<String> + Send + Clone + 'static) -> 
     port
 }
 
-/// Opens a port that drops requests: its few connection slots are taken, and no process accepts.
+/// Opens a port whose backlog is full, so that further connections hang.
 fn black_hole() -> (u16, Vec<TcpStream>, OwnedFd) {
     let any: SocketAddrV4 = "127.0.0.1:0".parse().unwrap();
     let socket = net::socket(net::AddressFamily::INET, net::SocketType::STREAM, None).unwrap();
@@ -91,7 +89,7 @@ fn endpoint_states_are_reported_within_two_seconds() {
         (dead, "dead", "why"),
         (hole, "silent", "why"),
         (service(|_| None), "silent", "why"),
-        // The service sends one byte of the body and never the rest.
+        // The server sends one byte of the body and never the rest.
         (
             service(|_| Some("HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{".to_owned())),
             "stranger",
@@ -201,7 +199,7 @@ fn sessions_are_chunked_and_ideas_seeded_once() {
     assert_eq!(ideas.len(), 1, "{ideas:?}");
     let text = String::from_utf8_lossy(&ideas[0].1).into_owned();
     assert!(text.contains("plan.md:3") && text.contains("status: draft"), "{text}");
-    // Removes the source of a queued job.
+    // Remove the source of a queued job.
     fixture.write("t.jsonl", &lines);
     fixture
         .run(&["curator", "enqueue", "--kind", "ingest-claude-session", "--source", "t.jsonl"])
@@ -209,7 +207,6 @@ fn sessions_are_chunked_and_ideas_seeded_once() {
     std::fs::remove_file(fixture.path("t.jsonl")).unwrap();
     fixture.run(&["curator", "work"]).ends(0).expect_text("t.jsonl");
     assert_eq!(fixture.tree(".runner/curator/failed").len(), 2);
-    // The dream makes proposals about the seeded ideas.
     fixture.run(&["dream", "run"]);
     let listed = fixture.run(&["dream", "list", "--json"]).ends(0);
     assert!(
@@ -221,7 +218,7 @@ fn sessions_are_chunked_and_ideas_seeded_once() {
 #[test]
 fn killed_worker_loses_and_duplicates_nothing() {
     let fixture = Fixture::with("");
-    // The script kills the process of its run once; the claim's owner file names that process.
+    // The script kills its run's process once. The claim's owner file names that process.
     let script = "cat > /dev/null; cd \"$0\"; if [ ! -e killed ]; then touch killed; \
                   kill -9 $(sed 's/.*\"pid\":\\([0-9]*\\).*/\\1/' .runner/curator/processing/*.owner); fi; \
                   echo '{\"kept\":[{\"finding\":0,\"title\":\"Ask before a push\"}]}'";
@@ -345,7 +342,7 @@ fn diagnose_hints_lead_to_a_working_curator() {
             return;
         };
         assert_eq!(said.code, 1);
-        // Run the hint literally, as a person would type it.
+        // Run the hint verbatim in a shell.
         let hint = wrong["hint"].as_str().unwrap();
         let bin = env!("CARGO_BIN_EXE_runner").trim_end_matches("/runner");
         let path = format!("{bin}:{}", std::env::var("PATH").unwrap());

@@ -1,5 +1,4 @@
-//! Follows notes and a session to the morning: a single report covers the curator's work by day and
-//! the dream by night.
+//! Tests that one report covers the curator's work by day and the dream at night.
 
 use std::fs;
 
@@ -18,8 +17,7 @@ fn at(fixture: &Fixture, clock: &str, args: &[&str]) -> CommandOutput {
     CommandOutput::of(command.env("RUNNER_TEST_CLOCK", &path).output().unwrap())
 }
 
-/// Returns a session of 5,200 lines, with a failure that was fixed in one chunk and a correction in
-/// the other.
+/// Returns a session of two chunks, with a fixed failure in one and a correction in the other.
 fn session() -> String {
     let row = |at: usize, kind: &str, content: Value| {
         let second = at % 60;
@@ -90,7 +88,7 @@ fn report_covers_notes_and_session_results() {
     let learnings = fixture.tree(".agents/learnings");
     assert_eq!(learnings.len(), 2, "{learnings:?}");
 
-    // The corpus accepts the learnings: they may be promoted, and their only source is runner.
+    // The corpus accepts the learnings and may promote them.
     let health = at(&fixture, NIGHT, &["corpus", "health", "--json"]).json();
     assert_eq!(health["maturity_mix"]["provisional"], 2, "{health}");
     let rise =

@@ -1,5 +1,5 @@
-//! Runs workers of one queue as real processes: a crowd in which some are killed, the hourly cap
-//! across restarts, and a worker that watches the queue.
+//! Tests queue workers as real processes: killed workers, the hourly cap across restarts, and a
+//! watching worker.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -26,7 +26,7 @@ const WORKER: &str = ".runner/curator";
 const SOON: Duration = Duration::from_secs(25);
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// A watch for files that are moved into a folder.
+/// An inotify watch for files that are moved into a folder.
 struct FolderCounts(OwnedFd);
 
 impl FolderCounts {
@@ -36,8 +36,7 @@ impl FolderCounts {
         Self(watch)
     }
 
-    /// Waits until a file is moved there (`true`), `other` becomes readable, or the time limit is
-    /// reached.
+    /// Waits for a moved file (`true`), until `other` becomes readable, or up to the time limit.
     fn wait(&self, other: Option<&dyn std::os::fd::AsFd>, limit: Duration) -> bool {
         let mut polled = vec![PollFd::new(&self.0, PollFlags::IN)];
         polled.extend(other.map(|other| PollFd::from_borrowed_fd(other.as_fd(), PollFlags::IN)));
@@ -191,8 +190,8 @@ fn concurrent_workers_settle_each_job_once() {
         killer.join().unwrap()
     });
     let took = boot_time() - begun;
-    // The next worker settles the jobs that the last killed workers left. A run whose command was
-    // killed may still be ending.
+    // The next worker settles the jobs that killed workers left behind. A run whose command was
+    // killed may still be active.
     let open = || fixture.count("SELECT count(*) FROM runs WHERE state <> 'settled'");
     for _ in 0..count {
         let waiting = ["queue", "processing"].map(|folder| ids(&fixture, folder).len());
@@ -208,13 +207,13 @@ fn concurrent_workers_settle_each_job_once() {
     assert!(done.is_disjoint(&failed));
     let all: BTreeSet<String> = done.union(&failed).cloned().collect();
     assert_eq!(all, wanted.iter().cloned().collect());
-    // Exactly the jobs that are done have artifacts.
+    // Only completed jobs have artifacts.
     assert_eq!(ids(&fixture, "findings"), done);
     for id in &failed {
         let reason = fixture.read(&format!("{WORKER}/failed/{id}.reason.txt"));
         assert!(reason.contains("died, for the second time"), "{reason}");
     }
-    // Jobs are started for the first time in the order of the queue.
+    // First starts follow the order of the queue.
     let hour = fixture.read(&format!("{WORKER}/logs/hour.jsonl"));
     let mut order = Vec::new();
     // A job is listed more than once if it returned to the queue, or if its worker died before the
@@ -348,13 +347,13 @@ fn watch_runs_dropped_jobs_until_stopped() {
     assert!(line.contains("curator: degraded"), "{line}");
     let second = drop_job(&fixture, 2, 0, 0);
     done_soon(&fixture, &reported, &second);
-    // The file is written in place, as a shell does.
+    // A shell redirection writes the file in place.
     let third = "20260102T030405Z-lint-wiki-0000abcd";
     let job = json!({ "id": third, "kind": "lint-wiki", "created_at": "2026-01-02T03:04:05Z" });
     fs::write(queue(&fixture, third), job.to_string()).unwrap();
     done_soon(&fixture, &reported, third);
     while !lines.next().unwrap().unwrap().contains(third) {}
-    // The watcher may still do a few things before it waits again; then it must stay idle.
+    // The watcher may first finish its current work, but must then stay idle.
     let mut quiet = false;
     for _ in 0..20 {
         let before = switches(watch.id());

@@ -1,4 +1,4 @@
-//! Tests the daemon: due jobs, requests from clients, and the end of the daemon.
+//! Tests the daemon: due jobs, requests from clients, and its shutdown.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -157,7 +157,7 @@ fn private_socket_rejects_invalid_requests() {
         let reported = daemon.ask(&format!(r#"{{"ask":"{ask}","run":"{unknown}"}}"#));
         assert!(reported["why"].as_str().unwrap().contains(unknown), "{reported}");
     }
-    // The client sends bytes that are not text, and a line without an end.
+    // The client sends invalid UTF-8, and a line without an end.
     let mut stream = daemon.connect();
     stream.write_all(b"\xff\xfe\n").unwrap();
     let mut replies = BufReader::new(stream.try_clone().unwrap());
@@ -206,7 +206,7 @@ fn followed_log_ends_with_the_run() {
     daemon.wait_for_text("wait: succeeded");
     daemon.signal(Signal::TERM);
     daemon.ends(0);
-    // The output is the same without a daemon, for a run that has ended.
+    // Without a daemon, the log of the ended run is the same.
     assert_eq!(CommandOutput::of(follow().wait_with_output().unwrap()).out, said.out);
     run(&fixture, &["runs", "logs", "01ZZZZZZZZ", "--follow"]).ends(65);
 }
@@ -244,7 +244,7 @@ fn follower_exits_when_its_output_closes() {
         drop(follower.stdout.take());
         assert!(ended_within(follower.id(), LIMIT), "the run is still live");
         follower.wait().unwrap();
-        // The same happens without a daemon.
+        // Then repeat this without a daemon.
         kill_process(Pid::from_child(&daemon.child), Signal::KILL).unwrap();
         assert!(ended_within(daemon.child.id(), LIMIT));
     }

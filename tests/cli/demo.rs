@@ -1,4 +1,4 @@
-//! Tests the main job on the sample project, as a new user sees it first.
+//! Tests `runner demo` and its sample project.
 
 use std::fs;
 
@@ -69,8 +69,7 @@ fn demo_reports_despite_a_hostile_idea() {
     fixture.run(&["demo", "../demo"]).ends(65).expect_text("already exists");
 }
 
-/// Checks that the cycle of three adds, an audit, a dream and a plan really happened: commits,
-/// telemetry, one entry, and a changed board.
+/// Checks the results of the cycle: commits, telemetry, one journal entry, and a changed board.
 fn assert_cycle_ran(fixture: &Fixture, demo: &std::path::Path) {
     let git = |args: &[&str]| {
         let mut all = vec!["-C", demo.to_str().unwrap()];
@@ -103,7 +102,7 @@ fn assert_cycle_ran(fixture: &Fixture, demo: &std::path::Path) {
     let steps: Vec<serde_json::Value> =
         steps.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert!(steps.len() >= 15, "{}", steps.len());
-    // No agent may write a journal entry: the attempt is recorded, and it failed.
+    // An agent may not write a journal entry. Its failed attempt is recorded.
     let forged: Vec<_> = steps.iter().filter(|it| it["args"]["path"] == "rem/forged.org").collect();
     assert!(forged.len() == 1 && forged[0]["exit_code"] != 0, "{forged:?}");
     assert!(!demo.join("rem/forged.org").exists());
@@ -125,7 +124,7 @@ fn assert_cycle_ran(fixture: &Fixture, demo: &std::path::Path) {
     ] {
         assert!(report.contains(reported), "{reported}: {report}");
     }
-    // The next audit is asked about the dream's claims, and its verdict is recorded.
+    // The next audit checks the dream's claims.
     runner(&["lifecycle", "goto", "wake_audit"]);
     runner(&["lifecycle", "tick"]).expect_text("holds");
     assert_eq!(fs::read_dir(demo.join("rem")).unwrap().count(), 3);
@@ -165,7 +164,7 @@ fn night_works_in_a_new_project() {
         serde_json::from_str(&fixture.read(&format!(".runner/reports/{name}/report.json")))
             .unwrap();
     assert_eq!(published, fixture.run(&["report", "--json"]).ends(0).json());
-    // The second night of the day has its own report and nothing to do.
+    // A second night on the same day has its own report.
     let second = fixture.run(&["night", "--json"]).ends(0).json();
     assert_eq!(second["night"], format!("{name}-2"));
     assert_eq!(second["runs"][0]["outcome"]["outcome"], "skipped");

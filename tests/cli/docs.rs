@@ -1,5 +1,4 @@
-//! Runs the marked blocks of the documentation, and checks that their readers accept the manual and
-//! the completions.
+//! Runs the marked blocks of the documentation, and checks the manual pages and completions.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -8,7 +7,7 @@ use std::process::Command;
 
 use crate::fixture::{CommandOutput, Fixture, print_line, skip};
 
-/// The line before a block that is run.
+/// The line before a block that this test runs.
 const MARK: &str = "<!-- run -->";
 
 fn marked(text: &str) -> Vec<String> {
@@ -57,7 +56,7 @@ fn marked_documentation_blocks_run() {
     print_line(&format!("documentation: {count} blocks were run"));
 }
 
-/// Settings in a document that are tested.
+/// The start of a settings block that this test loads.
 const SETTINGS: &str = "<!-- settings -->\n```toml\n";
 
 #[test]
@@ -82,7 +81,7 @@ fn readme_configures_every_backend_kind() {
         assert!(listed.out.contains(name.as_str()), "{name}: {listed:?}");
     }
 
-    // No backend of the chain is available, so nothing is asked and the rules answer.
+    // No model of the chain is available, so the rules answer.
     fixture.write("ideas/note.md", "# Note\n\nMaybe a shorter name?\n");
     fixture.run(&["dream", "run"]).ends(0);
     let id = fixture.run(&["runs", "--json"]).json()[0]["id"].clone();
@@ -121,8 +120,7 @@ fn each_shell_parses_its_completions() {
         let script = fixture.run(&["completions", shell]).ends(0).out;
         assert!(script.contains("dry-run") && script.contains("simulate"), "{shell}");
         let file = fixture.root().join(format!("script.{shell}"));
-        // The completions are for a shell in a terminal; the names of elvish's editor exist only
-        // there.
+        // Elvish defines its editor's names only in a terminal.
         let editor = match shell {
             "elvish" => {
                 "var edit: = (ns [&complex-candidate~={|@a| } &completion:=(ns [&arg-completer=[&]])])\n"

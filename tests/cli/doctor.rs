@@ -1,5 +1,4 @@
-//! Tests the findings of the doctor, one defect at a time, and the environment of a tick that the
-//! host's scheduler starts.
+//! Tests the doctor's findings, one defect at a time, and the environment of a scheduled tick.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -13,8 +12,7 @@ fn program(path: &Path, text: &str) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
 }
 
-/// Creates a fixture with a `crontab` program that keeps a file, in a folder that only a login
-/// shell has in its `PATH`.
+/// Creates a fixture with a fake `crontab`, in a folder that only a login shell has in its `PATH`.
 fn fixture(toml: &str) -> Fixture {
     let fixture = Fixture::with(toml);
     let tab = fixture.root().join("tab");
@@ -33,7 +31,7 @@ fn run(fixture: &Fixture, args: &[&str]) -> CommandOutput {
     CommandOutput::of(command.output().unwrap())
 }
 
-/// Returns the places of all findings above the level of a note.
+/// Returns the places of all findings except notes.
 fn places(said: &CommandOutput) -> Vec<String> {
     let found = said.json();
     let wrong = found["findings"].as_array().unwrap().iter();
@@ -101,7 +99,7 @@ fn host_tick_uses_the_saved_environment() {
     let tick = || {
         let args = ["tick", "--environment", environment.to_str().unwrap()];
         let mut command = fixture.runner(&args);
-        // This is how cron starts a tick.
+        // Cron starts a tick with these variables.
         command
             .env_clear()
             .env("PATH", "/usr/bin:/bin")
@@ -186,7 +184,7 @@ fn missing_or_unauthenticated_agent_is_reported() {
     assert!(hints(&said).contains(&"npm install -g @anthropic-ai/claude-code".to_owned()));
 }
 
-/// Checks that each finding above the level of a note has a fix that a shell can parse.
+/// Checks that a shell can parse the fix of each finding except notes.
 #[test]
 fn every_fix_is_a_valid_command() {
     let fixture = fixture(

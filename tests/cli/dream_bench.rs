@@ -1,4 +1,4 @@
-//! Tests `runner dream bench`: the rule-based answer, measured against labels.
+//! Tests `runner dream bench`, which compares the rule-based answer with labels.
 
 use crate::fixture::Fixture;
 
@@ -8,8 +8,7 @@ const DONE: &str = "# Retry policy with jitter\n\n## Problem\n\nCalls in `src/ne
 const OPEN: &str = "# Zebra crossing\n\n## Problem\n\nThe zebra crossing in `src/zebra.rs` has lost its paint.\n\n\
                     ## Proposal\n\n- Paint it again before the winter comes\n- Tell the neighbours about it\n";
 
-/// Creates a project with one idea that was implemented and one that was not, and returns the
-/// commit that implemented the first.
+/// Creates a project with two ideas, and returns the commit that implemented one of them.
 fn fixture() -> (Fixture, String) {
     let fixture = Fixture::with("");
     for (path, subject) in [

@@ -1,5 +1,4 @@
-//! Tests `--dry-run`: it leaves no trace, makes the same decisions as a real run, and reports upper
-//! limits.
+//! Tests that a dry run changes nothing, decides like a real run, and reports upper limits.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,8 +11,8 @@ use serde_json::Value;
 
 use crate::fixture::{CommandOutput, Fixture, Random, ended_within, print_line, scaled};
 
-/// Mode, modification time and content. The change time is excluded: as root, SQLite gives the
-/// files beside a database to the database's owner each time it opens them.
+/// Mode, modification time and content. The change time is excluded because SQLite, as root,
+/// changes the owner of a database's side files.
 type Trace = (u32, i64, i64, Vec<u8>);
 
 /// Returns all metadata and content of a folder and everything below it.
@@ -82,12 +81,12 @@ fn dry_run_changes_nothing() {
     ] {
         dry(&fixture, args).ends(0).expect_text("dry");
     }
-    // A dry run also changes nothing when state, caches and a reader's files already exist.
+    // A dry run also changes nothing if state, caches and SQLite's side files already exist.
     fixture.run(&["night"]);
     fixture.run(&["status"]).ends(0);
     dry(&fixture, &["run", "dream", "--dry-run"]).ends(0).expect_text("skipped: no delta");
     dry(&fixture, &["night", "--dry-run"]).ends(0);
-    // The log's index is missing, as after a crash of the machine. A dry run does not recreate it.
+    // A dry run does not recreate the log's index, which is missing after a power cut.
     let beside = |ending: &str| fixture.state().join(format!("database.sqlite{ending}"));
     fixture.run(&["status"]).ends(0);
     assert!(beside("-wal").exists());
@@ -319,8 +318,8 @@ fn dry_run_shows_environment_without_secrets() {
     }
 }
 
-/// Checks that a dry run lists both kinds of writes: files that runner publishes, and paths that a
-/// program may write itself.
+/// Checks that a dry run lists the files that runner publishes and the paths that a program may
+/// write.
 #[test]
 fn writable_paths_are_listed() {
     for slash in ["", "/"] {

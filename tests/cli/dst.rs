@@ -1,5 +1,4 @@
-//! Tests both daylight-saving transitions of a zone under a fake of the host's clock, not runner's
-//! test clock.
+//! Tests both daylight-saving transitions of a zone with a faked host clock.
 
 use std::process::Command;
 use std::time::{Instant, SystemTime};
@@ -53,7 +52,8 @@ fn job_runs_once_daily_across_clock_changes() {
     let began = Instant::now();
     let mut ticks = 0;
     for (middle, before, on, after) in [
-        // The skipped 02:30 is due when the gap ends; of the repeated 02:30, only the first is due.
+        // The skipped 02:30 is due at the end of the gap. The repeated 02:30 is due only once, at
+        // its first occurrence.
         (date(2026, 3, 29), "01:30", "01:00", "00:30"),
         (date(2026, 10, 25), "00:30", "00:30", "01:30"),
     ] {
@@ -100,7 +100,7 @@ fn job_runs_once_daily_across_clock_changes() {
             assert_eq!(keys, due, "{name}");
             for (key, late, outcome) in found {
                 assert_eq!(outcome, "succeeded", "{name} {key}");
-                // Each run starts within the due minute, also by the run's own clock.
+                // Each run starts within the due minute.
                 assert!((0..60_000).contains(&late), "{name} {key}: {late} ms late");
             }
             assert_eq!(fixture.read(name).lines().count(), 7, "{name}");

@@ -10,7 +10,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-/// The result of a command.
+/// The exit code and output of a command.
 #[derive(Debug)]
 pub struct CommandOutput {
     pub code: i32,
@@ -48,7 +48,6 @@ impl CommandOutput {
 const GIT_CONFIG: &str = "[user]\n\tname = a\n\temail = a@example.org\n\
     [commit]\n\tgpgSign = false\n[core]\n\tautocrlf = false\n[init]\n\tdefaultBranch = main\n";
 
-/// A temporary environment for a test.
 pub struct Fixture {
     folder: tempfile::TempDir,
     /// The user that runs the program, if not the test's own user.
@@ -65,7 +64,7 @@ impl Fixture {
     pub fn at(folder: tempfile::TempDir) -> Self {
         let fixture = Self { folder, uid: None };
         fs::create_dir_all(fixture.project()).unwrap();
-        // The program clears git's variables, so the git settings are in the home folder.
+        // Runner clears git's variables, so only a file in the home folder can set an identity.
         fs::write(fixture.root().join(".gitconfig"), GIT_CONFIG).unwrap();
         // Without this, late jobs would be spread over a minute and tests would have to wait.
         let config = fixture.root().join("config/runner/config.toml");
@@ -195,7 +194,7 @@ impl Fixture {
         found
     }
 
-    /// Returns the live processes that carry the marker of one of this fixture's runs.
+    /// Returns the live processes with the marker of one of this fixture's runs.
     pub fn survivors(&self) -> Vec<String> {
         let state = self.state().display().to_string();
         let mut found = Vec::new();
@@ -214,7 +213,7 @@ impl Fixture {
     }
 }
 
-/// Prints a figure or a skip to stderr directly, so that the test harness does not capture it.
+/// Prints a line to stderr directly, because the test harness captures `eprintln!`.
 pub fn print_line(line: &str) {
     let _closed = writeln!(std::io::stderr(), "{line}");
 }
@@ -259,12 +258,12 @@ pub fn ended_within(pid: u32, limit: Duration) -> bool {
     poll(&mut polled, Some(&limit)).unwrap() > 0
 }
 
-/// A small random generator. Its user prints the seed.
+/// A small random generator.
 pub struct Random(pub u64);
 
 impl Random {
     pub fn roll(&mut self, below: u64) -> u64 {
-        // This is SplitMix64.
+        // SplitMix64.
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

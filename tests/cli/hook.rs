@@ -1,5 +1,4 @@
-//! Tests `runner guard hook` with a table of payloads: each gets the right decision and a
-//! well-formed answer.
+//! Tests the decisions and answers of `runner guard hook` for a table of payloads.
 
 use std::io::Write as _;
 use std::os::unix::fs::symlink;
@@ -20,7 +19,7 @@ fn ask(fixture: &Fixture, args: &[&str], payload: &[u8]) -> CommandOutput {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // A hook that has already refused does not read the rest.
+    // The hook may refuse before it has read everything.
     let _ = hook.stdin.take().unwrap().write_all(payload);
     CommandOutput::of(hook.wait_with_output().unwrap())
 }
@@ -88,7 +87,7 @@ const GOOD_LINES: [&str; 26] = [
     "chmod +x src/a.rs",
 ];
 
-/// Command lines that write outside the job's scope, or for which that cannot be determined.
+/// Command lines that write outside the job's scope, or that the hook cannot analyse.
 const BAD_LINES: [&str; 78] = [
     "echo x > /etc/cron.d/y",
     "echo x >>../y",
@@ -241,7 +240,7 @@ fn every_payload_gets_the_expected_decision() {
     ] {
         judge(&format!("{tool} {:.60}", input.to_string()), &job, &payload(tool, input), good);
     }
-    // Tools that are declared to write nothing, and other kinds of write limits.
+    // Tools that are declared read-only, and other write limits.
     let mail = payload("mcp__wiki__search", json!({"words": "x"}));
     judge("a known server", &[&job[..], &["--reads", "mcp__wiki__*"]].concat(), &mail, true);
     judge("another server", &[&job[..], &["--reads", "mcp__wik__*"]].concat(), &mail, false);

@@ -1,5 +1,4 @@
-//! Tests the board and the cycle through the program: verdicts that are applied once, gates,
-//! failures that keep the position, kills at random times, and two agents in one project.
+//! Tests the board and the cycle, also with random kills and with two agents in one project.
 
 use std::fs;
 use std::os::unix::process::CommandExt as _;
@@ -28,7 +27,7 @@ fn fixture(more: &str) -> Fixture {
     fixture
 }
 
-/// Writes an entry with these verdicts in the place where a dream would write it.
+/// Writes a journal entry with these verdicts.
 fn dreamt(fixture: &Fixture, folder: &str, id: &str, verdicts: &str) {
     fixture.write(
         &format!("{folder}/{id}.org"),
@@ -49,7 +48,7 @@ fn at(fixture: &Fixture, clock: &str, args: &[&str]) -> CommandOutput {
     CommandOutput::of(command.env("RUNNER_TEST_CLOCK", &path).output().unwrap())
 }
 
-/// Returns the state of the cycle and its hits.
+/// Returns the cycle's state and the number of completed runs in it.
 fn stands(fixture: &Fixture) -> (String, u64) {
     let reported = fixture.run(&["lifecycle", "show", "--json"]).ends(0).json();
     let position = &reported["position"];
@@ -96,7 +95,7 @@ fn verdicts_apply_once_and_unresolved_are_reported() {
     fixture.run(&["board", "add", "one more"]).ends(0);
     fixture.run(&["board", "add", "one more"]).ends(65).expect_text("already");
     let text = fixture.read("plan.org");
-    // The new task is after the last task; a line that only looks like a task is not one.
+    // The new task follows the last task. `WAITING` is not a task keyword.
     assert!(text.ends_with("** DONE old\r\n** TODO one more\r\n** WAITING rain"), "{text:?}");
     let history = fixture.run(&["board", "history", "--json"]).ends(0).json();
     assert_eq!(history.as_array().unwrap().len(), 5);
@@ -137,7 +136,7 @@ fn cycle_advances_and_check_reports_mistakes() {
     assert_eq!(stands(&fixture), ("rem".to_owned(), 0));
     fixture.run(&["lifecycle", "goto", "sleep"]).ends(2).expect_text("add, rem, plan");
     fixture.run(&["lifecycle", "history", "--limit", "2"]).ends(0).expect_text("add (1 of 2)");
-    // A state that no longer exists is never guessed.
+    // Runner does not guess a replacement for a removed state.
     fixture
         .write("cycle.md", CYCLE.replace("rem\n", "sleep\n").replace("KIND: sleep", "KIND: rem"));
     fixture.run(&["lifecycle", "tick"]).ends(78).expect_text("lifecycle goto");
@@ -352,7 +351,7 @@ fn manual_goto_survives_a_running_agent() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // Opening the pipe waits until the agent reads, which is when it is working.
+    // Opening the pipe blocks until the agent reads it, so the agent is working then.
     let mut writer = fs::File::options().write(true).open(&pipe).unwrap();
     fixture.run(&["lifecycle", "goto", "plan"]).ends(0);
     std::io::Write::write_all(&mut writer, b"go on\n").unwrap();
@@ -376,7 +375,7 @@ fn two_agents_share_a_project_for_a_week() {
     for day in 1..=7 {
         for hour in [0, 6, 12, 18] {
             let clock = format!("2026-06-{day:02}T{hour:02}:30:00Z");
-            // A person works on the board at the same time as both agents.
+            // A person adds a task between the agents' runs.
             let heading = format!("task of day {day} at {hour}");
             at(&fixture, &clock, &["board", "add", &heading]).ends(0);
             at(&fixture, &clock, &["tick"]).ends(0);

@@ -1,4 +1,4 @@
-//! Tests the messages for missing things: each has a name, a reason in plain language, and a fix.
+//! Tests that messages about missing things name them, with a plain reason and a fix.
 
 use crate::fixture::{CommandOutput, Fixture};
 
@@ -26,7 +26,7 @@ fn missing_paths_are_reported_plainly() {
         .ends(65)
         .expect_text("it is not there")
         .expect_text("runner overnight start");
-    // If the path was given explicitly, another night would not create it, so none is suggested.
+    // A new night would not create an explicitly given path, so the message does not suggest one.
     for args in [
         &["overnight", "report", "--from", "/nowhere"][..],
         &["overnight", "report", "--from", "/nowhere/at/all", "--validate"],

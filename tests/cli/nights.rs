@@ -121,7 +121,7 @@ fn fresh_idea_defers_scheduled_passes() {
     let outcome = reported["started"][0]["outcome"].as_str().unwrap();
     assert!(outcome.starts_with("deferred until 2026-11-22T02:33:00Z"), "{outcome}");
     assert!(outcome.contains("ideas/note.md (just changed)"), "{outcome}");
-    // The deferred job becomes due; the night is reported only then.
+    // The night is reported only after its deferred job.
     assert!(!fixture.path(".runner/reports").exists());
     let reported = at(&fixture, "2026-11-22T02:33:00Z", &["tick", "--json"]).ends(0).json();
     assert_eq!(reported["started"].as_array().unwrap().len(), 2, "{reported}");

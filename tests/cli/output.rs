@@ -1,4 +1,4 @@
-//! Tests output for people: help, status and ticks.
+//! Tests the output of help, status and ticks.
 
 use std::fs;
 
@@ -23,7 +23,6 @@ fn words<'p>(page: &'p str, pages: &[String]) -> Vec<&'p str> {
 #[test]
 fn help_matches_the_snapshot() {
     let fixture = Fixture::new();
-    // The manual has a page for each command.
     let manual = fixture.root().join("man");
     fixture.run(&["man", &manual.display().to_string()]).ends(0);
     let mut pages: Vec<String> = fs::read_dir(&manual)

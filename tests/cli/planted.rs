@@ -1,8 +1,6 @@
-//! An agent puts injected programs into the project's git folder, and runner's own commands must
-//! start none of them.
+//! Tests that runner's commands start no program that an agent injected into the project.
 //!
-//! The agent belongs to a job: it works in the sandbox and writes only the permitted paths. A
-//! person's careless `git config` sets everything that the agent may not write, such as git's
+//! The agent works in the sandbox. The test itself writes what the sandbox protects, such as git's
 //! configuration. Each injected program creates a file when it is started.
 
 use std::fs;
@@ -64,7 +62,7 @@ const CONFIG: &str = r#"
 	rev-parse = !{}
 "#;
 
-/// The commands that ask git. Each of them runs after the agent.
+/// The commands that call git.
 const COMMANDS: [&[&str]; 17] = [
     &["status"],
     &["run", "dream"],
@@ -130,8 +128,7 @@ fn no_command_starts_an_injected_program() {
             assert_eq!(said, "", "{args:?} with {}", git.display());
             chains += 1;
         }
-        // The person's own git starts the injected programs, which shows that the test can detect
-        // them.
+        // Plain git starts the injected programs, so the test can detect them.
         let _ = fixture.command("git", &["status"]).output();
         assert!(Path::new(&effect).exists(), "git did not start the injected program");
     }

@@ -1,5 +1,4 @@
-//! Kills at random times: no run stays unsettled, nothing is half published, and no process
-//! survives.
+//! Tests that random kills leave no unsettled run, partial publication or live process.
 
 use std::os::unix::process::CommandExt as _;
 use std::process::Stdio;
@@ -11,14 +10,12 @@ use rustix::process::{
 
 use crate::fixture::{Fixture, Random, ended_within, print_line, scaled};
 
-/// Kills the runs that are children of the process `parent`, and no others, although a PID may be
-/// reused before the kill.
+/// Kills the runs that are children of `parent`, even if another process reuses a PID meanwhile.
 fn kill_children(parent: u32) {
     let children = std::fs::read_to_string(format!("/proc/{parent}/task/{parent}/children"));
     for word in children.unwrap_or_default().split_whitespace() {
         let child: u32 = word.parse().unwrap();
-        // The handle is opened before the check, so it cannot refer to a different process
-        // afterwards.
+        // The handle is opened before the check, so a reused PID is detected.
         let Ok(handle) = pidfd_open(pid(child), PidfdFlags::empty()) else {
             continue;
         };
@@ -47,7 +44,7 @@ fn random_kills_leave_no_unsettled_run() {
     );
     let mut dice = Random::new("kills");
     let (kills, began) = (scaled(1_000), Instant::now());
-    // Measures an undisturbed run, so that the random delays cover its duration.
+    // The random delays cover the duration of an undisturbed run.
     let calibrate = Instant::now();
     fixture.write("counter", "0");
     fixture.run(&["run", "make"]).ends(0);

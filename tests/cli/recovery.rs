@@ -1,5 +1,4 @@
-//! Tests daemons, ticks and runs that die or hang in the middle of a run, and how the next tick
-//! recovers.
+//! Tests how the next tick recovers from daemons, ticks and runs that die or hang.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -13,7 +12,7 @@ use crate::served::{
 };
 
 /// Creates a fixture with three jobs that are due at each full hour. Each starts a process that
-/// leaves its process group, and waits for input until it is released.
+/// leaves its process group, and waits for input.
 fn three() -> Fixture {
     let jobs: String = ["last", "all", "none"]
         .map(|name| {
@@ -38,7 +37,6 @@ fn under_way(fixture: &Fixture) -> Daemon<'_> {
         let up = fs::read_to_string(fixture.path(&format!("{name}.fifo"))).unwrap();
         assert_eq!(up, "up\n");
     }
-    // Each grandchild has signalled that it runs.
     assert!(fixture.survivors().len() >= 3, "{:?}", fixture.survivors());
     daemon
 }
@@ -181,7 +179,7 @@ fn passes() -> (Fixture, String) {
 fn lost_pass_is_retried_once() {
     let (fixture, path) = passes();
     let hold = fixture.root().join("hold");
-    // Starts a tick whose pass hangs, and kills the pass; if `both` is set, the tick is killed
+    // Starts a tick whose pass hangs, and kills the pass. If `both` is set, it kills the tick
     // first.
     let killed = |both: bool| {
         fs::write(&hold, "").unwrap();

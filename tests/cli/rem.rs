@@ -1,6 +1,5 @@
-//! Tests the rem jobs between the wakes through the program: entries by rules and by scripted
-//! models, checks that reject an answer, daydreams, the record of tool calls, and the journal that
-//! shows all of these.
+//! Tests rem jobs with rule-based and scripted answers, daydreams, recorded tool calls, and the
+//! journal.
 
 use std::fs;
 use std::process::Stdio;
@@ -12,8 +11,8 @@ use crate::fixture::{CommandOutput, Fixture};
 const BOARD: &str = "#+TITLE: board\n\n* Tasks\n** DOING comparison table — landscape\n** NEXT tidy the page\n\
                      ** TODO write the post\n** TODO twice\n** TODO twice\n** DONE old one\n";
 
-/// Creates a project with a board, whose dream gets its answers from `answer`, or the first request
-/// from `answer.1` and the second from `answer.2` if these exist.
+/// Creates a project with a board. Its model answers request N with the file `answer.N` or
+/// `answer`.
 fn fixture(more: &str) -> Fixture {
     let fixture = Fixture::with("");
     let folder = fixture.root().display().to_string();
@@ -95,8 +94,7 @@ fn rem_without_model_writes_a_carry() {
     ] {
         assert!(entry.contains(words), "{words}: {entry}");
     }
-    // The second entry of a minute gets its seconds. Nothing is committed by default, and the other
-    // journal is empty.
+    // The name of a minute's second entry includes the seconds. By default, runner commits nothing.
     at(&fixture, "2026-11-02T03:04:50Z", &["run", "plain"]).ends(0);
     assert_eq!(entries(&fixture, "rem/night"), ["2026-11-02-030450.org", "2026-11-02-0304.org"]);
     assert!(
@@ -143,7 +141,7 @@ fn model_dream_is_published_and_committed() {
     let file = &entries(&fixture, "rem")[0];
     let entry = fixture.read(&format!("rem/{file}"));
     assert!(entry.contains("- pick up: write the post — it is time\n"), "{entry}");
-    // A claim with a semicolon stays one claim.
+    // A semicolon does not split a claim.
     assert!(entry.contains("- verified this cycle: the check is clean, twice\n"), "{entry}");
     assert!(entry.contains("#+MODEL: dreamer\n"));
     let subject = fixture.git(&["log", "-1", "--format=%s"]);
@@ -151,8 +149,7 @@ fn model_dream_is_published_and_committed() {
     let files = fixture.git(&["show", "--format=", "--name-only"]);
     assert_eq!(files, format!("rem/{file}\nrem/manifest.json\n"));
     assert_eq!(fixture.git(&["diff", "--cached", "--name-only"]), "mine.txt\n");
-    // The question contained the four sources, and as an enum the board's headings, each once and
-    // only those that name exactly one open task.
+    // The request has four sources. Its schema lists the headings that name exactly one open task.
     let run = fixture.run(&["runs", "--json"]).json()[0]["id"].as_str().unwrap().to_owned();
     let asked =
         fs::read_to_string(fixture.state().join(format!("runs/{run}/child/request.json"))).unwrap();
@@ -176,8 +173,7 @@ fn model_dream_is_published_and_committed() {
     let reported = &asked["instructions"].as_str().unwrap();
     assert!(!reported.contains("comparison table"), "the text of a source is included");
 
-    // If the commit fails, only the commit is lost: it is reported, and the next dream commits the
-    // entry.
+    // A failed commit is reported, and the next dream commits the entry.
     fs::write(
         fixture.root().join(".gitconfig"),
         "[user]\nname = a\nemail = a@b\n[user]\nuseConfigOnly = true\n",
@@ -220,7 +216,7 @@ const ORG: &str = "* tale\nIt ran.\n* goals\n- a\n* blue sky\n- b\n* fears\n- c\
 #[test]
 fn invalid_answers_publish_nothing_and_are_explained() {
     let fixture = fixture("answer = \"org\"\n");
-    // Each case has the reason for which it fails.
+    // Each case has the expected reason.
     let text = |org: &str| org.to_owned();
     let verdict = |line: &str| ORG.replace("- keep course — fine", line);
     let data = |act: &str, task: &str| data(TALE, act, task).to_string();
@@ -299,7 +295,7 @@ fn repeated_dream_is_retried_without_previous_entry() {
     let said = fixture.run(&["run", "rem"]).ends(1);
     assert!(said.err.contains("parrot") || said.out.contains("parrot"), "{said:?}");
     assert_eq!(entries(&fixture, "rem").len(), 1);
-    // The second question does not show the previous entry, so its answer may differ.
+    // The second request omits the previous entry.
     answer(
         &fixture,
         "2",
@@ -372,7 +368,7 @@ fn tool_hook_records_only_valid_calls() {
         (Some(1), Some("Bash"), Some("night"))
     );
     assert!(row["args"]["cmd"].as_str().unwrap().starts_with("deploy --token="), "{row}");
-    // The program records its own runs, and a folder outside projects is ignored.
+    // The hook ignores runner's own runs and folders outside projects.
     hook(payload.as_bytes(), &[("RUNNER_RUN", "01K")], &[]).ends(0);
     hook(json!({"tool_name": "Bash", "cwd": "/"}).to_string().as_bytes(), &[], &[]).ends(0);
     for bad in [&b""[..], b"{", b"[]", b"\xff", b"{\"cwd\": 3}"] {

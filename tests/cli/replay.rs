@@ -1,4 +1,4 @@
-//! Replays runs from their recordings: the results are byte-identical, even without the project.
+//! Tests that replays are byte-identical to the recorded runs, even without the project.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -90,7 +90,7 @@ fn demo_replay_is_identical_and_detects_drift() {
     };
     assert_eq!(names(&fixture.tree("../state")), names(&before));
 
-    // The project changes, and is then removed.
+    // Change the project, and then remove it.
     let dream = the(&fixture, "dream");
     fs::write(demo.join("ideas/csv-export.md"), "something else\n").unwrap();
     fs::write(demo.join("ideas/new.md"), "one more\n").unwrap();
@@ -107,7 +107,7 @@ fn demo_replay_is_identical_and_detects_drift() {
         .expect_text("all 2 artifacts are byte for byte the same");
     fixture.run(&["replay", &dream[..12]]);
 
-    // One reply is edited, first that of the dream, then that of the rem.
+    // Edit one reply: first the dream's, then the rem's.
     let file = edited(&fixture, &dream, |line| {
         if let Some(reply) = line.pointer_mut("/asked/reply/text") {
             let text = reply.as_str().unwrap().replace("sidenote", "blog-candidate");
@@ -131,7 +131,7 @@ fn demo_replay_is_identical_and_detects_drift() {
     let said = fixture.run(&["replay", &file, "--json"]).ends(1).json();
     drifts_at(&said, ".org");
 
-    // An edited source results in a different request.
+    // Edit a source, which changes the request.
     let file = edited(&fixture, &dream, |line| {
         if let Some(idea) = line.pointer_mut("/content/text")
             && idea.as_str().unwrap().contains("moon")
@@ -156,7 +156,7 @@ fn demo_replay_is_identical_and_detects_drift() {
         .ends(1)
         .expect_text("drift    request 1 differs at source 3 (the last 25 tools)");
 
-    // With a different position in the cycle, the run would have been gated.
+    // Edit the position in the cycle, which gates the run.
     let file = edited(&fixture, rem, |line| {
         if line.pointer("/read/question") == Some(&".runner/lifecycle-pos".into()) {
             line["read"]["content"] = Value::Null;
@@ -257,7 +257,7 @@ fn incomplete_recording_is_reported() {
     fs::write(&path, &whole).unwrap();
     fixture.run(&["replay", &dream, "--into", "."]).ends(65).expect_text("already exists");
 
-    // However the file is randomly truncated or corrupted, the result is an answer and not a panic.
+    // A randomly damaged file never causes a panic.
     let seed: u64 = std::env::var("RUNNER_TEST_SEED").map_or(7, |text| text.parse().unwrap());
     let (mut dice, cases) = (seed, scaled(25));
     let begun = std::time::Instant::now();
@@ -334,8 +334,8 @@ fn command_replay_needs_no_programs_or_secrets() {
     fixture.write("notes.md", "other\n");
     for (run, kind) in &runs {
         let said = fixture.run(&["replay", run, "--json"]).json();
-        // The program of the command job wrote its secret into its artifact, so the recording has a
-        // redacted artifact.
+        // The command job's program wrote its secret into its artifact, so the recorded artifact is
+        // redacted.
         let kept = kind == "command" && said["redacted"] != 0;
         assert_eq!(said["equal"], !kept, "{said:#}");
         assert_eq!(said["recorded"], said["outcome"], "{said:#}");

@@ -1,4 +1,4 @@
-//! Tests `runner report` in all its forms, and opening a night's report in the morning.
+//! Tests all formats of `runner report`, and opening the page.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use crate::fixture::{CommandOutput, Fixture};
 
-/// Creates a project after a night with many kinds of events.
+/// Creates a project and runs a night with a success, a failure and two ideas.
 fn after_a_night() -> (Fixture, String) {
     let fixture = Fixture::with(
         "[jobs.tidy]\nkind = \"command\"\nprogram = \"true\"\n\
@@ -22,8 +22,7 @@ fn after_a_night() -> (Fixture, String) {
     (fixture, name)
 }
 
-/// Returns a `PATH` with only this opener and git's folders, so that no opener of the host is
-/// found.
+/// Returns a `PATH` with only this opener, without the host's programs.
 fn path_with(fixture: &Fixture, opener: Option<&str>) -> String {
     let bin = fixture.root().join("bin");
     fs::create_dir_all(&bin).unwrap();
@@ -56,11 +55,10 @@ fn all_report_formats_agree() {
     assert!(page.contains(command), "{page}");
     let words: Vec<&str> = command.split(' ').skip(1).collect();
     fixture.run(&words).ends(0).expect_text("failed");
-    // Both notes were read; their content is shown only as text.
+    // The page shows the notes' content only as text.
     assert_eq!(json["proposals"].as_array().unwrap().len(), 2, "{json}");
     assert!(!page.contains("<script"), "{page}");
     assert!(page.contains("Content-Security-Policy"));
-    // The report shows the night's budget usage; no paid backend was asked.
     let calls = json["budgets"].as_array().unwrap().iter().find(|it| it["unit"] == "calls");
     assert!(calls.is_some(), "{json}");
     fixture.run(&["report", "--html", "--json"]).ends(2);
@@ -83,7 +81,7 @@ fn report_shows_later_decisions() {
 #[test]
 fn opener_gets_page_path_as_one_argument() {
     let (fixture, name) = after_a_night();
-    // The opener records its single argument.
+    // The opener records its arguments.
     let seen = fixture.root().join("seen");
     let script = format!("#!/bin/sh\nprintf '%s|%s' \"$#\" \"$1\" > '{}'\n", seen.display());
     let path = path_with(&fixture, Some(&script));
@@ -91,8 +89,7 @@ fn opener_gets_page_path_as_one_argument() {
     let shown = said.out.trim().to_owned();
     assert!(shown.ends_with(&format!(".runner/reports/{name}/report.html")), "{said:?}");
     assert_eq!(fs::read_to_string(&seen).unwrap(), format!("1|{shown}"));
-    // If the report is missing, or a decision was made since, the page is written to runner's state
-    // folder.
+    // If the published page is missing, runner writes it to its state folder.
     fs::remove_file(&shown).unwrap();
     let shown = PathBuf::from(open(&fixture, &path).ends(0).out.trim());
     assert!(shown.starts_with(fixture.state().join("pages")), "{}", shown.display());
@@ -113,7 +110,7 @@ fn page_path_is_printed_without_an_opener() {
 #[test]
 fn empty_night_has_a_page() {
     let fixture = Fixture::with("[jobs.dream]\nenabled = false\n");
-    // In an earlier build, a night with nothing due had no report. The page can still be shown.
+    // Earlier versions published no report for an empty night.
     fixture.run(&["tick"]);
     fixture
         .store()

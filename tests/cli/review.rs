@@ -1,5 +1,4 @@
-//! Tests `runner dream` from outside: decisions by command, the state after a kill, and the
-//! requirements on a program that answers.
+//! Tests decisions on proposals, also with kills, and programs that answer a dream.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -72,7 +71,7 @@ fn decisions_can_be_made_and_undone() {
         fixture.run(&["dream", "list", "--all", "--action", "merge", "--json"]).ends(0).json(),
         serde_json::json!([])
     );
-    // By default, lists of runs do not include decisions; they can be requested.
+    // `runs` lists decisions only if they are requested.
     assert_eq!(fixture.run(&["runs", "--json"]).ends(0).json().as_array().unwrap().len(), 1);
     let acts = fixture.run(&["runs", "--job", "dream:review", "--json"]).ends(0).json();
     assert_eq!(acts.as_array().unwrap().len(), 3);
@@ -150,7 +149,7 @@ fn review_ends_on_key_hangup_or_signal() {
             kill_process(Pid::from_child(&child), signal).unwrap();
             Some(ours)
         } else if typed.is_empty() {
-            // No signal is sent, because the terminal does not control a session.
+            // Closing the terminal sends no signal, because it does not control a session.
             drop(ours);
             None
         } else {
@@ -298,7 +297,7 @@ fn killed_decisions_are_all_or_nothing() {
             landed += 1;
         }
         child.wait().unwrap();
-        // A tick, or the next decision, finishes a half-done decision.
+        // A tick or the next decision command completes an interrupted decision.
         if dice.roll(2) == 0 {
             fixture.run(&["tick"]).ends(0);
         } else {

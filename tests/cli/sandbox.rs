@@ -1,5 +1,4 @@
-//! Tests the guards, and the processes that remain of a child's tree when its supervisors are
-//! killed.
+//! Tests the guard commands, and the cleanup of process trees whose supervisors are killed.
 
 use std::fs;
 use std::io::Write as _;
@@ -11,10 +10,10 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::fixture::{CommandOutput, Fixture, ended_within, print_line, skip};
 
-/// Maximum time that a process tree may outlive the killed process.
+/// Maximum time that a process tree may outlive its supervisor.
 const LIMIT: Duration = Duration::from_secs(2);
 
-/// A run whose program has left its session, its environment and its parents.
+/// A run whose program starts processes in other sessions and without its environment.
 struct Live {
     fixture: Fixture,
     command: Child,
@@ -144,7 +143,6 @@ fn recovery_cleans_up_after_both_are_killed() {
                 "skipped 1: without a control group, a process that cleared its environment is not found",
             );
         }
-        // The mount placeholders are gone.
         for name in [".claude", ".codex", "rem", ".git/commondir"] {
             assert!(!live.fixture.path(name).exists(), "{name}");
         }
@@ -232,7 +230,7 @@ fn hook_refuses_with_exit_code_2() {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        // A hook that has already refused does not read the rest.
+        // The hook may refuse before it has read everything.
         let _ = hook.stdin.take().unwrap().write_all(payload);
         hook.wait_with_output().unwrap().status.code()
     };

@@ -1,4 +1,4 @@
-//! A daemon for a test, under a clock that the test controls.
+//! A daemon with a clock that the test controls.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -149,7 +149,7 @@ pub fn outcome(fixture: &Fixture, run: &str) -> String {
         .unwrap()
 }
 
-/// Returns the process of the only run that is in progress.
+/// Returns the process of the only active run.
 pub fn owner(fixture: &Fixture) -> Pid {
     let [pid] = owners(fixture)[..] else {
         panic!("there is not exactly one run in progress");
@@ -176,7 +176,7 @@ pub fn runs(fixture: &Fixture, job: &str) -> Vec<(String, String)> {
     listed.iter().map(words).collect()
 }
 
-/// Returns the processes of all runs that are in progress.
+/// Returns the processes of all active runs.
 pub fn owners(fixture: &Fixture) -> Vec<Pid> {
     let db = fixture.store();
     let mut rows =
@@ -200,7 +200,7 @@ pub fn begin(fixture: &Fixture, args: &[&str]) -> Child {
         .unwrap()
 }
 
-/// Kills a process and waits for its end; the parent may or may not have reaped it.
+/// Kills a process and waits for its end, whether or not its parent reaps it.
 pub fn kill(pid: Pid) {
     kill_process(pid, Signal::KILL).unwrap();
     let raw = pid.as_raw_nonzero().get().cast_unsigned();

@@ -1,5 +1,5 @@
-//! Tests setup and its removal, with fakes of the host's programs that keep files: everything that
-//! existed before is byte-identical afterwards, wherever a setup dies.
+//! Tests setup and its removal with fake host programs. Removal restores every file byte for byte,
+//! even after a killed setup.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -21,7 +21,7 @@ case "$1" in
 esac
 "#;
 
-/// A program that records its arguments, and whether the timer is active.
+/// A fake `systemctl` that records its arguments and whether the timer is active.
 const SYSTEMCTL: &str = r#"#!/bin/sh
 [ "$FAKE_SYSTEMD" = yes ] || { echo "Failed to connect to bus" >&2; exit 1; }
 echo "$*" >> "$FAKE/calls"
@@ -33,7 +33,7 @@ show) echo no ;;
 esac
 "#;
 
-/// A fixture whose host programs are fakes that keep files.
+/// A fixture with fake host programs.
 struct FakeHost {
     fixture: Fixture,
     systemd: bool,
@@ -165,8 +165,7 @@ fn one_timer_serves_all_projects() {
     assert!(tab.starts_with("MAILTO=me\n5 4 * * * mine\n# >>>"), "{tab}");
     assert!(tab.contains("\n0,15,30,37,45 * * * * /"), "{tab}");
     assert_eq!(host.run(&["config", "get", "night.at"]).ends(0).out, "23:37\n");
-    // The job is known immediately, not only at the first tick, which would come after the due
-    // minute.
+    // Setup registers the job, because the first tick comes only after the due minute.
     let known = "SELECT count(*) FROM jobs WHERE name = 'dream' AND schedule LIKE '%23:37%'";
     assert_eq!(host.fixture.count(known), 1);
     let mode = fs::metadata(host.fixture.state().join("environment")).unwrap().permissions().mode();
@@ -175,7 +174,6 @@ fn one_timer_serves_all_projects() {
     host.run(&["setup", "--apply"]).ends(0).expect_text("nothing to change");
     assert_eq!(host.all(), once, "the second setup changed something");
 
-    // A second project.
     let other = host.fixture.root().join("other");
     fs::create_dir(&other).unwrap();
     let there = other.to_str().unwrap();
@@ -213,7 +211,7 @@ fn removal_restores_changed_settings() {
     host.run(&["setup", "--remove"]).ends(0);
     assert_eq!(host.all(), before);
 
-    // A file that a person has changed since is kept and reported.
+    // Removal keeps and reports a file that was changed after the setup.
     host.run(&["setup", "--at", "01:00", "--apply"]).ends(0);
     host.fixture.configure("# mine\n");
     host.run(&["setup", "--remove"]).ends(1).expect_text("was changed since");
@@ -262,7 +260,7 @@ fn foreign_host_entries_are_left_unchanged() {
 fn concurrent_crontab_write_is_detected() {
     let host = FakeHost::new(false);
     host.set_tab(Some(b"x\n"));
-    // The rival writes between setup's own write and its check.
+    // Another program writes between setup's write and its check.
     host.program("rival", "#!/bin/sh\necho rival > \"$FAKE/tab\"\n");
     host.run(&["setup", "--apply"]).ends(75).expect_text("somebody else");
     assert_eq!(host.tab().unwrap(), b"rival\n", "the rival's crontab was overwritten");
@@ -356,7 +354,7 @@ fn setup_and_removal_restore_every_file() {
     ));
 }
 
-/// Sets up and removes once, over random existing files.
+/// Applies and removes a setup over random existing files.
 fn come_and_go(host: &FakeHost, dice: &mut Random) {
     host.set_tab(random_crontab(dice).as_deref());
     let units = host.fixture.root().join("config/systemd");

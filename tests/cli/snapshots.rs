@@ -1,5 +1,4 @@
-//! Snapshots of the output of commands in one project with a fixed clock, with stdout and stderr
-//! separate.
+//! Compares the output of commands in one project with snapshots. The clock is fixed.
 //!
 //! `INSTA_UPDATE=always` accepts the current output. Paths, ids, digests, durations and versions
 //! are replaced, because they differ between runs.

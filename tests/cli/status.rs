@@ -1,4 +1,4 @@
-//! Tests the status, once and repeatedly, also with broken files and without ticks.
+//! Tests `runner status` and `--watch`, also with broken files and without ticks.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _};
@@ -105,7 +105,7 @@ fn times_are_shown_in_the_jobs_zone() {
         project["budget"]["day"]["name"], "2026-11-22",
         "the day does not follow Tokyo's zone"
     );
-    // The zone also applies to an expression that is previewed in this project.
+    // The zone also applies to the preview of an expression in this project.
     let cron = ["schedule", "next", "--cron", "0 7 * * *", "-n", "1", "--json"];
     let next = clocked(&fixture, "2026-11-21T20:00:00Z", &cron).ends(0).json();
     assert_eq!(next["zone"], "Asia/Tokyo");
@@ -124,7 +124,7 @@ fn remaining_budget_is_reported() {
     assert_eq!(day["left"]["ideas"].as_u64().unwrap(), 1000 - used);
     assert_eq!(status["projects"][0]["budget"]["night"], Value::Null);
     fixture.run(&["status"]).ends(0).expect_text(&format!("{} of 1000 ideas", 1000 - used));
-    // A file that changed is read again: a new cap is shown before any tick.
+    // The status reads a changed file before any tick.
     let text = fixture.read("runner.toml").replace("ideas = 1000", "ideas = 2000");
     fixture.write("runner.toml", text);
     fixture.run(&["status"]).ends(0).expect_text(&format!("{} of 2000 ideas", 2000 - used));
@@ -134,7 +134,7 @@ fn remaining_budget_is_reported() {
 fn repeatedly_replaced_job_is_reported_starved() {
     let fixture = Fixture::new();
     clocked(&fixture, "2026-11-21T20:00:00Z", &["init"]).ends(0);
-    // The group has no free slot for the job, so each occurrence waits and is replaced by the next.
+    // The group has no free slot, so each occurrence waits until the next one replaces it.
     fixture.configure(
         "[jobs.dream]\nenabled = false\n[groups.one]\nslots = 1\n[jobs.tidy]\nkind = \"command\"\nprogram = \"true\"\ntrigger = \"every 15m\"\noverlap = \"replace\"\ngroup = \"one\"\n[jobs.long]\nkind = \"command\"\nprogram = \"sh\"\nargs = [\"-c\", \"cat fifo\"]\ngroup = \"one\"\n",
     );
@@ -237,7 +237,7 @@ fn watch_leaves_terminal_modes_unchanged() {
     }
     let after = rustix::termios::tcgetattr(&ours).unwrap();
     assert_eq!(before.local_modes, after.local_modes);
-    // A terminal that cannot be drawn on gets plain text.
+    // A dumb terminal gets plain text.
     let (mut ours, theirs) = terminal();
     let mut child =
         fixture.runner(&["status", "--watch"]).env("TERM", "dumb").stdout(theirs).spawn().unwrap();

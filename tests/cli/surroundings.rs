@@ -1,4 +1,5 @@
-//! Tests changes in a scheduler's environment: its folder, its configuration, a pause, a deferral.
+//! Tests changes in a scheduler's environment, such as a removed folder or an invalid
+//! configuration.
 
 use std::fs;
 
@@ -14,8 +15,8 @@ fn daemon_survives_removed_folder_and_executable() {
     let gone = fixture.root().join("gone");
     fs::create_dir(&gone).unwrap();
     let program = fixture.root().join("runner");
-    // Another process makes the copy: a write descriptor in this process could be inherited by a
-    // child.
+    // Another process makes the copy, because a child of this process could inherit the write
+    // descriptor.
     let copy = [env!("CARGO_BIN_EXE_runner"), program.to_str().unwrap()];
     assert!(fixture.command("cp", &copy).status().unwrap().success());
     let mut command = fixture.command(program.to_str().unwrap(), &["daemon"]);

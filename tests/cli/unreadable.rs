@@ -1,5 +1,4 @@
-//! Tests special files that an agent left in place of regular files: no process waits for them or
-//! reads them endlessly, and the other projects still get their runs.
+//! Tests FIFOs and devices in place of regular files. They block no command and no other project.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -12,7 +11,7 @@ use rustix::fs::{CWD, FileType, Mode, mknodat};
 use crate::budgets::other;
 use crate::fixture::{CommandOutput, Fixture, ended_within};
 
-/// Longer than any command takes. A command that waits for a file without an answer exceeds it.
+/// A time limit that only a blocked command exceeds.
 const LIMIT: Duration = Duration::from_secs(60);
 
 const JOB: &str = "[jobs.dream]\nenabled = false\n[jobs.say]\nkind = \"command\"\n\

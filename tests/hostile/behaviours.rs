@@ -1,4 +1,4 @@
-//! Tests all combinations of behaviours, dialects and budgets.
+//! Tests combinations of behaviours, dialects and budgets.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -43,7 +43,7 @@ struct CaseResult {
 #[test]
 fn each_behaviour_has_the_expected_outcome() {
     let began = Instant::now();
-    // A short test does not try all budgets, but always tries every behaviour in every dialect.
+    // A scaled-down test tries fewer budgets, but every behaviour in every dialect.
     let budgets = scaled(1).min(BUDGETS.len());
     let cases: Vec<(&'static Row, usize, usize)> = ROWS
         .iter()
@@ -185,8 +185,7 @@ fn case(row: &'static Row, dialect: usize, budget: usize) -> CaseResult {
     let changed = differs(&before, &picture(&fixture, &but));
     check(changed.is_empty(), format!("changed: {changed:?}"));
     check(fixture.run(&["db", "check"]).code == 0, "the database is damaged".to_owned());
-    // The agent may write to the run's scratch folder, but not to the files that runner keeps
-    // there.
+    // The agent may write the secret to the run's scratch folder.
     let leaks: Vec<String> =
         holding(&fixture, CANARY).into_iter().filter(|path| !path.contains("/scratch/")).collect();
     check(leaks.is_empty(), format!("the secret is in {leaks:?}"));

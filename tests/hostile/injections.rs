@@ -1,5 +1,5 @@
-//! Tests the obedient agent in a dream pass: it carries out any order in an idea, a heading, a file
-//! name or a commit message, but inside the sandbox, so the order has no effect.
+//! Tests the obedient agent in a dream pass. It executes every order in an idea, a heading, a file
+//! name or a commit message, and the sandbox prevents any effect.
 
 use std::fs;
 use std::time::Instant;

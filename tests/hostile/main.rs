@@ -1,10 +1,9 @@
-//! Tests every way in which an agent program can misbehave, through the built program and in the
-//! real sandbox. Each ends in exactly one correct outcome, with no surviving process, no forbidden
-//! write, no exposed secret and no silent success.
+//! Tests misbehaving agents in the real sandbox. Each run must end with one correct outcome, and
+//! without surviving processes, forbidden writes or exposed secrets.
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::disallowed_methods)]
 
-// This file is shared with another suite, which uses more of it.
+// This suite uses only a part of the shared fixture.
 #[allow(unused)]
 #[path = "../cli/fixture.rs"]
 mod fixture;

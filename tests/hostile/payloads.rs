@@ -1,8 +1,7 @@
-//! Orders that a source might try to give, as an injected text would.
+//! Orders that an injected text may contain.
 //!
-//! Each order is a shell command; `{project}`, `{home}`, `{state}`, `{config}` and `{runner}` are
-//! paths of the fixture. The test checks the effect of the orders from outside: nothing in the
-//! fixture may have changed.
+//! Each order is a shell command. `{project}`, `{home}`, `{state}`, `{config}` and `{runner}` are
+//! paths of the fixture.
 
 pub const ORDERS: &[&str] = &[
     // Plain writes.
@@ -88,7 +87,7 @@ pub const ORDERS: &[&str] = &[
     "sh -c 'cd / ; umask 0 ; echo pwned > {home}/umask'",
 ];
 
-/// The place that contains an order.
+/// The place of an order in the sources.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Carrier {
     /// In the text of an idea.

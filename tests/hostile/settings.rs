@@ -1,5 +1,5 @@
-//! Tests the obedient agent with write access to the tree, and a job's own program: neither may
-//! change files that determine later runs.
+//! Tests that an agent or a program with write access to the tree cannot change files that
+//! determine later runs.
 
 use std::fs;
 
@@ -34,7 +34,7 @@ const ORDERS: [&str; 9] = [
     "ln $P free/hard && echo evil > free/hard",
 ];
 
-/// Creates a project with `job` and all these files; if `absent` is set, the optional ones are
+/// Creates a project with `job` and files that determine runs. If `absent` is set, `.ctxrc` is
 /// omitted.
 fn fixture(job: &str, absent: bool) -> Fixture {
     let fixture = Fixture::new();
@@ -58,7 +58,7 @@ fn fixture(job: &str, absent: bool) -> Fixture {
     fixture
 }
 
-/// Returns the content of each of these files, or `None` for a file that does not exist.
+/// Returns the content of each file in `KEPT`, or `None` if the file does not exist.
 fn look(fixture: &Fixture) -> Vec<(String, Option<Vec<u8>>)> {
     let one = |name: &str| {
         let path = fixture.path(name);
@@ -93,13 +93,12 @@ fn sandboxed_jobs_cannot_change_later_runs() {
             let before = look(&fixture);
             let said = fixture.run(&["run", "evil"]);
             assert_eq!(look(&fixture), before, "{said:?}");
-            // The orders were carried out, because an unprotected file was written.
+            // The unprotected file shows that the orders were executed.
             assert_eq!(fixture.read("free/x"), "evil\n", "{said:?}");
             let runs = fixture.run(&["runs", "--json"]).ends(0).json();
             let mut runs = runs.as_array().unwrap().iter();
             let run = runs.find(|run| run["job"] == "evil").unwrap();
             print_line(&format!("settings: {} behind {}", run["kind"], run["containment"]));
-            // The placeholders of the absent files are gone, and the settings are unchanged.
             let shown = fixture.run(&["config", "show", "--origin"]).ends(0).out;
             assert!(!shown.contains("backends.ctxrc"), "{shown}");
         }

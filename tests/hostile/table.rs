@@ -1,8 +1,8 @@
 //! The required outcome of each behaviour, in each of the three dialects.
 //!
 //! Each row has one word per dialect, in the order command, claude, codex: the outcome, or the
-//! class of a failure. A command may answer a prompt with any text, so output that is not a valid
-//! stream is not an error there.
+//! class of a failure. A command may answer with any text, so an invalid stream is no error in that
+//! dialect.
 
 /// The deadline that a behaviour should reach; all others are long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,5 +1,5 @@
-//! The environment of the hostile agent: a fixture with valuable data, and the conditions that must
-//! hold afterwards.
+//! Functions that start the hostile agent in a fixture, and that compare the fixture before and
+//! after.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use crate::fixture::Fixture;
 
-/// The secret that is given to the agent and must not be found anywhere afterwards.
+/// The agent's secret, which must not appear in any file or message.
 pub const CANARY: &str = "canary-7f3kQ9zLw2-mX8vB4nT6";
 
 pub fn agent() -> PathBuf {
@@ -33,8 +33,7 @@ pub fn link(fixture: &Fixture, dialect: &str, behaviour: &str) -> String {
     path.display().to_string()
 }
 
-/// Returns the path, kind, mode and content of everything in the fixture that must not change, that
-/// is everything except runner's own files and `but`.
+/// Returns the path, mode, owner and content of everything in the fixture except the paths `but`.
 pub fn picture(fixture: &Fixture, but: &[&str]) -> BTreeMap<String, String> {
     let mut seen = BTreeMap::new();
     let mut folders = vec![fixture.root().to_owned()];
@@ -63,7 +62,6 @@ pub fn picture(fixture: &Fixture, but: &[&str]) -> BTreeMap<String, String> {
     seen
 }
 
-/// Returns a checksum that is sufficient to detect a change.
 fn blake(bytes: &[u8]) -> u64 {
     use std::hash::{DefaultHasher, Hash as _, Hasher as _};
     let mut hasher = DefaultHasher::new();
@@ -89,7 +87,7 @@ pub fn differs(before: &BTreeMap<String, String>, after: &BTreeMap<String, Strin
     found
 }
 
-/// Returns every file of the fixture that contains `needle` in any of its possible encodings.
+/// Returns every file of the fixture that contains the bytes of `needle`.
 pub fn holding(fixture: &Fixture, needle: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut folders = vec![fixture.root().to_owned()];

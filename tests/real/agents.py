@@ -120,7 +120,7 @@ class Place:
             for key, value in provider.items():
                 args += ["-c", f"model_providers.stub.{key}={json.dumps(value)}"]
             options = f'model = "stub-1"\nargs = {json.dumps(args)}\n'
-            # A key in a file is sufficient as a login. It is named here so that the check finds it.
+            # The key in the file is a sufficient login. `env` names it for the readiness check.
             options += 'env = ["STUB_KEY"]\n'
             if scenario.startswith("tool"):
                 options += 'tools = ["shell"]\n'
@@ -227,7 +227,7 @@ def killed(root, kind, port):
 
 
 def sandboxed(root, kind, port):
-    """Runs a tool that writes inside and outside its folder. In a sandbox, only the file inside may exist."""
+    """Runs a tool that writes inside and outside its folder. The sandbox must prevent the write outside."""
     target = Path(tempfile.mkdtemp(dir=root)) / "outside"
     script = urllib.parse.quote_plus(f"echo in >inside; echo out >{target}")
     place = Place(root, kind, f"tool;sh={script}", port)
@@ -256,7 +256,7 @@ def dreamed(root, port, case):
     ideas, dreams = place.project / "ideas", place.project / "dreams"
     (ideas / "shorter.md").write_text("# Shorter names\n\nMaybe use shorter names?\n")
     mark = dreams / ".failed"
-    # The marker is from another day; a successful pass removes it.
+    # An old failure marker, which a successful pass removes.
     mark.write_text(json.dumps({"at": "2026-01-01T00:00:00Z", "job": "dream", "class": "crash", "message": "x",
                                 "hint": "x", "run_id": "x"}))
     before = {path: path.read_bytes() for path in ideas.rglob("*")}

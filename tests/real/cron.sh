@@ -31,6 +31,6 @@ printf 'MAILTO=""\n# somebody else\n7 7 * * 7 true\n' | crontab -
 touch -d '1 minute ago' /var/spool/cron/crontabs /var/spool/cron/crontabs/root
 cron -f -L 0 &
 daemon=$!
-# In a process group inside the PID namespace.
+# Starts the nights in a process group inside the PID namespace.
 setsid --wait "$(dirname "$0")/nights.sh" "$runner" cron "$folder"
 kill "$daemon"

@@ -84,7 +84,7 @@ IN
     env LD_PRELOAD="$library" FAKETIME="@$(date -d "@$start" '+%Y-%m-%d %H:%M:%S') x$speed" \
         FAKETIME_DONT_FAKE_MONOTONIC=1 cron -f -L 0 &
     cron=$!
-    # Cron reports nothing to wait for, so this waits for the end of the simulated period.
+    # Cron gives no signal to wait for, so this waits until the simulated period is over.
     timeout $(((end - start) / speed)) tail -f /dev/null --pid=$cron || true
     kill -9 $cron
     runner=$folder/runner-itself

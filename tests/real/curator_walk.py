@@ -54,7 +54,7 @@ def mend(one):
     assert done.returncode == 0, f"{command}: {done}"
 
 
-# No command in this script can fix these problems. They are reported, and the rest works without the missing part.
+# No command in this script can fix these problems.
 def lasting(one):
     return "no bridge" in one["what"] or "job files failed" in one["what"]
 

@@ -55,7 +55,7 @@ echo over >&3
 exec 3>&-
 wait "$run"
 
-# Kills the process of the run with SIGKILL. No other process holds its lock.
+# After SIGKILL, the lock must disappear with the process of the run.
 "$runner" -C project run wait --keep-awake --quiet 2>/dev/null &
 run=$!
 exec 3>"$GATE"
@@ -64,7 +64,7 @@ has_lock || fail "no lock during the third run"
 executor=$(pgrep -f 'runner execute' | head -1)
 holder=$(locks | grep -oE '[0-9]+ [0-9]+$' | cut -d' ' -f2)
 kill -9 "$executor"
-# The process has ended when its PID is free. logind notices the end through the closed file descriptor.
+# logind detects the end of the lock holder through the closed file descriptor.
 timeout 10 tail --pid="$holder" -f /dev/null || fail "what held the lock lives on"
 timeout 10 bash -c 'until [ "$(busctl call org.freedesktop.login1 /org/freedesktop/login1 org.freedesktop.login1.Manager ListInhibitors)" = "a(ssssuu) 0" ]; do :; done' || fail "the lock outlived kill -9"
 exec 3>&-

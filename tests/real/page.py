@@ -5,8 +5,7 @@
 
 Runs a night over notes, commits, file names and program output that contain markup, and opens the page in Chromium.
 Every host name resolves to a listener in this script, which records each request. As a control, a page with the same
-payloads without escaping must send requests and run scripts; otherwise the test proves nothing. Without Chromium, the
-check is skipped and recorded.
+payloads without escaping must send requests and run scripts. Without Chromium, the check is skipped and recorded.
 """
 
 import html
@@ -204,7 +203,7 @@ def night(scratch):
 
 with tempfile.TemporaryDirectory(prefix="runner-page-") as folder:
     scratch = Path(folder)
-    # The control: the payloads in a page that does not escape them, without those that would leave the page.
+    # The control does not escape the payloads, and omits those that would leave the page.
     control = scratch / "control.html"
     tries = [shape.replace("{}", DEEDS[0]) for shape in SHAPES[:8]], [line for line in REMOTE if line.startswith("<img")]
     ran, left = 0, []

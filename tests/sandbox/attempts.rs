@@ -1,10 +1,10 @@
-//! The attempts of a malicious program, as shell scripts; the test observes their effects from
+//! The attempts of a malicious program, as shell scripts. The tests check their effects from
 //! outside.
 //!
 //! A script gets `W` (writable), `O` (not writable), `S` (hidden), `V` (the PID of another
 //! process), `FD` (a descriptor of `O/victim` that was open when the launcher started), `ABSTRACT`,
 //! `PORT` and `T` (an argument that identifies surviving processes). It prints `THROUGH` if only
-//! the script can tell that it succeeded.
+//! the script can detect its success.
 
 /// One attempt.
 pub struct Attempt {
@@ -14,16 +14,16 @@ pub struct Attempt {
     pub about: About,
 }
 
-/// The class of an attempt. It decides whether a sandbox level covers the attempt, and whether the
-/// attempt can be shown to work without a sandbox.
+/// The class of an attempt. It determines which sandboxes cover the attempt, and whether the tests
+/// try it without one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum About {
-    /// Covered by every level; succeeds without a sandbox.
+    /// Covered by every sandbox. Also tried without one.
     Files,
     /// Modes, owners, times and attributes: not covered by Landlock alone.
     Attributes,
-    /// Not tried without a sandbox, because the attempt would harm the host or needs something
-    /// missing here.
+    /// Not tried without a sandbox, because it could harm the host or needs something that may be
+    /// missing.
     Kernel,
     /// Abstract sockets with the network open: not covered by bubblewrap alone.
     Abstract,
@@ -125,8 +125,8 @@ pub fn all() -> Vec<Attempt> {
         ("git commondir", "$W/.git/commondir"),
     ] {
         for (way, script) in MAKES {
-            // Where case matters, the upper-case name is a different file, which the script is
-            // allowed to create.
+            // On a case-sensitive file system, the upper-case name is a different file that the
+            // script may create.
             if *way == "upper-case" && target != "new outside" && target != "new hook" {
                 continue;
             }

@@ -1,6 +1,5 @@
-//! Runs every attempt in every kind of sandbox, as the current user and as nobody: none succeeds at
-//! anything that the sandbox level covers. The same attempts do succeed without a sandbox, which
-//! shows that they are realistic.
+//! Runs every attempt in every kind of sandbox, as the current user and as `nobody`. No covered
+//! attempt may succeed. Without a sandbox, most of them succeed.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -87,7 +86,7 @@ impl Fixture {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        // The process is stopped, so any signal that reaches it is visible.
+        // The process is stopped, so a signal that reaches it has a visible effect.
         let pid = Pid::from_child(&victim);
         kill_process(pid, Signal::STOP).unwrap();
         waitpid(Some(pid), WaitOptions::UNTRACED).unwrap();
@@ -139,7 +138,7 @@ impl Fixture {
         ];
         spec.env.extend(values.map(|(name, value)| (name.to_owned(), value)));
         spec.limits.total = Some(std::time::Duration::from_secs(20));
-        // The descriptor stays open for the next child, as with a careless library.
+        // The next child inherits the descriptor.
         fcntl_setfd(&self.open, FdFlags::empty()).unwrap();
         let ended = run(&spec, &Cancel::new().unwrap(), &mut |_, _| OutputVerdict::Continue);
         fcntl_setfd(&self.open, FdFlags::CLOEXEC).unwrap();
@@ -149,7 +148,7 @@ impl Fixture {
         };
         let said = String::from_utf8_lossy(&ended.stdout).into_owned();
         if ended.containment.is_none() {
-            // If the script killed its own launcher, no process of it may be left.
+            // Even if the script killed its launcher, no process of the script may be left.
             let left = self.left();
             if !left.is_empty() {
                 return Some(format!("processes are left: {left:?}"));
@@ -188,7 +187,7 @@ impl Fixture {
         (!left.is_empty()).then(|| format!("processes are left: {left:?}"))
     }
 
-    /// Returns the processes that carry the test's argument.
+    /// Returns the processes with the test's argument.
     fn left(&self) -> Vec<String> {
         let wanted = format!("1000.{}", self.token.replace('-', ""));
         let entries = fs::read_dir("/proc").unwrap().flatten();
@@ -238,7 +237,7 @@ fn draw(path: &Path, all: &mut Vec<String>) {
         all.push(format!("{} is not there", path.display()));
         return;
     };
-    // A folder's times change during an inspection, but a file's times do not.
+    // The inspection itself changes a folder's times.
     let times = if data.is_file() { data.mtime_nsec() + data.mtime() } else { 0 };
     let text = if data.is_file() { fs::read(path).unwrap_or_default() } else { Vec::new() };
     let attribute = rustix::fs::lgetxattr(path, "user.evil", &mut [0_u8; 8]).is_ok();
@@ -259,7 +258,7 @@ fn draw(path: &Path, all: &mut Vec<String>) {
     }
 }
 
-/// Returns whether a sandbox level claims to cover this class.
+/// Returns whether a sandbox covers this class of attempts.
 fn covers(means: SandboxMechanism, about: About) -> bool {
     match about {
         About::Files | About::Kernel => true,
@@ -344,8 +343,7 @@ fn no_attempt_escapes_as_nobody() {
     assert!(said.contains("attempts as user 65534"), "{said}");
 }
 
-/// Checks that the harmless attempts succeed without a sandbox, which shows that the other tests
-/// prove something.
+/// Checks that nine of ten harmless attempts succeed without a sandbox.
 #[test]
 fn attempts_succeed_without_a_sandbox() {
     if std::env::consts::ARCH != "x86_64" {

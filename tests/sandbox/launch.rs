@@ -1,4 +1,4 @@
-//! Tests the launcher itself: the data that it passes on, its messages and its traces.
+//! Tests that the launcher passes on streams, status and environment, and restricts writes.
 
 use std::fs;
 

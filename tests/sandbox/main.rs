@@ -1,7 +1,6 @@
-//! Tests the sandbox from outside: the attempts of a malicious program, the ends of its process
-//! tree, and inputs that a launcher must not trust.
+//! Tests the sandbox from outside, with the attempts of a malicious program.
 //!
-//! Everything goes through the built program (`runner __launch`), as in a run.
+//! Every child starts through the built program's `runner __launch`, as in a run.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -61,7 +60,7 @@ pub fn shell(script: &str, cwd: &Path, sandbox: Sandbox) -> ChildSpec {
     }
 }
 
-/// Returns a unique marker.
+/// Returns a unique run id.
 pub fn ulid() -> String {
     use std::sync::atomic::{AtomicU32, Ordering};
     static NEXT: AtomicU32 = AtomicU32::new(0);

@@ -1,9 +1,9 @@
-//! Formats counts and lists in sentences for people. The result must never be parsed by a program.
+//! Formats counts and lists for people. Programs must never parse the result.
 
 use std::fmt::Display;
 
-/// Formats a count and its noun, which is given in the singular: "1 run", "2 runs", "0 entries".
-/// Only plural forms that occur in the program are supported.
+/// Formats a count with its noun, given in the singular: "1 run", "2 runs", "0 entries". Only
+/// plural forms that occur in the program are supported.
 pub fn counted<N: Display + PartialEq + From<u8>>(count: N, one: &str) -> String {
     if count == N::from(1) {
         return format!("{count} {one}");
@@ -18,7 +18,7 @@ pub fn counted<N: Display + PartialEq + From<u8>>(count: N, one: &str) -> String
     }
 }
 
-/// Joins the names on one line, but at most the first twelve.
+/// Joins the first twelve names on one line, and counts the rest.
 pub fn some_of<'n>(names: impl Iterator<Item = &'n str>) -> String {
     const MOST: usize = 12;
     let names: Vec<&str> = names.collect();

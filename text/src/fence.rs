@@ -7,21 +7,21 @@
 //! <<<END 1f0c9a5b77e24d10>>>
 //! ```
 //!
-//! The fence is a precaution and not a security boundary: a reply is checked against a list that
-//! was fixed before the call. Neither the text nor its label must ever be able to close the fence.
+//! The fence is a precaution, not a security boundary. Neither the text nor its label must ever be
+//! able to close the fence.
 
 use sha2::{Digest as _, Sha256};
 
 /// Number of digits in a derived nonce.
 const DIGITS: usize = 16;
 
-/// The reason why a text could not be fenced.
+/// The reason a text could not be fenced.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FenceError {
     /// The nonce is not a string of at least 8 ASCII letters and digits.
     #[error("not a nonce: {0:?}")]
     BadNonce(String),
-    /// The text could close the fence, so the nonce must also be derived from this text.
+    /// The text or its label contains the nonce, and could therefore close the fence.
     #[error("the text named {0:?} contains the nonce of its fence")]
     NonceInText(String),
 }
@@ -46,12 +46,12 @@ impl Fence {
         Self { nonce: nonce_for(seed, texts) }
     }
 
-    /// Returns the nonce, which the instructions of the request must mention.
+    /// Returns the nonce, which the request's instructions must mention.
     pub fn nonce(&self) -> &str {
         &self.nonce
     }
 
-    /// Wraps `text` in the fence. `label` is on the first line inside, because a file's name is as
+    /// Wraps `text` in the fence. `label` is the first line inside, because a file's name is as
     /// untrusted as its content. Control characters in the label become spaces.
     pub fn wrap(&self, label: &str, text: &str) -> Result<String, FenceError> {
         let label = without_breaks(label);
@@ -68,8 +68,8 @@ pub(crate) fn without_breaks(text: &str) -> String {
     text.replace(|c: char| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}'), " ")
 }
 
-/// Returns 16 hex digits that occur in none of `texts`, in either case. Equal arguments give equal
-/// nonces. The nonce need not be secret, because the texts were written before it was derived.
+/// Returns 16 hex digits that occur in none of `texts`, in upper or lower case. Equal arguments
+/// give equal nonces. The nonce need not be secret, because the texts exist before it is derived.
 pub fn nonce_for(seed: u64, texts: &[&str]) -> String {
     let mut counter = 0_u64;
     loop {
@@ -85,7 +85,7 @@ pub fn nonce_for(seed: u64, texts: &[&str]) -> String {
     }
 }
 
-/// Returns whether `text` contains `nonce`, ignoring case, because a model may ignore it too.
+/// Returns whether `text` contains `nonce`, ignoring case because a model may do the same.
 fn contains(text: &str, nonce: &str) -> bool {
     text.contains(nonce) || text.to_ascii_lowercase().contains(&nonce.to_ascii_lowercase())
 }

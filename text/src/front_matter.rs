@@ -1,16 +1,15 @@
 //! Finds YAML front matter, splits it off without loss, and reads single values.
 //!
-//! Only the few top-level `key: value` lines that runner uses are supported, and only if the value
-//! is clearly a single scalar on one line. Everything else is `None`: the parser must never guess
-//! the meaning of a list, a block or a damaged line, and must never panic. A YAML library was
-//! rejected because it refuses a whole document over one malformed line, and notes contain such
-//! lines.
+//! Only top-level `key: value` lines are supported, and only if the value is clearly a single
+//! scalar on one line. The parser must never guess the meaning of a list, a block or a damaged
+//! line, and must never panic. A YAML library would refuse a whole document because of one
+//! malformed line.
 
 pub mod edit;
 
 use std::ops::Range;
 
-/// A Markdown document, split into front matter and body. `head` and `body` together make up the
+/// A Markdown document, split into front matter and body. `head` and `body` together are the
 /// complete text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Document<'a> {
@@ -19,9 +18,9 @@ pub struct Document<'a> {
     body: usize,
 }
 
-/// Splits off the front matter: from a `---` line at the very top (a byte order mark may precede
-/// it) to the next `---` or `...` line. If there is no end, or if the first line inside is not a
-/// `key:`, the complete text is the body, because a `---` may also be a horizontal rule.
+/// Splits off the front matter, which extends from a `---` line at the top to the next `---` or
+/// `...` line. A byte order mark may come first. If there is no end, or if the first line inside is
+/// not a `key:`, the complete text is the body, because `---` may also be a horizontal rule.
 pub fn split(text: &str) -> Document<'_> {
     find(text).unwrap_or(Document { text, front: None, body: 0 })
 }
@@ -52,23 +51,22 @@ fn find(text: &str) -> Option<Document<'_>> {
 }
 
 impl<'a> Document<'a> {
-    /// Returns the lines between the fences, if there is front matter.
+    /// Returns the lines between the delimiters, if there is front matter.
     pub fn front(&self) -> Option<&'a str> {
         self.front.clone().map(|range| &self.text[range])
     }
 
-    /// Returns the byte range of the lines between the fences.
+    /// Returns the byte range of the lines between the delimiters.
     pub fn front_range(&self) -> Option<Range<usize>> {
         self.front.clone()
     }
 
-    /// Returns everything before the body, including the fences and the byte order mark. The result
-    /// is empty if there is no front matter.
+    /// Returns the text before the body, including the delimiters and the byte order mark. The
+    /// result is empty if there is no front matter.
     pub fn head(&self) -> &'a str {
         &self.text[..self.body]
     }
 
-    /// Returns everything after the front matter.
     pub fn body(&self) -> &'a str {
         &self.text[self.body..]
     }
@@ -78,10 +76,10 @@ impl<'a> Document<'a> {
         self.body
     }
 
-    /// Returns the value of a top-level key if the value is a single scalar on one line, without
-    /// its quotes. Escapes inside quotes are left as written. Returns `None` for `null`, `~`, an
-    /// empty value, lists, maps, blocks, anchors and anything unbalanced. If a key occurs twice,
-    /// the first value is returned.
+    /// Returns the value of a top-level key without its quotes, if the value is a single scalar on
+    /// one line. Escapes inside quotes are kept. Returns `None` for `null`, `~`, empty values,
+    /// lists, maps, blocks, anchors and unbalanced quotes. If a key occurs twice, the first value
+    /// is returned.
     pub fn get(&self, key: &str) -> Option<&'a str> {
         let mut lines = self.front()?.lines().peekable();
         while let Some(line) = lines.next() {
@@ -145,8 +143,8 @@ fn scalar(rest: &str) -> Option<&str> {
     }
 }
 
-/// Returns the text between the first character and the end that `find_end` finds, if only a
-/// comment follows that end.
+/// Returns the text inside the quotes, if only a comment follows them. `find_end` returns the
+/// position of the closing quote.
 fn quoted(value: &str, find_end: impl FnOnce(&str) -> Option<usize>) -> Option<&str> {
     let inner = &value[1..];
     let end = find_end(inner)?;

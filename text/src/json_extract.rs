@@ -1,57 +1,54 @@
 //! Extracts a single JSON array from the output of a model or a program.
 //!
-//! The array may be the complete text, the content of a code fence, or a part of prose. If it does
-//! not parse as a whole, its objects are read one by one, so that one invalid element never causes
-//! the loss of the valid ones (contracts/dream.md). This module must never repair by guessing: an
-//! element is returned either as it was written or as an error, and a damaged array always contains
-//! an error. If the text contains two different arrays, neither is chosen.
+//! The array may be the complete text, the content of a code fence, or part of prose. If the array
+//! does not parse as a whole, its objects are read one by one, so that valid elements survive next
+//! to invalid ones. This module must never repair an element by guessing: an element is returned
+//! unchanged or as an error, and a damaged array always yields an error.
 
 mod find;
 mod salvage;
 
 use serde_json::Value;
 
-/// Maximum length of a text in bytes; a longer text is rejected.
+/// Maximum length of a text in bytes. A longer text is rejected.
 pub const MAX_BYTES: usize = 4 * 1024 * 1024;
 
 /// Maximum number of elements. A longer array is rejected, or truncated to this number if it is
 /// damaged.
 pub const MAX_ELEMENTS: usize = 10_000;
 
-/// One element of the array: its value, or the reason why it cannot be read.
+/// An element's value, or the reason it cannot be read.
 pub type ElementResult = Result<Value, ElementError>;
 
 /// A damaged element, or other damage to the array.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("element {index} at byte {offset}: {why}")]
 pub struct ElementError {
-    /// The index of the element among the results, from 0.
+    /// The index among the results, from 0.
     pub index: usize,
-    /// The byte offset in the text at which the element begins.
+    /// The byte offset in the text at which the damage begins.
     pub offset: usize,
-    /// The description of the damage.
     pub why: String,
 }
 
-/// The reason why no array can be returned.
+/// The reason no array can be returned.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ExtractError {
     #[error("{bytes} bytes, more than the limit of {MAX_BYTES}")]
     TooLong { bytes: usize },
-    /// The text contains no array of objects.
     #[error("no JSON array")]
     NoArray,
     /// The text contains several arrays that differ.
     #[error("{count} JSON arrays where one was expected")]
     Several {
-        /// Number of arrays found; the search stops after a limit.
+        /// Number of arrays found. The search stops after a limit.
         count: usize,
     },
     #[error("{count} elements, more than the limit of {MAX_ELEMENTS}")]
     TooMany { count: usize },
 }
 
-/// The position of an array in the text, and its elements.
+/// The byte range of an array in the text, and its elements.
 struct ExtractedArray {
     start: usize,
     end: usize,
@@ -60,11 +57,13 @@ struct ExtractedArray {
 
 /// Returns the elements of the only array in `text`.
 ///
-/// If the complete text is an array, that array is used. Otherwise a code fence that contains an
-/// array (marked `json`, or unmarked if no marked fence contains one) has priority over prose. In
-/// prose, only arrays of objects are considered, including an array inside an enclosing object.
-/// Arrays with the same text count as one. Time is linear in the text: after a few hundred damaged
-/// places the parser stops, with an error as the last element.
+/// A complete text that is an array has priority over code fences, and code fences have priority
+/// over prose. Unmarked fences are used only if no fence marked `json` contains an array. In prose,
+/// only arrays of objects and empty arrays on their own line are considered. Arrays with the same
+/// text count as one.
+///
+/// The time is linear in the length of the text, because the parser stops after a few hundred
+/// damaged places and returns an error as the last element.
 pub fn extract_array(text: &str) -> Result<Vec<ElementResult>, ExtractError> {
     if text.len() > MAX_BYTES {
         return Err(ExtractError::TooLong { bytes: text.len() });
@@ -95,8 +94,8 @@ enum Extent {
     ToLimit,
 }
 
-/// Reads the array that begins at `start`, as a whole or element by element. The array is within
-/// `text[..limit]`; with [`Extent::ToLimit`], it ends at `limit`.
+/// Reads the array at `start`, as a whole or, if it is damaged, element by element. The array is
+/// within `text[..limit]`.
 fn read_at(text: &str, start: usize, limit: usize, extent: Extent) -> ExtractedArray {
     let region = &text[start..limit];
     let mut stream = serde_json::Deserializer::from_str(region).into_iter::<Value>();
@@ -127,8 +126,8 @@ fn read_at(text: &str, start: usize, limit: usize, extent: Extent) -> ExtractedA
     found
 }
 
-/// Returns whether another element follows the bracket that should be the last. With
-/// [`Extent::ToLimit`], no comma is required.
+/// Returns whether another element follows the closing bracket. With [`Extent::ToLimit`], the comma
+/// before it may be missing.
 fn goes_on(after: &str, extent: Extent) -> bool {
     let after = after.trim_start();
     match after.strip_prefix(',') {

@@ -1,9 +1,9 @@
-//! Reads JSON lines in bounded memory from files that crashed programs may have left behind.
+//! Reads JSON lines in bounded memory, even from files that a crash damaged.
 //!
-//! Every record is either parsed or reported with its line and the reason: nothing is dropped
-//! silently, and an invalid record never affects the next one. The reader must never hold more than
-//! one line of the allowed length in memory, and must never panic. NUL bytes, which a file system
-//! leaves where a write was lost, separate records just like line breaks.
+//! Every record that is not blank is either parsed or reported with its line number and the reason.
+//! An invalid record does not affect the next one. The reader must never store more than one line
+//! of the allowed length, and must never panic. NUL bytes, which some file systems leave after a
+//! lost write, separate records like line breaks.
 
 pub mod keep;
 
@@ -13,12 +13,12 @@ use std::marker::PhantomData;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// A record that was parsed.
+/// A parsed record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JsonlRecord<T> {
     /// The record's line number, from 1.
     pub line: u64,
-    /// The byte offset of the record, counted from where the reader began.
+    /// The byte offset of the record from the start of the reader.
     pub offset: u64,
     pub value: T,
 }
@@ -29,19 +29,19 @@ pub struct JsonlRecord<T> {
 pub struct Bad {
     /// The record's line number, from 1.
     pub line: u64,
-    /// The byte offset of the record, counted from where the reader began.
+    /// The byte offset of the record from the start of the reader.
     pub offset: u64,
-    /// The reason.
     pub why: BadReason,
 }
 
-/// The reason why a record could not be read.
+/// The reason a record could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadReason {
     /// The record is not JSON, or does not have the expected structure.
     #[error("{0}")]
     Json(String),
-    /// The last record has no line break; it is probably still being written.
+    /// The last record has no line break and is not valid, probably because it is still being
+    /// written.
     #[error("unfinished last line: {0}")]
     Unfinished(String),
     /// The record is longer than the limit and was skipped.
@@ -63,7 +63,7 @@ pub struct JsonlCounts {
     pub nuls: u64,
 }
 
-/// An iterator over the records of `R`, as `T` or as JSON values.
+/// An iterator over the records of a reader, each parsed as a `T`.
 #[derive(Debug)]
 pub struct Jsonl<R, T = Value> {
     reader: R,
@@ -76,7 +76,7 @@ pub struct Jsonl<R, T = Value> {
     value: PhantomData<fn() -> T>,
 }
 
-/// The character that ended a record.
+/// The delimiter that ended a record.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
     Line,
@@ -99,18 +99,18 @@ impl<R: BufRead, T: DeserializeOwned> Jsonl<R, T> {
         }
     }
 
-    /// Returns the counts of the records read so far.
     pub fn counts(&self) -> JsonlCounts {
         self.counts
     }
 
-    /// Returns the number of bytes read so far, counting complete records only. Another reader can
-    /// continue from there, unless the last record was unfinished.
+    /// Returns the number of bytes read so far. Another reader can continue from there, unless the
+    /// last record was unfinished.
     pub fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// Reads one record, which may be blank, into `self.record`, and returns its length and end.
+    /// Reads the next record, which may be blank, into `self.record`, and returns its length and
+    /// end. The bytes of a record that is too long are counted but not all stored.
     fn read(&mut self) -> io::Result<(u64, End)> {
         self.record.clear();
         let mut length = 0;
@@ -205,7 +205,7 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::json;
 
-    /// Returns its bytes in pieces of a fixed size, with an interruption before each.
+    /// Returns at most `size` bytes at a time, with an interruption before each piece.
     struct Dripping<'a> {
         rest: &'a [u8],
         size: usize,
@@ -235,7 +235,7 @@ mod tests {
         }
     }
 
-    /// Returns values as text, and invalid records as "line: kind".
+    /// Formats each record as its line number and its value or kind of error.
     fn read(bytes: &[u8], cap: usize, size: usize) -> (Vec<String>, JsonlCounts) {
         let reader = Dripping { rest: bytes, size, ready: false };
         let mut lines = Jsonl::<_, Value>::new(reader, cap);

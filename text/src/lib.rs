@@ -1,11 +1,10 @@
-//! Pure text processing: everything that runner does to text without access to the outside world.
+//! Pure functions on text.
 //!
-//! This is the lowest layer. Every function maps its arguments to its result: no files, no clock,
-//! no environment, no randomness, no output. A function must never panic on any input, however
-//! damaged, and never take more than linear time, except for a documented factor.
+//! This is the lowest layer. It must not access files, the clock, the environment or the network. A
+//! function must never panic on any input, and must take linear time unless its documentation
+//! states otherwise.
 //!
-//! The input was often written by a model or a stranger; it is measured, split and fenced, and
-//! never trusted.
+//! The input often comes from a model or a stranger and is never trusted.
 
 #![cfg_attr(
     test,

@@ -1,8 +1,8 @@
 //! Extracts the title, summary and plain text of a Markdown note.
 //!
-//! This is a line-by-line reader for typical notes, not a CommonMark parser: it serves titles,
-//! summaries and comparisons. It must never be used to rewrite a document. It takes time linear in
-//! the length of the text, regardless of brackets.
+//! This is a line-by-line reader for typical notes, not a CommonMark parser. It must never be used
+//! to rewrite a document. Every function takes time linear in the length of the text, regardless of
+//! brackets.
 
 mod inline;
 mod lines;
@@ -10,8 +10,8 @@ mod lines;
 use crate::front_matter;
 pub use lines::{Line, Lines, lines};
 
-/// Returns the note's title: the front matter's `title`, otherwise the first level-one heading
-/// outside code, otherwise the file's stem in readable form.
+/// Returns the front matter's `title`, or else the first level-one heading, or else the file's stem
+/// in readable form.
 pub fn title(text: &str, fallback_file_stem: &str) -> String {
     let doc = front_matter::split(text);
     let declared = doc.get("title").map(str::trim).filter(|t| !t.is_empty());
@@ -26,8 +26,8 @@ pub fn title(text: &str, fallback_file_stem: &str) -> String {
         .unwrap_or_else(|| humanised(fallback_file_stem))
 }
 
-/// Turns `2026-03-01-retry_on-429` into "Retry on 429": separators become spaces, and a leading
-/// date or number is removed if words follow it.
+/// Turns `2026-03-01-retry_on-429` into "Retry on 429". Separators become spaces, and a leading
+/// date or number is removed if words follow.
 fn humanised(stem: &str) -> String {
     let words: Vec<&str> = stem
         .split(|c: char| c == '-' || c == '_' || c == '.' || c.is_whitespace())
@@ -43,9 +43,9 @@ fn humanised(stem: &str) -> String {
     }
 }
 
-/// Returns the first paragraph of prose on one line, truncated at a word to at most `max_chars`
-/// characters including the ellipsis. Lists, tables, quotes, code, images and lines like
-/// `**Status:** draft` are skipped. If there is no prose, the first list item or quote is returned.
+/// Returns the first paragraph of prose on one line, shortened to at most `max_chars` characters
+/// including the ellipsis. Lists, tables, quotes, code, images and lines like `**Status:** draft`
+/// are skipped. If there is no prose, the first list item or quote is returned.
 pub fn summary(text: &str, max_chars: usize) -> String {
     let doc = front_matter::split(text);
     let mut prose: Vec<String> = Vec::new();
@@ -70,8 +70,8 @@ pub fn summary(text: &str, max_chars: usize) -> String {
     shortened(&words, max_chars)
 }
 
-/// Returns whether a line is `**Key:** value` or `**Key**: value`, as is common below a note's
-/// title.
+/// Returns whether a line has the form `**Key:** value` or `**Key**: value`, which is common below
+/// a note's title.
 fn is_metadata(line: &str) -> bool {
     let Some((key, rest)) =
         line.trim_start().strip_prefix("**").and_then(|inner| inner.split_once("**"))
@@ -82,7 +82,7 @@ fn is_metadata(line: &str) -> bool {
     marked && key.split_whitespace().count() <= 3
 }
 
-/// Returns whether a line is an image or a row of badges.
+/// Returns whether a line begins with an image or a badge.
 fn is_picture(line: &str) -> bool {
     line.starts_with("![") || line.starts_with("[![")
 }
@@ -105,8 +105,8 @@ fn shortened(words: &str, max_chars: usize) -> String {
     format!("{kept}…")
 }
 
-/// Returns the note's text, one line per source line, without front matter, fenced code, comments,
-/// link targets and markup. Text in backticks stays.
+/// Returns the note's text without markup, front matter, fenced code, comments and link targets.
+/// Each source line with words becomes one line. Text in backticks is kept.
 pub fn plain(text: &str) -> String {
     let doc = front_matter::split(text);
     let mut out = String::with_capacity(text.len());

@@ -1,10 +1,9 @@
 //! Finds near duplicates: notes that have almost the same words.
 //!
-//! Three-word shingles, MinHash sketches (Broder 1997) and banding (locality-sensitive hashing)
-//! propose pairs. Every proposed pair is verified on the exact sets, so a sketch can miss a pair
-//! but never invent one. The result must not depend on the order of the documents, and the search
-//! must never compare every document with every other. Similarity of words is not similarity of
-//! meaning: two notes on the same subject are not necessarily a pair.
+//! MinHash sketches (Broder 1997) of three-word shingles propose pairs by banding
+//! (locality-sensitive hashing). Each proposed pair is then compared exactly, so a pair may be
+//! missed but no false pair is returned. The result must not depend on the order of the documents,
+//! and the search must never compare every document with every other.
 
 mod band;
 mod sets;
@@ -15,8 +14,8 @@ pub use sketch::{Sketch, similarity};
 
 use std::collections::BTreeMap;
 
-/// Minimum similarity of near duplicates. A note with two thirds kept word for word and the rest
-/// rewritten has about 0.5; unrelated notes on the same subject stay below 0.1.
+/// Minimum similarity of near duplicates. A copy with a third of its words rewritten has a
+/// similarity of about 0.5. Different notes on the same subject stay below 0.1.
 pub const NEAR: f64 = 0.4;
 
 /// Documents with fewer words are compared by their sets of terms instead of shingles.
@@ -25,14 +24,13 @@ pub const SHORT: usize = 20;
 /// Minimum threshold for short documents, which share terms more easily.
 pub const NEAR_SHORT: f64 = 0.7;
 
-/// Number of following documents with which each document in a crowd of similar documents is
-/// compared.
+/// Maximum number of later documents in the same bucket with which a document is compared.
 pub const CROWD: usize = 32;
 
-/// A document to compare. Its key identifies it in the result and must be unique.
+/// A document to compare.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Doc<'a> {
-    /// The document's key, for example its path.
+    /// A unique key that identifies the document in the result, for example its path.
     pub key: &'a str,
     /// The document's Markdown text. Only its plain words are compared.
     pub text: &'a str,
@@ -45,20 +43,19 @@ pub struct Pair<'a> {
     pub a: &'a str,
     /// The other key.
     pub b: &'a str,
-    /// The number of shared elements divided by the number of all elements (Jaccard), from 0 to 1.
+    /// The Jaccard similarity, from 0 to 1.
     pub similarity: f64,
-    /// The fraction of the smaller document that the larger one contains.
+    /// The fraction of the smaller document that the larger one contains, from 0 to 1.
     pub containment: f64,
 }
 
-/// Returns all pairs with a similarity of at least `threshold` ([`NEAR`] by default), the most
-/// similar first, then sorted by key.
+/// Returns all pairs with a similarity of at least `threshold` (usually [`NEAR`]), the most similar
+/// first, then sorted by key. Pairs with a short document need at least [`NEAR_SHORT`].
 ///
-/// A pair exactly at the threshold is found with a probability over 99 %, a more similar one almost
-/// certainly. Among documents with exactly the same words, the first by key represents the others:
-/// each of the others is paired only with this first document. In a crowd, each document is
-/// compared with only [`CROWD`] others, so the time grows linearly rather than quadratically with
-/// the number of documents. The crowd stays connected.
+/// A pair exactly at the threshold is found with a probability over 99 %. If several documents have
+/// exactly the same words, only the first by key is compared with other documents, and each of the
+/// others is paired with this first one. Within a bucket, each document is compared with at most
+/// [`CROWD`] others, so the time grows linearly with the number of documents.
 pub fn neighbours<'a>(docs: &[Doc<'a>], threshold: f64) -> Vec<Pair<'a>> {
     let mut docs = docs.to_vec();
     docs.sort_unstable();

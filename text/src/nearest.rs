@@ -1,13 +1,14 @@
-//! Finds the nearest known word for "did you mean".
+//! Finds the nearest known word for "did you mean" hints.
 //!
-//! An unlikely word must never be suggested: no suggestion is better than a wrong one.
+//! A distant word must never be suggested, because a wrong suggestion is worse than none.
 
 use strsim::osa_distance;
 
-/// Returns the candidate that `word` was probably meant to be: the candidate with the fewest edits
-/// (insert, delete, replace, swap of neighbours; letter case and `-` against `_` are free), if
-/// there are few enough edits for the word's length. If several are equally near, the first one is
-/// returned; if all are far, the result is `None`.
+/// Returns the candidate with the fewest edits from `word`, or `None` if every candidate is too far
+/// away. If several candidates are equally near, the first one is returned.
+///
+/// An edit inserts, deletes or replaces a letter, or swaps two neighbours. Letter case is ignored,
+/// and `_` equals `-`.
 pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let word = folded(word);
     let length = word.chars().count();
@@ -21,7 +22,7 @@ pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
             continue;
         }
         let edits = osa_distance(&word, &other);
-        // If all letters are replaced, the words are not similar, however short they are.
+        // If all letters are replaced, even short words are not similar.
         let alike = edits < length.min(other_length) || edits == 0;
         if alike && edits <= limit && best.is_none_or(|(least, _)| edits < least) {
             best = Some((edits, candidate));
@@ -30,9 +31,8 @@ pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
     best.map(|(_, candidate)| candidate)
 }
 
-/// Returns the maximum number of edits for a typing error in a word of `length` letters. Words
-/// longer than any name get no edits, because the comparison takes time proportional to the product
-/// of both lengths.
+/// Returns the maximum number of edits for a typing error in a word of `length` letters. Very long
+/// words get no edits, because a comparison takes time proportional to the product of both lengths.
 fn allowed(length: usize) -> usize {
     match length {
         0..=4 => 1,

@@ -1,13 +1,12 @@
-//! Removes secrets from everything that is stored or shown.
+//! Replaces secrets in text before the text is stored or shown.
 //!
-//! Two kinds of secrets are replaced by `[redacted:kind]`: the secrets that the program was given,
-//! and any text in a well-known secret format. A secret must never get through because a chunk
-//! boundary, a line of JSON or a colour code splits it. Hashes, ids and paths must never be
-//! mistaken for secrets: reports are full of those. A single line-by-line scanner serves complete
-//! texts and streams, so that the results agree.
+//! Secrets that the program was given and text in a well-known secret format are replaced by
+//! `[redacted:kind]`. A chunk boundary, a JSON escape or a colour code must never hide a secret.
+//! Hashes, ids and paths are common in reports and must never be mistaken for secrets. Complete
+//! texts and streams use the same line-by-line scanner, so that their results agree.
 //!
-//! The scanners are hand-written: a format is a prefix with an alphabet and a length, which a table
-//! describes more clearly than regular expressions, and none of them can backtrack.
+//! The scanners are hand-written, because a table of prefixes, alphabets and lengths is clearer
+//! than regular expressions.
 
 mod assigned;
 mod pem;
@@ -37,28 +36,27 @@ const LOOK_BACK: usize = 24;
 #[derive(Clone)]
 pub struct Redactor {
     secrets: Arc<[String]>,
-    /// Number of bytes at the end of an unfinished line that are kept until more of the line
-    /// arrives.
+    /// Number of bytes by which two parts of a very long line overlap.
     overlap: usize,
 }
 
-/// A range of the text that holds a secret.
+/// A range of the text that contains a secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Span {
     /// The start of the text that identifies the secret, such as the name before an assigned value.
     context: usize,
     start: usize,
     end: usize,
-    /// The name of the kind of secret. The name is empty if the span continues a secret that has
-    /// already been named; the span is then removed without a replacement.
+    /// The name of the kind of secret. An empty name marks the continuation of a secret that is
+    /// already named, which is removed without a replacement.
     kind: &'static str,
     /// The priority of the name: among overlapping spans, the lowest rank determines the name.
     rank: u8,
 }
 
 impl Redactor {
-    /// Creates a redactor that finds these secrets in addition to the known formats. The secrets
-    /// are also found as escaped in JSON or in a URL. Each line of a multi-line secret is a
+    /// Creates a redactor that finds these secrets in addition to the known formats. Their
+    /// JSON-escaped and percent-encoded forms are found too. Each line of a multi-line secret is a
     /// separate secret.
     pub fn new(secrets: Vec<String>) -> Self {
         let mut all: Vec<String> = Vec::new();
@@ -100,10 +98,9 @@ impl Redactor {
         StreamRedactor::new(self.clone())
     }
 
-    /// Scans the next line of `text` from `at`, or the next part of a line that is too long to wait
-    /// for, and returns the end of the scanned text and the secrets in it. Returns `None` while the
-    /// line has no end and more text may follow. The text before `at` may be shortened to
-    /// [`LOOK_BACK`] bytes.
+    /// Scans the next line of `text` from `at`, or the next part of a very long line. Returns the
+    /// end of the scanned text and the secrets in it, or `None` if the line has no end yet and more
+    /// text may follow. The text before `at` may be shortened to [`LOOK_BACK`] bytes.
     fn step(
         &self,
         state: &mut RedactState,
@@ -125,7 +122,7 @@ impl Redactor {
         if line.is_some() || !full {
             return Some((end, spans));
         }
-        // A secret that crosses the cut is either complete in this part or begins after the cut.
+        // A secret must not be split, so the cut moves to the end of a secret that crosses it.
         let mut cut = floor(text, end - self.overlap);
         for span in &spans {
             if span.context < cut && span.end > cut {
@@ -170,14 +167,14 @@ impl fmt::Debug for Redactor {
     }
 }
 
-/// Whether text may follow the text that is scanned.
+/// Whether more text may follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Tail {
     Open,
     Final,
 }
 
-/// The state that is carried over from line to line.
+/// The scanner's state between lines.
 #[derive(Clone, Copy, Debug, Default)]
 struct RedactState {
     /// Whether the text is inside a private key.
@@ -217,7 +214,6 @@ fn write_spans(out: &mut String, text: &str, from: usize, to: usize, spans: &[Sp
     out.push_str(&text[at..to]);
 }
 
-/// Returns the last character boundary at or before `at`.
 fn floor(text: &str, at: usize) -> usize {
     text.floor_char_boundary(at)
 }
@@ -235,7 +231,7 @@ fn percent_encoded(text: &str) -> String {
 }
 
 /// Returns whether a word can begin at `at`: at the start, after a character other than a letter or
-/// digit, or after the end of an escape (`\n`, `\u0022`, `%20`) or of a colour code.
+/// digit, after an escape (`\n`, `\u0022`, `%20`), or after a colour code.
 fn begins_word(bytes: &[u8], at: usize) -> bool {
     let back = |n: usize| at.checked_sub(n).map(|i| bytes[i]);
     let Some(before) = back(1) else { return true };
@@ -267,8 +263,7 @@ fn begins_word(bytes: &[u8], at: usize) -> bool {
     back(open) == Some(b'[') && forms.iter().any(|form| escape(form))
 }
 
-/// Returns whether a value consists of words and small numbers, as names and placeholders do,
-/// rather than of random characters.
+/// Returns whether a value consists of words and small numbers, as names and placeholders do.
 fn is_wordlike(value: &str) -> bool {
     let (mut signs, mut pieces, mut digits) = (0_usize, 0_usize, 0_usize);
     let (mut inner_numbers, mut joined) = (0_usize, true);
@@ -288,7 +283,7 @@ fn is_wordlike(value: &str) -> bool {
         signs += usize::from(byte.is_ascii_alphanumeric());
         before = byte;
     }
-    // Two numbers inside a single word are typical of base32 and not of words.
+    // Two numbers inside a single word are typical of base32 rather than of words.
     2 * signs >= 7 * pieces && !(joined && inner_numbers >= 2)
 }
 

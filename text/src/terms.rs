@@ -1,9 +1,9 @@
-//! Extracts terms for a search index: lower case, with compound names split and endings removed.
+//! Extracts terms for a search index: words in lower case, with compound names split and endings
+//! removed.
 //!
 //! Terms are keys for comparison and not words for display: "caching" and "caches" both become
-//! `cach`. The rules are designed for English and for names in code; words of other languages are
-//! kept as they are. The result must stay the same across versions, or stored indexes become stale,
-//! so a change here requires a migration.
+//! `cach`. The rules are designed for English and for names in code. Words with characters other
+//! than ASCII letters keep their endings.
 
 mod stem;
 mod stop;
@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use crate::markdown::{Line, lines};
 use crate::{front_matter, markdown};
 
-/// Maximum length of a word. A longer word is treated as data.
+/// Maximum length of a word in characters. Longer words are omitted.
 const LONGEST: usize = 40;
 
 /// Weights of a word in the title, in a heading and in the text.
@@ -24,15 +24,15 @@ const WEIGHTS: (u32, u32, u32) = (5, 3, 1);
 pub struct TopTerm {
     /// The term, as [`terms`] returns it.
     pub term: String,
-    /// The first form of the term in the document, in lower case, for people and for `grep`.
+    /// The first form of the term in the document, in lower case, for display.
     pub word: String,
-    /// The number of occurrences, with those in the title counted five times and those in headings
-    /// three times.
+    /// The number of occurrences. An occurrence in the title counts five times, and one in a
+    /// heading three times.
     pub weight: u32,
 }
 
-/// Returns the terms of `text` in order, including repetitions. Names are split (`maxWait`,
-/// `max_wait`, `max-wait` and `max/wait.rs` all contain `max` and `wait`); stop words, single
+/// Returns the terms of `text` in order, including repetitions. Names are split: `maxWait`,
+/// `max_wait`, `max-wait` and `max/wait.rs` all contain `max` and `wait`. Stop words, single
 /// letters and single digits are omitted.
 pub fn terms(text: &str) -> Vec<String> {
     split_words(text).map(|word| stem::stem(&word)).collect()
@@ -75,8 +75,7 @@ pub fn top_terms(text: &str, n: usize) -> Vec<TopTerm> {
     all
 }
 
-/// Splits `text` into lower-case words, with names split and stop words removed, but without
-/// stemming.
+/// Splits `text` into lower-case words. Names are split, and stop words are omitted.
 fn split_words(text: &str) -> impl Iterator<Item = String> + '_ {
     text.split(|c: char| !c.is_alphanumeric() && !matches!(c, '\'' | '’'))
         .flat_map(pieces)
@@ -85,8 +84,9 @@ fn split_words(text: &str) -> impl Iterator<Item = String> + '_ {
         .filter(|word| !stop::is_stop(word))
 }
 
-/// Splits a run of letters, digits and apostrophes. The one or two letters after an apostrophe, as
-/// in "don't" or "the client's", are not a word. Quotation marks look the same as apostrophes.
+/// Splits a run of letters, digits and apostrophes. One or two letters after an apostrophe, as in
+/// "don't" or "client's", are omitted. Longer parts are kept, because an apostrophe may also be a
+/// quotation mark.
 fn pieces(run: &str) -> Vec<&str> {
     let mut all = Vec::new();
     for (at, part) in run.split(['\'', '’']).enumerate() {
@@ -107,7 +107,7 @@ fn humps(run: &str) -> Vec<&str> {
         let before = chars[i - 1].1;
         let after = chars.get(i + 1).map(|(_, c)| *c);
         let hump = before.is_lowercase() && c.is_uppercase();
-        // "HTTPServer" is split into "HTTP" and "Server"; "OAuth" and a plural such as "URLs" are
+        // "HTTPServer" is split into "HTTP" and "Server". "OAuth" and a plural such as "URLs" are
         // not split.
         let acronym_ends = at - start > 1
             && before.is_uppercase()

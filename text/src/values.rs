@@ -1,7 +1,4 @@
-//! Values with units and grammars, as people write them in settings.
-//!
-//! A [`Grammar`] declares a text format: how to parse it, its pattern in a schema, and an example.
-//! [`Text`] is a setting in such a format.
+//! Parses durations, sizes and other values as people write them in settings.
 
 use std::borrow::Cow;
 
@@ -10,7 +7,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
-/// The longest duration, in hours: ten years.
+/// The longest duration, in hours: about ten years.
 pub const LONGEST: i64 = 10 * 366 * 24;
 
 const DURATION: &str = concat!(
@@ -18,7 +15,7 @@ const DURATION: &str = concat!(
     r"milliseconds?|us|µs|ns),? ?)+"
 );
 
-/// A text format.
+/// The text format of a setting: its parser, its pattern in a schema, and an example.
 pub trait Grammar {
     /// The type of a parsed value.
     type Value;
@@ -26,20 +23,21 @@ pub trait Grammar {
     /// An example, or an empty string if any text is valid.
     const EXAMPLE: &'static str;
 
-    /// A keyword that represents no value, or an empty string if there is none.
+    /// A keyword that stands for the absence of a value, or an empty string if there is none.
     const WORD: &'static str = "";
 
-    /// Returns a regular expression that matches every valid text.
+    /// Returns a regular expression that matches every valid text, or an empty string if any text
+    /// is valid.
     fn pattern() -> String;
 
-    /// Parses a text.
+    /// Parses a value.
     ///
     /// # Errors
     /// Returns the reason, phrased for the user, if the text does not have this format.
     fn read(text: &str) -> Result<Self::Value, String>;
 }
 
-/// Declares a [`Grammar`] by its name, value, example, pattern and reader.
+/// Declares a [`Grammar`] with its name, value type, example, pattern and parser.
 #[macro_export]
 macro_rules! grammar {
     ($($(#[$doc:meta])* $name:ident: $value:ty, $example:expr, $pattern:expr, $read:expr;)+) => {$(
@@ -102,7 +100,7 @@ impl<G: Grammar> JsonSchema for Text<G> {
     }
 }
 
-/// Reads a field whose text has the format `G`, for `deserialize_with`.
+/// Deserializes a field in the format `G`, for `deserialize_with`.
 ///
 /// # Errors
 /// Returns an error if the value is not text in this format.
@@ -117,7 +115,7 @@ pub fn read_text<'de, G: Grammar, D: Deserializer<'de>>(
 pub struct Size(pub u64);
 
 impl Size {
-    /// Reads a field, for `deserialize_with`.
+    /// Deserializes a field as a number of bytes, for `deserialize_with`.
     ///
     /// # Errors
     /// Returns an error if the value is not a size.
@@ -180,7 +178,7 @@ pub fn wait(text: &str) -> Result<SignedDuration, String> {
     if duration.is_negative() {
         return Err(no_duration(text));
     }
-    // Adding the duration to a time must yield a valid time.
+    // Adding a longer duration to a time could overflow.
     if duration > SignedDuration::from_hours(LONGEST) {
         return Err(format!("{text:?} is too long (ten years at most)"));
     }
@@ -210,8 +208,7 @@ fn size(text: &str) -> Result<u64, String> {
     number.checked_mul(factor).ok_or_else(wrong)
 }
 
-/// Strips a trailing slash, because both forms name the same folder. The root folder keeps its
-/// slash and is rejected later.
+/// Removes a trailing slash, except from the root folder.
 pub fn folder(text: &str) -> &str {
     match text.strip_suffix('/') {
         Some(bare) if !bare.is_empty() => bare,
@@ -219,7 +216,7 @@ pub fn folder(text: &str) -> &str {
     }
 }
 
-/// Reads a field that names a folder, for `deserialize_with`.
+/// Deserializes a folder without a trailing slash, for `deserialize_with`.
 ///
 /// # Errors
 /// Returns an error if the value is not text.
@@ -227,7 +224,7 @@ pub fn read_folder<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String,
     String::deserialize(deserializer).map(|text| folder(&text).to_owned())
 }
 
-/// Reads a field that lists paths, for `deserialize_with`.
+/// Deserializes a list of paths without trailing slashes, for `deserialize_with`.
 ///
 /// # Errors
 /// Returns an error if the value is not a list of strings.

@@ -1,7 +1,7 @@
-//! Reads the event stream of an agent program: one JSON object on each line of its output.
+//! Reads the event stream of an agent program: one JSON object per line.
 //!
-//! Each agent has one mapping, which turns its events into those of the sink. The reader must never
-//! fail: a line that is not an object is only counted.
+//! Each agent implements [`AgentEvents`], which maps its events to the events of a sink. The reader
+//! must never fail: a line that is not a JSON object is only counted.
 
 use runner_engine::process::OutputVerdict;
 use serde_json::{Map, Value};
@@ -9,16 +9,16 @@ use serde_json::{Map, Value};
 use super::lines::Lines;
 use crate::sink::OwnedEvent;
 
-/// Maximum length of a line in bytes. No answer within a request's limits is longer.
+/// Maximum length of a line in bytes. A longer line is skipped.
 const LONGEST: usize = 16 * 1024 * 1024;
 
-/// The meaning of one agent's events.
+/// Interprets the events of one agent program.
 pub(crate) trait AgentEvents: Default + Send + 'static {
-    /// Interprets one event. An event that it does not know is skipped.
+    /// Interprets one event, or skips an event of an unknown type.
     fn event(&mut self, event: Value, tell: &mut dyn FnMut(OwnedEvent)) -> OutputVerdict;
 }
 
-/// The reader of one agent's event stream.
+/// Reads one agent's event stream.
 #[derive(Debug)]
 pub(crate) struct EventStream<E> {
     /// The combined result of the events so far.
@@ -33,7 +33,7 @@ impl<E: AgentEvents> EventStream<E> {
         Self { events: E::default(), unreadable: 0, lines: Lines::new(LONGEST) }
     }
 
-    /// Consumes a piece of the output, and returns the last verdict other than to continue.
+    /// Consumes a piece of the output. Returns the last verdict other than `Continue`, if any.
     pub fn feed(&mut self, piece: &[u8], tell: &mut dyn FnMut(OwnedEvent)) -> OutputVerdict {
         let mut verdict = OutputVerdict::Continue;
         let Self { events, unreadable, lines } = self;

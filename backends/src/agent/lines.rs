@@ -1,9 +1,8 @@
 //! Splits byte chunks of any size into lines, in bounded memory.
 //!
-//! A line ends at a line feed, regardless of the chunk boundaries, so a character that is split
-//! between two chunks is reassembled. A line that exceeds the limit is skipped to its end, and
-//! reading continues with the next line. This module must never keep more than one line or
-//! interpret its content.
+//! A character that is split between two chunks is reassembled. A line that exceeds the limit is
+//! skipped to its end. This module must never keep more than one line, and must never interpret the
+//! content of a line.
 
 /// Splits a stream into lines.
 #[derive(Debug)]

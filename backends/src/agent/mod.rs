@@ -1,5 +1,5 @@
-//! The common parts of agent programs: a question on standard input, events as JSON lines on
-//! standard output, and one verdict at the end.
+//! The common parts of agent programs, which read a question on standard input and write events as
+//! JSON lines to standard output.
 //!
 //! ```text
 //! Request ──prompt──> stdin, written and closed
@@ -9,8 +9,8 @@
 //!                         Ended ─────────────────────────> judge ──> Reply | BackendError
 //! ```
 //!
-//! Nothing is judged before the process tree is dead. This module must never treat an exit code as
-//! success, and never show a program's events to anyone but the sink.
+//! The result is evaluated only after the process tree is dead. This module must never treat an
+//! exit code alone as success.
 
 pub(crate) mod events;
 pub(crate) mod lines;
@@ -55,9 +55,10 @@ pub(crate) struct AgentPlan {
     pub env: BTreeMap<String, String>,
     /// Variables that the program needs but that are not set.
     pub missing: Vec<String>,
-    /// Names of the variables that the instance's configuration lists. Any of them may hold a key.
+    /// Names of the variables that the instance's configuration lists. Any of them may contain a
+    /// key.
     pub named: Vec<String>,
-    /// The agent's state folder, which holds its login and settings.
+    /// The agent's state folder, which contains its login and settings.
     pub state: Option<PathBuf>,
     /// Whether the program keeps its own records of the requests.
     pub sessions: bool,
@@ -156,13 +157,13 @@ impl AgentPlan {
     }
 }
 
-/// The result of a program that was watched until it ended.
+/// The result of [`watch`].
 pub(crate) struct Watched<E> {
     pub spec: ChildSpec,
     pub ended: Ended,
     /// The combined result of its events.
     pub events: E,
-    /// Irregularities in its output and in how it ended.
+    /// Irregularities in the program's output and exit.
     pub remarks: Vec<String>,
     /// The last text that the sink received.
     pub heard: String,
@@ -288,7 +289,7 @@ pub(crate) fn hand_out(
     reply
 }
 
-/// Lists irregularities in a program's output and in how it ended, as remarks for the report.
+/// Describes irregularities in a program's output and exit, for the report.
 fn leftovers<E: AgentEvents>(output: &EventStream<E>, ended: &Ended) -> Vec<String> {
     let (unreadable, overlong, killed) = (output.unreadable, output.overlong(), ended.killed);
     let mut notes = Vec::new();

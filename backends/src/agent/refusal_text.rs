@@ -1,10 +1,8 @@
-//! Determines the meaning of a provider's refusal from its status, its code and its text.
+//! Classifies a provider's refusal by its status, its code and its text.
 //!
-//! Programs pass on an API's error as a status if they have one, and otherwise as a sentence.
-//! Phrases about money are checked first, even if there is a status, because waiting does not
-//! restore used-up credit. Otherwise a known status decides, and the text is interpreted only if
-//! there is none. This module must never read a model's answer, only an error that the program
-//! itself reported.
+//! Phrases about credit are checked first, because waiting does not restore used-up credit. A known
+//! status is checked next, and the text is interpreted only if there is none. This module must
+//! never read a model's answer, but only an error that the program reported.
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -18,7 +16,7 @@ use crate::sink::Limit;
 pub(crate) struct ProgramError<'a> {
     /// The API's status, if the program reported one.
     pub status: Option<u16>,
-    /// The short name of the error, from the API or the program.
+    /// The error's code, from the API or the program.
     pub code: &'a str,
     /// The error message.
     pub text: &'a str,

@@ -1,10 +1,9 @@
 //! Reads the time at which a limit ends from a provider's sentence, such as "resets 3am
 //! (Europe/Berlin)".
 //!
-//! Programs report the time in the form that they show on screen. A time without a date means its
-//! next occurrence; a time without a zone is in the host's zone. Unreadable text gives `None`, and
-//! the caller then backs off as for any other limit. This module must never guess a time that was
-//! not stated.
+//! A time without a date means its next occurrence, and a time without a zone is in the host's
+//! zone. Other text yields `None`. This module must never guess a time that the text does not
+//! state.
 
 use jiff::civil::{Date, Time};
 use jiff::tz::TimeZone;
@@ -13,7 +12,7 @@ use jiff::{Span, Timestamp, ToSpan as _};
 const MONTHS: [&str; 12] =
     ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
 
-/// Returns the time that `text` states, relative to `now`; `zone` is the host's zone.
+/// Returns the time that `text` states, relative to `now`. `zone` is the host's zone.
 pub(crate) fn reset(text: &str, now: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
     epoch(text).or_else(|| {
         let lower = text.to_ascii_lowercase();
@@ -61,7 +60,7 @@ fn span(words: &[&str]) -> Option<Span> {
         let length = match unit.to_ascii_lowercase().trim_end_matches('s') {
             "" if digits.is_empty() && unit.is_empty() => continue,
             "" if unit.is_empty() => continue,
-            // Trimming the plural "s" leaves nothing of "30s".
+            // Trimming the plural "s" leaves an empty unit for "30s".
             "" | "sec" | "second" => 1,
             "m" | "min" | "minute" => 60,
             "h" | "hr" | "hour" => 3_600,

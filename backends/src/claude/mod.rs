@@ -1,20 +1,16 @@
-//! Claude Code as a backend: `claude -p`, one question and one answer.
+//! Runs Claude Code as a backend (`claude -p`).
 //!
-//! - **One attempt.** Claude Code's own ten retries and its second request after a broken stream
-//!   are off (`CLAUDE_CODE_MAX_RETRIES=0`): budgets and policies decide what is tried again, and
-//!   when.
-//! - **No tools** unless the configuration lists some, because a job's proposals are checked anyway
-//!   and a model without tools cannot be instructed to do harm. User and project settings are not
-//!   read (`--setting-sources ""`), so no project hook ever runs here, and no MCP server is
-//!   started.
-//! - **Permission mode `default`.** Nobody can answer a permission prompt, so everything that is
-//!   not explicitly allowed is denied; the listed tools are allowed explicitly. In more permissive
-//!   modes, the kernel's sandbox would be the only barrier. The sandbox is always used, because the
-//!   program may have bugs.
+//! - **One attempt.** Claude Code's own retries and its second request after a broken stream are
+//!   disabled, because runner's policies determine when a request is retried.
+//! - **Tools** are disabled unless the configuration lists some. User and project settings are not
+//!   read (`--setting-sources ""`), so no project hook runs. No MCP server is started.
+//! - **Permission mode `default`.** Nobody can answer a permission prompt, so every tool that the
+//!   configuration does not list is denied. In more permissive modes, the kernel's sandbox would be
+//!   the only barrier.
 //! - **Success** requires exit code 0, `is_error` false, subtype `success`, a non-empty answer and,
-//!   with a schema, JSON. Each of these conditions has been seen to fail while the others held.
-//! - The state folder (`CLAUDE_CONFIG_DIR`) holds the login. Inside the sandbox the variable is
-//!   always set, so that the program writes nothing beside that folder.
+//!   if the request has a schema, JSON.
+//! - **State.** The state folder (`CLAUDE_CONFIG_DIR`) contains the login. Inside the sandbox the
+//!   variable is always set, so that the program writes no file next to that folder.
 //!
 //! This module must never put a request's text or a key on the command line.
 
@@ -35,7 +31,6 @@ use stream::Transcript;
 /// Default maximum number of turns if tools are configured.
 const TURNS: u32 = 20;
 
-/// The backend that runs Claude Code.
 #[derive(Clone, Debug)]
 pub(crate) struct Claude {
     plan: Arc<AgentPlan>,
@@ -96,7 +91,7 @@ fn spec(plan: &AgentPlan, request: &Request) -> ChildSpec {
         "--output-format",
         "stream-json",
         "--verbose",
-        // The pieces of an answer are the signs of life for the idle deadline.
+        // Partial messages are the signs of life for the idle deadline.
         "--include-partial-messages",
         "--setting-sources",
         "",
@@ -136,8 +131,8 @@ fn spec(plan: &AgentPlan, request: &Request) -> ChildSpec {
         ("CLAUDE_CODE_DISABLE_NONSTREAMING_FALLBACK", "1".to_owned()),
         ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1".to_owned()),
         ("DISABLE_AUTOUPDATER", "1".to_owned()),
-        // The program prints output before it contacts the provider, so its first byte proves
-        // nothing. This variable limits how long the program waits for the provider.
+        // The program prints output before it contacts the provider, so its first byte does not
+        // come from the provider. This variable limits how long the program waits for the provider.
         ("API_TIMEOUT_MS", first_byte.as_millis().max(1).to_string()),
         ("CLAUDE_CODE_MAX_OUTPUT_TOKENS", request.limits.max_output_tokens.to_string()),
     ] {
@@ -148,7 +143,7 @@ fn spec(plan: &AgentPlan, request: &Request) -> ChildSpec {
     agent::child_spec(plan, request, args, env)
 }
 
-/// The data from which an attempt is judged.
+/// The inputs for evaluating an attempt.
 struct Judge<'a> {
     plan: &'a AgentPlan,
     spec: &'a ChildSpec,
@@ -209,7 +204,7 @@ impl Judge<'_> {
         agent::answer(self.request, said, self.secrets)
     }
 
-    /// Returns the error for a program that reported its own failure.
+    /// Returns the error for a failure that the program reported.
     fn refused(
         &self,
         result: &Value,
@@ -233,7 +228,7 @@ impl Judge<'_> {
                 let most = self.request.limits.max_output_tokens;
                 return malformed(format!("the answer is longer than {most} tokens"));
             }
-            // The model wrote nothing or only half an answer.
+            // The model wrote nothing or an incomplete answer.
             _ if said.contains("could not be parsed") => return malformed(why),
             _ if result["stop_reason"] == "refusal" => {
                 return BackendError::Rejected { why: format!("the model refuses: {why}") };

@@ -1,12 +1,11 @@
-//! Folds the events of `claude -p --output-format stream-json` into one transcript.
+//! Combines the events of `claude -p --output-format stream-json` into one transcript.
 //!
 //! ```text
 //! system/init ─> (stream_event | assistant | user | rate_limit_event)* ─> result
 //! ```
 //!
-//! Events are distinguished by their `type` key; unknown events are skipped. One API message
-//! arrives as several `assistant` events that repeat its id and usage, so the running total counts
-//! each id once.
+//! Unknown events are skipped. One API message arrives as several `assistant` events that repeat
+//! its id and usage, so the running total counts each id once.
 
 use std::collections::HashMap;
 
@@ -19,8 +18,7 @@ use crate::api::is_not_billed;
 use crate::request::Usage;
 use crate::sink::{Limit, OwnedEvent, OwnedTarget};
 
-/// Maximum number of messages that are counted separately; beyond it, the running total becomes
-/// less exact.
+/// Maximum number of messages in the running total. Further messages are not counted.
 const MOST_MESSAGES: usize = 10_000;
 
 /// The combined result of the events.
@@ -133,7 +131,7 @@ fn user(event: &Value, tell: &mut dyn FnMut(OwnedEvent)) {
     }
 }
 
-/// Returns a result's text, which is either a string or a list of blocks with one text each.
+/// Returns a result's text, which is either a string or a list of text blocks.
 fn result_text(content: &Value) -> Option<String> {
     let blocks = content.as_array().map(|blocks| {
         let texts = blocks.iter().filter_map(|block| block["text"].as_str());
@@ -149,7 +147,7 @@ fn exit_code(error: &str) -> Option<i64> {
     code.split_whitespace().next()?.parse().ok()
 }
 
-/// Reads the usage of one message, in the API's own names.
+/// Reads a message's usage, in the API's field names.
 fn one(usage: &Value) -> Option<Usage> {
     let count = |key: &str| usage[key].as_u64().unwrap_or(0);
     usage.as_object()?;
@@ -164,9 +162,9 @@ fn one(usage: &Value) -> Option<Usage> {
     })
 }
 
-/// Returns the total usage from a `result` event. If the program used subagents, the event's
-/// `usage` covers only the last part, so the sum over all models is used. Returns `None` if no
-/// usage is stated.
+/// Returns the total usage in a `result` event, or `None` if no usage is stated. If the program
+/// used subagents, the event's `usage` covers only the last part, so the sum over all models is
+/// preferred.
 pub(crate) fn total(result: &Value) -> Option<Usage> {
     let models = result["modelUsage"].as_object().filter(|it| !it.is_empty());
     let cost = result["total_cost_usd"].as_f64().map(micros);
@@ -195,8 +193,7 @@ pub(crate) fn total(result: &Value) -> Option<Usage> {
 /// Returns whether the sum in a `result` event includes everything that is billed. The program
 /// counts a message when the message ends, so the sum omits a message that the API aborted,
 /// although that message may be billed. A message that the API rejected is not billed. If the
-/// program stopped by itself (because it used up its turns or its budget, the answer does not fit
-/// the schema, or the model refused), no message was in progress.
+/// program stopped by itself, no message was in progress.
 fn is_whole(result: &Value) -> bool {
     let status = result["api_error_status"].as_u64();
     let turned_away =

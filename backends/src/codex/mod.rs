@@ -1,16 +1,16 @@
-//! Codex as a backend: `codex exec --json`, one question and one answer.
+//! Runs Codex as a backend (`codex exec --json`).
 //!
 //! - **The question** is written to standard input, because every user can read a command line.
-//!   Standard input is then closed; the program hangs while it is open.
-//! - **No tools** unless the configuration lists some (`tools = ["shell"]`): then the program gets
-//!   its shell, and no other tool. The user's configuration and rules are not read, so no hook,
-//!   notifier or MCP server runs; `-c` options in `args` can configure another provider.
+//!   Standard input is then closed, because the program waits for its end.
+//! - **Tools** are disabled by default. If the configuration lists some (`tools = ["shell"]`), the
+//!   program gets its shell and no other tool. The user's configuration and rules are not read, so
+//!   no hook, notifier or MCP server runs.
 //! - **Sandbox mode.** Inside runner's sandbox, the program's own sandbox is off
-//!   (`danger-full-access`): a nested sandbox often cannot be set up, and the program then does not
-//!   report the commands that it could not run. Without runner's sandbox, the mode is `read-only`.
+//!   (`danger-full-access`), because a nested sandbox often cannot be set up and the program then
+//!   does not report the commands that failed. Without runner's sandbox, the mode is `read-only`.
 //! - **Success** requires exit code 0, a completed turn and a non-empty last message, which must be
-//!   JSON if there is a schema. Failed commands are noted.
-//! - The program reports no cost; the caller prices its tokens.
+//!   JSON if the request has a schema. Failed commands are reported as notes.
+//! - **Cost.** The program reports tokens but no cost, so the caller computes the cost.
 //!
 //! This module must never wait for an approval, and never leave behind a file that contains the
 //! question.
@@ -28,11 +28,10 @@ use crate::redact::Secrets;
 use crate::{Backend, BackendError, Description, Reply, Request, Sink, Stop, child};
 use stream::Transcript;
 
-/// The file in the run folder that holds the schema of the answer.
+/// The file in the run folder that contains the schema of the answer.
 const SCHEMA_FILE: &str = "answer.schema.json";
 
-/// Features other than the shell, which are all disabled because answering a question needs none of
-/// them.
+/// Features to disable, other than the shell.
 const FEATURES: &[&str] = &[
     "hooks",
     "plugins",
@@ -46,7 +45,6 @@ const FEATURES: &[&str] = &[
 ];
 const SHELL: &[&str] = &["shell_tool", "unified_exec"];
 
-/// The backend that runs Codex.
 #[derive(Clone, Debug)]
 pub(crate) struct Codex {
     plan: Arc<AgentPlan>,
@@ -106,8 +104,8 @@ impl Backend for Codex {
     }
 }
 
-/// Writes the schema to a file for the program. Without a run folder, only the question contains
-/// the schema.
+/// Writes the schema to a file in the run folder, if there is one and providers accept the schema.
+/// The question always contains the schema.
 fn put_schema(request: &Request) -> Result<Option<Folder>, BackendError> {
     let (Some(schema), Some(path)) = (&request.schema, &request.run_dir) else {
         return Ok(None);

@@ -1,11 +1,11 @@
-//! Folds the events of `codex exec --json` into one result.
+//! Combines the events of `codex exec --json` into one result.
 //!
 //! ```text
 //! thread.started ─> turn.started ─> item.* ─> turn.completed{usage} | error, turn.failed{error}
 //! ```
 //!
-//! An item of type `error` is a remark by the program (for example, that it does not know the size
-//! of a model's context), not a failure.
+//! An item of type `error` is a remark by the program, for example about an unknown context size.
+//! It is not a failure.
 
 use std::collections::HashSet;
 
@@ -16,7 +16,7 @@ use crate::agent::events::AgentEvents;
 use crate::request::Usage;
 use crate::sink::{OwnedEvent, OwnedTarget};
 
-/// Maximum number of tools in progress that are tracked; each tool beyond it is reported twice.
+/// Maximum number of tools in progress that are tracked. Each tool beyond it is reported twice.
 const MOST_AT_ONCE: usize = 1_000;
 
 /// The combined result of the events.
@@ -52,7 +52,7 @@ impl AgentEvents for Transcript {
                 self.error = Some(error_sentence(&event["error"]["message"]));
                 return OutputVerdict::ResultSeen;
             }
-            // The program may keep trying: `turn.failed` or the exit code determines the result.
+            // The program may retry, so `turn.failed` or the exit code determines the result.
             Some("error") => {
                 let message = error_sentence(&event["message"]);
                 tell(OwnedEvent::Note(message.clone()));

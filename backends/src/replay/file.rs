@@ -2,16 +2,16 @@
 //!
 //! ```text
 //! recording   the header               exactly one, the first line
-//! content     a content by its digest  any number
+//! content     a text or file           any number, identified by digest
 //! read        an input that was read
 //! asked       a question and its answer or error
 //! made        an artifact
-//! over        the reads were too large and are missing
+//! over        the reads were too large and were not recorded
 //! end         the outcome and the number of lines
 //! ```
 //!
-//! Every text is redacted here before it is written. A recording without its last line must never
-//! be treated as complete, and a file must never be read beyond [`LARGEST`].
+//! Contents and exchanges are redacted before they are recorded. A recording without its last line
+//! must never be treated as complete.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read as _};
@@ -38,14 +38,14 @@ pub const LARGEST: u64 = 256 * 1024 * 1024;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RecordingLine {
-    /// The subject of the recording.
+    /// The header.
     Recording {
         /// The version of the format, [`FORMAT`].
         format: u32,
         /// The run and its job. The code that executes jobs defines the details.
         of: Value,
     },
-    /// A content to which other lines refer by its digest.
+    /// A text or file that other lines reference by its digest.
     Content(Content),
     Read(RecordedRead),
     Asked(Box<Exchange>),
@@ -93,10 +93,10 @@ pub struct Exchange {
     /// The answer. Its `value` is parsed again from its text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reply: Option<Reply>,
-    /// The reason why there is no answer.
+    /// The error, if there is no answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<BackendError>,
-    /// The digest of the answer's text, which shows whether the text has been changed since.
+    /// The digest of the answer's text, which reveals later changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reply_digest: Option<Digest>,
 }
@@ -104,7 +104,6 @@ pub struct Exchange {
 /// The error for a file that is not a complete recording.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
-    /// The file cannot be read.
     #[error("cannot read {}", path.display())]
     Io { path: PathBuf, source: io::Error },
     /// The file is not a recording.
@@ -124,7 +123,7 @@ pub enum FileError {
 }
 
 impl Content {
-    /// Creates the redacted form of a content.
+    /// Creates the redacted record of a text or file.
     pub fn of(digest: Digest, bytes: &[u8], redactor: &Redactor) -> Self {
         let text = match std::str::from_utf8(bytes) {
             Ok(text) => text.into(),
@@ -315,7 +314,7 @@ mod tests {
                 "{length}: {error}"
             );
         }
-        // A line that was removed from the middle is also noticed.
+        // The removal of a line from the middle is also detected.
         let text = String::from_utf8(bytes).unwrap();
         let mut lines: Vec<&str> = text.lines().collect();
         lines.remove(2);

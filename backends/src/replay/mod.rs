@@ -6,8 +6,8 @@
 //!                                            └─no──> rejected, with the first difference
 //! ```
 //!
-//! It serves replays of a run and tests of a user's own jobs. It must never answer a question that
-//! was not recorded, unless it is set to answer in the recorded order.
+//! This backend serves replays of a run and tests of a user's own jobs. It must never answer a
+//! question that was not recorded, except after [`Replay::standing_in`].
 
 pub mod file;
 pub mod question;
@@ -29,7 +29,7 @@ pub use question::ReplayQuestion;
 /// A question that the recorded run did not ask.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Drift {
-    /// The number of the request in this run, counted from 1.
+    /// The number of the request in this run, from 1.
     pub request: usize,
     /// The difference from the recorded request with the same number.
     pub difference: Difference,
@@ -38,7 +38,7 @@ pub struct Drift {
 /// The difference between a request and the recorded request with the same number.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Difference {
-    /// This is the first part that differs.
+    /// The first part that differs.
     Part(String),
     /// Only the digests differ.
     Digest,
@@ -78,8 +78,6 @@ pub struct Replay {
     exchanges: Vec<Exchange>,
     by_order: bool,
     redactor: Redactor,
-    /// The exchanges that have been used, the number of requests, and the questions that were not
-    /// recorded.
     state: Mutex<ReplayState>,
 }
 
@@ -123,9 +121,8 @@ impl Replay {
         Ok(Self::new(name, exchanges.collect()))
     }
 
-    /// Sets the description of the backend that answered originally. If a question was not
-    /// recorded, the replay then gives the answer with the same number and notes the difference as
-    /// drift, so that the rest can still be compared.
+    /// Makes the replay stand in for the backend that answered originally. A question that was not
+    /// recorded then gets the answer with the same number, and the difference is reported as drift.
     #[must_use]
     pub fn standing_in(mut self, description: Description) -> Self {
         self.description = description;

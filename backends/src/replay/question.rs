@@ -1,8 +1,7 @@
-//! The question in a request, and the first difference between two questions.
+//! Extracts the question from a request, and finds the first difference between two questions.
 //!
-//! The id, folder and deadlines of a request belong to a single run, and the nonce of its fences
-//! comes from the run's seed. Everything else is the question. Two questions that a model could
-//! distinguish must never be treated as the same.
+//! The id, folder, deadlines and fence nonce of a request belong to a single run, and are not part
+//! of the question. Two questions that a model could distinguish must never be treated as equal.
 
 use runner_engine::digest::Digest;
 use runner_text::counted;
@@ -121,7 +120,7 @@ fn nonce(fenced: &str) -> Option<&str> {
     good.then_some(nonce)
 }
 
-/// Returns a value with all its strings redacted, except digests.
+/// Returns a value with all its keys and strings redacted, except digests.
 pub fn redacted(value: &Value, redactor: &Redactor) -> Value {
     match value {
         Value::String(text) if Digest::parse(text).is_some() => value.clone(),
@@ -149,7 +148,7 @@ pub fn line_of(one: &str, two: &str) -> Option<usize> {
     })
 }
 
-/// Describes the first difference between two values.
+/// Describes the first difference between two values, if any.
 fn value(path: &str, one: &Value, two: &Value) -> Option<String> {
     match (one, two) {
         _ if one == two => None,

@@ -1,4 +1,4 @@
-//! The process that holds the inhibition lock, from its start to its end.
+//! The process that holds the inhibition lock.
 
 use std::collections::BTreeMap;
 use std::io::Read as _;
@@ -15,12 +15,12 @@ use super::{InhibitLevel, InhibitScope, InhibitorCommand, SleepInhibition};
 use crate::process::wait::poll_within;
 use crate::time::boot_time;
 
-/// Maximum wait for the lock. A lock is granted at once or not at all, and a bus that hangs must
-/// not delay a run for longer.
+/// Maximum wait for the lock. logind answers immediately, and a bus that hangs must not delay a run
+/// for longer.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Maximum wait for a released process to end.
 const GRACE: Duration = Duration::from_secs(2);
-/// Maximum number of bytes that are read from the program's error output.
+/// Maximum number of bytes that are read from each of the program's outputs.
 const WORDS: u64 = 4_096;
 
 /// A request to keep the machine awake.
@@ -30,10 +30,10 @@ pub struct InhibitRequest {
     pub means: Option<InhibitorCommand>,
     /// The command's path. `None` if the command is not installed.
     pub program: Option<PathBuf>,
-    /// The program's complete environment, including the address of the system bus if it is not the
-    /// usual address.
+    /// The program's environment. It includes the address of the system bus if that differs from
+    /// the default.
     pub env: BTreeMap<String, String>,
-    /// The reason for keeping the machine awake, as one line for `systemd-inhibit --list`.
+    /// The reason for the inhibition, which `systemd-inhibit --list` shows.
     pub what: String,
 }
 
@@ -45,7 +45,8 @@ pub struct Inhibitor {
 }
 
 impl Inhibitor {
-    /// Requests the inhibition, and waits until it is granted or refused.
+    /// Requests the inhibition. If the request is denied, requests only the inhibition of idle
+    /// sleep.
     pub fn take(asked: &InhibitRequest) -> Self {
         let Some(means) = asked.means else {
             return Self::without("", "this system has no sleep inhibitor that runner supports");
@@ -100,7 +101,7 @@ impl Inhibitor {
     }
 }
 
-/// The process that holds the lock. Dropping it ends the process.
+/// The child process that holds the lock. Dropping this value ends the process.
 #[derive(Debug)]
 struct InhibitorProcess {
     means: InhibitorCommand,
@@ -110,8 +111,8 @@ struct InhibitorProcess {
 }
 
 impl InhibitorProcess {
-    /// Starts the process and waits until it holds the lock. If it does not get the lock, the error
-    /// is the program's error output.
+    /// Starts the process and waits until it holds the lock. If it does not, the error is the
+    /// program's error output.
     fn start(
         means: InhibitorCommand,
         scope: InhibitScope,
@@ -139,8 +140,8 @@ impl InhibitorProcess {
         }
     }
 
-    /// Returns whether the process reports that it holds the lock. Otherwise, the process has
-    /// ended.
+    /// Waits until the process reports that it holds the lock. Returns `false` if its output ends
+    /// first or is too long, and an error after [`PATIENCE`].
     fn confirms_hold(&mut self) -> Result<bool, String> {
         let Some(mut stdout) = self.child.stdout.take() else {
             return Ok(false);
@@ -168,7 +169,7 @@ impl InhibitorProcess {
         }
     }
 
-    /// Ends the process and returns the reason for its failure as one line.
+    /// Ends the process and returns its error output as one line.
     fn last_words(&mut self) -> String {
         self.end();
         let mut said = String::new();
@@ -183,7 +184,7 @@ impl InhibitorProcess {
         }
     }
 
-    /// Returns the reason why the process has ended, if it has.
+    /// Returns the reason if the process has ended.
     fn gone(&mut self) -> Option<String> {
         match self.child.try_wait() {
             Ok(None) => None,
@@ -198,7 +199,7 @@ impl InhibitorProcess {
     fn end(&mut self) {
         self.reins = None;
         let pid = Pid::from_child(&self.child);
-        // A program that ignores its input would not end, so it is killed at once.
+        // `caffeinate` ignores its input, so it is killed immediately.
         let ended = self.means.reports_hold()
             && pidfd_open(pid, PidfdFlags::empty()).is_ok_and(|pidfd| {
                 let mut fds = [PollFd::from_borrowed_fd(pidfd.as_fd(), PollFlags::IN)];
@@ -227,8 +228,8 @@ mod tests {
     fn asked(folder: &Path, means: InhibitorCommand, script: &str) -> InhibitRequest {
         let (program, text) = (folder.join(means.program()), folder.join("text"));
         fs::write(&text, format!("#!/bin/sh\n{script}\n")).unwrap();
-        // Another process writes the program. A child of another test could inherit this process's
-        // descriptor, and a program that is open for writing cannot be started.
+        // The `install` process writes the program. If this process wrote it, another test's child
+        // could inherit the descriptor, and a program that is open for writing cannot be executed.
         let mut install = std::process::Command::new("install");
         assert!(install.args(["-m", "755"]).arg(&text).arg(&program).status().unwrap().success());
         InhibitRequest {
@@ -239,8 +240,8 @@ mod tests {
         }
     }
 
-    /// A script that skips the options and runs the command, as `systemd-inhibit` does, and creates
-    /// a file at its end.
+    /// A script that skips the options and runs the command, as `systemd-inhibit` does. It then
+    /// creates the file `over`.
     const INHIBITS: &str =
         "while [ \"${1#--}\" != \"$1\" ]; do shift; done; \"$@\"; echo over > over";
 
@@ -316,7 +317,7 @@ mod tests {
     #[test]
     fn caffeinate_inhibits_while_running() {
         let folder = tempfile::tempdir().unwrap();
-        // Like caffeinate, the program ignores its input.
+        // Like `caffeinate`, the program ignores its input.
         let script = "[ \"$1 $2 $3\" = '-i -s -w' ] && exec tail -f /dev/null --pid=\"$4\"";
         let mut keeper =
             Inhibitor::take(&asked(folder.path(), InhibitorCommand::Caffeinate, script));

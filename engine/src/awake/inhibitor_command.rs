@@ -1,31 +1,30 @@
-//! The programs that inhibit sleep on this host, and their arguments. This module is pure.
+//! The programs that inhibit sleep on this host, and their arguments.
 
 /// The kind of sleep to inhibit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InhibitScope {
     /// Sleep for any reason: when idle and on request.
     Sleep,
-    /// Only sleep when idle, which logind allows even users without a session to inhibit.
+    /// Only idle sleep. logind lets even users without a session inhibit it.
     Idle,
 }
 
 /// A host program that holds an inhibition lock while it runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InhibitorCommand {
-    /// `systemd-inhibit`, which asks logind.
+    /// `systemd-inhibit`, the client of logind.
     Logind,
-    /// `caffeinate`, the command of macOS.
+    /// `caffeinate` on macOS.
     Caffeinate,
 }
 
-/// Output that shows that the lock is held, because the inhibitor starts the script only then.
+/// The script's output. `systemd-inhibit` starts the script only after it has the lock.
 pub(super) const SAYS: &str = "held";
-/// A script that prints this output and ends when its input ends: when runner closes the pipe or
-/// dies.
+/// A script that prints [`SAYS`] and exits when runner closes the pipe or dies.
 const HOLDS: &str = "echo held; while read -r _; do :; done";
 
 impl InhibitorCommand {
-    /// Returns this system's command. Some systems have none.
+    /// Returns this system's command, if there is one.
     pub fn here() -> Option<Self> {
         if cfg!(target_os = "linux") {
             Some(Self::Logind)
@@ -52,8 +51,8 @@ impl InhibitorCommand {
         }
     }
 
-    /// Returns the arguments for the process `pid` that works on `what`. The screen is never kept
-    /// on, because it may be dark at night.
+    /// Returns the program's arguments. logind reports `what` as the reason, and `caffeinate` waits
+    /// for the process `pid`. No argument keeps the screen on.
     pub fn arguments(self, scope: InhibitScope, what: &str, pid: u32) -> Vec<String> {
         let words = match self {
             Self::Logind => vec![
@@ -70,7 +69,7 @@ impl InhibitorCommand {
                 HOLDS.to_owned(),
             ],
             Self::Caffeinate => vec![
-                // `-i` inhibits idle sleep; `-s` inhibits all sleep while the machine is on mains
+                // `-i` inhibits idle sleep. `-s` inhibits all sleep while the machine is on mains
                 // power.
                 "-i".to_owned(),
                 "-s".to_owned(),
@@ -96,8 +95,7 @@ impl InhibitorCommand {
     }
 }
 
-/// Returns whether the program's error output is a refusal: the host supports inhibition, but does
-/// not permit it for this user.
+/// Returns whether the program's error output reports that this user may not inhibit sleep.
 pub(super) fn is_denied(said: &str) -> bool {
     let said = said.to_ascii_lowercase();
     ["denied", "authentication", "not authorized", "not permitted"]

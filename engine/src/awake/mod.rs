@@ -1,21 +1,21 @@
-//! Keeps the machine awake while a run works.
+//! Keeps the machine awake during a run.
 //!
 //! ```text
 //! InhibitorCommand (pure) ──start──> a host program holds an inhibition lock
 //!                                           │ reports that it holds the lock, or an error
 //!                                           v
 //!    Inhibitor ──standing──> SleepInhibition ──> the run's summary, its report
-//!       └── dropped, or this process dies in any way ──> the program ends and releases the lock
+//!       └── dropped, or this process dies ──> the program ends and releases the lock
 //! ```
 //!
-//! A host program holds the lock, so runner needs neither a bus client nor a library. The program
-//! ends when a pipe from this process is closed (`caffeinate` watches the process id instead), so
-//! even `kill -9` releases the lock. The program is a plain child in runner's own process group, so
-//! the code that kills the process trees of runs does not affect it.
+//! The program ends when a pipe from this process is closed, so even `kill -9` releases the lock.
+//! (`caffeinate` watches the process id instead.) The program belongs to runner's own process
+//! group, so the end of a run's process tree does not affect it.
 //!
-//! This module must never delay a run or make it fail, never keep the screen on, and never report
-//! more than was granted: the machine still goes to sleep when the lid is closed or the battery is
-//! empty.
+//! Rejected: a D-Bus client, which would add a dependency.
+//!
+//! This module must never make a run fail, keep the screen on, or report more than was granted. The
+//! machine still sleeps when the lid is closed or the battery is empty.
 
 mod inhibitor;
 mod inhibitor_command;
@@ -27,28 +27,27 @@ use serde::{Deserialize, Serialize};
 pub use inhibitor::{InhibitRequest, Inhibitor};
 pub use inhibitor_command::{InhibitScope, InhibitorCommand};
 
-/// The extent of the sleep inhibition.
+/// The kinds of sleep that are inhibited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum InhibitLevel {
-    /// The machine could neither fall asleep by itself nor be put to sleep by a program that
-    /// respects inhibitions.
+    /// Automatic sleep, and sleep requested by programs that respect inhibitions.
     Sleep,
-    /// The machine could not fall asleep by itself, but a request for sleep still took effect.
+    /// Only automatic sleep. A request for sleep still takes effect.
     Idle,
-    /// The inhibition was held, but ended before the run did.
+    /// The inhibition ended before the run did.
     ForAWhile,
-    /// Sleep was not inhibited.
+    /// No sleep is inhibited.
     Nothing,
 }
 
-/// The result of a request to keep the machine awake, for people and scripts.
+/// The result of a request to keep the machine awake.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SleepInhibition {
     pub held: InhibitLevel,
-    /// The service that was asked, `logind` or `caffeinate`. Empty if there is none.
+    /// The service that received the request: `logind` or `caffeinate`. Empty if there is none.
     pub by: String,
-    /// The reason why the inhibition is incomplete. Empty if it is complete.
+    /// The reason if the inhibition is incomplete. Otherwise empty.
     #[serde(default)]
     pub why: String,
 }

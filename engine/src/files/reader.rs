@@ -29,10 +29,10 @@ use rustix::io::Errno;
 pub const SMALL: u64 = 1 << 20;
 /// Size limit in bytes for documents that people or models write, and for the records of one run.
 pub const DOCUMENT: u64 = 64 << 20;
-/// Size limit in bytes for files that grow over years, such as histories and caches.
+/// Size limit in bytes for files that grow for years, such as histories and caches.
 pub const RECORD: u64 = 1 << 30;
 
-/// Restrictions on the resolution of a path in a project: beneath the root and through no link.
+/// Restrictions on path resolution in a project: beneath the root and through no link.
 const WALK: ResolveFlags =
     ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS).union(ResolveFlags::NO_MAGICLINKS);
 /// Flags for opening any file: a FIFO must not block, and a terminal must not become the
@@ -265,8 +265,8 @@ pub fn create_new(path: &Path, mode: u32) -> io::Result<File> {
     new.write(true).create_new(true).mode(mode).open(path)
 }
 
-/// Copies the content and the permissions of a regular file (see [`open_host`]). An existing file
-/// at `to` is replaced.
+/// Copies the content and the permissions of a regular file (see [`open_host`]), and replaces an
+/// existing file at `to`.
 ///
 /// # Errors
 /// Returns the errors of [`open_host`] and [`open_with`].
@@ -280,7 +280,7 @@ pub fn copy_host(from: &Path, to: &Path) -> io::Result<()> {
     target.set_permissions(source.metadata()?.permissions())
 }
 
-/// Makes the names in the folder `path` durable.
+/// Syncs the folder `path`. New and renamed entries then survive a power cut.
 ///
 /// # Errors
 /// Returns the operating system's error.
@@ -334,7 +334,7 @@ pub(crate) fn regular_at(
     Ok((handle.into(), stat))
 }
 
-/// Calls `openat2`, and repeats the call if it raced with a rename.
+/// Calls `openat2`, and repeats the call if it races with a rename.
 pub(crate) fn walk_to(
     folder: impl AsFd,
     path: &Path,

@@ -7,8 +7,8 @@ use rustix::fs::{CWD, mknodat};
 
 use super::*;
 
-/// Creates a folder with every kind of entry that an attacker can create, and returns each entry's
-/// name and description.
+/// Creates a folder with every type of entry that an attacker can create. Returns each path and the
+/// expected error.
 fn planted() -> (tempfile::TempDir, Vec<(&'static str, &'static str)>) {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
@@ -109,7 +109,7 @@ fn oversized_file_is_refused() {
     assert_eq!(read_in(folder.path(), "huge", 5).unwrap(), b"12345");
     let error = read_in(folder.path(), "huge", 4).unwrap_err();
     assert_eq!(error.to_string(), "it is larger than 4 bytes");
-    // The reported length is 0, so the file is read, but no further than the limit.
+    // Files in `/proc` report length 0, so only the read itself can enforce the limit.
     assert!(!read_proc("/proc/self/stat").unwrap().is_empty());
     assert!(read_host("/proc/self/stat", 3).is_err());
 }

@@ -1,8 +1,7 @@
 //! A job's scheduling settings: catch-up, overlap, gates and retries.
 //!
 //! The settings are plain data with defaults, stored in the database beside the job. This module
-//! also contains the pure rules that depend on these settings alone. It must never read a clock or
-//! do IO.
+//! must never read a clock or do I/O.
 
 mod quiet;
 pub mod quota;
@@ -16,49 +15,48 @@ use serde::{Deserialize, Serialize};
 use crate::digest::Digest;
 pub use retry::retryable;
 
-/// Maximum number of waiting scheduled times of one job. Further scheduled times are skipped.
+/// Maximum number of waiting scheduled times per job. Further scheduled times are skipped.
 pub const QUEUE: u32 = 100;
-/// The group of jobs that name no group.
+/// The group of jobs that do not name a group.
 pub const DEFAULT_GROUP: &str = "default";
 
-/// The rules by which a job is started, delayed and retried.
+/// The settings for starting, delaying and retrying a job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Policy {
-    /// The handling of scheduled times that passed while runner could not start the job.
+    /// Rules for missed scheduled times.
     pub catch_up: CatchUp,
-    /// The handling of a scheduled time that comes before an earlier one has finished.
+    /// Rule for a scheduled time that comes while an earlier one is not finished.
     pub overlap: Overlap,
-    /// Maximum delay of a start: an occurrence that has not started by then is skipped. With
-    /// `None`, it waits without a limit.
+    /// Maximum delay of a start. An occurrence that has not started by then is skipped. `None` sets
+    /// no limit.
     pub start_within: Option<SignedDuration>,
     /// Hours of the day in which the job does not start.
     pub quiet: Option<Quiet>,
     /// Minimum time from the start of the job's last run to its next scheduled start.
     pub min_interval: Option<SignedDuration>,
-    /// Battery level in percent below which the job waits on battery power: 0 never waits, 100
-    /// always waits.
+    /// Minimum battery level in percent while the host is on battery power. With 0 the job never
+    /// waits, with 100 it always waits.
     pub min_battery: u8,
     /// One-minute load per core, in thousandths, above which the job waits. `None` sets no limit.
     pub max_load: Option<u32>,
-    /// The group whose slots the job shares.
+    /// The group that limits how many jobs run at the same time.
     pub group: ConcurrencyGroup,
     /// The job's priority among waiting jobs. Higher values start first.
     pub priority: i32,
     pub retry: Retry,
 }
 
-/// The handling of missed scheduled times.
+/// Settings for missed scheduled times.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CatchUp {
-    /// The missed scheduled times that are run.
     pub which: CatchUpScope,
-    /// Maximum lateness at which a scheduled time is still run.
+    /// Maximum age of a missed scheduled time that still runs.
     pub window: SignedDuration,
-    /// Maximum number of scheduled times that `all` runs. Older ones are recorded as missed.
+    /// Maximum number of missed scheduled times that `all` runs. Older ones are recorded as missed.
     pub cap: u32,
-    /// Time over which late scheduled times are spread, so that jobs do not all start at once.
+    /// Time over which late starts are spread.
     pub stagger: SignedDuration,
 }
 
@@ -86,29 +84,29 @@ pub enum Overlap {
     Replace,
 }
 
-/// Daily quiet hours in the job's zone. They span midnight if `from` is later than `to`.
+/// Daily quiet hours in the job's zone. If `from` is later than `to`, they span midnight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Quiet {
-    /// The first quiet time of day.
+    /// The start of the quiet hours.
     pub from: Time,
-    /// The first time of day that is no longer quiet.
+    /// The end of the quiet hours, exclusive.
     pub to: Time,
 }
 
-/// A set of jobs, from all projects, that share slots.
+/// A set of jobs, possibly from several projects, with a limit on simultaneous runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConcurrencyGroup {
     pub name: String,
-    /// Maximum number of jobs of the group that run at the same time. It is never 0.
+    /// Maximum number of the group's jobs that run at the same time. Never 0.
     pub slots: u32,
 }
 
-/// The rules by which a failure is retried.
+/// Settings for retries after a failure.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Retry {
-    /// Number of attempts after the first one.
+    /// Number of attempts after the first attempt.
     pub count: u32,
-    /// Maximum wait before each further attempt. The last value applies to all later attempts.
+    /// Maximum wait before each retry. The last value applies to all later retries.
     pub backoff: Vec<SignedDuration>,
 }
 
@@ -141,8 +139,8 @@ impl Default for CatchUp {
 }
 
 impl CatchUp {
-    /// Returns the delay of a late scheduled time, in whole milliseconds. The same `salt` always
-    /// gives the same delay, and different salts are spread evenly from zero to `stagger`.
+    /// Returns the delay of a late start, in whole milliseconds from zero to `stagger`. The delay
+    /// depends only on `salt` and is evenly distributed.
     pub fn stagger_of(&self, salt: &str) -> SignedDuration {
         let digest = Digest::of(salt.as_bytes()).short();
         let dice = u64::from_str_radix(&digest, 16).expect("a short digest is 16 hex digits");
@@ -150,7 +148,7 @@ impl CatchUp {
     }
 }
 
-/// Maps `dice` evenly onto `[0, whole]`, in whole milliseconds. Returns zero if `whole` is
+/// Scales `dice` evenly to `[0, whole]`, in whole milliseconds. Returns zero if `whole` is
 /// negative.
 fn share(whole: SignedDuration, dice: u64) -> SignedDuration {
     let steps = u128::try_from(whole.as_millis()).map_or(1, |millis| millis + 1);

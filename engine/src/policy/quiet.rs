@@ -1,4 +1,4 @@
-//! Quiet hours on a zone's calendar.
+//! Quiet hours in a time zone.
 
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
@@ -7,12 +7,11 @@ use super::Quiet;
 
 const DAY: SignedDuration = SignedDuration::from_hours(24);
 /// Maximum number of transitions to examine. Quiet hours end within a day, and no zone has that
-/// many transitions in so short a time.
+/// many transitions within a day.
 const TRANSITIONS: usize = 16;
 
 impl Quiet {
-    /// Returns the end of the current quiet hours: the first later time at which the wall clock of
-    /// `zone` shows a time that is not quiet. Returns `None` if `now` is not quiet.
+    /// Returns the end of the current quiet hours, or `None` if `now` is not quiet.
     ///
     /// If a gap skips the end, the quiet hours end with the gap. An hour that is repeated in autumn
     /// is quiet both times. If `from` and `to` are equal, there are no quiet hours.
@@ -34,8 +33,8 @@ impl Quiet {
         Some(from.saturating_add(quiet_for).unwrap_or(Timestamp::MAX))
     }
 
-    /// Returns how long the wall clock would take to reach the end if there were no further
-    /// transition. Returns `None` outside the quiet hours.
+    /// Returns the remaining quiet time if no further transition occurs. Returns `None` outside the
+    /// quiet hours.
     fn left(&self, at: Timestamp, zone: &TimeZone) -> Option<SignedDuration> {
         let shown = zone.to_datetime(at).time();
         let quiet = if self.from <= self.to {
@@ -121,14 +120,14 @@ mod tests {
             let zone = TimeZone::get(zone).unwrap();
             let start = at("2020-01-01T00:00:00Z");
             let near = zone.following(start).nth(edge).map_or(start, |edge| edge.timestamp());
-            // A zone's table ends at 03:14:07 on 19 January 2038, but the loop below advances by
+            // A zone's table ends at 03:14:07 on 19 January 2038, and the loop below advances by
             // whole minutes.
             let near = near.round(jiff::Unit::Minute).unwrap();
             let now = near + SignedDuration::from_mins(shift);
             let time = |minutes: i64| Time::midnight() + SignedDuration::from_mins(minutes);
             let quiet = Quiet { from: time(from), to: time(to) };
             let end = quiet.until(now, &zone);
-            // This checks the definition minute by minute.
+            // The expected end, from a search minute by minute.
             let is_quiet = |at: Timestamp| {
                 let shown = zone.to_datetime(at).time();
                 if from <= to {

@@ -1,35 +1,35 @@
-//! The wait after a provider has refused a request because of a limit.
+//! Computes the wait after a provider refused a request because of a limit.
 //!
 //! ```text
 //! future time reported ────────> wait until then (8 days at most; a longer time is reported)
 //! no time, or one in the past ─> wait that grows with each refusal: 5 m, 10 m, 20 m … 4 h
 //! ```
 //!
-//! This module is pure. A wait is not an attempt, so it does not use up any of the job's retries.
+//! This module is pure. A wait does not count as an attempt, so it uses none of the job's retries.
 
 use jiff::{SignedDuration, Timestamp};
 
 use super::share;
 use crate::digest::Digest;
 
-/// Maximum time for which a reported limit is respected. The longest limit of any provider is a
-/// week.
+/// Maximum wait for a reset time that the provider reported. No provider's limit lasts longer than
+/// a week.
 pub const LONGEST: SignedDuration = SignedDuration::from_hours(8 * 24);
-/// Time over which jobs that wait for the same reset are spread, so that they do not start at once.
+/// Time over which jobs that wait for the same reset are spread.
 pub const SPREAD: SignedDuration = SignedDuration::from_secs(60);
-/// The first wait if the provider reported no time.
+/// The first wait if the provider reported no usable time.
 pub const FIRST: SignedDuration = SignedDuration::from_mins(5);
-/// The longest wait if the provider reported no time.
+/// The longest wait if the provider reported no usable time.
 pub const SLOWEST: SignedDuration = SignedDuration::from_hours(4);
 /// Number of consecutive refusals, each after a full wait, after which the job stops waiting.
 pub const MOST: u32 = 24;
 
-/// The time at which to ask the provider again.
+/// The time of the next request to the provider.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wake {
     /// The earliest time of the next request.
     pub until: Timestamp,
-    /// A remark for the report if the time that the provider reported was not used.
+    /// A remark for the report if the provider's reset time was missing or not used.
     pub remark: Option<String>,
 }
 
@@ -63,8 +63,8 @@ pub fn wake(said: Option<Timestamp>, streak: u32, now: Timestamp) -> Wake {
     }
 }
 
-/// Returns the time at which a job asks the provider again after a reset, spread over [`SPREAD`].
-/// The same `salt` always gives the same delay.
+/// Returns the time of a job's next request after a reset, spread over [`SPREAD`]. The delay
+/// depends only on `salt`.
 pub fn spread(until: Timestamp, salt: &str) -> Timestamp {
     let digest = Digest::of(salt.as_bytes()).short();
     let dice = u64::from_str_radix(&digest, 16).expect("a short digest is 16 hex digits");

@@ -10,11 +10,11 @@ impl Retry {
     /// No retries.
     pub const NONE: Self = Self { count: 0, backoff: Vec::new() };
 
-    /// Returns how long to wait before the next attempt after `failures` failed attempts, or `None`
-    /// if no attempt is left. With full jitter, every wait from zero to the step's backoff is
-    /// equally likely, in whole milliseconds, so that jobs that failed together do not return
-    /// together. The same `seed` and `failures` always give the same wait. Without a backoff, the
-    /// wait is zero.
+    /// Returns the wait before the next attempt, or `None` if no attempt is left.
+    ///
+    /// Each wait has full jitter: every whole millisecond from zero to the step's backoff is
+    /// equally likely. Jobs that failed at the same time therefore retry at different times. The
+    /// same `seed` and `failures` always give the same wait. Without a backoff, the wait is zero.
     pub fn wait(&self, failures: u32, seed: u64) -> Option<SignedDuration> {
         if failures > self.count {
             return None;
@@ -29,8 +29,8 @@ impl Retry {
     }
 }
 
-/// Returns whether another attempt might succeed without a change by a person. Lost runs have a
-/// separate rule in [`crate::recover`], and a quota wait with a known end is a deferral.
+/// Returns whether another attempt might succeed without a person's help. Lost runs have their own
+/// rule in [`crate::recover`].
 pub fn retryable(outcome: &Outcome) -> bool {
     match outcome {
         Outcome::TimedOut { .. } => true,

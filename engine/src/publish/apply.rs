@@ -1,9 +1,9 @@
 //! Applies the manifest's entries one by one. The first attempt and every recovery run the same
 //! code.
 //!
-//! The remaining work of an entry is derived from the disk, never remembered. `T` is the state of
-//! the target, `S` is the state of the staged name (for a removal, of the name to which the target
-//! is moved), and `b` and `a` are the manifest's `before` and `after`:
+//! The remaining work of an entry is always derived from the disk. `T` is the state of the target
+//! and `S` is the state of the staged name. For a removal, `S` is the state of the name to which
+//! the target is moved. `b` and `a` are the manifest's `before` and `after`:
 //!
 //! ```text
 //! put      T = a, S none or a or b   already in place: make it durable, continue
@@ -30,7 +30,7 @@ use super::path::RelPath;
 use super::stage::discard;
 use super::{Conflict, PublishError};
 
-/// Carries out a manifest on a disk, starting from any state that an earlier attempt left.
+/// Applies a manifest to a disk, starting from any state that an earlier attempt left.
 pub(super) struct Publisher<'a, Fs> {
     pub(super) fs: &'a Fs,
     pub(super) manifest: &'a Manifest,
@@ -60,7 +60,7 @@ impl<Fs: PublishFs> Publisher<'_, Fs> {
         Ok(())
     }
 
-    /// Makes the names of all moved files durable by syncing their folders.
+    /// Makes the moves durable by syncing the targets' folders.
     pub(super) fn sync_targets(&self) -> Result<(), FsError> {
         let trusting = self.recovering && injected(InjectedFault::RecoveryTrustsCache);
         if trusting || injected(InjectedFault::TargetDirUnsynced) {
@@ -71,8 +71,8 @@ impl<Fs: PublishFs> Publisher<'_, Fs> {
         folders.into_iter().try_for_each(|folder| self.sync_folder(folder))
     }
 
-    /// Creates the targets' folders durably. A folder must be durable before a file moves into it,
-    /// because the file would otherwise be lost with the folder.
+    /// Creates the targets' folders durably. If a folder were lost in a power cut, a file that was
+    /// moved into it would be lost too.
     fn make_folders(&self) -> Result<(), FsError> {
         let puts = self.manifest.entries.iter().filter(|entry| entry.after.is_some());
         let mut done = BTreeSet::new();
@@ -151,9 +151,9 @@ impl<Fs: PublishFs> Publisher<'_, Fs> {
         }
     }
 
-    /// Replaces the target on file systems that support neither exchange nor no-replace renames:
-    /// checks the target once more and renames plainly. A write by another program between the
-    /// check and the rename is lost. No portable call closes that window.
+    /// Replaces the target on a file system without exchanges or no-replace renames. The target is
+    /// checked once more and then replaced with a plain rename. If another program writes between
+    /// the check and the rename, its content is lost. No portable call prevents this.
     fn replace(&self, entry: &ManifestEntry, staged: &RelPath) -> Result<(), PublishError> {
         let found = self.fs.inspect(&entry.target)?;
         if found.is(entry.after) {
@@ -165,8 +165,7 @@ impl<Fs: PublishFs> Publisher<'_, Fs> {
         Ok(self.fs.rename_replace(staged, &entry.target)?)
     }
 
-    /// Makes the target's content durable. The target has the new content, but another program may
-    /// have written the same content without a sync.
+    /// Syncs the target, because another program may have written the same content without a sync.
     fn confirm(&self, target: &RelPath) -> Result<(), PublishError> {
         match self.fs.sync_file(target) {
             Err(error) if error.is_missing() => conflict(target, self.fs.inspect(target)?),
@@ -174,9 +173,8 @@ impl<Fs: PublishFs> Publisher<'_, Fs> {
         }
     }
 
-    /// Checks the content that the exchange displaced. The target has `after`, and its previous
-    /// content must have been `before`. If it was not, another program wrote between the check and
-    /// the exchange, and its content is restored.
+    /// Checks the content that the exchange displaced. If it is not `before`, another program wrote
+    /// between the check and the exchange, and its content is restored.
     fn settle_displaced(
         &self,
         entry: &ManifestEntry,
@@ -192,9 +190,9 @@ impl<Fs: PublishFs> Publisher<'_, Fs> {
         }
         match self.fs.exchange(staged, &entry.target) {
             Ok(()) => self.gave_back(&entry.target, displaced),
-            // This file system does not support exchange, so no file can have been displaced: an
-            // interrupted plain rename left one file with two names, and another program has just
-            // written to it.
+            // This file system does not support exchanges, so no file was displaced. An interrupted
+            // plain rename left one file with two names, and another program has written to it
+            // since.
             Err(error) if error.is_unsupported() => match self.fs.inspect(&entry.target)? {
                 found if found.is(entry.after) => Ok(()),
                 found => conflict(&entry.target, found),
@@ -230,8 +228,7 @@ impl<Fs: PublishFs> Publisher<'_, Fs> {
         self.settle_removed(entry, aside)
     }
 
-    /// Checks the file that was moved away. The target is absent. If the moved file does not have
-    /// `before`, it is moved back.
+    /// Checks the file that was moved away, and moves it back if its content is not `before`.
     fn settle_removed(&self, entry: &ManifestEntry, aside: &RelPath) -> Result<(), PublishError> {
         let taken = self.fs.inspect(aside)?;
         let checked = !injected(InjectedFault::NoCheckRemoved);
@@ -239,7 +236,7 @@ impl<Fs: PublishFs> Publisher<'_, Fs> {
             return Ok(());
         }
         match self.fs.rename_noreplace(aside, &entry.target) {
-            // The name is in use again, so both files stay where they are.
+            // Another program has created the target again, so both files stay where they are.
             Err(error) if error.is_taken() => {}
             Err(error) if error.is_unsupported() => {
                 if self.fs.inspect(&entry.target)? == PathState::Absent {
@@ -251,8 +248,7 @@ impl<Fs: PublishFs> Publisher<'_, Fs> {
         self.gave_back(&entry.target, taken)
     }
 
-    /// Makes the restored file durable and reports the conflict. From here on, a reader sees the
-    /// other program's content, even after a power cut.
+    /// Makes the restored file durable and reports the conflict.
     fn gave_back(&self, target: &RelPath, found: PathState) -> Result<(), PublishError> {
         self.sync_folder(target.parent())?;
         self.fs.sync_dir(Some(&self.manifest.staging))?;

@@ -1,10 +1,10 @@
-//! The basic file operations of a publication.
+//! The file operations of a publication.
 //!
-//! The trait allows the same code to run on a simulated disk. `SimFs` in the crash simulation
-//! simulates power cuts, errors and other programs at each of these operations, and
-//! [`super::RealFs`] performs the operations on the real disk. A richer trait with handles and
-//! partial writes was rejected: a crash either precedes or follows each operation, and the
-//! simulated disk models the states in between.
+//! The trait has two implementations: [`super::RealFs`] and the crash simulation's `SimFs`. `SimFs`
+//! injects power cuts, errors and writes by other programs at each operation.
+//!
+//! Rejected: a richer trait with handles and partial writes. A crash either precedes or follows an
+//! operation, and the simulated disk models the states in between.
 
 use std::io;
 
@@ -23,7 +23,7 @@ pub enum PathState {
 }
 
 impl PathState {
-    /// Returns whether the state matches an entry's `before` or `after`.
+    /// Returns whether the state matches `wanted`, an entry's `before` or `after`.
     pub fn is(self, wanted: Option<Digest>) -> bool {
         match (self, wanted) {
             (Self::Absent, None) => true,
@@ -47,7 +47,7 @@ impl std::fmt::Display for PathState {
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {act} {path}: {trouble}")]
 pub struct FsError {
-    /// The operation, as a verb.
+    /// The operation as a verb phrase.
     pub act: &'static str,
     /// The path relative to the root.
     pub path: String,
@@ -56,7 +56,6 @@ pub struct FsError {
 }
 
 impl FsError {
-    /// Creates the error of the operation `act` on `path`.
     pub fn new(
         act: &'static str,
         path: impl std::fmt::Display,
@@ -93,7 +92,7 @@ pub enum FsFailure {
     /// The file system does not support the operation.
     #[error("the file system cannot do this")]
     Unsupported,
-    /// The path is, or leads through, an entry that is never read or changed.
+    /// The path is, or leads through, an entry that publications never read or change.
     #[error("it is {0}")]
     NotAFile(&'static str),
     /// Any other error from the operating system.
@@ -102,27 +101,27 @@ pub enum FsFailure {
 }
 
 /// The file operations of a publication. All paths are relative to one root. No operation follows a
-/// symbolic link, crosses a mount or leaves the root. An operation that returns an error has
-/// changed nothing that a reader of the live tree could see. A change is durable only after both
-/// the file and its folder have been synced.
+/// symbolic link, crosses a mount or leaves the root. A failed operation changes nothing that a
+/// reader of the live tree could see. A change is durable only after both the file and its folder
+/// are synced.
 pub trait PublishFs {
-    /// Returns the state of `path` after reading its complete content.
+    /// Reads the complete content of `path` and returns its state.
     fn inspect(&self, path: &RelPath) -> Result<PathState, FsError>;
     /// Creates a file with these permission bits. Returns [`FsFailure::Exists`] if the name already
     /// exists.
     fn write_new(&self, path: &RelPath, bytes: &[u8], mode: u32) -> Result<(), FsError>;
-    /// Makes the content of a file durable, but not its name.
+    /// Makes a file's content durable, but not its name.
     fn sync_file(&self, path: &RelPath) -> Result<(), FsError>;
-    /// Creates one folder, whose parent must exist. An existing folder is not an error.
+    /// Creates one folder, whose parent must exist. An existing folder is accepted.
     fn create_dir(&self, path: &RelPath) -> Result<(), FsError>;
-    /// Makes the names in a folder durable; `None` means the root.
+    /// Makes the names in a folder durable. `None` is the root.
     fn sync_dir(&self, dir: Option<&RelPath>) -> Result<(), FsError>;
     /// Renames `from` to `to`. Returns [`FsFailure::Exists`] if `to` exists.
     fn rename_noreplace(&self, from: &RelPath, to: &RelPath) -> Result<(), FsError>;
     /// Swaps two names atomically.
     fn exchange(&self, one: &RelPath, other: &RelPath) -> Result<(), FsError>;
-    /// Renames `from` to `to` and replaces an existing `to`. This operation is used only on file
-    /// systems that support neither [`PublishFs::rename_noreplace`] nor [`PublishFs::exchange`].
+    /// Renames `from` to `to` and replaces an existing `to`. Publications use this operation only
+    /// on file systems that lack [`PublishFs::rename_noreplace`] or [`PublishFs::exchange`].
     fn rename_replace(&self, from: &RelPath, to: &RelPath) -> Result<(), FsError>;
     /// Lists the names in a folder in no particular order. Returns `None` if the folder does not
     /// exist.
@@ -133,8 +132,8 @@ pub trait PublishFs {
     fn remove_dir(&self, path: &RelPath) -> Result<(), FsError>;
 }
 
-/// Creates every folder above `path` and makes the folders' names durable. Existing folders are
-/// synced too, because a dead run may have created them without a sync.
+/// Creates every folder above `path` and makes their names durable. Existing folders are synced
+/// too, because a dead run may have created them without a sync.
 pub(super) fn make_parents(fs: &impl PublishFs, path: &RelPath) -> Result<(), FsError> {
     for dir in path.ancestors() {
         fs.create_dir(&dir)?;

@@ -1,8 +1,8 @@
-//! Injected faults, which verify that the crash simulation detects such bugs.
+//! Injects known bugs into publications, to verify that the crash simulation detects them.
 //!
-//! The core calls [`injected`] at each place where a known mistake is possible. Without the feature
-//! `fault-injection`, the answer is the constant `false`, so that the compiled program contains no
-//! switch. No code outside this folder's core and the simulation may name these items.
+//! The core calls [`injected`] at each place where one of these bugs is possible. Without the
+//! feature `fault-injection`, the result is the constant `false`. Only this folder and the
+//! simulation may use these items.
 
 use std::cell::Cell;
 
@@ -10,7 +10,7 @@ thread_local! {
     static CURRENT: Cell<Option<InjectedFault>> = const { Cell::new(None) };
 }
 
-/// A mistake that tests can inject into the core.
+/// A bug that tests can inject into the core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, strum::VariantArray)]
 pub enum InjectedFault {
     /// A staged file is not synced.
@@ -29,7 +29,7 @@ pub enum InjectedFault {
     OutcomeBeforeRenames,
     /// The outcome is committed after the renames but before their folders are synced.
     OutcomeBeforeSync,
-    /// A target is replaced or removed without a comparison with `before` right before it.
+    /// A target is replaced or removed without first being compared with `before`.
     NoCheckBefore,
     /// The content that an exchange displaced is not checked.
     NoCheckDisplaced,
@@ -37,7 +37,7 @@ pub enum InjectedFault {
     NoCheckRemoved,
     /// A rename that must not replace a file may replace one.
     ReplaceForNoreplace,
-    /// Staged content is moved without a comparison with `after`.
+    /// Staged content is moved without being compared with `after`.
     TornAccepted,
     /// The last entry is skipped.
     LastEntrySkipped,
@@ -49,7 +49,7 @@ pub enum InjectedFault {
     RecoveryDiscards,
     /// Recovery assumes that the state that it sees is durable.
     RecoveryTrustsCache,
-    /// Recovery commits with any fence, without a check.
+    /// Recovery commits without a check of the fence.
     RecoveryIgnoresFence,
     /// Recovery commits with the dead run's fence.
     RecoveryUsesDeadFence,
@@ -57,9 +57,9 @@ pub enum InjectedFault {
     ConflictDropsStaging,
     /// Recovery does not remove the staging folder.
     RecoveryLeavesStaging,
-    /// Recovery carries out a manifest whose outcome is already committed.
+    /// Recovery applies a manifest whose outcome is already committed.
     RecoveryRepeatsSettled,
-    /// A run that was taken over ignores that its outcome was refused.
+    /// A run that was taken over ignores the refusal of its outcome.
     StaleOutcomeAccepted,
 }
 

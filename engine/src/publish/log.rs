@@ -4,23 +4,23 @@
 //! (no manifest) ──commit_manifest──> recorded ──commit_outcome──> settled
 //! ```
 //!
-//! The database implements the log in SQLite; tests use `MemoryLog` and the crash simulation's
-//! log instead. Each commit is one durable, atomic step that compares the fence and the state in
-//! the same transaction. A commit must never be split, retried with another fence, or cached.
+//! The log is the database, a marker file (see [`super::marker`]), or one of the tests' logs. Each
+//! commit is atomic and durable, and checks the fence and the state first. A commit must never be
+//! split, retried with another fence, or cached.
 
 use std::error::Error;
 
 use super::manifest::Manifest;
 use crate::ids::{Fence, RunId};
 
-/// The reason why the log refused a request or failed.
+/// The reason why the log refused or failed a request.
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
-    /// Another process took over the run, so the request may not change anything.
+    /// Another process took over the run, so the request may change nothing.
     #[error("run {run} was taken over: it holds fence {}, the job is at {}", .held.0, .current.0)]
     StaleFence {
         run: RunId,
-        /// The fence that the request carried.
+        /// The fence in the request.
         held: Fence,
         current: Fence,
     },
@@ -43,18 +43,19 @@ pub enum LogError {
 pub struct RecordedManifest {
     /// The manifest that was committed before any file was moved.
     pub manifest: Manifest,
-    /// Whether the outcome is committed, so that only the cleanup remains.
+    /// Whether the outcome is committed. Only the cleanup then remains.
     pub settled: bool,
 }
 
-/// The two commits and the query for recovery. Only [`super::publish`] and [`super::recover`] call
-/// these methods, under the job's lock. A richer log (one row per entry, or a state per rename) was
-/// rejected: the disk itself shows which renames were made.
+/// The two commits of a publication, and the query for recovery.
+///
+/// Rejected: one row per entry or a state per rename. The disk itself shows which renames were
+/// made.
 pub trait PublishLog {
     /// Returns the manifest recorded for `run`, if there is one.
     ///
     /// # Errors
-    /// Returns [`LogError::Store`] only.
+    /// Returns only [`LogError::Store`].
     fn manifest(&self, run: &RunId) -> Result<Option<RecordedManifest>, LogError>;
 
     /// Records the manifest durably before the first rename.
@@ -70,8 +71,8 @@ pub trait PublishLog {
         manifest: &Manifest,
     ) -> Result<(), LogError>;
 
-    /// Settles the run durably, after the last sync, with the outcome in its manifest. `fence` is
-    /// the caller's fence: a recovery passes the fence that it got when it took over the run.
+    /// Settles the run durably with the outcome in its manifest, after the last sync. A recovery
+    /// passes the fence that it got when it took over the run.
     ///
     /// # Errors
     /// Returns [`LogError::StaleFence`], [`LogError::NoManifest`], [`LogError::Settled`] or

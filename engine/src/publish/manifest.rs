@@ -1,8 +1,8 @@
-//! The steps of a publication, recorded before any of them is carried out.
+//! The steps of a publication, recorded before the first one is applied.
 //!
-//! A manifest contains only relative paths and digests. From these alone, recovery can determine
-//! how far a dead run got. A manifest must never contain file content, absolute paths or anything
-//! that is trusted without checking the disk.
+//! A manifest contains only relative paths and digests, from which recovery determines how far a
+//! dead run got. It must never contain file content, absolute paths, or anything that is trusted
+//! without a check of the disk.
 
 use std::collections::HashSet;
 
@@ -16,20 +16,21 @@ use crate::outcome::Outcome;
 /// One target and the change to it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ManifestEntry {
-    /// The path beneath the root that is written or removed.
+    /// The path beneath the root that changes.
     pub target: RelPath,
-    /// The path of the new content until it is moved into place; `None` for a removal.
+    /// The path of the new content before it is moved into place. `None` for a removal.
     pub staged: Option<RelPath>,
     /// Digest of the target's content before the publication. `None` means that the target must not
     /// exist.
     pub before: Option<Digest>,
-    /// Digest of the target's content afterwards. `None` means that the target is removed.
+    /// Digest of the target's content after the publication. `None` means that the target is
+    /// removed.
     pub after: Option<Digest>,
 }
 
 impl ManifestEntry {
     /// Creates an entry that publishes new content at `target`. `before` is `None` if the target
-    /// does not exist.
+    /// must not exist.
     pub fn put(target: RelPath, staged: RelPath, before: Option<Digest>, after: Digest) -> Self {
         Self { target, staged: Some(staged), before, after: Some(after) }
     }
@@ -40,8 +41,7 @@ impl ManifestEntry {
     }
 }
 
-/// The changes that one run publishes, and the outcome that is committed after all of them are in
-/// place.
+/// A run's changes, and the outcome that is committed after them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
     /// The run that publishes.
@@ -56,7 +56,7 @@ pub struct Manifest {
     pub outcome: Outcome,
 }
 
-/// The error for a manifest that contradicts itself, which is a bug in the code that built it.
+/// The error for a manifest that contradicts itself, which is a bug in its creator.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the publication's entry for {target} {why}")]
 pub struct BadManifest {
@@ -66,16 +66,17 @@ pub struct BadManifest {
 }
 
 impl Manifest {
-    /// Checks that the entries can be carried out, and that the state of each entry can be
-    /// determined unambiguously.
+    /// Checks that the entries can be applied, and that the disk always shows each entry's state
+    /// unambiguously.
     ///
     /// # Errors
-    /// Returns an error that names the first invalid entry: an entry that changes nothing, that
-    /// neither puts nor removes a file, whose staged file is outside the staging folder, whose
-    /// target is inside it, or that collides with another entry.
+    /// Returns an error that names the first invalid entry. An entry is invalid if it changes
+    /// nothing, if it is neither a put nor a removal, or if it collides with another entry. It is
+    /// also invalid if its staged path is not [`Manifest::staged_name`], or if its target and the
+    /// staging folder overlap.
     pub fn check(&self) -> Result<(), BadManifest> {
-        // These sets contain the targets so far and the folders above them, so that entries need
-        // not be compared pairwise.
+        // The targets so far and the folders above them. With these sets, entries need not be
+        // compared pairwise.
         let (mut targets, mut above) = (HashSet::new(), HashSet::new());
         for (index, entry) in self.entries.iter().enumerate() {
             let refuse = |why| Err(BadManifest { target: entry.target.clone(), why });
@@ -102,7 +103,7 @@ impl Manifest {
         Ok(())
     }
 
-    /// Returns the path where entry `index` keeps its new content, and after an exchange its old
+    /// Returns the path of entry `index`'s new content. After an exchange, the path has the old
     /// content.
     pub fn staged_name(&self, index: usize) -> RelPath {
         staged_name(&self.staging, index)
@@ -114,7 +115,6 @@ impl Manifest {
     }
 }
 
-/// Returns `<staging>/<index>`.
 pub(super) fn staged_name(staging: &RelPath, index: usize) -> RelPath {
     staging.join(&index.to_string()).expect("a number is a name")
 }

@@ -1,8 +1,8 @@
-//! A publication that is recorded in a file beside the published files: `COMMIT-MARKER.<n>`.
+//! Publications that are recorded in a file beside the published files: `COMMIT-MARKER.<n>`.
 //!
-//! Markers are for trees that other programs also read, and that may be copied to or read on a host
-//! without the database. Writing the marker *is* the commit of the manifest, so the next process
-//! needs only the tree to finish the publication.
+//! Markers are for trees that other programs read, and that may be on a host without the database.
+//! Writing the marker commits the manifest, so the next process needs only the tree to finish the
+//! publication.
 //!
 //! ```text
 //! (no marker) ──commit_manifest──> READY{manifest} ──renames──commit_outcome──> DONE ──finish──> (no marker)
@@ -10,12 +10,13 @@
 //!                               crash └──┘ settle: the next process, under the tree's lock
 //! ```
 //!
-//! A reader that respects the marker never treats a READY tree as complete: it calls [`settle`] to
-//! roll the tree forward, or waits for the process that works on it. Each change of the marker is
-//! one rename, which is durable before the next step. The database was rejected as the record for
-//! these commits: a run commits many times, and a tree whose database is on another machine could
-//! never be finished. Both commits still check the fence, through a [`CommitGuard`]. A commit must
-//! never be split, and a marker must never be written in place.
+//! A reader that respects the marker never treats a READY tree as complete. It calls [`settle`], or
+//! waits for the process that is publishing. Each change of the marker is one rename, which is
+//! durable before the next step. Both commits check the fence through a [`CommitGuard`]. A commit
+//! must never be split, and a marker must never be overwritten in place.
+//!
+//! Rejected: recording these commits in the database. A run commits many times, and a tree whose
+//! database is on another machine could not be finished.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -34,7 +35,7 @@ pub const FOLDER_PREFIX: &str = "prev.";
 /// Maximum size of a marker in bytes. Larger files are not read.
 const LONGEST: u64 = 256 * 1024 * 1024;
 
-/// A disk that can also read files, which the marker log needs.
+/// A disk that can also read files.
 pub trait MarkerFs: PublishFs {
     /// Reads a file of at most `limit` bytes. Returns `None` if the file does not exist, is not a
     /// regular file, or is larger.
@@ -62,13 +63,13 @@ pub struct Marker {
     pub iteration_id: String,
     /// The start time of the iteration in RFC 3339 format.
     pub started_at: String,
-    /// Data of the committer, which is kept regardless of which process finishes the commit.
+    /// Data of the committer. It is kept even if another process finishes the commit.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub record: Value,
     /// The manifest, until all of its entries are in place.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub manifest: Option<Manifest>,
-    /// The publication's staging folder, which is removed once the commit is done.
+    /// The publication's staging folder, which is removed after the commit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub staging: Option<RelPath>,
 }
@@ -76,7 +77,7 @@ pub struct Marker {
 /// A check that a run still holds its fence.
 pub type CommitGuard<'a> = dyn Fn(&RunId, Fence) -> Result<(), LogError> + 'a;
 
-/// The log of one commit.
+/// The log of one commit, stored in a marker file.
 pub struct MarkerLog<'a, F> {
     fs: &'a F,
     path: RelPath,
@@ -85,8 +86,8 @@ pub struct MarkerLog<'a, F> {
 }
 
 impl<'a, F: MarkerFs> MarkerLog<'a, F> {
-    /// Creates a log that writes the marker at `path`. State and manifest are set by the log, the
-    /// other fields are taken from `draft`.
+    /// Creates a log for the marker at `path`. The log sets the state, the manifest and the staging
+    /// folder, and takes the other fields from `draft`.
     pub fn new(fs: &'a F, path: RelPath, draft: Marker, guard: &'a CommitGuard<'a>) -> Self {
         Self { fs, path, draft, guard }
     }
@@ -155,9 +156,9 @@ impl<F: MarkerFs> PublishLog for MarkerLog<'_, F> {
 pub enum MarkerOutcome {
     /// The publication was finished.
     RolledForward(Box<Marker>),
-    /// The publication was already complete; only its marker remained.
+    /// The publication was already complete.
     Done(Box<Marker>),
-    /// The marker was written by another program or is unreadable. It was not changed.
+    /// Another program wrote the marker, or the marker is unreadable or invalid. It is unchanged.
     Foreign(RelPath),
 }
 
@@ -177,16 +178,16 @@ pub fn list(fs: &impl MarkerFs, folder: &RelPath) -> Result<Vec<RelPath>, FsErro
     Ok(found.into_iter().map(|(_, path)| path).collect())
 }
 
-/// Reads the marker at `path`. Returns `None` if it does not exist or was written by another
-/// program.
+/// Reads the marker at `path`. Returns `None` if it does not exist, is unreadable, or was written
+/// by another program.
 ///
 /// # Errors
 /// Returns an error if the disk operation fails.
 pub fn inspect(fs: &impl MarkerFs, path: &RelPath) -> Result<Option<Marker>, FsError> {
     let bytes = fs.read(path, LONGEST)?;
     let marker = bytes.and_then(|bytes| serde_json::from_slice::<Marker>(&bytes).ok());
-    // Any program may have written a file in the tree. A marker that names a staging folder
-    // elsewhere is not one of runner's.
+    // Any program can write a file in the tree. runner's own markers always name a staging folder
+    // beside themselves.
     let own = |staging: &RelPath| {
         staging.parent() == path.parent() && staging.name().starts_with(FOLDER_PREFIX)
     };
@@ -198,9 +199,9 @@ pub fn inspect(fs: &impl MarkerFs, path: &RelPath) -> Result<Option<Marker>, FsE
 }
 
 /// Finishes every incomplete commit in `folder`. The markers of finished commits stay until
-/// [`finish`]. A marker that would change anything outside `allowed` is treated as another
-/// program's and not changed. The caller must hold the tree's lock. Repeated and interrupted calls
-/// lead to the same final state.
+/// [`finish`]. A marker that would change anything outside `allowed` counts as another program's
+/// and stays unchanged. The caller must hold the tree's lock. The function is idempotent, even
+/// after an interruption.
 ///
 /// # Errors
 /// Returns the errors of [`recover`].
@@ -225,12 +226,11 @@ pub fn settle(
             all.push(MarkerOutcome::Foreign(path));
             continue;
         }
-        // The marker may not be durable yet. If it were lost after the moves, they would be half a
-        // commit without a record.
+        // The marker may not be durable yet. If a power cut removed it after the moves, a
+        // half-finished commit would remain without a record.
         fs.sync_file(&path)?;
         fs.sync_dir(Some(folder))?;
-        // The lock on the tree replaces the fence here, because the process that recorded the
-        // manifest is dead.
+        // The process that recorded the manifest is dead, and the tree's lock replaces its fence.
         let free = |_: &RunId, _: Fence| Ok(());
         let mut log = MarkerLog::new(fs, path, marker.clone(), &free);
         let staging = manifest.staging.clone();
@@ -244,7 +244,7 @@ pub fn settle(
     Ok(all)
 }
 
-/// Removes the markers of finished commits and what remains of their folders.
+/// Removes the markers and the staging folders of finished commits.
 ///
 /// # Errors
 /// Returns an error if the disk operation fails.
@@ -264,7 +264,7 @@ pub fn finish(fs: &impl MarkerFs, folder: &RelPath) -> Result<(), FsError> {
     Ok(())
 }
 
-/// Returns the temporary path to which a marker is written before it is renamed.
+/// Returns the temporary path of a marker, from which it is renamed into place.
 fn beside(path: &RelPath) -> RelPath {
     let name = format!(".{}.tmp", path.name().to_lowercase());
     match path.parent() {

@@ -1,11 +1,11 @@
-//! The log of publications that tests use.
+//! The publication log that tests use.
 
 use std::collections::BTreeMap;
 
 use super::{LogError, Manifest, PublishLog, RecordedManifest};
 use crate::ids::{Fence, RunId};
 
-/// An in-memory log of one job. Its content does not outlive the process.
+/// An in-memory log for one job.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryLog {
     /// The job's current fence. Increase it to simulate a takeover.

@@ -1,10 +1,9 @@
-//! Publication: moves all verified files of a run to their targets, or none of them, despite
+//! Publication: moves all of a run's verified files to their targets, or none of them, despite
 //! crashes.
 //!
-//! This is the only journal in the program. A job writes its artifacts to a staging folder under
-//! the root of the targets ([`Draft`], behind `Scope`), the job's caller verifies them, and
-//! [`publish`] moves them. After a crash, [`recover`] finishes the publication under the job's
-//! lock.
+//! A job writes its artifacts to a staging folder under the targets' root ([`Draft`], through
+//! `Scope`). The job's caller verifies them, and [`publish`] moves them. After a crash, [`recover`]
+//! finishes the publication under the job's lock.
 //!
 //! ```text
 //! drafted ──seal──> staged ──(b) commit manifest──> recorded ──(c) renames, syncs──> in place
@@ -16,14 +15,14 @@
 //!                                                until it is fixed)
 //! ```
 //!
-//! Before (b), the live tree is unchanged. After (d), it is completely updated. In between, each
+//! Before (b), the live tree is unchanged. After (d), all targets are updated. In between, each
 //! target has either its old or its new content, and recovery completes the publication. The order
-//! of the syncs guarantees this. `tests/crash_simulation.rs` verifies it, and `docs/RELIABILITY.md`
+//! of the syncs guarantees this, and `tests/crash_simulation.rs` verifies it. `docs/RELIABILITY.md`
 //! describes the model and the figures.
 //!
 //! This module must never write into a live file, replace content that it has not compared,
 //! overwrite another program's content, or move a file before the manifest is durable. It never
-//! judges the content: the caller does that before the publication.
+//! judges the content, which the caller verifies before the publication.
 
 mod apply;
 mod fs;
@@ -70,13 +69,13 @@ pub struct Conflict {
 /// A publication that did not finish.
 #[derive(Debug, thiserror::Error)]
 pub enum PublishError {
-    /// A target changed before the manifest was recorded. No target was touched, and the staging
-    /// folder has been removed.
+    /// A target changed before the manifest was recorded. The live tree is unchanged, and the
+    /// staging folder has been removed.
     #[error("nothing was published: {0}")]
     Changed(Conflict),
-    /// A target changed after the manifest was recorded. The entries before it are in place, and
-    /// the staging folder is kept. Every recovery reports the same conflict until the target has
-    /// its old or its new content.
+    /// A target changed after the manifest was recorded. The preceding entries are in place, and
+    /// the staging folder is kept. Every recovery reports the conflict until the target has its old
+    /// or its new content.
     #[error("the publication stopped half-way: {0}")]
     Conflict(Conflict),
     /// A staged file does not have the expected content.
@@ -92,7 +91,8 @@ pub enum PublishError {
     /// The manifest contradicts itself.
     #[error(transparent)]
     Manifest(#[from] BadManifest),
-    /// The log refused a commit, for example because the run was taken over or is already settled.
+    /// The log refused a commit, for example because the run was taken over or is already settled,
+    /// or the log failed.
     #[error(transparent)]
     Log(#[from] LogError),
     /// A disk operation failed.
@@ -100,13 +100,13 @@ pub enum PublishError {
     Fs(#[from] FsError),
 }
 
-/// A publication that is complete and settled.
+/// A complete and settled publication.
 #[derive(Debug)]
 pub struct Published {
     /// The number of targets that were written or removed.
     pub entries: usize,
-    /// The reason why the staging folder could not be removed. It contains nothing that is still
-    /// needed, and [`recover`] tries again.
+    /// The error if the staging folder could not be removed. The folder is no longer needed, and
+    /// [`recover`] tries again.
     pub leftover: Option<FsError>,
 }
 
@@ -116,19 +116,20 @@ pub enum Recovery {
     /// The run had recorded no manifest. The live tree is unchanged, and the staging folder has
     /// been removed. The caller must still settle the run.
     Nothing,
-    /// The publication has been completed, and the run is settled with this outcome.
+    /// The publication is now complete, and the run is settled with this outcome.
     RolledForward(Outcome),
     /// The run was already settled, and the staging folder has been removed.
     Cleaned,
 }
 
-/// Publishes the entries of `manifest`, whose staged files are durable and verified: checks every
-/// target, records the manifest, moves the files, syncs the folders, commits the outcome and
-/// removes the staging folder. The run's process calls this function while it holds the job's lock.
+/// Publishes the entries of `manifest`, whose staged files must be durable and verified. The
+/// function checks every target, records the manifest, moves the files, syncs the folders, commits
+/// the outcome and removes the staging folder. The caller must hold the job's lock.
 ///
 /// # Errors
-/// An error before the manifest is recorded leaves the live tree unchanged and removes the staging
-/// folder. After a later error, the next [`recover`] continues from the state on the disk.
+/// An error before the manifest is recorded leaves the live tree unchanged. Unless the manifest is
+/// invalid, the staging folder is then removed. After a later error, the next [`recover`] continues
+/// from the state on disk.
 pub fn publish(
     fs: &impl PublishFs,
     log: &mut impl PublishLog,
@@ -139,8 +140,7 @@ pub fn publish(
     let recorded =
         check_all(fs, manifest).and_then(|()| Ok(log.commit_manifest(run, *fence, manifest)?));
     if let Err(error) = recorded {
-        // A store that returned an error may still have recorded the manifest, so the store is
-        // queried.
+        // A log that returned an error may still have recorded the manifest.
         if matches!(log.manifest(run), Ok(None)) {
             discard(fs, staging)?;
         }
@@ -170,15 +170,15 @@ pub fn publish(
     Ok(Published { entries: manifest.entries.len(), leftover })
 }
 
-/// Finishes or discards the publication of a dead `run`. The caller must hold the job's lock.
-/// `fence` is the caller's fence, and `staging` is the run's staging folder; a recorded manifest
-/// takes precedence over it. Repeated and interrupted calls lead to the same final state.
+/// Finishes or discards the publication of a dead `run`. The caller must hold the job's lock and
+/// pass its own fence. `staging` is used only if no manifest is recorded. The function is
+/// idempotent, even after an interruption.
 ///
 /// # Errors
 /// Returns [`PublishError::Conflict`] if a target has another program's content. That content is
-/// not changed, the staging folder is kept, and every call returns the same error until a person
-/// fixes the conflict. Returns another error if the disk or the database fails or a staged file is
-/// damaged. Nothing is overwritten then, and the next call tries again.
+/// unchanged, the staging folder is kept, and every call returns the same error until a person
+/// resolves the conflict. Returns another error if the disk or the log fails or a staged file is
+/// damaged. Nothing is then overwritten, and the next call tries again.
 pub fn recover(
     fs: &impl PublishFs,
     log: &mut impl PublishLog,
@@ -224,9 +224,8 @@ pub fn recover(
     Ok(Recovery::RolledForward(manifest.outcome.clone()))
 }
 
-/// Checks that every target still has the content that the draft saw, or already its new content,
-/// and that every staged file is intact. A change that is found here is harmless, because nothing
-/// has been recorded yet.
+/// Checks that every target has its old or its new content, and that every staged file is intact.
+/// Nothing has been recorded yet, so a mismatch is harmless.
 fn check_all(fs: &impl PublishFs, manifest: &Manifest) -> Result<(), PublishError> {
     for entry in &manifest.entries {
         let found = fs.inspect(&entry.target)?;
@@ -235,8 +234,8 @@ fn check_all(fs: &impl PublishFs, manifest: &Manifest) -> Result<(), PublishErro
             return Err(PublishError::Changed(Conflict { target, found }));
         }
         if found.is(entry.after) && found != PathState::Absent {
-            // Another program wrote this file. Without a sync, a power cut after the manifest could
-            // revert it.
+            // Another program wrote the new content. Without a sync, a power cut could revert it
+            // after the manifest is recorded.
             fs.sync_file(&entry.target)?;
         }
         let Some(staged) = &entry.staged else {

@@ -1,9 +1,8 @@
-//! Relative paths that are validated once. Every name in a publication is a [`RelPath`].
+//! Validated relative paths. Every name in a publication is a [`RelPath`].
 //!
-//! A [`RelPath`] has no `..`, is not absolute and has only one spelling. Two different paths
-//! therefore name different entries (except on file systems that fold case), and a prefix of
-//! components is always a folder above the path. The type guarantees nothing about links. Only the
-//! kernel's path resolution does, and [`super::RealFs`] uses it.
+//! A [`RelPath`] is not absolute, contains no `..` and has only one spelling. Two different paths
+//! therefore name different entries, except on file systems that fold case. The type guarantees
+//! nothing about links. [`super::RealFs`] relies on the kernel's path resolution for them.
 
 use std::fmt;
 
@@ -24,19 +23,18 @@ pub struct RelPath(String);
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{path:?} is not a valid relative path: {why}")]
 pub struct BadPath {
-    /// The path as it was given.
     pub path: String,
     /// The reason why the path is invalid.
     pub why: &'static str,
 }
 
 impl RelPath {
-    /// Validates `text` as a path. The text is never normalised: any other spelling of a path, such
-    /// as `a//b` or `./a`, is refused.
+    /// Validates `text` as a path. The text is never normalised, so any other spelling of a path,
+    /// such as `a//b` or `./a`, is refused.
     ///
     /// # Errors
-    /// Returns an error if `text` is empty, absolute, too long, or has a component that is empty,
-    /// `.` or `..`, or contains a control character.
+    /// Returns an error if `text` is empty, absolute or too long, or contains a control character.
+    /// Also returns an error if a component is empty, too long, `.` or `..`.
     pub fn new(text: &str) -> Result<Self, BadPath> {
         let refuse = |why| Err(BadPath { path: text.to_owned(), why });
         if text.is_empty() {
@@ -67,7 +65,6 @@ impl RelPath {
         Ok(Self(text.to_owned()))
     }
 
-    /// Returns the path as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -98,7 +95,7 @@ impl RelPath {
         Self::new(&format!("{}/{name}", self.0))
     }
 
-    /// Returns whether the path is `folder` or is beneath it. Whole components are compared.
+    /// Returns whether the path is `folder` or beneath it, comparing whole components.
     pub fn is_within(&self, folder: &Self) -> bool {
         match self.0.strip_prefix(folder.as_str()) {
             Some(rest) => rest.is_empty() || rest.starts_with('/'),

@@ -1,10 +1,9 @@
-//! The real disk for a publication, accessed through the handle of its root folder.
+//! The real disk, accessed through the handle of a root folder.
 //!
 //! The kernel resolves every path from the root's handle with `openat2`, always beneath the root
-//! and never through a symbolic link, magic link or mount point. The operations then use names
-//! relative to the handle of their folder, so no path is resolved twice. This module must never
-//! open a target for writing, follow a link, or change anything but regular files. It requires
-//! Linux 5.6.
+//! and never through a symbolic link, magic link or mount point. Each operation then uses a name
+//! relative to its folder's handle. This module must never open a target for writing, follow a
+//! link, or change anything but regular files and folders. It requires Linux 5.6.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -26,7 +25,7 @@ use crate::failpoint::reach;
 use crate::files::{NotOpened, irregular, read_bounded, regular_at, walk_to};
 use crate::scope::FileLook;
 
-/// The restrictions on the kernel's path resolution.
+/// Restrictions on the kernel's path resolution.
 const WALK: ResolveFlags = ResolveFlags::BENEATH
     .union(ResolveFlags::NO_SYMLINKS)
     .union(ResolveFlags::NO_MAGICLINKS)
@@ -80,8 +79,8 @@ impl RealFs {
     /// Opens the folder at `path`. Returns `None` if nothing exists there.
     ///
     /// # Errors
-    /// Returns [`FsFailure::NotAFile`] for a link, for a file, and for any path that goes through a
-    /// link, a file or a mount point.
+    /// Returns [`FsFailure::NotAFile`] if the path is not a folder or goes through a link, a file
+    /// or a mount point.
     pub fn hold(&self, path: &RelPath) -> Result<Option<Self>, FsError> {
         const ACT: &str = "open the folder";
         let walk = |flags: OFlags| {
@@ -102,7 +101,7 @@ impl RealFs {
         Ok(Some(Self { root }))
     }
 
-    /// Returns the names in this folder, sorted.
+    /// Returns the sorted names in this folder.
     ///
     /// # Errors
     /// Returns the operating system's error.
@@ -119,7 +118,7 @@ impl RealFs {
         Ok(names)
     }
 
-    /// Returns whether both handles refer to the same folder, whatever its current name.
+    /// Returns whether both handles refer to the same folder, even if it was renamed.
     ///
     /// # Errors
     /// Returns the operating system's error.
@@ -131,8 +130,8 @@ impl RealFs {
     /// Opens a regular file. Returns `None` if nothing exists at `path`.
     ///
     /// # Errors
-    /// Returns [`FsFailure::NotAFile`] for a link, a folder, a FIFO, a device or a socket, and for
-    /// any path that goes through a link, a file or a mount point.
+    /// Returns [`FsFailure::NotAFile`] if the path is not a regular file or goes through a link, a
+    /// file or a mount point.
     pub fn regular(&self, path: &RelPath) -> Result<Option<Regular>, FsError> {
         const ACT: &str = "read";
         let (file, stat) = match regular_at(&self.root, Path::new(path.as_str()), WALK) {
@@ -172,8 +171,8 @@ impl RealFs {
             .map_err(fail(ACT, path))
     }
 
-    /// Returns the device of the deepest existing folder above `path`. Renames between two devices
-    /// are not possible.
+    /// Returns the device of the deepest existing folder above `path`, because renames between
+    /// devices are not possible.
     ///
     /// # Errors
     /// Returns an error if the path cannot be resolved.
@@ -267,8 +266,7 @@ impl PublishFs for RealFs {
             fchmod(&file, Mode::from_raw_mode(mode & 0o7777)).map_err(FsFailure::from)
         });
         written.map_err(|trouble| {
-            // A partly written file is useless. If its removal also fails, the whole staging folder
-            // is discarded.
+            // If this removal also fails, the whole staging folder is discarded later.
             let _ = self.remove_file(path);
             FsError::new(ACT, path, trouble)
         })

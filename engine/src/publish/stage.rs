@@ -1,12 +1,12 @@
-//! Staging: a run's files become durable in a separate folder before any record refers to them.
+//! Makes a run's files durable in a staging folder, before a record refers to them.
 //!
 //! ```text
-//! new ──put / remove, any number──> drafting ──seal──> a manifest, all of it durable
+//! new ──put / remove, any number──> drafting ──seal──> a manifest of durable files
 //! ```
 //!
-//! The staging folder is under the root of the targets, so that every later step is a rename. This
-//! module must never change a target, and never rename a file that another program may have open.
-//! It writes new copies instead.
+//! The staging folder is under the targets' root, so every later step is a rename. This module must
+//! never change a target or rename a file that another program may have open. It writes new copies
+//! instead.
 
 use super::fs::{FsError, PublishFs, make_parents};
 use super::injected_faults::{InjectedFault, injected};
@@ -28,19 +28,19 @@ pub struct Draft {
 }
 
 impl Draft {
-    /// Creates an empty draft with the staging folder `staging`, which only this run uses. The
-    /// first entry creates the folder.
+    /// Creates an empty draft. Only this run may use the folder `staging`, which the first entry
+    /// creates.
     pub fn new(staging: RelPath) -> Self {
         Self { staging, entries: Vec::new(), opened: false }
     }
 
-    /// Writes `bytes` to staging as the new content of `target`, whose content has the digest
-    /// `before`. Returns the digest of `bytes`. If the content does not change, no entry is
-    /// created.
+    /// Stages `bytes` as the new content of `target`, whose current content has the digest
+    /// `before`. Returns the digest of `bytes`. If the content does not change, the draft gets no
+    /// entry.
     ///
     /// # Errors
-    /// Returns an error if the staging folder or the file could not be created or synced. The draft
-    /// is unchanged then.
+    /// Returns an error if the staging folder or the file cannot be created or synced. The draft is
+    /// then unchanged.
     pub fn put(
         &mut self,
         fs: &impl PublishFs,
@@ -67,8 +67,7 @@ impl Draft {
     /// Adds the removal of `target`, whose content has the digest `before`.
     ///
     /// # Errors
-    /// Returns an error if the staging folder, into which the removed file is moved, could not be
-    /// created.
+    /// Returns an error if the staging folder cannot be created.
     pub fn remove(
         &mut self,
         fs: &impl PublishFs,
@@ -85,10 +84,10 @@ impl Draft {
         &self.entries
     }
 
-    /// Makes the names in the staging folder durable and closes the draft.
+    /// Syncs the staging folder and converts the draft into a manifest.
     ///
     /// # Errors
-    /// Returns an error if the staging folder could not be synced.
+    /// Returns an error if the staging folder cannot be synced.
     pub fn seal(
         self,
         fs: &impl PublishFs,
@@ -124,12 +123,12 @@ impl Draft {
 }
 
 /// Removes a staging folder and its files durably. The parent folder is synced even if the staging
-/// folder no longer exists, because its removal may not be durable yet. The removal is not
-/// recursive: a publication creates no folders in staging, so a folder in it is an error.
+/// folder is already gone, because its removal may not be durable yet. The removal is not
+/// recursive, because a publication creates no folders in staging.
 ///
 /// # Errors
-/// Returns an error if a disk operation fails, or if the folder contains an entry that a
-/// publication does not create.
+/// Returns an error if a disk operation fails, or if the folder contains an entry that no
+/// publication creates.
 pub fn discard(fs: &impl PublishFs, staging: &RelPath) -> Result<(), FsError> {
     if let Some(names) = fs.list(staging)? {
         for name in names {

@@ -1,4 +1,4 @@
-//! Tests of the generic core on the real disk. The crash simulation tests crashes.
+//! Tests of publications on the real disk. The crash simulation tests crashes.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -37,7 +37,7 @@ impl Disk {
         fs::read_to_string(self.at(name)).ok()
     }
 
-    /// Drafts puts (`Some`) and removals (`None`) relative to the current content.
+    /// Drafts writes (`Some`) and removals (`None`) against the current content.
     fn draft(&self, changes: &[(&str, Option<&str>)]) -> Manifest {
         let mut draft = Draft::new(rel(STAGING));
         for (name, content) in changes {
@@ -154,7 +154,7 @@ fn displaced_content_is_restored() {
     let mut disk = Disk::new(&[("d/a", "1"), ("d/gone", "g")]);
     let manifest = disk.draft(&[("d/a", Some("2")), ("d/gone", None)]);
     disk.log.commit_manifest(&run(), Fence(1), &manifest).unwrap();
-    // The dead run checked the target, another program wrote to it, and then the run exchanged the
+    // The dead run checked the target, another program wrote to it, and the run then exchanged the
     // files and died.
     fs::write(disk.at("d/a"), "theirs").unwrap();
     disk.fs.exchange(&manifest.staged_name(0), &rel("d/a")).unwrap();
@@ -195,7 +195,7 @@ fn replaced_target_type_is_a_conflict() {
         make(&disk.at("d/a"));
         let Err(PublishError::Conflict(conflict)) = disk.recover() else { panic!("{what}") };
         assert!(matches!(conflict.found, PathState::NotAFile(_)), "{what}: {conflict}");
-        // If the change comes between check and exchange, it is displaced and restored.
+        // A change between the check and the exchange is displaced and restored.
         disk.fs.exchange(&manifest.staged_name(0), &rel("d/a")).unwrap();
         assert!(matches!(disk.recover(), Err(PublishError::Conflict(_))), "{what}");
         assert_eq!(disk.fs.inspect(&rel("d/a")).unwrap(), conflict.found, "{what}");

@@ -1,10 +1,10 @@
-//! Cron expressions: five fields, names, nicknames such as `@daily`, and `L W #`, interpreted as in
-//! Debian's cron.
+//! Cron expressions as in Debian's cron: five fields, names, nicknames such as `@daily`, and the
+//! extensions `L`, `W` and `#`.
 //!
-//! croner parses an expression and reports which days it matches. This crate handles the zone's
-//! transitions (`zoned.rs`), because croner follows elapsed time for a list of fixed hours and
-//! drops a skipped time if the gap ends on another day. An expression is parsed once. This module
-//! must never change the text of an expression: the text is printed as it was written.
+//! croner parses an expression and reports the days that it matches. The module `zoned` applies the
+//! zone's transitions. croner itself follows elapsed time for a list of fixed hours, and drops a
+//! skipped time if the gap ends on another day. This module must never change an expression's text,
+//! which is printed as the user wrote it.
 
 use std::fmt;
 use std::str::FromStr;
@@ -31,7 +31,7 @@ pub struct Cron {
     plan: Arc<CronPlan>,
 }
 
-/// The error for a text that is not a cron expression, or for an expression that is never due.
+/// The error for a text that is not a cron expression, or that is never due.
 #[derive(Debug, thiserror::Error)]
 #[error("{text:?} is not a cron expression: {why}")]
 pub struct BadCron {
@@ -39,16 +39,16 @@ pub struct BadCron {
     why: String,
 }
 
-/// A cron expression in the form in which it is evaluated.
+/// A parsed cron expression.
 #[derive(Debug)]
 struct CronPlan {
-    /// The minutes at which the job is due: bit m is minute m.
+    /// The minutes as a bit set: bit m is minute m.
     minutes: u64,
-    /// The hours in which the job is due: bit h is hour h.
+    /// The hours as a bit set: bit h is hour h.
     hours: u32,
-    /// The months in which the job is due: bit m is month m, counted from 1.
+    /// The months as a bit set: bit m is month m, counted from 1.
     months: u16,
-    /// The days on which the job is due. The other fields of the pattern are not used.
+    /// The days. The pattern's other fields are not used.
     days: CronPattern,
     /// Whether the scheduled times follow elapsed time.
     elapsed: bool,
@@ -74,9 +74,9 @@ impl Cron {
         }
     }
 
-    /// Returns whether the scheduled times follow elapsed time, which they do if the minute or hour
-    /// field begins with `*`. Such an expression has no extra scheduled time after a gap, and is
-    /// due in both passes of a fold.
+    /// Returns whether the scheduled times follow elapsed time, which is the case if the minute or
+    /// hour field begins with `*`. Such an expression is not due again after a gap, and is due in
+    /// both passes of a fold.
     pub fn follows_elapsed_time(&self) -> bool {
         self.plan.elapsed
     }
@@ -94,8 +94,7 @@ impl CronPlan {
             .parse(&spelled)
             .map_err(|error| error.to_string())?
             .pattern;
-        // croner stores one byte for each year up to 5000. These bytes are not needed, so they are
-        // dropped.
+        // croner stores one byte for each year up to 5000. They are not needed.
         pattern.years = CronComponent::new(0, 0, 0, 0);
         let bits = |component: &CronComponent| {
             component.values().iter().fold(0_u64, |bits, value| bits | 1 << value)
@@ -130,7 +129,7 @@ impl CronPlan {
         self.months & 1 << date.month() != 0
     }
 
-    /// Returns the first matching day on or after `day`, searching until the calendar repeats.
+    /// Returns the first matching day on or after `day`. The search ends after one calendar cycle.
     fn day_from(&self, mut day: Date) -> Option<Date> {
         let last = day.year().saturating_add(CYCLE);
         loop {
@@ -202,7 +201,7 @@ impl CronPlan {
 impl Calendar for CronPlan {
     fn next(&self, after: DateTime) -> Option<DateTime> {
         let mut day = after.date();
-        // Scheduled times are whole minutes, so the earliest candidate is the next minute.
+        // Scheduled times are whole minutes, so the search starts at the next minute.
         if self.in_month(day)
             && self.on(day)
             && let Some((hour, minute)) = self.time_from(after.hour(), after.minute() + 1)

@@ -1,9 +1,8 @@
-//! Describes triggers in plain language, in one sentence each.
+//! Describes each trigger in one plain sentence.
 //!
-//! croner can describe expressions too, but it treats each stepped list as a plain interval
-//! (`0-20/2` as "every 2 hours"), treats `LW` as `L`, and follows a different rule for two
-//! restricted day fields. The descriptions here must always match the evaluation, so they describe
-//! the items as written.
+//! croner's own descriptions do not match the evaluation. croner describes every stepped list as
+//! a plain interval (`0-20/2` as "every 2 hours") and `LW` as `L`. It also follows another rule for
+//! two restricted day fields. This module describes the items as the user wrote them.
 
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
@@ -43,7 +42,7 @@ impl Schedule {
 impl Cron {
     /// Describes the scheduled times as part of a sentence.
     pub fn describe(&self) -> String {
-        // The expression has been parsed before, so this cannot fail.
+        // The expression was parsed before, so this cannot fail.
         let fields = spelled(&self.to_string()).and_then(|text| Fields::read(&text));
         let Ok(fields) = fields else {
             return format!("at the scheduled times of {self}");

@@ -1,5 +1,4 @@
-//! Determines the scheduled times that became due since the watermark, and decides which of them to
-//! run.
+//! Determines which scheduled times became due since the watermark, and which of them to run.
 
 use jiff::Timestamp;
 
@@ -8,12 +7,12 @@ use super::{Due, Missed, ON_TIME, Schedule, UnknownZone};
 use crate::policy::{CatchUp, CatchUpScope};
 
 impl Schedule {
-    /// Returns the scheduled times that became due in `(watermark, now]`. Scheduled times that are
+    /// Returns the scheduled times that became due in `(watermark, now]`. Scheduled times that do
     /// not run form one missed stretch.
     ///
     /// An interval starts at the watermark, which advances only by whole periods, so the interval
-    /// keeps its phase. The cost is proportional to the number of days since the watermark and to
-    /// `catch_up.cap`, not to the number of scheduled times.
+    /// keeps its phase. The cost depends on the number of days since the watermark and on
+    /// `catch_up.cap`, not on the number of scheduled times.
     ///
     /// # Errors
     /// Returns an error if the zone is unknown.
@@ -75,11 +74,11 @@ mod tests {
     #[test]
     fn gap_moves_due_time_and_fold_fires_once() {
         let next = |after| daily(2, 30).next_after(at(after), at(after)).unwrap().unwrap();
-        // On 29 March 2026, 02:00 becomes 03:00: the skipped 02:30 is due at 03:00 summer time.
+        // On 29 March 2026, 02:00 becomes 03:00. The skipped 02:30 is due at 03:00 summer time.
         assert_eq!(next("2026-03-28T12:00:00Z"), at("2026-03-29T01:00:00Z"));
         assert_eq!(next("2026-03-29T01:00:00Z"), at("2026-03-30T00:30:00Z"));
-        // On 25 October 2026, 03:00 becomes 02:00: the first 02:30 is due, and then 02:30 on the
-        // next day.
+        // On 25 October 2026, 03:00 becomes 02:00. Only the first 02:30 is due, and the next
+        // scheduled time is 02:30 on the next day.
         assert_eq!(next("2026-10-24T12:00:00Z"), at("2026-10-25T00:30:00Z"));
         assert_eq!(next("2026-10-25T00:30:00Z"), at("2026-10-26T01:30:00Z"));
     }

@@ -1,9 +1,9 @@
 //! The grammar of cron expressions: the items that each of the five fields accepts.
 //!
-//! This module parses text into items, so that an error message can quote the user's text and a
-//! schedule can be described in plain language. It is stricter than croner, which accepts the name
-//! of a month as an hour, `L` alone as a weekday that never matches, and `?` or `+` from other
-//! dialects. It must never decide which scheduled times an expression matches.
+//! This module parses text into items, for error messages that quote the user's text and for
+//! descriptions of schedules. It is stricter than croner. croner accepts a month's name as an hour,
+//! a lone `L` as a weekday that never matches, and `?` or `+` from other dialects. This module
+//! must never decide which times an expression matches.
 
 /// One of the five fields of a cron expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
@@ -106,14 +106,14 @@ impl Fields {
         })
     }
 
-    /// Returns whether a day must match both day fields. According to Debian's rule, it must if
-    /// either field begins with `*`. Otherwise, one matching field is enough.
+    /// Returns whether a day must match both day fields, which is the case if either field begins
+    /// with `*`. Otherwise, one matching field is enough. This is Debian's rule.
     pub(super) fn both_days(&self) -> bool {
         starred(&self.day) || starred(&self.weekday)
     }
 
-    /// Returns whether the scheduled times follow elapsed time, which they do if the minute or hour
-    /// field begins with `*`.
+    /// Returns whether the scheduled times follow elapsed time, which is the case if the minute or
+    /// hour field begins with `*`.
     pub(super) fn elapsed(&self) -> bool {
         starred(&self.minute) || starred(&self.hour)
     }
@@ -223,8 +223,7 @@ fn value(kind: FieldKind, text: &str) -> Result<u16, String> {
     })
 }
 
-/// Parses a number that consists only of digits, without a sign or spaces, and has at most three
-/// digits.
+/// Parses a number of one to three digits, without a sign or spaces.
 fn number(text: &str) -> Option<u16> {
     let digits = !text.is_empty() && text.len() <= 3 && text.bytes().all(|b| b.is_ascii_digit());
     digits.then(|| text.parse().ok()).flatten()

@@ -1,8 +1,8 @@
-//! Computes when a job is due. All functions are pure arithmetic on a watermark in a time zone.
+//! Computes when a job is due.
 //!
-//! Wall-clock triggers follow the calendar of their zone. A time that a spring gap skips is due
-//! once, at the end of the gap. A time that autumn repeats is due once, at its first pass.
-//! Intervals follow elapsed time. This module must never read a clock.
+//! Wall-clock triggers follow their zone's calendar. A time that a spring gap skips is due once, at
+//! the end of the gap. A time that is repeated in autumn is due once, at its first pass. Intervals
+//! follow elapsed time. This module must never read a clock.
 
 pub mod cron;
 mod describe;
@@ -22,8 +22,7 @@ use serde::{Deserialize, Serialize};
 pub use cron::{BadCron, Cron};
 use occurrences::{DailyTime, ScheduledTimes};
 
-/// Maximum delay with which a scheduled time is still on time. Host timers run every quarter of an
-/// hour.
+/// Maximum delay of a start that still counts as on time. Host timers fire every 15 minutes.
 pub const ON_TIME: SignedDuration = SignedDuration::from_mins(20);
 
 /// The condition that makes a job due.
@@ -49,25 +48,25 @@ pub struct After {
     pub on: On,
 }
 
-/// Which ends of another job make a job due.
+/// The ends of another job that make a job due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum On {
     /// Only ends of runs that published artifacts, including degraded runs.
     Success,
-    /// Ends of all runs that did work, including failed runs. Skipped runs are excluded.
+    /// Ends of runs that did work, including failed runs. Skipped runs do not count.
     End,
 }
 
-/// A trigger with all data needed to evaluate it.
+/// A trigger, its time zone and its night.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Schedule {
     /// The condition that makes the job due.
     pub trigger: Trigger,
     /// The IANA time zone of the civil times.
     pub zone: String,
-    /// The time for which a night stays open after an occurrence of this schedule has opened it.
-    /// `None` if occurrences of this schedule open no night.
+    /// How long a night stays open after an occurrence opens it. `None` if the schedule opens no
+    /// nights.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub night: Option<SignedDuration>,
 }
@@ -80,13 +79,13 @@ pub struct UnknownZone(pub String);
 /// The scheduled times that became due since the watermark.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Due {
-    /// The scheduled times to run, in ascending order.
+    /// The scheduled times to run now, in ascending order.
     pub fire: Vec<Timestamp>,
-    /// The scheduled times that passed and are not run.
+    /// The scheduled times that are not run.
     pub missed: Option<Missed>,
-    /// The time up to which all scheduled times have been handled.
+    /// The new watermark: all scheduled times up to here are handled.
     pub watermark: Timestamp,
-    /// The next scheduled time after the watermark.
+    /// The first scheduled time after `now`.
     pub next: Option<Timestamp>,
 }
 
@@ -100,7 +99,7 @@ pub struct Missed {
 }
 
 impl Schedule {
-    /// Returns a schedule for a job that only a person starts.
+    /// Returns a schedule for a job without scheduled times.
     pub fn manual() -> Self {
         Self { trigger: Trigger::Manual, zone: "UTC".to_owned(), night: None }
     }
@@ -118,8 +117,8 @@ impl Schedule {
         Ok(self.times(anchor)?.next_after(after))
     }
 
-    /// Counts the scheduled times in `(after, until]` exactly. The cost is proportional to the
-    /// number of days in the period, not to the number of scheduled times.
+    /// Counts the scheduled times in `(after, until]`. The cost depends on the number of days in
+    /// the period, not on the number of scheduled times.
     ///
     /// # Errors
     /// Returns an error if the zone is unknown.

@@ -1,9 +1,8 @@
-//! The scheduled times of one trigger in its zone: the next scheduled time, their number and the
-//! newest few.
+//! The scheduled times of one trigger in its zone.
 //!
-//! Each query is cheap for any period, regardless of the number of scheduled times in it, so that
-//! even a job that is due every second can be evaluated after a year of suspend. This module must
-//! never decide whether a scheduled time is run.
+//! The cost of a query does not depend on the number of scheduled times in the period. Even a job
+//! that is due every second can be evaluated after a year of suspend. This module must never decide
+//! whether a scheduled time is run.
 
 use std::collections::VecDeque;
 
@@ -14,7 +13,7 @@ use jiff::{SignedDuration, Timestamp, ToSpan as _};
 use super::cron::Cron;
 use super::zoned::{self, Calendar};
 
-/// A trigger in the form in which it is evaluated.
+/// A trigger that is ready for evaluation.
 pub(super) enum ScheduledTimes<'a> {
     /// The trigger has no scheduled times.
     Never,
@@ -63,8 +62,8 @@ impl ScheduledTimes<'_> {
     pub(super) fn newest(&self, after: Timestamp, until: Timestamp, most: usize) -> Vec<Timestamp> {
         let mut span =
             SignedDuration::from_mins(i64::try_from(most).unwrap_or(i64::MAX).min(1 << 20));
-        // The span doubles in each turn, so that the search covers little more than the wanted
-        // times.
+        // The span doubles until it contains enough scheduled times, so the search covers few
+        // unwanted times.
         let from = loop {
             let from = until.checked_sub(span).unwrap_or(after).max(after);
             if from == after || self.count(from, until) >= most as u64 {
@@ -93,8 +92,8 @@ fn periods(period: SignedDuration, anchor: Timestamp, at: Timestamp) -> Option<i
 }
 
 impl DailyTime {
-    /// Returns the day of the last daily time at or before `at`, as a number of days. Only
-    /// differences between two such numbers are meaningful.
+    /// Returns the day number of the last daily time at or before `at`. Only differences between
+    /// day numbers are meaningful.
     fn days_up_to(&self, at: DateTime) -> i64 {
         let epoch = jiff::civil::Date::constant(1970, 1, 1);
         let days = at.date().duration_since(epoch).as_hours() / 24;

@@ -1,39 +1,39 @@
 //! Simulates a period of time and reports which scheduled times run, are caught up or are missed.
 //!
-//! The simulation is pure. It jumps from one due time to the tick that would handle it, calls
-//! [`Schedule::due`] as a real tick does, and assumes that every run succeeds and takes no time. It
-//! must never read a clock or a database.
+//! The simulation jumps from each scheduled time to the next tick, and calls [`Schedule::due`] as a
+//! real tick does. It assumes that every run succeeds and takes no time. It must never read a clock
+//! or a database.
 
 use jiff::{SignedDuration, Timestamp};
 
 use super::{After, Missed, ON_TIME, Schedule, Trigger, UnknownZone};
 use crate::policy::CatchUp;
 
-/// Maximum number of events. The limit prevents huge results, for example for a job that is due
-/// every second for a year.
+/// Maximum number of events. The limit prevents huge results, such as a year of a job that is due
+/// every second.
 pub const MOST: usize = 100_000;
 
-/// The properties of a job that a simulation needs.
+/// The properties of a simulated job.
 #[derive(Clone, Debug)]
 pub struct Simulated {
     pub name: String,
     /// The job's schedule.
     pub schedule: Schedule,
-    /// The job's rule for missed scheduled times.
+    /// The job's settings for missed scheduled times.
     pub catch_up: CatchUp,
 }
 
 /// The period to simulate.
 #[derive(Clone, Debug)]
 pub struct Stretch {
-    /// The start of the period. Nothing is due at or before this time, and intervals start here.
+    /// The start of the period, exclusive. Intervals start here.
     pub from: Timestamp,
-    /// The last simulated time.
+    /// The end of the period, inclusive.
     pub to: Timestamp,
-    /// Periods without ticks, each as start and end. There is a tick at the end of each.
+    /// Periods without ticks, each with its start and end. There is a tick at each end.
     pub asleep: Vec<(Timestamp, Timestamp)>,
-    /// The interval between ticks. Ticks are at whole multiples of the interval in UTC, like those
-    /// of a host timer.
+    /// The interval between ticks. Like a host timer's, ticks are at whole multiples of the
+    /// interval in UTC.
     pub tick: SignedDuration,
 }
 
@@ -43,7 +43,7 @@ pub struct SimulatedEvent {
     pub job: String,
     /// The scheduled time, or the first scheduled time of a missed stretch.
     pub due: Timestamp,
-    /// Whether the scheduled time is run, caught up or missed.
+    /// The result for the scheduled times.
     pub fate: Fate,
 }
 
@@ -54,7 +54,7 @@ pub enum Fate {
     Run { starts: Timestamp },
     /// The job starts late.
     CaughtUp { starts: Timestamp },
-    /// The job does not run for a stretch of scheduled times.
+    /// The job misses one or more scheduled times.
     Missed {
         last: Timestamp,
         count: u64,
@@ -63,17 +63,17 @@ pub enum Fate {
     },
 }
 
-/// The reason why nothing was simulated.
+/// The reason why a simulation failed.
 #[derive(Debug, thiserror::Error)]
 pub enum CannotSimulate {
     #[error(transparent)]
     Zone(#[from] UnknownZone),
-    /// The simulation has too many events.
+    /// The simulation produces too many events.
     #[error("more than {MOST} events: use a shorter period, a longer tick or a single job")]
     TooMany,
 }
 
-/// Simulates the jobs and returns one event for each scheduled time or missed stretch, ordered by
+/// Simulates the jobs. Returns one event for each scheduled time or missed stretch, ordered by
 /// time.
 ///
 /// # Errors
@@ -86,7 +86,7 @@ pub fn simulate(
     for job in jobs {
         clock(job, stretch, &mut events)?;
     }
-    // Followers are added along the whole chain. A job that follows itself never starts.
+    // Followers are added along the whole chain. A job that follows only itself never starts.
     let mut fresh = events.clone();
     for _ in jobs {
         fresh = followers(jobs, &fresh);
@@ -138,7 +138,7 @@ fn clock(
     Ok(())
 }
 
-/// Returns the events of jobs that follow other jobs and start because of `events`.
+/// Returns the events of the jobs that follow the jobs in `events`.
 fn followers(jobs: &[Simulated], events: &[SimulatedEvent]) -> Vec<SimulatedEvent> {
     let mut found = Vec::new();
     for job in jobs {
@@ -166,13 +166,13 @@ impl Stretch {
         let late = (millis + step - 1).div_euclid(step) * step - millis;
         let late = SignedDuration::from_millis(i64::try_from(late).unwrap_or(0));
         let mut tick = at.checked_add(late).unwrap_or(Timestamp::MAX);
-        // The sleep periods may overlap and may be in any order.
+        // The sleep periods may overlap and be in any order.
         while let Some((_, wakes)) =
             self.asleep.iter().find(|(sleeps, wakes)| (*sleeps..*wakes).contains(&tick))
         {
             tick = *wakes;
         }
-        // The end of a sleep period between the scheduled time and this tick is a tick as well.
+        // If a sleep period ends between the scheduled time and this tick, its end is the tick.
         let earlier = self.asleep.iter().map(|(_, wakes)| *wakes);
         let awake = |at: &Timestamp| {
             let sleeping =

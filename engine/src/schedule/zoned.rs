@@ -1,10 +1,10 @@
 //! Converts civil times to timestamps across a zone's transitions.
 //!
-//! There are two rules, as in Debian's cron. A *fixed* time is due when the local clock first
-//! reaches or passes it: once, at the end of a gap that skips it or at the first pass of a fold
-//! that repeats it. Times that follow *elapsed* time are due whenever the local clock shows them: a
-//! gap adds no scheduled time, and both passes of a fold are due. This module must never depend on
-//! the form of a schedule.
+//! There are two rules, as in Debian's cron. A *fixed* time is due once, when the local clock first
+//! reaches or passes it. That is the end of a gap that skips it, or the first pass of a fold that
+//! repeats it. A time that follows *elapsed* time is due whenever the local clock shows it. A gap
+//! adds no scheduled time, and both passes of a fold are due. This module must never depend on the
+//! form of a schedule.
 
 use jiff::civil::DateTime;
 use jiff::tz::{AmbiguousOffset, Offset, TimeZone};
@@ -18,7 +18,8 @@ pub(super) trait Calendar {
     fn count(&self, after: DateTime, until: DateTime) -> u64;
 }
 
-/// Maximum age of a transition that can still affect the latest civil time shown by the clock.
+/// Maximum age of a transition that can still affect the latest civil time that the clock has
+/// shown.
 const REACH: SignedDuration = SignedDuration::from_hours(52);
 
 /// Returns the first scheduled time strictly after `after`, according to the rule for fixed times.
@@ -30,7 +31,7 @@ pub(super) fn next_fixed(
     let mut local = furthest(zone, after);
     loop {
         local = calendar.next(local)?;
-        // The condition is false only if transitions are so close together that a civil time is not
+        // The condition is false only if two transitions are so close that the civil time is not
         // well defined.
         if let Some(at) = reached(zone, local).filter(|at| *at > after) {
             return Some(at);
@@ -51,8 +52,7 @@ pub(super) fn count_fixed(
         if at > until {
             break;
         }
-        // All times that this transition skips are due at the transition, and they are counted
-        // once.
+        // All times that this transition skips are due at the transition and count once.
         let before = at.saturating_sub(1.nanosecond()).map_or(after, |t| t.max(after));
         let (low, high) = (furthest(zone, before), furthest(zone, at));
         count = count.saturating_sub(calendar.count(low, high).saturating_sub(1));
@@ -76,10 +76,10 @@ pub(super) fn next_elapsed(
         let Some(passed) = edge.as_ref().filter(|edge| edge.timestamp() <= at) else {
             return Some(at);
         };
-        // The clock changes before this time, so the search restarts from the civil time that the
-        // clock shows after the change, which may itself be due. A fold repeats only times shown
-        // shortly before it, so distant transitions can be skipped until shortly before the time
-        // that was found.
+        // The clock changes before this time. The search therefore restarts from the civil time
+        // after the change, which may itself be due. A fold repeats only times that were shown
+        // shortly before it, so distant transitions are skipped until shortly before the time that
+        // was found.
         let passed = passed.timestamp();
         let far = passed.duration_since(after) > REACH && at.duration_since(passed) > REACH + REACH;
         let from = if far { at.checked_sub(REACH).ok()? } else { passed };
@@ -132,7 +132,7 @@ fn furthest(zone: &TimeZone, at: Timestamp) -> DateTime {
     furthest
 }
 
-/// Returns when the local clock first reaches or passes a civil time.
+/// Returns the time at which the local clock first reaches or passes a civil time.
 fn reached(zone: &TimeZone, civil: DateTime) -> Option<Timestamp> {
     let ambiguous = zone.to_ambiguous_timestamp(civil);
     match ambiguous.offset() {

@@ -16,32 +16,32 @@ use crate::outcome::Outcome;
 use crate::process_id::ProcessIdentity;
 use crate::time::ClockReading;
 
-/// A request to admit a run.
+/// A request for a run's admission.
 #[derive(Clone, Debug)]
 pub struct Enter<'a> {
     /// The requested run.
     pub run: &'a RunId,
     /// The process that will execute the run.
     pub owner: &'a ProcessIdentity,
-    /// The facts on which the decision is based.
+    /// The facts for the decision.
     pub facts: &'a AdmissionFacts,
-    /// The maximum that the run may spend.
+    /// The run's own budget.
     pub want: Budget,
-    /// The budget levels that the run spends from.
+    /// The budget levels from which the run spends.
     pub levels: &'a [BudgetLevel],
-    /// The run's maximum total time.
+    /// The run's timeout.
     pub total: Duration,
     /// The run's staging folder, relative to the project.
     pub staging: &'a str,
     pub now: ClockReading,
 }
 
-/// The answer to an admission request.
+/// The result of an admission request.
 #[derive(Debug)]
 pub enum Admission {
     /// The run may start now.
     Admitted(Admitted),
-    /// The run may not start, and its occurrence has this outcome.
+    /// The run may not start. Its occurrence has this outcome.
     Declined(Outcome),
 }
 
@@ -61,11 +61,9 @@ pub struct Admitted {
 }
 
 impl Admitted {
-    /// Returns the run's id.
     pub fn run(&self) -> &RunId {
         &self.run
     }
-    /// Returns the run's job.
     pub fn job(&self) -> JobId {
         self.job
     }
@@ -73,11 +71,11 @@ impl Admitted {
     pub fn night(&self) -> Option<NightId> {
         self.night
     }
-    /// Returns whether a person requested the run.
+    /// Returns whether a person requested the run and waits for it.
     pub fn manual(&self) -> bool {
         self.manual
     }
-    /// Returns the run's fence, which every later commit carries.
+    /// Returns the run's fence, which every later commit requires.
     pub fn fence(&self) -> Fence {
         self.fence
     }
@@ -85,20 +83,19 @@ impl Admitted {
     pub fn reserved(&self) -> Amounts {
         self.reserved
     }
-    /// Returns the boot time at which the run must have ended.
+    /// Returns the boot time by which the run must end.
     pub fn deadline(&self) -> Duration {
         self.deadline
     }
-    /// Returns whether the deadline comes from the run's budget and is earlier than the deadline
-    /// from its timeout.
+    /// Returns whether the run's budget gives it an earlier deadline than its timeout does.
     pub fn short_of_time(&self) -> bool {
         self.short_of_time
     }
-    /// Returns the seed of all random choices in the run. The run's id determines the seed.
+    /// Returns the seed for all random choices in the run.
     pub fn seed(&self) -> u64 {
         self.seed
     }
-    /// Returns when the run was admitted.
+    /// Returns the time of admission.
     pub fn started(&self) -> Timestamp {
         self.started
     }
@@ -109,8 +106,8 @@ impl Store {
     /// the deciding lock.
     ///
     /// # Errors
-    /// Returns [`StoreError::NotFound`](super::StoreError::NotFound) if the run is no longer
-    /// waiting to start, because another process has admitted or settled it.
+    /// Returns [`StoreError::NotFound`](super::StoreError::NotFound) if another process has already
+    /// admitted or settled the run.
     pub fn admit(&mut self, enter: &Enter<'_>) -> Result<Admission> {
         self.write(|tx| {
             let waiting = runs::requested(tx, enter.run)?
@@ -130,7 +127,7 @@ impl Store {
                 "UPDATE jobs SET fence = fence + 1 WHERE id = ?1 RETURNING fence",
                 [waiting.job],
             )?;
-            // A run may not use more time than it has reserved.
+            // A run may not take longer than the time that it has reserved.
             let paid = Duration::from_secs(reserved.seconds);
             let deadline = enter.now.boot.saturating_add(enter.total.min(paid));
             let owner = to_json(enter.owner);
@@ -158,8 +155,7 @@ impl Store {
     }
 }
 
-/// Adds a time limit to the wanted budget. Without a limit of its own, a run may take as long as
-/// its timeout allows.
+/// Limits the wanted time to the run's timeout if neither the run's budget nor a level limits it.
 pub(super) fn timed(mut want: Budget, total: Duration, levels: &[BudgetLevel]) -> Budget {
     let total = total.as_secs() + u64::from(total.subsec_nanos() > 0);
     let bounded = |level: &BudgetLevel| level.cap.seconds.is_some() || level.level == PARENT;

@@ -1,8 +1,9 @@
-//! The rows of news and alerts: recording, digesting, silencing, ending and listing them.
+//! The rows of news and alerts.
 //!
-//! Settling a run only calls [`note`], which adds one row. [`Store::digest`] reads these rows,
-//! decides with [`decide`], and writes alerts and messages in one transaction, so that each row is
-//! digested exactly once even if a process dies. This module must never deliver anything.
+//! Settling a run only adds a row of news with [`note`]. [`Store::digest`] reads these rows,
+//! decides with [`decide`], and writes alerts and messages in one transaction. Each row is
+//! therefore digested exactly once, even if a process dies. This module must never deliver
+//! anything.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -32,15 +33,15 @@ pub struct AlertRow {
     pub raised: Timestamp,
     /// The time at which the problem last occurred.
     pub last: Timestamp,
-    /// How often the problem has occurred.
+    /// Number of times that the problem has occurred.
     pub count: u32,
     /// The last run that had the problem.
     pub run: Option<RunId>,
     /// The redacted reason from the last time that the problem occurred.
     pub why: String,
-    /// When the alert was silenced, and by whom, if it was.
+    /// The time and the person, if the alert was silenced.
     pub silenced: Option<(Timestamp, String)>,
-    /// When and how the alert ended, if it has.
+    /// The time and the reason, if the alert has ended.
     pub ended: Option<(Timestamp, AlertEnd)>,
 }
 
@@ -57,7 +58,7 @@ pub enum AlertEnd {
 const RECOVERED: &str = "recovered";
 
 impl AlertEnd {
-    /// Returns `recovered`, or the name of the person who ended the alert.
+    /// Returns `recovered`, or the name of the person who acknowledged the alert.
     pub fn as_str(&self) -> &str {
         match self {
             Self::Recovered => RECOVERED,
@@ -70,15 +71,15 @@ impl AlertEnd {
     }
 }
 
-/// A job with a schedule that has not succeeded for too long.
+/// A scheduled job that has not succeeded for too long.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Overdue {
     pub job: JobId,
-    /// The time of the job's last success, or the time since which the job has been watched.
+    /// The time of the job's last success or of the start of watching, whichever is later.
     pub since: Timestamp,
 }
 
-/// Records an outcome that may be news.
+/// Records an outcome that may affect alerts.
 pub(super) fn note(
     tx: &Transaction<'_>,
     occurrence: &OccurrenceId,
@@ -96,15 +97,15 @@ fn failed(outcome: &Outcome) -> bool {
 }
 
 impl Store {
-    /// Returns the projects with outcomes that have not been digested.
+    /// Returns the projects that have news.
     pub fn projects_with_news(&self) -> Result<BTreeSet<ProjectId>> {
         let sql = "SELECT DISTINCT j.project FROM news n JOIN occurrences o ON o.id = n.occurrence
                    JOIN jobs j ON j.id = o.job";
         Ok(self.view(|db| db.values(sql, []))?.into_iter().collect())
     }
 
-    /// Decides how the news of these projects affects their alerts, deletes the news, and returns
-    /// the number of deleted rows.
+    /// Applies the news of these projects to their alerts and deletes it. Returns the number of
+    /// deleted rows.
     pub fn digest(
         &mut self,
         rules: &BTreeMap<ProjectId, AlertRules>,
@@ -123,9 +124,9 @@ impl Store {
         })
     }
 
-    /// Raises alerts for jobs with a schedule that have not succeeded within the time that their
-    /// project's rules allow. A job is watched from the first call that finds it enabled and not
-    /// paused. A job that was off for a year is therefore not stale when it is enabled.
+    /// Raises alerts for scheduled jobs that have not succeeded within the time that their
+    /// project's rules allow. Watching starts when a call finds the job enabled and not paused. A
+    /// job that was disabled for a year is therefore not stale when it is enabled.
     pub fn watch(
         &mut self,
         rules: &BTreeMap<ProjectId, AlertRules>,
@@ -169,8 +170,7 @@ impl Store {
         })
     }
 
-    /// Returns alerts of one project or of all projects, most recently raised first. `selection`
-    /// decides whether ended alerts are included.
+    /// Returns the alerts of one project or of all projects, most recently raised first.
     pub fn alerts(
         &self,
         project: Option<&ProjectId>,
@@ -186,8 +186,8 @@ impl Store {
         self.view(|db| db.all(&sql, [project], alert))
     }
 
-    /// Returns the project's alerts that were raised, recurred or ended in a period of time, oldest
-    /// first.
+    /// Returns the project's alerts that were raised no later than `to`, and last occurred or ended
+    /// no earlier than `from`. The oldest alerts are first.
     pub fn alerts_between(
         &self,
         project: &ProjectId,
@@ -201,7 +201,6 @@ impl Store {
         self.view(|db| db.all(&sql, params![project, millis(from), millis(to)], alert))
     }
 
-    /// Returns one alert.
     pub fn alert(&self, wanted: &AlertId) -> Result<AlertRow> {
         self.view(|db| {
             let found = db.first(&format!("{ROW} WHERE a.id = ?1"), [wanted], alert)?;
@@ -209,18 +208,18 @@ impl Store {
         })
     }
 
-    /// Silences an open alert until the job has recovered and the alert is raised again. Returns
-    /// false if the alert had already ended or was already silenced.
+    /// Silences an open alert, which then sends no further messages. Returns `false` if the alert
+    /// has ended or is already silenced.
     pub fn silence(&mut self, alert: &AlertId, who: &str, now: Timestamp) -> Result<bool> {
         self.write(|tx| silence(tx, alert, who, now))
     }
 
-    /// Ends the open alerts of a job because a person has fixed the job, and returns their number.
-    /// No message is sent for them, and the next failure raises a new alert. An alert about a stale
-    /// job is only silenced, because the job has still not succeeded.
+    /// Ends a job's open alerts because a person has fixed the job, and returns their number. No
+    /// message is sent, and the next failure raises a new alert. An alert about a stale job is only
+    /// silenced, because the job has still not succeeded.
     pub fn end_alerts(&mut self, job: JobId, who: &str, now: Timestamp) -> Result<u32> {
         self.write(|tx| {
-            // The person has also seen the outcomes that have not been digested.
+            // The person also acknowledges the outcomes that have not been digested.
             tx.change(
                 "DELETE FROM news WHERE occurrence IN (SELECT o.id FROM news n
                    JOIN occurrences o ON o.id = n.occurrence WHERE o.job = ?1)",
@@ -240,14 +239,14 @@ impl Store {
         })
     }
 
-    /// Deletes alerts that ended before a given time, with their messages.
+    /// Deletes alerts that ended before `before`, with their messages.
     pub fn forget_alerts(&mut self, before: Timestamp) -> Result<usize> {
         let sql = "DELETE FROM alerts WHERE ended IS NOT NULL AND ended < ?1";
         self.write(|tx| tx.change(sql, [millis(before)]))
     }
 }
 
-/// Selects which alerts are listed.
+/// Selects alerts to list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AlertSelection {
     /// All alerts, including ended alerts.
@@ -256,7 +255,7 @@ pub enum AlertSelection {
     Open,
 }
 
-/// A row of news about a job.
+/// A row of news with the data for its digestion.
 struct NewsItem {
     id: i64,
     job: JobId,
@@ -272,7 +271,7 @@ fn items(db: &Connection, project: &ProjectId) -> Result<Vec<NewsItem>, Fault> {
          WHERE j.project = ?1 ORDER BY n.id",
         [project],
         |row| {
-            // The next outcome of a reopened occurrence will be news again.
+            // A reopened occurrence has no outcome. Its next outcome adds another row.
             let reopened = Outcome::Skipped { why: String::new() };
             Ok(NewsItem {
                 id: row.get(0)?,
@@ -285,7 +284,7 @@ fn items(db: &Connection, project: &ProjectId) -> Result<Vec<NewsItem>, Fault> {
     )
 }
 
-/// The event that an alert reports.
+/// The event for which an alert is raised or counted.
 struct AlertEvent {
     job: JobId,
     run: Option<RunId>,
@@ -321,12 +320,12 @@ fn digest(
     for act in decide(&open(tx, item.job)?, news, rules, now) {
         over.extend(carry_out(tx, act, &reported, rules, now)?);
     }
-    // One message reports all alerts that have ended.
+    // One message reports all alerts that end with this row.
     messages::recovered(tx, &over, &rules.channels, now)
 }
 
-/// Writes a decided action to the database. Returns the alert if it has ended and its end must be
-/// reported.
+/// Writes one action to the database. Returns the alert if it has ended and a message must report
+/// that.
 fn carry_out(
     tx: &Transaction<'_>,
     act: AlertAction,
@@ -406,7 +405,7 @@ fn open_ids(db: &Connection, job: JobId) -> Result<Vec<(AlertId, AlertKind)>, Fa
     db.all(sql, [job], |row| row.try_into())
 }
 
-/// The query whose rows [`alert`] maps.
+/// The query for [`alert`].
 const ROW: &str = "SELECT a.id, j.project, a.job, j.name, a.kind, a.raised, a.last, a.count, a.run,
     a.why, a.silenced, a.silenced_by, a.ended, a.ending FROM alerts a JOIN jobs j ON j.id = a.job";
 

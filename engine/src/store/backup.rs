@@ -1,6 +1,5 @@
-//! Backup copies of the database: complete and consistent as of one time. They are written while
-//! other processes write, and checked before they are used. This module must never overwrite an
-//! existing file.
+//! Complete and consistent copies of the database. Other processes can write during a backup, and
+//! each copy is checked before it is used. This module must never overwrite an existing file.
 
 use std::ffi::OsString;
 use std::fs;
@@ -15,23 +14,23 @@ use super::maintenance::{self, Task};
 use super::{Result, Store, StoreError, cannot_write, format, sql_error};
 use crate::failpoint;
 
-/// A backup copy that has been checked.
+/// A checked copy of the database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BackupCopy {
     pub path: PathBuf,
-    /// The format of the database in the copy.
+    /// The database format of the copy.
     pub format: i64,
     /// The length of the copy in bytes.
     pub bytes: u64,
-    /// The time whose state the copy contains, if the copy records that time.
+    /// The time of the copy, if the copy records it.
     pub made: Option<Timestamp>,
 }
 
-/// Checks a copy without changing it: the copy must be an intact database in a known format.
+/// Checks that a copy is an intact database in a known format.
 ///
 /// # Errors
 /// Returns [`StoreError::NoBackup`], [`StoreError::Damaged`], [`StoreError::Newer`] or
-/// [`StoreError::Stranger`]. All of them refer to the copy.
+/// [`StoreError::Stranger`] for the copy.
 pub fn inspect_copy(path: &Path) -> Result<BackupCopy> {
     let cannot =
         |error: io::Error| StoreError::NoBackup { path: path.to_owned(), why: error.to_string() };
@@ -48,12 +47,12 @@ pub fn inspect_copy(path: &Path) -> Result<BackupCopy> {
 }
 
 impl Store {
-    /// Writes a complete copy as of `now`, checks it, and only then renames it to `target`. Other
-    /// processes can read and write meanwhile.
+    /// Writes a copy, checks it, and then names it `target`. Other processes can read and write
+    /// during the backup.
     ///
     /// # Errors
     /// Returns [`StoreError::CannotWrite`] if the copy cannot be written or `target` already
-    /// exists. Returns [`StoreError::Damaged`] if the database is damaged; no copy is kept then.
+    /// exists. Returns [`StoreError::Damaged`] if the database is damaged. No copy is then kept.
     pub fn backup(&mut self, target: &Path, now: Timestamp) -> Result<BackupCopy> {
         let cannot = cannot_write(target);
         if target.symlink_metadata().is_ok() {
@@ -61,7 +60,7 @@ impl Store {
         }
         let name =
             target.file_name().ok_or_else(|| cannot(io::Error::other("the path names no file")))?;
-        // The time is recorded in the database first, so that the copy contains it.
+        // The time is recorded first, so the copy contains it.
         failpoint::before("note the time of the copy");
         self.record_maintenance(Task::Copied, "", now)?;
         let mut draft = OsString::from(".");
@@ -81,7 +80,7 @@ impl Store {
             })
             .and_then(|copy| {
                 failpoint::before("name the copy");
-                // A hard link is used because it never replaces an existing file.
+                // Unlike a rename, a hard link never replaces an existing file.
                 fs::hard_link(&draft, target).map_err(&cannot)?;
                 Ok(copy)
             });

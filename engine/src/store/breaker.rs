@@ -1,8 +1,7 @@
-//! A job's consecutive failures since its last success, and the resets by which people acknowledge
-//! them.
+//! Counts a job's consecutive failures since its last success, and records resets by people.
 //!
-//! A reset deletes nothing: failures up to the job's last finished run are no longer counted, and
-//! the database records who reset the breaker. The run that a reset names is never pruned.
+//! A reset deletes nothing. It names the job's last finished run, and the failures up to that run
+//! no longer count. That run is never pruned.
 
 use std::collections::BTreeSet;
 
@@ -14,15 +13,15 @@ use super::{Event, Fault, JobId, Result, Store, events};
 use crate::ids::ProjectId;
 use crate::outcome::{Class, Outcome};
 
-/// The consecutive failures of a job.
+/// A job's consecutive failures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Streak {
-    /// The number of occurrences that ended as failed, timed-out or lost since the last run that
-    /// published artifacts or the last reset. Several attempts at one occurrence are counted once.
+    /// Number of occurrences that failed, timed out or were lost since the last success or reset.
+    /// Several attempts at one occurrence count once.
     pub failures: u32,
     /// The class of the last failure, if it has one.
     pub last: Option<Class>,
-    /// Whether the last failed run was refused before it started.
+    /// Whether the last failed run was refused before its start.
     pub refused: bool,
 }
 
@@ -32,8 +31,8 @@ impl Store {
         self.view(|db| streak(db, job))
     }
 
-    /// Records that a person has acknowledged the job's failures, so that the schedule starts the
-    /// job again. Returns the number of failures. If there are none, nothing is recorded.
+    /// Resets the job's circuit breaker. The schedule then starts the job again. Returns the number
+    /// of acknowledged failures. If there are none, nothing is recorded.
     pub fn acknowledge(
         &mut self,
         project: &ProjectId,
@@ -47,9 +46,8 @@ impl Store {
             if failures == 0 {
                 return Ok(0);
             }
-            // The run is recorded by id, because a copy of the database may renumber its rows. It
-            // is the last settled run: the end of a run that is still in progress has not been seen
-            // by anyone.
+            // The reset names the run's id, because a copy of the database may renumber rows. Only
+            // a settled run is named, because the outcome of a run in progress is not known yet.
             tx.change(
                 "INSERT INTO breaker_resets (job, run, at, who)
                  SELECT ?1, id, ?2, ?3 FROM runs INDEXED BY runs_tried
@@ -72,7 +70,7 @@ impl Store {
 }
 
 pub(super) fn streak(db: &Connection, job: JobId) -> Result<Streak, Fault> {
-    // Skipped runs do not interrupt the streak, however many there are.
+    // Skipped runs do not interrupt the streak.
     let tried: Vec<(Outcome, String, bool)> = db.all(
         "SELECT outcome, occurrence, started IS NULL FROM runs INDEXED BY runs_tried
          WHERE job = ?1

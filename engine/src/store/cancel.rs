@@ -1,4 +1,4 @@
-//! Requests to end a run, and requests for another attempt after a run has ended.
+//! Cancels runs, and requests another attempt after a run has ended.
 //!
 //! ```text
 //! queued, requested ──cancel──> settled (cancelled)
@@ -17,23 +17,22 @@ use crate::ids::RunId;
 use crate::outcome::Outcome;
 use crate::recover::OVERRUN_GRACE;
 
-/// Time after which a run that was asked to end is killed.
+/// Time after which a cancelled run is killed.
 pub const CANCEL_GRACE: Duration = Duration::from_secs(20);
 
-/// The result of a request to end a run.
+/// The result of a cancellation.
 #[derive(Clone, Debug)]
 pub enum Cancelled {
-    /// The run had not started, and it has been settled.
+    /// The run had not started and is now settled.
     Settled(RunId),
-    /// The run is in progress, and its owner must be signalled.
+    /// The run is in progress. The caller must signal its owner.
     Asked(Box<RunRow>),
     /// The run's occurrence had already ended.
     Over(Outcome),
 }
 
 impl Store {
-    /// Ends the occurrence of `run` by cancelling its unsettled run, which may be a different
-    /// attempt.
+    /// Cancels the unsettled run of `run`'s occurrence, which may be a different attempt.
     ///
     /// # Errors
     /// Returns [`StoreError::NotFound`] if the run does not exist.
@@ -61,9 +60,9 @@ impl Store {
         }
     }
 
-    /// Shortens the deadline of a run that was asked to end, to [`CANCEL_GRACE`] after `boot`.
+    /// Shortens the deadline of a cancelled run to [`CANCEL_GRACE`] after `boot`.
     pub fn hasten(&mut self, run: &RunRow, boot: Duration) -> Result<()> {
-        // Recovery adds a separate grace to an expired deadline.
+        // Recovery adds [`OVERRUN_GRACE`] to the deadline.
         let by = (boot + CANCEL_GRACE).saturating_sub(OVERRUN_GRACE);
         let by = u64::try_from(by.as_millis()).unwrap_or(u64::MAX);
         match run.state {
@@ -75,13 +74,12 @@ impl Store {
         self.write(|tx| tx.change(sql, params![run.id, by]).map(drop))
     }
 
-    /// Reopens the settled occurrence of `run` with one more attempt, which may start now. From
-    /// then on, the occurrence is treated as requested by a person: neither the breaker nor an
-    /// expired start deadline prevents it from running.
+    /// Reopens the settled occurrence of `run` with one more attempt, which may start immediately.
+    /// From then on, the occurrence counts as requested by a person.
     ///
     /// # Errors
     /// Returns [`StoreError::NotFound`] if the run does not exist, or if its occurrence is still
-    /// open and will be attempted anyway.
+    /// open.
     pub fn retry(&mut self, run: &RunId, now: Timestamp) -> Result<RunId> {
         let occurrence = self.run(run)?.occurrence;
         self.write(|tx| {

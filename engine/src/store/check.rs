@@ -1,5 +1,5 @@
-//! A full check of the database: SQLite's check of every page and reference, and invariants between
-//! rows. This module must never change anything.
+//! Checks the whole database: every page and reference with SQLite, and invariants between rows.
+//! This module must never change anything.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -24,16 +24,16 @@ pub struct StoreFinding {
     pub place: String,
 }
 
-/// The result of a full check of the database.
+/// The result of a full check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct StoreHealth {
     /// The format of the file, or 0 if it cannot be read.
     pub format: i64,
-    /// The version of SQLite with which this program was built.
+    /// The version of SQLite that this program contains.
     pub sqlite: &'static str,
     /// The length of the file in bytes.
     pub bytes: u64,
-    /// The length of the file's log in bytes.
+    /// The length of the write-ahead log in bytes.
     pub log_bytes: u64,
     /// The number of rows in each table.
     pub rows: BTreeMap<String, u64>,
@@ -42,10 +42,10 @@ pub struct StoreHealth {
     pub findings: Vec<StoreFinding>,
 }
 
-/// Maximum number of findings that are listed for one rule.
+/// Maximum number of findings per rule.
 const NAMED: usize = 20;
 
-/// The invariants of the database. Each is a query for the rows that violate it.
+/// The invariants of the database, each with a query for the rows that violate it.
 const RULES: &[(&str, &str)] = &[
     (
         "an occurrence is open and none of its runs is",
@@ -139,7 +139,7 @@ impl StoreHealth {
 
 type ColumnReader = fn(&str) -> serde_json::Result<()>;
 
-/// Columns with content that SQLite cannot check, and the types as which the content must parse.
+/// Columns whose content SQLite cannot check, and the types from which their text must parse.
 const TEXTS: &[(&str, &str, &str, ColumnReader)] = &[
     ("occurrences", "id", "outcome", reads::<Outcome>),
     ("occurrences", "id", "settings", reads::<Vec<(String, String)>>),
@@ -157,16 +157,16 @@ fn reads<T: serde::de::DeserializeOwned>(text: &str) -> serde_json::Result<()> {
 }
 
 impl Store {
-    /// Checks the whole database. The cost is proportional to the size of the file.
+    /// Checks the whole database. The cost grows with the size of the file.
     ///
     /// # Errors
-    /// Returns a [`super::StoreError`] if the check could not be performed.
+    /// Returns a [`super::StoreError`] if the check cannot be performed.
     pub fn examine(&self) -> Result<StoreHealth> {
         let bytes = |path: &std::path::Path| fs::metadata(path).map_or(0, |data| data.len());
         let mut findings = self.view(pages)?;
         let mut rows = BTreeMap::new();
         let whole = findings.is_empty();
-        // The content of rows is meaningless while pages are damaged.
+        // Rows are meaningless while pages are damaged.
         if findings.is_empty() {
             self.view(|db| between_rows(db, &mut findings))?;
             rows = self.view(count)?;

@@ -1,8 +1,8 @@
-//! How values are stored in columns, and helpers for queries.
+//! Column conversions and query helpers.
 //!
-//! Each type is stored in the same form in all tables: ids as text or numbers, times as
-//! milliseconds, states as names, and structures as JSON. A value that this program cannot have
-//! written is reported with its table, column and row.
+//! Each type has the same form in all tables: ids are text or numbers, times are milliseconds,
+//! states are names, and structures are JSON. An error about an invalid value names its column and
+//! row.
 
 use jiff::Timestamp;
 use runner_text::redact::Redacted;
@@ -14,7 +14,7 @@ use super::{Fault, JobId, MessageState, NightId, Origin};
 use crate::alerts::AlertKind;
 use crate::ids::{AlertId, Fence, MessageId, OccurrenceId, ProjectId, RunId};
 
-/// Runs statements on a connection. All statements stay prepared.
+/// Runs statements on a connection. Prepared statements are cached.
 pub(super) trait Query {
     /// Returns the connection on which the statements run.
     fn connection(&self) -> &Connection;
@@ -76,7 +76,7 @@ impl Query for Connection {
     }
 }
 
-/// Adds the location of the value to an error about a value in this row.
+/// Adds the column and the row to an error about a value.
 fn of_row(row: &Row<'_>, error: Error) -> Fault {
     let (at, why) = match error {
         Error::FromSqlConversionFailure(at, _, why) => (at, why.to_string()),
@@ -101,12 +101,12 @@ fn invalid(why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> FromSqlE
     FromSqlError::Other(why.into())
 }
 
-/// Returns the milliseconds since the epoch that represent a time in the tables.
+/// Returns a time as milliseconds since the epoch, the form in which the tables store it.
 pub(super) fn millis(at: Timestamp) -> i64 {
     at.as_millisecond()
 }
 
-/// A column with a number of milliseconds since the epoch.
+/// A column with milliseconds since the epoch.
 pub(super) struct Millis(pub Timestamp);
 
 impl FromSql for Millis {
@@ -115,12 +115,12 @@ impl FromSql for Millis {
     }
 }
 
-/// Returns the time stored in a column as milliseconds.
+/// Reads a column with a time.
 pub(super) fn time(row: &Row<'_>, column: usize) -> rusqlite::Result<Timestamp> {
     row.get(column).map(|Millis(at)| at)
 }
 
-/// Returns the time stored in a column as milliseconds, which may be null.
+/// Reads a column with a time or null.
 pub(super) fn time_opt(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Timestamp>> {
     Ok(row.get::<_, Option<Millis>>(column)?.map(|Millis(at)| at))
 }
@@ -136,12 +136,12 @@ impl<T: DeserializeOwned> FromSql for Json<T> {
     }
 }
 
-/// Returns the value stored in a column as JSON.
+/// Reads a column with JSON.
 pub(super) fn json<T: DeserializeOwned>(row: &Row<'_>, column: usize) -> rusqlite::Result<T> {
     row.get(column).map(|Json(value)| value)
 }
 
-/// Returns the value stored in a column as JSON, which may be null.
+/// Reads a column with JSON or null.
 pub(super) fn json_opt<T: DeserializeOwned>(
     row: &Row<'_>,
     column: usize,
@@ -149,20 +149,20 @@ pub(super) fn json_opt<T: DeserializeOwned>(
     Ok(row.get::<_, Option<Json<T>>>(column)?.map(|Json(value)| value))
 }
 
-/// Returns the JSON that represents a value in the tables.
+/// Returns a value as the JSON that the tables store.
 pub(super) fn to_json<T: serde::Serialize>(value: &T) -> String {
     serde_json::to_string(value).expect("the database's own types have string keys only")
 }
 
-/// A free text on its way into a column.
+/// Redacted free text for a column.
 pub(super) struct FreeText(Redacted);
 
-/// Redacts a free text for a column.
+/// Redacts free text for a column.
 pub(super) fn free(text: &str) -> FreeText {
     FreeText(Redacted::of(text))
 }
 
-/// Returns the JSON that the tables store for a value that contains free texts.
+/// Returns a value that contains free text as redacted JSON for a column.
 pub(super) fn free_json<T: serde::Serialize>(value: &T) -> FreeText {
     FreeText(Redacted::json(value).expect("the database's own types have string keys only"))
 }
@@ -173,7 +173,7 @@ impl ToSql for FreeText {
     }
 }
 
-/// A column with a number or an amount, which is never negative.
+/// A column with a count or an amount. A negative value is read as 0.
 pub(super) struct Count(pub u64);
 
 impl FromSql for Count {

@@ -1,5 +1,5 @@
-//! The database as files: its lock, the files beside it, complete copies, and SQLite's checks. This
-//! module must never change a row.
+//! The database as files: its lock, SQLite's files, copies and checks. This module must never
+//! change a row.
 
 use std::fs::{self, File};
 use std::io;
@@ -11,14 +11,14 @@ use rusqlite::Connection;
 use super::{Result, StoreError, cannot_write, sql_error};
 use crate::files::{open_host, open_with, sync_folder};
 
-/// Returns the path of one of SQLite's files beside the database, which ends with `-wal` or `-shm`.
+/// Returns the path of one of SQLite's files beside the database. `ending` is `-wal` or `-shm`.
 pub(super) fn beside(path: &Path, ending: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(ending);
     PathBuf::from(name)
 }
 
-/// Opens the lock file with which processes indicate that they have the database open.
+/// Opens the lock file, which every writer locks.
 pub(super) fn lock_file(path: &Path) -> Result<File> {
     let folder = path.parent().unwrap_or(Path::new("."));
     fs::create_dir_all(folder).map_err(cannot_write(path))?;
@@ -27,7 +27,7 @@ pub(super) fn lock_file(path: &Path) -> Result<File> {
     open_with(&mut options, folder.join("database.lock")).map_err(cannot_write(path))
 }
 
-/// Removes a file, if it exists.
+/// Removes a file if it exists.
 pub(super) fn remove(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -35,23 +35,22 @@ pub(super) fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Makes the names in a file's folder durable.
+/// Syncs a file's folder.
 pub(super) fn sync_folder_of(path: &Path) -> io::Result<()> {
     sync_folder(path.parent().unwrap_or(Path::new(".")))
 }
 
-/// Makes a file readable only by its owner, because other users must not read the database's
-/// content.
+/// Makes a file accessible only to its owner.
 pub(super) fn make_private(path: &Path) -> io::Result<()> {
     fs::set_permissions(path, fs::Permissions::from_mode(0o600))
 }
 
-/// Writes a copy of an open database to `target`, which must not exist, and makes its content
-/// durable. The name is durable only after [`sync_folder_of`].
+/// Writes a copy of an open database to `target`, which must not exist, and syncs the copy. Its
+/// name is durable only after [`sync_folder_of`].
 pub(super) fn copy_into(db: &Connection, path: &Path, target: &Path) -> Result<()> {
     let cannot = |why: String| StoreError::CannotWrite { path: target.to_owned(), why };
     let name = target.to_str().ok_or_else(|| cannot("the path is not UTF-8".to_owned()))?;
-    // The copy is taken from a consistent view, so other processes can continue to write.
+    // `VACUUM INTO` reads a consistent snapshot, so other processes can continue to write.
     db.execute("VACUUM INTO ?1", [name]).map_err(|error| match sql_error(path)(error) {
         StoreError::CannotWrite { why, .. } => cannot(why),
         other => other,

@@ -1,4 +1,4 @@
-//! Problems of a run that are discovered after its artifacts were published and it was settled.
+//! Records problems that are discovered after a run was published and settled.
 
 use rusqlite::params;
 
@@ -8,12 +8,12 @@ use crate::ids::RunId;
 use crate::outcome::Outcome;
 
 impl Store {
-    /// Marks a run that was settled as succeeded or degraded as degraded, and stores its summary.
-    /// The run's artifacts and the jobs that follow it are not affected. A run with any other
-    /// outcome is not changed.
+    /// Marks a run that succeeded or was degraded as degraded, and replaces its summary. The run's
+    /// artifacts and the jobs that follow it are not affected.
     ///
     /// # Errors
-    /// Returns an error if no such run exists, or if the database cannot be written.
+    /// Returns [`StoreError::NotFound`] if the run has no such outcome, or another error if the
+    /// database cannot be written.
     pub fn degrade(&mut self, run: &RunId, outcome: &Outcome, summary: &RunSummary) -> Result<()> {
         debug_assert!(matches!(outcome, Outcome::Degraded { .. }));
         if !self.run(run)?.outcome().is_some_and(Outcome::published) {

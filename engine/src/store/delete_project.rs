@@ -1,5 +1,4 @@
-//! Moves a project to another folder, and deletes a project from the database exactly as planned
-//! and shown to the user.
+//! Moves a project to another folder, and deletes a project from the database exactly as planned.
 
 use std::path::Path;
 
@@ -9,28 +8,23 @@ use super::columns::{Count, Query as _};
 use super::{Fault, Node, Result, Store, StoreError};
 use crate::ids::{ProjectId, RunId};
 
-/// The rows that deleting a project removes from the database.
+/// The rows that a project's deletion removes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProjectDeletion {
     pub project: ProjectId,
-    /// The project's runs that are requested or running. While there are any, the deletion is
-    /// refused.
+    /// The project's requested and running runs. The deletion is refused if there are any.
     pub live: Vec<RunId>,
-    /// Queued runs of other projects that wait for a run of this project. While there are any, the
-    /// deletion is refused.
+    /// Queued runs of other projects that wait for a run of this project. The deletion is refused
+    /// if there are any.
     pub awaited_by: Vec<RunId>,
-    /// All runs of the project.
     pub runs: Vec<RunId>,
-    /// The number of jobs.
     pub jobs: u64,
-    /// The number of occurrences.
     pub occurrences: u64,
-    /// The number of nights.
     pub nights: u64,
 }
 
-/// Returns the statement that deletes the rows of the project's nights. The number of a deleted
-/// night is reused, so a remaining grant would apply to another night.
+/// Returns the statement that deletes the rows of the project's nights. Night numbers are reused,
+/// so a remaining grant would apply to another night.
 fn of_its_nights(table: &str) -> String {
     format!(
         "DELETE FROM {table} WHERE level = 'night'
@@ -38,7 +32,7 @@ fn of_its_nights(table: &str) -> String {
     )
 }
 
-/// Returns the statement that deletes the rows of the project's days and jobs, whose keys begin
+/// Returns the statement that deletes the rows of the project's days and jobs. Their keys begin
 /// with the project's id.
 fn of_its_days(table: &str) -> String {
     format!("DELETE FROM {table} WHERE level IN ('day', 'job') AND key GLOB ?1 || ' *'")
@@ -49,13 +43,13 @@ const ITS_RUNS: &str =
     "(SELECT id FROM runs WHERE job IN (SELECT id FROM jobs WHERE project = ?1))";
 
 impl Store {
-    /// Plans the deletion of `project` without changing anything.
+    /// Plans the deletion of `project`.
     pub fn forgetting(&self, project: &ProjectId) -> Result<ProjectDeletion> {
         self.view(|db| plan(db, project))
     }
 
-    /// Deletes exactly the rows in the plan. The deletion is refused if the project's rows have
-    /// changed since, or if it has unfinished runs.
+    /// Executes the plan. The deletion is refused if the project's rows have changed or if a run
+    /// prevents it.
     ///
     /// # Errors
     /// Returns [`StoreError::Changed`] with the reason for the refusal.
@@ -91,12 +85,11 @@ impl Store {
         })
     }
 
-    /// Binds a project to another folder. Its other data does not change, and its configuration
-    /// files are read again.
+    /// Binds a project to another folder. Its configuration files are read again.
     ///
     /// # Errors
     /// Returns [`StoreError::Changed`] if another project is registered at the path, or if the
-    /// project has live runs.
+    /// project has requested or running runs.
     pub fn relocate(&mut self, project: &ProjectId, to: &Path, node: Node) -> Result<()> {
         let path = super::projects::text(to)?;
         self.write(|tx| {

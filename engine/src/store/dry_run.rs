@@ -1,8 +1,8 @@
-//! A copy of the database in memory, in which a dry run registers, admits and reserves with the
-//! same code as a real run.
+//! Copies the database into memory, where a dry run registers, admits and reserves with the code of
+//! a real run.
 //!
-//! Creating the copy leaves no trace, not even the two files that SQLite normally creates beside a
-//! database that it reads. The copy must never be written back.
+//! Copying leaves no trace, not even the files that SQLite normally creates beside a database that
+//! it reads. The copy must never be written back.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
@@ -18,9 +18,9 @@ use super::format::{self, STEPS, migrate};
 use super::open::{BUSY, PendingLog, STATEMENTS, check_length};
 use super::{Result, Store, StoreError, restore, sql_error};
 
-/// Maximum number of times that a file is copied if it changes during the copy.
+/// Maximum number of attempts to copy a file that changes during the copy.
 const TRIES: u32 = 20;
-/// The number of pages to copy at once.
+/// Number of pages per copying step.
 const PAGES: i32 = 4096;
 
 impl Store {
@@ -40,7 +40,8 @@ impl Store {
             };
             let found = SideFiles::of(path);
             let copied = copy(path, found);
-            // A copy that relied on unchanged files is used only if they have not changed.
+            // A copy that requires unchanged files is repeated if they have changed, except after
+            // the last attempt.
             let undisturbed = found == SideFiles::Both
                 || (stamp(path) == Some(before) && SideFiles::of(path) == found);
             if undisturbed || turn == TRIES {
@@ -51,17 +52,16 @@ impl Store {
     }
 }
 
-/// The files that exist beside the database. They determine how the database can be read without
-/// creating further files.
+/// The files beside the database. They determine how the database can be read without creating
+/// files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SideFiles {
-    /// No process has the database open, so it is read as an immutable file.
+    /// There is no log, so the database is read as an immutable file.
     Nothing,
-    /// A log without its index, as after a crash of the machine or after copying only the database
-    /// and its log. Reading a log requires an index, which a reader with exclusive access can keep
-    /// in memory.
+    /// There is a log without its index, for example after a crash of the machine. Reading a log
+    /// requires an index, which a reader with exclusive access can keep in memory.
     Journal,
-    /// Both files exist, so another process may have the database open.
+    /// Both files exist, and another process may have the database open.
     Both,
 }
 
@@ -78,16 +78,16 @@ impl SideFiles {
 fn connect(path: &Path, found: SideFiles) -> rusqlite::Result<Connection> {
     let (how, access) = match found {
         SideFiles::Nothing => ("?immutable=1", OpenFlags::SQLITE_OPEN_READ_ONLY),
-        // Exclusive access requires a writer's lock, which a process with read-only permission
-        // cannot get.
+        // Exclusive access requires a write lock, which a process with only read permission cannot
+        // get.
         SideFiles::Journal => ("?mode=rw", OpenFlags::SQLITE_OPEN_READ_WRITE),
         SideFiles::Both => ("?mode=ro&readonly_shm=1", OpenFlags::SQLITE_OPEN_READ_ONLY),
     };
     let flags = access | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let db = Connection::open_with_flags(uri(path, how), flags)?;
     if found == SideFiles::Journal {
-        // This is set before any read, so that the log stays unchanged even when the connection is
-        // closed.
+        // This must be set before any read. Otherwise, SQLite changes the log when it closes the
+        // connection.
         db.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
         db.pragma_update(None, "query_only", true)?;
         db.pragma_update(None, "locking_mode", "exclusive")?;
@@ -120,7 +120,7 @@ fn copy(path: &Path, found: SideFiles) -> Result<Store> {
     Ok(Store { db, path: path.to_owned(), _open: None })
 }
 
-/// Returns the metadata that changes with the file.
+/// Returns the file's inode, size and modification time.
 fn stamp(path: &Path) -> Option<(u64, u64, i64, i64)> {
     let data = fs::metadata(path).ok()?;
     Some((data.ino(), data.size(), data.mtime(), data.mtime_nsec()))
@@ -181,9 +181,8 @@ mod tests {
         assert!(!path.parent().unwrap().exists());
         let mut real = Store::open(&path).unwrap();
         real.register(&project(now), now).unwrap();
-        // The database is open elsewhere, so its log is read too. Within one process, SQLite shares
-        // the mapped index. A test of the whole program checks that another process's index stays
-        // unchanged.
+        // The database is open elsewhere, so its log is read too. SQLite shares the mapped index
+        // within a process, so a test of the whole program checks that the index stays unchanged.
         let but_shared = || {
             let mut all = listing(path.parent().unwrap());
             all.remove("database.sqlite-shm");
@@ -198,13 +197,13 @@ mod tests {
         assert_eq!(but_shared(), before);
         assert_eq!(real.projects().unwrap().len(), 1, "the original is unchanged");
         drop(real);
-        // The database is closed, so only its file exists.
+        // The database is closed, and there is no log.
         let before = listing(path.parent().unwrap());
         assert!(!beside(&path, "-wal").exists());
         let copy = Store::dry_run_copy(&path).unwrap();
         assert_eq!(copy.projects().unwrap().len(), 1);
         assert_eq!(listing(path.parent().unwrap()), before);
-        // A reader leaves both files behind.
+        // A reader leaves a log and an index behind.
         drop(Store::read(&path).unwrap().projects().unwrap());
         let before = listing(path.parent().unwrap());
         let copy = Store::dry_run_copy(&path).unwrap();
@@ -212,8 +211,8 @@ mod tests {
         assert_eq!(listing(path.parent().unwrap()), before);
     }
 
-    /// A crash of the machine, or copying only the database and its log, leaves a log without an
-    /// index. Such a log must be read and left unchanged.
+    /// After a crash of the machine, or if only the database and its log were copied, the log has
+    /// no index.
     #[test]
     fn log_without_index_is_read_unchanged() {
         let folder = tempfile::tempdir().unwrap();
@@ -236,7 +235,7 @@ mod tests {
             assert_eq!(known.len(), 1, "the log's rows are read");
             assert_eq!(listing(&left), before);
         }
-        // Other processes can still open the database, and nothing is lost.
+        // Other processes can still open the database.
         let real = Store::open(&path).unwrap();
         assert_eq!(real.projects().unwrap().len(), 1);
     }

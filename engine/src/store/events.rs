@@ -1,4 +1,4 @@
-//! Events that do not belong to a run's row, such as refusals, recoveries and clock jumps. Rows are
+//! Events that are not part of a run's row, such as refusals, recoveries and clock jumps. Rows are
 //! never changed.
 
 use jiff::Timestamp;
@@ -8,28 +8,25 @@ use super::columns::{Query as _, free, millis, time};
 use super::{Fault, Result, Store};
 use crate::ids::{ProjectId, RunId};
 
-/// An event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// The time of the event.
     pub at: Timestamp,
-    /// The project that the event concerns, if any.
+    /// The affected project, if any.
     pub project: Option<ProjectId>,
-    /// The run that the event concerns, if any.
+    /// The affected run, if any.
     pub run: Option<RunId>,
-    /// A short name: `recovered`, `conflict`, `retry`.
+    /// A short name such as `recovered`, `stuck` or `overran`.
     pub kind: String,
-    /// A redacted description for people.
+    /// A redacted description.
     pub detail: String,
 }
 
 impl Store {
-    /// Adds an event.
     pub fn event(&mut self, event: &Event) -> Result<()> {
         self.write(|tx| insert(tx, event))
     }
 
-    /// Returns the events of one run, oldest first.
+    /// Returns a run's events, oldest first.
     pub fn events_of(&self, run: &RunId) -> Result<Vec<Event>> {
         let sql = "SELECT at, project, run, kind, detail FROM events WHERE run = ?1 ORDER BY id";
         self.view(|db| {

@@ -5,15 +5,13 @@
 //!                                      yes: reserved there too · no: the fallback is not used
 //! ```
 //!
-//! The amounts for the fallbacks are reserved when the run starts, not when a fallback is needed.
-//! By then, the run would have spent time and money, and other runs might have taken the remaining
-//! amount. A run that cannot continue is worse than a pool that was reserved without need until the
-//! run is settled. When the run is settled, the unused part of the reservation is released.
+//! The amounts for the fallbacks are reserved when the run starts. If they were reserved only when
+//! a fallback is needed, other runs might already have taken the remaining amounts. The unused part
+//! is released when the run is settled.
 //!
-//! Every reserved budget level is charged for the run's whole usage, regardless of which backend
-//! caused it. This sometimes charges too much, but never too little. This module must never reduce
-//! the amounts of a run because of its fallbacks, and never leave a fallback in the chain whose
-//! budget levels are not reserved.
+//! Every reserved level is charged for the run's whole usage, regardless of the backend that caused
+//! it. This may charge too much, but never too little. This module must never reduce a run's
+//! amounts because of its fallbacks, or keep a fallback whose levels are not reserved.
 
 use std::time::Duration;
 
@@ -22,21 +20,21 @@ use jiff::Timestamp;
 use super::{Budget, BudgetLevel, Result, Store, admit, reserve};
 use crate::admission::Shortfall;
 
-/// The budget with which a run with fallbacks requests admission.
+/// The budget that a run with fallbacks requests.
 #[derive(Clone, Debug)]
 pub struct FallbackReservation {
-    /// The maximum that the run may spend.
+    /// The run's own budget.
     pub want: Budget,
-    /// The budget levels of the first backend and of the fallbacks that may be used.
+    /// The budget levels of the first backend and of the usable fallbacks.
     pub levels: Vec<BudgetLevel>,
-    /// For each fallback, in order, the shortfall of its budget levels. `None` for a fallback that
-    /// may be used.
+    /// For each fallback, in order, the shortfall of its budget levels. `None` if the fallback may
+    /// be used.
     pub short: Vec<Option<Shortfall>>,
 }
 
 impl Store {
-    /// Returns the shortfall of these budget levels for a run, or `None` if the run would be
-    /// admitted.
+    /// Returns the shortfall of these budget levels, or `None` if they have enough left for the
+    /// run.
     pub fn short_of(
         &self,
         want: Budget,
@@ -50,9 +48,9 @@ impl Store {
         })
     }
 
-    /// Adds the budget levels of each fallback whose levels have enough left for the amounts that
-    /// the run reserves without fallbacks. `fallbacks` lists all budget levels of each fallback.
-    /// This function reserves nothing; `admit` does.
+    /// Adds the budget levels of each fallback if they have enough left for the amounts that the
+    /// run reserves without fallbacks. `fallbacks` lists the levels of each fallback. `admit` makes
+    /// the reservation.
     pub fn chained(
         &self,
         want: Budget,
@@ -69,8 +67,7 @@ impl Store {
             for accounts in fallbacks {
                 let more: Vec<BudgetLevel> =
                     accounts.into_iter().filter(|one| !chained.levels.contains(one)).collect();
-                // If the first backend's levels do not have enough left either, admission reports
-                // that.
+                // The first backend's levels do not have enough left, which admission reports.
                 let short = match (&fits, more.is_empty()) {
                     (_, true) => None,
                     (Err(short), false) => Some(short.clone()),
@@ -81,8 +78,7 @@ impl Store {
                         let here = reserve::resolve(db, &more, now)?;
                         let short = reserve::fit(db, all, &here, now)?.err();
                         if short.is_none() {
-                            // A budget level that limits time must not change the time that the run
-                            // requests.
+                            // A fallback's level that limits time must not change the run's time.
                             chained.want.seconds = seconds;
                             chained.levels.extend(more);
                         }

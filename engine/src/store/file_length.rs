@@ -1,9 +1,9 @@
-//! Checks the length that the header of the database file states, before any page is trusted.
+//! Compares the length of the database file with the length in its header, before any page is
+//! trusted.
 //!
-//! SQLite compares the stated length with the actual length only if there is no log beside the
-//! file. With a log, SQLite detects a truncated file only when it reads a missing page. This module
-//! must never close a file that it has inspected, because that would drop the locks that this
-//! process holds on the file through SQLite.
+//! SQLite makes this comparison only if there is no log beside the file. With a log, it detects a
+//! truncated file only when it reads a missing page. This module must never close an inspected
+//! file, because that would release the locks that SQLite holds on the file for this process.
 
 use crate::files::open_host;
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ use std::sync::{Mutex, PoisonError};
 /// The inspected files, by device and inode. A process opens at most a few databases.
 static LOOKED_AT: Mutex<BTreeMap<(u64, u64), File>> = Mutex::new(BTreeMap::new());
 
-/// The actual length of a file and the length that its header states, in bytes.
+/// A file's actual length and the length in its header, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FileLengths {
     found: u64,
@@ -24,14 +24,14 @@ pub(super) struct FileLengths {
 }
 
 impl FileLengths {
-    /// Returns whether the file is shorter than its header states. During a checkpoint by another
-    /// process, this is also true for an intact file.
+    /// Returns whether the file is shorter than the length in its header. An intact file can also
+    /// be shorter, during a checkpoint by another process.
     pub fn is_short(self) -> bool {
         self.found < self.said
     }
 }
 
-/// Reads both lengths at nearly the same time.
+/// Reads both lengths. A file without a complete header counts as short.
 pub(super) fn lengths(path: &Path) -> io::Result<FileLengths> {
     let data = fs::metadata(path)?;
     let mut looked_at = LOOKED_AT.lock().unwrap_or_else(PoisonError::into_inner);
@@ -44,8 +44,8 @@ pub(super) fn lengths(path: &Path) -> io::Result<FileLengths> {
     if file.read_exact_at(&mut header, 0).is_err() {
         return Ok(FileLengths { found: file.metadata()?.len(), said: u64::MAX });
     }
-    // According to https://www.sqlite.org/fileformat2.html, the page size is at offset 16 and the
-    // number of pages is at offset 28.
+    // The page size is at offset 16 and the number of pages is at offset 28, according to
+    // https://www.sqlite.org/fileformat2.html.
     let page = match u16::from_be_bytes([header[16], header[17]]) {
         1 => 65_536,
         size => u64::from(size),

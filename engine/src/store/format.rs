@@ -1,4 +1,4 @@
-//! The format of the database file. Numbered SQL steps create the file and migrate an older file to
+//! The format of the database file. Numbered SQL steps create a file, and migrate an older file to
 //! the current format.
 //!
 //! ```text
@@ -7,9 +7,9 @@
 //! newer ──> refused
 //! ```
 //!
-//! A released step is never changed: the database stores the digest of the steps that created it,
-//! and a file created by other steps is refused. A file must never be migrated while another
-//! process has it open. The functions take the steps as a parameter so that tests can add a step.
+//! A released step is never changed. The database stores the digest of the steps that created it,
+//! and a file from other steps is refused. A file must never be migrated while another process has
+//! it open. Tests pass their own steps.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,20 +22,18 @@ use super::{Result, StoreError, cannot_write, sql_error};
 use crate::digest::Digest;
 use crate::failpoint;
 
-/// "rnnr", the application id that distinguishes runner's files from other SQLite databases.
+/// "rnnr", the application id of runner's SQLite files.
 pub(super) const APPLICATION_ID: i64 = 0x726e_6e72;
-/// The migration steps. The first creates format 1, the second migrates format 1 to format 2, and
-/// so on.
+/// The migration steps. Step 1 creates format 1, step 2 migrates format 1 to format 2, and so on.
 pub(super) const STEPS: &[&str] = &[include_str!("schema.sql"), include_str!("format_2.sql")];
 /// The current format.
 pub(super) const PRESENT: i64 = STEPS.len() as i64;
 
-/// Returns the digest of these steps.
 pub(super) fn schema_digest(steps: &[&str]) -> String {
     Digest::of(steps.join("\n").as_bytes()).to_string()
 }
 
-/// Returns the format of an open file after checking that these steps created it.
+/// Checks that these steps created an open file, and returns its format.
 pub(super) fn read(db: &Connection, path: &Path, steps: &[&str]) -> Result<i64> {
     let pragma = |name: &str| -> Result<i64> {
         db.pragma_query_value(None, name, |row| row.get(0)).map_err(sql_error(path))
@@ -61,10 +59,10 @@ pub(super) fn read(db: &Connection, path: &Path, steps: &[&str]) -> Result<i64> 
     }
 }
 
-/// Migrates an open file to the format after the last of `steps`, in one transaction.
+/// Migrates an open file with all of `steps` that it lacks, in one transaction.
 pub(super) fn migrate(db: &mut Connection, path: &Path, steps: &[&str]) -> Result<()> {
-    // A step may recreate a table, which must not delete the rows that refer to it. Foreign keys
-    // are checked at the end of each step.
+    // A step may recreate a table, which must not delete the rows that refer to it. The foreign
+    // keys are checked after each step.
     db.pragma_update(None, "foreign_keys", false).map_err(sql_error(path))?;
     let record = |digest: String| {
         move |tx: &Transaction<'_>| {
@@ -87,9 +85,9 @@ pub(super) fn migrate(db: &mut Connection, path: &Path, steps: &[&str]) -> Resul
     db.pragma_update(None, "foreign_keys", true).map_err(sql_error(path))
 }
 
-/// Migrates a file with an older format to the format after the last of `steps`. The caller must
-/// hold the database's lock exclusively. A copy of the old file is kept beside the database. If the
-/// process dies, the file has either the old or the new format.
+/// Migrates a file with an older format. The caller must hold the database's lock exclusively. A
+/// copy of the old file is kept beside the database. If the process dies, the file has either the
+/// old or the new format.
 pub(super) fn migrate_file(db: &mut Connection, path: &Path, steps: &[&str]) -> Result<()> {
     let kept = kept_as(path, read(db, path, steps)?);
     let draft = kept.with_extension("bak.new");
@@ -105,7 +103,7 @@ pub(super) fn migrate_file(db: &mut Connection, path: &Path, steps: &[&str]) -> 
     Ok(())
 }
 
-/// Returns the path of the copy from before a migration, such as `database.format-1.bak`.
+/// Returns the path of the copy before a migration, such as `database.format-1.bak`.
 pub(super) fn kept_as(path: &Path, format: i64) -> PathBuf {
     path.with_extension(format!("format-{format}.bak"))
 }

@@ -1,8 +1,7 @@
-//! The state of a budget level, and one-off grants that raise its limit.
+//! The state of budget levels, and one-off grants that raise their limits.
 //!
-//! A grant applies to one budget level, so it ends with that level's day, night or window, or at an
-//! earlier time. A grant can only add to the limit, and the next reservation includes it. A grant
-//! must never be created without a reason.
+//! A grant ends with the day, night or window of its budget level, or at an earlier time. It can
+//! only raise the limit, and it applies from the next reservation.
 
 use jiff::{SignedDuration, Timestamp};
 use rusqlite::params;
@@ -19,35 +18,35 @@ pub struct Grant {
     pub level: String,
     /// The key of the budget level.
     pub key: String,
-    /// The time at which it was granted.
+    /// The time of the grant.
     pub made: Timestamp,
-    /// When the grant ends, if it ends before the period of its budget level.
+    /// The end of the grant, if it is before the end of the level's period.
     pub until: Option<Timestamp>,
     /// The granted amounts.
     pub amounts: Amounts,
     pub reason: String,
-    /// The person who granted it.
+    /// The person who made the grant.
     pub who: String,
 }
 
 /// The state of a budget level.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BudgetStanding {
-    /// The budget level. The key of a window is resolved.
+    /// The budget level, with the resolved key of a window.
     pub level: BudgetLevel,
-    /// The start and end of the window, if the level is a window that is open.
+    /// The start and end of an open window, if the level is a window.
     pub window: Option<(Timestamp, Timestamp)>,
-    /// The granted amounts that have not ended.
+    /// The grants that have not ended.
     pub granted: Amounts,
-    /// The amounts spent so far.
+    /// The amounts spent.
     pub used: Amounts,
-    /// The amounts that live runs have reserved.
+    /// The amounts reserved by live runs.
     pub reserved: Amounts,
 }
 
 impl BudgetStanding {
-    /// Returns the amount of each unit that can still be reserved. `None` means that the level does
-    /// not limit the unit.
+    /// Returns the amount of each unit that can still be reserved. `None` means that the unit has
+    /// no limit.
     pub fn left(&self) -> [Option<u64>; 5] {
         let (cap, more) = (self.level.cap.array(), self.granted.array());
         let (used, held) = (self.used.array(), self.reserved.array());
@@ -60,8 +59,8 @@ impl BudgetStanding {
 }
 
 impl Store {
-    /// Returns the state of a budget level at `now`. The cost is a few lookups by key, regardless
-    /// of the length of the history.
+    /// Returns the state of a budget level at `now`. The cost does not depend on the length of the
+    /// history.
     pub fn standing(&self, level: &BudgetLevel, now: Timestamp) -> Result<BudgetStanding> {
         self.view(|db| {
             let mut level = level.clone();
@@ -83,7 +82,7 @@ impl Store {
         })
     }
 
-    /// Adds a grant to a budget level. If the level is a window, the window must be open.
+    /// Adds a grant to a budget level.
     pub fn grant(&mut self, grant: &Grant) -> Result<()> {
         let [calls, tokens, micros, seconds, ideas] = stored(grant.amounts);
         let (level, key, reason, who) = (&grant.level, &grant.key, &grant.reason, &grant.who);
@@ -111,7 +110,7 @@ impl Store {
         })
     }
 
-    /// Returns all grants for a budget level, oldest first. Grants that have ended are included.
+    /// Returns all grants for a budget level, oldest first, including grants that have ended.
     pub fn grants(&self, level: &str, key: &str) -> Result<Vec<Grant>> {
         let sql =
             "SELECT calls, tokens, micros, seconds, ideas, level, key, made, until, reason, who
@@ -131,13 +130,13 @@ impl Store {
         })
     }
 
-    /// Returns the runs that still hold a reservation.
+    /// Returns the runs with an open reservation.
     pub fn holders(&self) -> Result<Vec<RunId>> {
         let sql = "SELECT DISTINCT run FROM reservations WHERE open ORDER BY run";
         self.view(|db| db.values(sql, []))
     }
 
-    /// Returns the start and end of the pool's window of this length, if it is open.
+    /// Returns the start and end of the pool's window with this length, if it is open.
     pub fn window(
         &self,
         pool: &str,

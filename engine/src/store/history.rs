@@ -1,6 +1,5 @@
-//! Reports of past spending, grouped by day, night, job, backend or pool.
-//!
-//! This module reads only settled rows of the database; [`super::BudgetStanding`] covers live runs.
+//! Reports of past spending, grouped by day, night, job, backend or pool. [`super::BudgetStanding`]
+//! reports a level's current state.
 
 use rusqlite::params;
 
@@ -9,33 +8,33 @@ use super::usage::{amounts, amounts_from};
 use super::{Amounts, Result, Store};
 use crate::ids::{ProjectId, RunId};
 
-/// The dimension by which spending is grouped.
+/// The property by which spending is grouped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GroupBy {
-    /// The civil days of the project.
+    /// Civil days of the project.
     Day,
-    /// The nights of the project.
+    /// Nights of the project.
     Night,
-    /// The jobs of the project.
+    /// Jobs of the project.
     Job,
-    /// The backends that answered.
+    /// Backends that answered requests.
     Backend,
-    /// The civil days, weeks and windows of the pools, for all projects together.
+    /// Civil days, weeks and windows of the pools, for all projects together.
     Pool,
 }
 
-/// The spending of one group.
+/// A group's spending.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UsageSum {
     /// The day, night, job, backend or pool.
     pub name: String,
-    /// The amounts that were spent.
+    /// The spent amounts.
     pub spent: Amounts,
-    /// The number of calls without a reported usage, which are charged at their reserved maximum.
+    /// Number of calls without reported usage, which are charged their reserved maximum.
     pub unstated_calls: u64,
 }
 
-/// A budget level at which a run has or had a reservation.
+/// A run's reservation at a budget level.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReservedUsage {
     /// The kind of budget level.
@@ -49,7 +48,8 @@ pub struct ReservedUsage {
 }
 
 impl Store {
-    /// Returns the sums of a project, or of all pools. The most recent or largest sums are first.
+    /// Returns the spending of a project, or of all pools, by group. The most recent or largest
+    /// groups are first. A `limit` of 0 returns all groups.
     pub fn spending(&self, project: &ProjectId, by: GroupBy, limit: u32) -> Result<Vec<UsageSum>> {
         let sums = "sum(calls), sum(tokens), sum(micros), sum(seconds), sum(ideas)";
         let sql = match by {
@@ -101,7 +101,7 @@ impl Store {
         })
     }
 
-    /// Returns the budget levels at which a run has or had a reservation, except the level of the
+    /// Returns the run's open and closed reservations, except the reservation at the level of the
     /// run itself.
     pub fn held_by(&self, run: &RunId) -> Result<Vec<ReservedUsage>> {
         let sql = "SELECT calls, tokens, micros, seconds, ideas, level, key, open
@@ -114,15 +114,13 @@ impl Store {
         })
     }
 
-    /// Counts the requests of a run that are charged at the reserved maximum cost although their
-    /// tokens are known.
+    /// Counts a run's requests that have known tokens but are charged the reserved maximum cost.
     pub fn unpriced_calls(&self, run: &RunId) -> Result<u64> {
         let sql = "SELECT count(*) FROM requests WHERE run = ?1 AND money = 'reserved' AND stated";
         self.view(|db| db.value(sql, [run]).map(|Count(count)| count))
     }
 
-    /// Returns the parent run from whose reservation this run's reservation was taken, if there is
-    /// one.
+    /// Returns the parent run whose reservation contains this run's reservation, if there is one.
     pub fn parent_of(&self, run: &RunId) -> Result<Option<RunId>> {
         let sql = "SELECT parent FROM escalations WHERE run = ?1";
         self.view(|db| db.first(sql, [run], |row| row.get(0)))

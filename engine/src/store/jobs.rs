@@ -1,4 +1,4 @@
-//! Jobs, as copied from the configuration files, with their next due times.
+//! Jobs as described by the configuration files, with their next due times.
 
 use jiff::{SignedDuration, Timestamp};
 use rusqlite::{Connection, Row, Transaction, params};
@@ -14,11 +14,9 @@ use crate::schedule::{Due, Schedule, Trigger};
 pub struct NewJob {
     /// The job's name within the project.
     pub name: String,
-    /// The kind of work: `dream`, `command`, `prompt`.
+    /// The kind of job, such as `dream`, `command` or `prompt`.
     pub kind: String,
-    /// The schedule that makes the job due.
     pub schedule: Schedule,
-    /// The rules by which the job is started, delayed and retried.
     pub policy: Policy,
     /// Whether schedules may start the job.
     pub enabled: bool,
@@ -31,18 +29,16 @@ pub struct JobRow {
     pub project: ProjectId,
     /// The job's name within the project.
     pub name: String,
-    /// The kind of work.
+    /// The kind of job.
     pub kind: String,
-    /// The schedule that makes the job due.
     pub schedule: Schedule,
-    /// The rules by which the job is started, delayed and retried.
     pub policy: Policy,
     /// Whether schedules may start the job.
     pub enabled: bool,
-    /// The next time at which the schedule makes the job due.
+    /// The next scheduled time.
     pub next_due: Option<Timestamp>,
-    /// The end of the job's pause or of the pause of all jobs, whichever is later. A pause that has
-    /// ended is kept until its scheduled times have been recorded.
+    /// The end of the job's pause or of the pause of all jobs, whichever is later. A past pause is
+    /// kept until its scheduled times have been recorded.
     pub paused_until: Option<Timestamp>,
 }
 
@@ -54,11 +50,11 @@ pub struct DueJob {
     pub watermark: Timestamp,
 }
 
-/// How far a watermark may be in the future before its schedule restarts, because the clock was set
-/// back.
+/// Maximum time by which a watermark may be in the future. A job's schedule restarts beyond that,
+/// because the clock was set back.
 pub const AHEAD: SignedDuration = SignedDuration::from_hours(1);
 
-/// The columns that the function [`job`] maps.
+/// The columns for [`job`].
 const COLUMNS: &str = "id, project, name, kind, schedule, policy, enabled, next_due,
     nullif(max(coalesce(paused_until, 0), coalesce((SELECT until FROM pause), 0)), 0), watermark";
 
@@ -78,7 +74,7 @@ fn job(row: &Row<'_>) -> rusqlite::Result<JobRow> {
 
 impl Store {
     /// Updates the jobs of `project` to match its configuration files. Also stores the `stamp` of
-    /// these files and the `projection`, a text with the configuration data that an overview of the
+    /// these files and the `projection`, a text with the configuration that an overview of the
     /// project needs. A new or changed schedule starts now. A removed job keeps its history and is
     /// never due again.
     pub fn project_jobs(
@@ -108,9 +104,8 @@ impl Store {
         })
     }
 
-    /// Returns the id of a job that no file describes, for manual work that is published like a
-    /// run's artifacts. Creates the job's row if needed. The job is disabled, so that only a person
-    /// ever starts it.
+    /// Returns the id of a disabled job for the publication of manual work. Creates the job if
+    /// needed, because no configuration file describes it.
     pub fn manual_job(
         &mut self,
         project: &ProjectId,
@@ -135,15 +130,15 @@ impl Store {
         })
     }
 
-    /// Returns the jobs of a project, ordered by name.
+    /// Returns a project's jobs, ordered by name.
     pub fn jobs(&self, project: &ProjectId) -> Result<Vec<JobRow>> {
         let sql = format!("SELECT {COLUMNS} FROM jobs WHERE project = ?1 ORDER BY name");
         self.view(|db| db.all(&sql, [project], job))
     }
 
-    /// Restarts, at `now`, the schedules whose watermark is more than an hour in the future. The
-    /// clock has been set back since, and these jobs would not be due until it catches up. Returns
-    /// the names of the jobs. The cost is proportional to their number.
+    /// Restarts the schedules whose watermark is more than [`AHEAD`] in the future, because the
+    /// clock was set back. Without a restart, these jobs would not be due until the clock catches
+    /// up. Returns the names of the jobs.
     pub fn reset_jobs_ahead(&mut self, now: Timestamp) -> Result<Vec<String>> {
         let limit = millis(now.saturating_add(AHEAD).unwrap_or(now));
         let sql = format!(
@@ -158,10 +153,10 @@ impl Store {
         Ok(ahead.into_iter().map(|job| job.name).collect())
     }
 
-    /// Returns one job by name.
+    /// Returns the job named `name`.
     ///
     /// # Errors
-    /// Returns [`StoreError::NotFound`](super::StoreError::NotFound).
+    /// Returns [`StoreError::NotFound`](super::StoreError::NotFound) if there is none.
     pub fn job(&self, project: &ProjectId, name: &str) -> Result<JobRow> {
         let sql = format!("SELECT {COLUMNS} FROM jobs WHERE project = ?1 AND name = ?2");
         self.view(|db| {
@@ -170,7 +165,6 @@ impl Store {
         })
     }
 
-    /// Returns one job by its row number.
     pub fn job_by_id(&self, wanted: JobId) -> Result<JobRow> {
         let sql = format!("SELECT {COLUMNS} FROM jobs WHERE id = ?1");
         self.view(|db| {
@@ -179,7 +173,7 @@ impl Store {
         })
     }
 
-    /// Returns the jobs that are due and not paused. The cost is proportional to their number.
+    /// Returns the jobs that are due and not paused. The cost depends only on their number.
     pub fn due_jobs(&self, now: Timestamp) -> Result<Vec<DueJob>> {
         let sql = format!(
             "SELECT {COLUMNS} FROM jobs WHERE enabled AND next_due IS NOT NULL AND next_due <= ?1
@@ -195,8 +189,8 @@ impl Store {
     }
 }
 
-/// Updates a job's row to match its description. A changed schedule starts now, and an unchanged
-/// schedule continues.
+/// Creates or updates a job's row. A changed schedule starts now, and an unchanged schedule
+/// continues.
 fn describe(
     tx: &Transaction<'_>,
     project: &ProjectId,
@@ -236,8 +230,8 @@ fn describe(
     Ok(())
 }
 
-/// Advances the watermark and the next due time of a job, and ends its pause if the pause is over.
-/// Returns false and changes nothing if another process moved the watermark first.
+/// Advances a job's watermark and next due time, and removes its pause if it is over. Returns
+/// `false` and changes nothing if another process has moved the watermark.
 pub(super) fn advance(
     tx: &Transaction<'_>,
     due_job: &DueJob,
@@ -254,14 +248,12 @@ pub(super) fn advance(
     Ok(moved > 0)
 }
 
-/// Returns a job's policy.
 pub(super) fn policy(db: &Connection, job: JobId) -> Result<Policy, Fault> {
     let found = db.first("SELECT policy FROM jobs WHERE id = ?1", [job], |row| json(row, 0))?;
     found.ok_or_else(|| Fault::not_found("job", job.0))
 }
 
-/// Removes the queued runs of jobs that schedules and events may no longer start. Runs that a
-/// person queued stay.
+/// Skips the queued runs of disabled jobs. Runs that a person queued stay.
 fn drop_unwanted(tx: &Transaction<'_>, project: &ProjectId, now: Timestamp) -> Result<(), Fault> {
     let unwanted: Vec<RunId> = tx.values(
         "SELECT r.id FROM jobs j JOIN runs r INDEXED BY runs_open_by_job ON r.job = j.id

@@ -1,4 +1,4 @@
-//! The limits that providers reported, stored for all runs that spend from the same pool.
+//! The limits that providers reported, shared by all runs that spend from the same pool.
 //!
 //! ```text
 //! no limit ──refused──> limited{until, streak 1} ──until──> asked again ──refused──> streak + 1
@@ -6,8 +6,7 @@
 //!     └──────────────────────answered──────────────────────────┘
 //! ```
 //!
-//! A limit must never block a run for longer than [`crate::policy::quota::LONGEST`], whatever the
-//! provider reported.
+//! A limit must never block a run for longer than [`crate::policy::quota::LONGEST`].
 
 use jiff::Timestamp;
 use rusqlite::{Row, params};
@@ -19,13 +18,13 @@ use crate::policy::quota::{self, LONGEST};
 /// A provider's limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProviderLimit {
-    /// The pool to which the limit applies.
+    /// The affected pool.
     pub pool: String,
     /// The earliest time of the next request.
     pub until: Timestamp,
-    /// The number of consecutive refusals, each after the wait for the previous refusal.
+    /// Number of consecutive refusals, each after the wait for the previous refusal.
     pub streak: u32,
-    /// The provider's message, followed by a remark if another time than the reported time is used.
+    /// The provider's message, and a remark if the reported reset time is not used.
     pub why: String,
 }
 
@@ -44,8 +43,8 @@ impl Store {
         Ok(all)
     }
 
-    /// Records that a provider refused a request. `said` is the time that the provider reported, if
-    /// any. Returns the limit that now applies.
+    /// Records that a provider refused a request, and returns the new limit. `said` is the reset
+    /// time that the provider reported, if any.
     pub fn note_limit(
         &mut self,
         pool: &str,
@@ -57,7 +56,7 @@ impl Store {
             let before = tx.first(NOTED, [pool], limit)?;
             let streak = match &before {
                 None => 1,
-                // Another request was refused because of the same limit.
+                // Another request was refused because of the same limit, so the streak stays.
                 Some(limit) if now < limit.until => limit.streak,
                 Some(limit) => limit.streak.saturating_add(1),
             };
@@ -75,10 +74,9 @@ impl Store {
         })
     }
 
-    /// Deletes the limit of a pool after an answer to a request that was sent at `asked`. A refusal
-    /// that was recorded after `asked` may be newer than the answer, so it stays. A limit that was
-    /// recorded later than `now` dates from before the clock was set back, so it is deleted. If
-    /// there is no limit, nothing is written.
+    /// Deletes a pool's limit after an answer to a request that was sent at `asked`. A limit that
+    /// was recorded after `asked` may be newer than the answer and stays. A limit that was recorded
+    /// after `now` is from before the clock was set back and is deleted.
     pub fn clear_limit(&mut self, pool: &str, asked: Timestamp, now: Timestamp) -> Result<()> {
         if !self.view(|db| db.exists(NOTED, [pool]))? {
             return Ok(());
@@ -100,8 +98,8 @@ fn limit(row: &Row<'_>) -> rusqlite::Result<ProviderLimit> {
 }
 
 impl ProviderLimit {
-    /// Returns whether the limit applies at `now`. Without the upper bound, a limit recorded before
-    /// the clock was set far back would apply for too long.
+    /// Returns whether the limit applies at `now`. Without the upper limit, a limit from before the
+    /// clock was set back would apply for too long.
     fn holds(&self, now: Timestamp) -> bool {
         let longest = now.saturating_add(LONGEST).unwrap_or(Timestamp::MAX);
         now < self.until && self.until <= longest

@@ -1,7 +1,6 @@
-//! Maintenance of the database file: the time of each task's last completion, the claim of the
-//! daily maintenance, the length of the log, and the space of deleted rows. Except for
-//! [`Store::vacuum`], this module must never make a writer wait for longer than one short
-//! transaction.
+//! Maintenance of the database: when each task was last done, and the sizes of the log and the
+//! file. Except for [`Store::vacuum`], this module must never make a writer wait for longer than
+//! one short transaction.
 
 use std::fs;
 
@@ -13,14 +12,14 @@ use super::database_file::beside;
 use super::open::BUSY;
 use super::{Fault, Result, Store};
 
-/// The length in bytes above which the log is truncated.
+/// Length in bytes above which the log is truncated.
 pub const LOG_CEILING: u64 = 64 << 20;
 
-/// A maintenance task whose last completion is stored in the database.
+/// A maintenance task. The database records when each task was last completed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
 #[strum(serialize_all = "kebab-case", const_into_str)]
 pub enum Task {
-    /// The complete daily maintenance.
+    /// The whole daily maintenance.
     Daily,
     /// The start of the daily maintenance.
     #[strum(to_string = "daily begun")]
@@ -35,15 +34,15 @@ pub enum Task {
     Watch,
     /// Any backup.
     Backup,
-    /// The time whose state a backup contains, which is stored in the backup.
+    /// The time of the state in a backup, recorded in the backup itself.
     Copied,
     /// A restore.
     Restore,
 }
 
 impl Task {
-    /// Returns the time after which the task is due again. A daily maintenance that was started but
-    /// not completed is due again after an hour.
+    /// Returns the time after which the task is due again. If the daily maintenance was started but
+    /// not completed, it is due again after an hour.
     fn interval(self) -> SignedDuration {
         match self {
             Self::DailyBegun | Self::Watch => SignedDuration::from_hours(1),
@@ -52,13 +51,12 @@ impl Task {
     }
 }
 
-/// Returns when a task was last completed, or `None` if it never was.
+/// Returns the time of a task's last completion, or `None` if it was never completed.
 pub(super) fn last(db: &Connection, task: Task) -> Result<Option<Timestamp>, Fault> {
     let sql = "SELECT done FROM maintenance WHERE task = ?1";
     db.first(sql, [task.into_str()], |row| time(row, 0))
 }
 
-/// Records that a task was completed.
 pub(super) fn record(
     db: &Connection,
     task: Task,
@@ -73,24 +71,23 @@ pub(super) fn record(
 }
 
 fn is_due(db: &Connection, task: Task, now: Timestamp) -> Result<bool, Fault> {
-    // A time in the future was written while the clock was wrong.
+    // A time in the future was recorded while the clock was wrong.
     let old = |done: Timestamp| now.duration_since(done).abs() >= task.interval();
     Ok(last(db, task)?.is_none_or(old))
 }
 
 impl Store {
-    /// Returns when a maintenance task was last completed, or `None` if it never was.
+    /// Returns the time of a task's last completion, or `None` if it was never completed.
     pub fn last_maintenance(&self, task: Task) -> Result<Option<Timestamp>> {
         self.view(|db| last(db, task))
     }
 
-    /// Records that a maintenance task was completed.
     pub fn record_maintenance(&mut self, task: Task, detail: &str, now: Timestamp) -> Result<()> {
         self.write(|tx| record(tx, task, detail, now))
     }
 
     /// Returns whether a task is due at `now`. The daily maintenance is not due while another
-    /// process may still be performing it.
+    /// process may be performing it.
     pub fn maintenance_due(&self, task: Task, now: Timestamp) -> Result<bool> {
         self.view(|db| {
             let free = task != Task::Daily || is_due(db, Task::DailyBegun, now)?;
@@ -98,8 +95,8 @@ impl Store {
         })
     }
 
-    /// Claims the daily maintenance for the caller if it is due. If several processes call this
-    /// function, it returns true to only one of them. Usually, the call costs two lookups by key.
+    /// Claims the daily maintenance for the caller if it is due. Only one of several callers gets
+    /// `true`.
     pub fn claim_maintenance(&mut self, now: Timestamp) -> Result<bool> {
         if !self.maintenance_due(Task::Daily, now)? {
             return Ok(false);
@@ -113,14 +110,13 @@ impl Store {
         })
     }
 
-    /// Returns the length in bytes of the log beside the database file.
+    /// Returns the length of the write-ahead log in bytes.
     pub fn log_length(&self) -> u64 {
         fs::metadata(beside(&self.path, "-wal")).map_or(0, |data| data.len())
     }
 
     /// Writes the log back to the database and truncates it if it is longer than `ceiling` bytes.
-    /// Does nothing and never waits while another process is reading or writing; a later call can
-    /// then truncate the log. Returns the log's length.
+    /// Does nothing if another process is reading or writing. Returns the log's length.
     pub fn cut_log(&self, ceiling: u64) -> Result<u64> {
         if self.log_length() <= ceiling {
             return Ok(self.log_length());
@@ -137,8 +133,7 @@ impl Store {
         Ok(self.log_length())
     }
 
-    /// Shrinks the file to the size that its rows need. Other processes have to wait until this is
-    /// done.
+    /// Shrinks the database file. Other processes must wait until this is done.
     pub fn vacuum(&mut self) -> Result<()> {
         self.view(|db| {
             db.execute_batch("VACUUM; PRAGMA wal_checkpoint(TRUNCATE); PRAGMA optimize;")?;

@@ -1,8 +1,8 @@
-//! The rows of messages: the channel of each message, its delivery attempts and their results.
+//! The rows of messages, with their channels, delivery attempts and results.
 //!
 //! An attempt is recorded before it starts, and its result afterwards. If a process dies in
-//! between, no message is lost, and at most one message is sent twice. This module must not depend
-//! on how a channel works.
+//! between, no message is lost and at most one is sent twice. This module must never depend on how
+//! a channel works.
 
 use jiff::Timestamp;
 use rusqlite::{Row, Transaction, params};
@@ -17,7 +17,7 @@ use crate::ids::{AlertId, MessageId, ProjectId, RunId};
 /// Maximum number of delivery attempts for a message, over about fifteen hours.
 pub const MOST_TRIES: u32 = 8;
 
-/// The kind of a message about alerts.
+/// The kind of message about an alert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr)]
 #[strum(serialize_all = "kebab-case", const_into_str)]
 pub(super) enum MessageKind {
@@ -41,7 +41,7 @@ pub enum MessageState {
     Withdrawn,
 }
 
-/// The state of an alert when its message was created.
+/// The state of one or more alerts when the message is created.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct MessageDetail {
     kinds: Vec<AlertKind>,
@@ -51,7 +51,7 @@ struct MessageDetail {
     why: String,
 }
 
-/// A message and its delivery state, for people.
+/// A message and its delivery state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MessageRow {
     pub id: MessageId,
@@ -59,14 +59,14 @@ pub struct MessageRow {
     pub channel: String,
     /// `raised`, `repeated` or `recovered`.
     pub what: String,
-    /// The time at which the message was created.
+    /// The creation time of the message.
     pub made: Timestamp,
     pub state: MessageState,
     /// The number of delivery attempts.
     pub tries: u32,
-    /// The earliest time of the next attempt, while the message is waiting.
+    /// The earliest time of the next attempt. Meaningful only while the message is waiting.
     pub next: Timestamp,
-    /// The time at which the message stopped waiting.
+    /// The time at which the message left the state `Waiting`.
     pub over: Option<Timestamp>,
     /// The error of the last attempt.
     pub said: String,
@@ -77,23 +77,22 @@ pub struct MessageRow {
 pub struct Delivery {
     /// The message's id, which is the same for all attempts.
     pub id: MessageId,
-    /// The alert that the message reports.
+    /// The alert, or the first of several alerts that have ended.
     pub alert: AlertId,
     /// The channel's name.
     pub channel: String,
     /// `raised`, `repeated` or `recovered`.
     pub what: String,
-    /// The time at which the message was created.
+    /// The creation time of the message.
     pub made: Timestamp,
     pub project: ProjectId,
     /// The name of the job.
     pub job: String,
-    /// The kinds of alert that the message reports. For a recovery, these are all alerts that have
-    /// ended.
+    /// The kinds of alert in the message. A recovery lists all alerts that have ended.
     pub kinds: Vec<AlertKind>,
     /// The time at which the alert was raised.
     pub raised: Timestamp,
-    /// How often the problem has occurred.
+    /// Number of times that the problem has occurred.
     pub count: u32,
     /// The last run that had the problem.
     pub run: Option<RunId>,
@@ -108,13 +107,13 @@ pub struct Delivery {
 pub enum DeliveryResult {
     /// The channel accepted the message.
     Delivered,
-    /// The delivery failed, with the redacted reason.
+    /// The delivery failed. The text is the redacted reason.
     Failed(String),
-    /// The channel no longer exists.
+    /// The channel no longer exists. The text is the reason.
     Withdrawn(String),
 }
 
-/// Creates a message for each channel.
+/// Creates a message for each channel, and withdraws the alert's waiting messages.
 pub(super) fn make(
     tx: &Transaction<'_>,
     alert: &AlertId,
@@ -122,7 +121,7 @@ pub(super) fn make(
     channels: &[String],
     now: Timestamp,
 ) -> Result<(), Fault> {
-    // A waiting message is older and less complete than the new message.
+    // A waiting message is older and less complete than the new one.
     withdraw(tx, alert, Withdraw::All, now)?;
     for channel in channels {
         insert(tx, std::slice::from_ref(alert), what, channel, now)?;
@@ -130,8 +129,8 @@ pub(super) fn make(
     Ok(())
 }
 
-/// Creates the messages that the alerts of one job have ended, for the channels that may have
-/// received a message about them.
+/// Creates the recovery messages of a job's alerts, for the channels that may have received a
+/// message about them.
 pub(super) fn recovered(
     tx: &Transaction<'_>,
     alerts: &[AlertId],
@@ -156,7 +155,7 @@ pub(super) fn recovered(
     Ok(())
 }
 
-/// Creates a message about alerts of one job.
+/// Creates a message about one or more alerts of a job.
 fn insert(
     tx: &Transaction<'_>,
     alerts: &[AlertId],
@@ -173,8 +172,8 @@ fn insert(
     Ok(())
 }
 
-/// Combines several alerts of one job: the earliest start, the largest count, and the run and
-/// reason of the first alert.
+/// Combines several alerts of a job. The result has the earliest start, the largest count, and the
+/// run and the reason of the first alert.
 fn detail(tx: &Transaction<'_>, alerts: &[AlertId]) -> Result<MessageDetail, Fault> {
     let mut whole: Option<MessageDetail> = None;
     for alert in alerts {
@@ -201,14 +200,14 @@ fn detail(tx: &Transaction<'_>, alerts: &[AlertId]) -> Result<MessageDetail, Fau
     whole.ok_or_else(|| Fault::nonsense("a message about no alert"))
 }
 
-/// Selects which waiting messages of an alert are withdrawn.
+/// Selects waiting messages to withdraw.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Withdraw {
     All,
     AllButRecovery,
 }
 
-/// Withdraws the selected waiting messages of an alert.
+/// Withdraws an alert's selected waiting messages.
 pub(super) fn withdraw(
     tx: &Transaction<'_>,
     alert: &AlertId,
@@ -224,7 +223,7 @@ pub(super) fn withdraw(
 }
 
 impl Store {
-    /// Returns whether a message is due for delivery. This takes one index lookup.
+    /// Returns whether a message is due for delivery.
     pub fn messages_due(&self, now: Timestamp) -> Result<bool> {
         let sql = "SELECT 1 FROM messages INDEXED BY messages_waiting
                    WHERE state = 'waiting' AND next <= ?1";
@@ -232,7 +231,7 @@ impl Store {
     }
 
     /// Returns the next message to send and records the attempt. Messages to the channels in
-    /// `without`, each given as a project and a name, are left out. If the process dies, the
+    /// `without`, each a project and a channel's name, are omitted. If the process dies, the
     /// message is sent again after the backoff.
     pub fn begin_delivery(
         &mut self,
@@ -245,7 +244,7 @@ impl Store {
                     return Ok(None);
                 };
                 if found.tries > MOST_TRIES {
-                    // The last attempt was started, but its result was never recorded.
+                    // The last attempt started, but its result was never recorded.
                     let error = "its last try was interrupted";
                     settle(tx, &found.id, MessageState::GivenUp, error, now)?;
                     continue;
@@ -260,8 +259,8 @@ impl Store {
         })
     }
 
-    /// Records the result of an attempt. A message that was withdrawn meanwhile is recorded as
-    /// delivered if it was delivered.
+    /// Records the result of an attempt. If a message was withdrawn during its delivery, it still
+    /// counts as delivered.
     pub fn end_delivery(
         &mut self,
         message: &MessageId,
@@ -293,16 +292,16 @@ impl Store {
         })
     }
 
-    /// Returns the messages of an alert, oldest first.
+    /// Returns an alert's messages, oldest first.
     pub fn messages_of(&self, alert: &AlertId) -> Result<Vec<MessageRow>> {
         let sql = "SELECT id, channel, kind, made, state, tries, next, ended, error FROM messages
                    WHERE alert = ?1 ORDER BY rowid";
         self.view(|db| db.all(sql, [alert], message))
     }
 
-    /// Returns the undelivered messages that still matter, by project: messages that wait after a
-    /// failed attempt, and messages of open alerts that were given up. Each entry has the channel,
-    /// the number of messages and the last error.
+    /// Returns the undelivered messages that still matter: waiting messages with a failed attempt,
+    /// and abandoned messages of open alerts. Each entry has a project, a channel, the number of
+    /// messages and the last error.
     pub fn undelivered(&self) -> Result<Vec<(ProjectId, String, u32, String)>> {
         let sql = "SELECT j.project, m.channel, m.error, m.id
                    FROM messages m INDEXED BY messages_waiting JOIN alerts a ON a.id = m.alert
@@ -330,7 +329,7 @@ impl Store {
     }
 }
 
-/// Returns the next message to send. Its number of attempts already includes the coming attempt.
+/// Returns the next message to send. Its attempt number includes the coming attempt.
 fn due(
     tx: &Transaction<'_>,
     without: &[(ProjectId, String)],

@@ -1,5 +1,4 @@
-//! Scheduled times of a project whose folder is missing. They are recorded as missed, and they are
-//! neither run nor lost.
+//! Records scheduled times as missed while their project's folder is missing.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +14,7 @@ use crate::outcome::Outcome;
 use crate::schedule::{Due, Missed};
 
 impl Store {
-    /// Returns the projects that were missing when they were last checked, each with the reason.
+    /// Returns the projects that were missing at the last check, with the reasons.
     pub fn absent(&self) -> Result<BTreeMap<ProjectId, String>> {
         let sql = "SELECT id, config_stamp FROM projects WHERE config_stamp GLOB ?1 || '*'";
         let found: Vec<(ProjectId, String)> =
@@ -26,9 +25,9 @@ impl Store {
         Ok(found.into_iter().filter_map(why).collect())
     }
 
-    /// Records all due scheduled times of a job as missed and advances the job's watermark.
-    /// Consecutive stretches are stored in one row, however many ticks find them. Returns false if
-    /// another process moved the watermark first.
+    /// Records all due scheduled times of a job as missed and advances its watermark. Consecutive
+    /// stretches with the same reason share one row. Returns `false` if another process has moved
+    /// the watermark.
     pub fn miss_due(
         &mut self,
         due_job: &DueJob,

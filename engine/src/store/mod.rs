@@ -1,10 +1,11 @@
-//! The database: one SQLite file with all due jobs, runs, budget usage and publications.
+//! The database: one SQLite file with all jobs, runs, budget usage and publications.
 //!
-//! Writers open the database with [`Store::open`], readers with [`Store::read`]. Every write is one
-//! `BEGIN IMMEDIATE` transaction without other IO, so that other writers wait only briefly. A
-//! damaged database must never be recreated: [`StoreError::Damaged`] stops all work until a person
-//! acts. Every process that has the database open holds a shared `flock` on `database.lock`. A
-//! migration needs an exclusive lock.
+//! Writers use [`Store::open`], and readers use [`Store::read`]. Every write is one short `BEGIN
+//! IMMEDIATE` transaction without other I/O. Every writer holds a shared `flock` on `database.lock`
+//! while the database is open, and a migration needs an exclusive lock.
+//!
+//! A damaged database must never be recreated. [`StoreError::Damaged`] stops all work until a
+//! person acts.
 
 mod admit;
 mod alerts;
@@ -89,29 +90,23 @@ pub use usage::{
     RequestId, RequestUsage, UNITS, WINDOW,
 };
 
-/// The row number of a job; names are unique only within a project.
+/// The row number of a job. Names are unique only within a project.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct JobId(pub i64);
 
-/// An open database.
 pub struct Store {
     db: Connection,
     path: PathBuf,
-    /// A shared `flock`, held while the database is open. Readers have none.
+    /// A shared `flock` on the lock file. Readers have none.
     _open: Option<File>,
 }
 
-/// An error of the database.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The file exists, but is not an intact database.
+    /// The file exists, but is not an intact runner database.
     #[error("the database {path} is damaged: {why}")]
-    Damaged {
-        path: PathBuf,
-        /// The reason why the file is considered damaged.
-        why: String,
-    },
-    /// A later version of runner wrote the database.
+    Damaged { path: PathBuf, why: String },
+    /// A later version of runner created the database.
     #[error("the database {path} has format {found}, this program knows {known}")]
     Newer {
         path: PathBuf,
@@ -120,7 +115,7 @@ pub enum StoreError {
         /// The latest format that this program supports.
         known: i64,
     },
-    /// The database has an older format, and only a writer migrates it to the current format.
+    /// The database has an older format, and a reader cannot migrate it.
     #[error("the database {path} has format {found} and this program writes {known}")]
     Older {
         path: PathBuf,
@@ -129,21 +124,18 @@ pub enum StoreError {
         /// The format that this program writes.
         known: i64,
     },
-    /// A development build created the database, with different tables.
+    /// A development build created the database, and its tables differ from this version's.
     #[error(
         "the database {path} was made by a development build of runner: its tables are not those of format {format}"
     )]
     Stranger {
         path: PathBuf,
-        /// The format that the file states.
+        /// The format in the file.
         format: i64,
     },
-    /// No database exists yet, and readers do not create one.
+    /// There is no database, and a reader does not create one.
     #[error("there is no database at {path}")]
-    Missing {
-        /// The path at which the database would be.
-        path: PathBuf,
-    },
+    Missing { path: PathBuf },
     /// The folder or the file cannot be written.
     #[error("cannot write the database {path}: {why}")]
     CannotWrite {
@@ -151,66 +143,58 @@ pub enum StoreError {
         /// The operating system's error.
         why: String,
     },
-    /// The database needs a migration, but another process has it open.
+    /// The database needs a migration, but another process uses it.
     #[error("the database {path} needs a new format while another runner has it open")]
-    InUse {
-        /// The path of the database.
-        path: PathBuf,
-    },
-    /// The commit came from a run that has been taken over.
+    InUse { path: PathBuf },
+    /// The commit's run has been taken over.
     #[error("run {run} was taken over: its fence {fence} is no longer the job's")]
     StaleFence {
         run: String,
         /// The run's outdated fence.
         fence: i64,
     },
-    /// A restore was interrupted while it moved files. The next writer finishes it.
+    /// A restore was interrupted. The next writer finishes it.
     #[error("the database {path} is half restored: what did it was interrupted")]
-    HalfRestored {
-        /// The path of the database.
-        path: PathBuf,
-    },
-    /// The database does not exist, but other files show that it once did.
+    HalfRestored { path: PathBuf },
+    /// The database does not exist, but other files show that it once existed.
     #[error("the database {path} is gone, and {what} of it is still there")]
     Lost {
-        /// The path of the database.
         path: PathBuf,
-        /// A description of the files that still exist.
+        /// A description of these files.
         what: String,
         /// The folders that contain these files.
         left: Vec<PathBuf>,
     },
-    /// The backup to restore from cannot be read.
+    /// The backup cannot be read.
     #[error("cannot read the backup {path}: {why}")]
     NoBackup {
-        /// The path of the backup.
         path: PathBuf,
         /// The operating system's error.
         why: String,
     },
-    /// The deciding lock of a run's job could not be checked.
+    /// The deciding lock of a run's job could not be tested.
     #[error("{why}")]
     Lock {
         /// The lock file and the operating system's error.
         why: String,
     },
-    /// No row with this name exists.
+    /// There is no row with this name.
     #[error("no {what} {name}")]
     NotFound {
         /// The kind of row.
         what: &'static str,
-        /// The name that was searched.
+        /// The requested name.
         name: String,
     },
     /// The plan no longer matches the current state.
     #[error("{what} stays as it is: {why}")]
     Changed {
-        /// The item that the plan would have changed.
+        /// The subject of the plan.
         what: String,
         /// The reason for the refusal.
         why: String,
     },
-    /// A row contains a value that this program cannot have written.
+    /// A row contains an invalid value.
     #[error("the database {path} holds a row that makes no sense: {why}")]
     Nonsense {
         path: PathBuf,
@@ -219,16 +203,11 @@ pub enum StoreError {
     },
     /// Any other error from SQLite.
     #[error("the database {path} could not be used")]
-    Sql {
-        /// The path of the database.
-        path: PathBuf,
-        /// SQLite's error.
-        source: rusqlite::Error,
-    },
+    Sql { path: PathBuf, source: rusqlite::Error },
 }
 
 impl StoreError {
-    /// Returns whether the error concerns only one row, so that other rows can still be processed.
+    /// Returns whether other rows can still be processed after this error.
     pub fn is_about_one_thing(&self) -> bool {
         matches!(
             self,
@@ -241,16 +220,14 @@ impl StoreError {
     }
 }
 
-/// The result of a database call.
 pub type Result<T, E = StoreError> = std::result::Result<T, E>;
 
 impl Store {
-    /// Returns the path of the database file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Runs `work` in one immediate transaction and commits it.
+    /// Runs `work` in an immediate transaction and commits it.
     fn write<T>(&mut self, work: impl FnOnce(&Transaction<'_>) -> Result<T, Fault>) -> Result<T> {
         let path = self.path.clone();
         if failpoint::commit_fails() {
@@ -266,13 +243,13 @@ impl Store {
         run().map_err(|fault| fault.at(&path))
     }
 
-    /// Runs `work` on the connection for reading.
+    /// Runs `work` with the connection for reading.
     fn view<T>(&self, work: impl FnOnce(&Connection) -> Result<T, Fault>) -> Result<T> {
         work(&self.db).map_err(|fault| fault.at(&self.path))
     }
 }
 
-/// An error of a transaction, before the file that it concerns is known.
+/// An error without the path of the database.
 enum Fault {
     Sql(rusqlite::Error),
     Nonsense(String),
@@ -319,19 +296,19 @@ impl Fault {
     }
 }
 
-/// Returns a function that converts an I/O error about a file to [`StoreError::CannotWrite`].
+/// Returns a function that converts an I/O error to [`StoreError::CannotWrite`].
 fn cannot_write(path: &Path) -> impl Fn(std::io::Error) -> StoreError + use<> {
     let path = path.to_owned();
     move |error| StoreError::CannotWrite { path: path.clone(), why: error.to_string() }
 }
 
-/// Returns a function that converts SQLite's errors about a database file to a [`StoreError`].
+/// Returns a function that converts an SQLite error to a [`StoreError`].
 fn sql_error(path: &Path) -> impl Fn(rusqlite::Error) -> StoreError + use<> {
     let path = path.to_owned();
     move |error| Fault::from(error).at(&path)
 }
 
-/// Returns whether the error means that a statement does not match the existing tables.
+/// Returns whether the error reports a missing table, column or index.
 fn other_tables(error: &rusqlite::Error) -> bool {
     let text = error.to_string();
     ["no such table", "no such column", "no such index", "has no column named"]

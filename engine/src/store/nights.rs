@@ -1,4 +1,4 @@
-//! Nights: everything that is due in one window of a project, under one budget and with one report.
+//! Nights: all work that is due in one window of a project, with one budget and one report.
 
 use jiff::Timestamp;
 use rusqlite::{Row, Transaction, params};
@@ -12,23 +12,22 @@ use crate::tick::REPORT_JOB;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NightId(pub i64);
 
-/// A night of a project.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Night {
     pub id: NightId,
     pub project: ProjectId,
-    /// The civil date on which the night opened, followed by `-2`, `-3` … for further nights on
-    /// that date.
+    /// The civil date on which the night opened. Further nights on that date have the suffix `-2`,
+    /// `-3` and so on.
     pub name: String,
     /// The time at which the night opened.
     pub opens: Timestamp,
     /// The latest time at which the night closes.
     pub closes: Timestamp,
-    /// The time at which the night's report became due, or `None` if it has not.
+    /// The time at which the night's report became due, if it has.
     pub closed: Option<Timestamp>,
 }
 
-/// The columns that the function [`night`] maps.
+/// The columns for [`night`].
 pub(super) const COLUMNS: &str = "n.id, n.project, n.name, n.opens, n.closes, n.closed";
 
 pub(super) fn night(row: &Row<'_>) -> rusqlite::Result<Night> {
@@ -43,8 +42,8 @@ pub(super) fn night(row: &Row<'_>) -> rusqlite::Result<Night> {
 }
 
 impl Store {
-    /// Opens a night named after `date`. The name gets a number if a night with that date already
-    /// exists.
+    /// Opens a night named after `date`. If the project already has a night with that date, the
+    /// name gets a number.
     pub fn open_night(
         &mut self,
         project: &ProjectId,
@@ -55,7 +54,6 @@ impl Store {
         self.write(|tx| open(tx, project, date, opens, closes))
     }
 
-    /// Returns one night.
     pub fn night(&self, wanted: NightId) -> Result<Night> {
         let sql = format!("SELECT {COLUMNS} FROM nights n WHERE n.id = ?1");
         self.view(|db| {
@@ -64,14 +62,13 @@ impl Store {
         })
     }
 
-    /// Returns the folder of the night's report, as stated by the run that created the report.
-    /// Returns `None` if there is no report yet.
+    /// Returns the folder of the night's report, or `None` if there is no report yet.
     pub fn report_folder(&self, night: NightId) -> Result<Option<String>> {
         let sql = "SELECT folder FROM nights WHERE id = ?1";
         Ok(self.view(|db| db.first(sql, [night], |row| row.get(0)))?.flatten())
     }
 
-    /// Returns the nights of a project, newest first.
+    /// Returns a project's nights, newest first.
     pub fn nights(&self, project: &ProjectId, limit: u32) -> Result<Vec<Night>> {
         let sql = format!(
             "SELECT {COLUMNS} FROM nights n WHERE n.project = ?1
@@ -80,8 +77,8 @@ impl Store {
         self.view(|db| db.all(&sql, params![project, limit], night))
     }
 
-    /// Returns the nights whose report is not due yet although all their occurrences are settled or
-    /// their closing time has passed.
+    /// Returns the nights that can close: all their occurrences are settled, or their closing time
+    /// has passed.
     pub fn nights_to_close(&self, now: Timestamp) -> Result<Vec<Night>> {
         let sql = format!(
             "SELECT {COLUMNS} FROM nights n INDEXED BY nights_open
@@ -94,8 +91,8 @@ impl Store {
     }
 }
 
-/// Stores in the night's row the part of its report that an overview shows: the headline, and the
-/// facts `worst` and `folder` of the run that created the report. Does nothing for any other run.
+/// Stores the data of a night's report for the overview: its headline, and the facts `worst` and
+/// `folder`. Does nothing for runs of other jobs.
 pub(super) fn reported(
     tx: &Transaction<'_>,
     occurrence: &OccurrenceId,
@@ -132,13 +129,12 @@ fn open(
         params![project, name, millis(opens), millis(closes)],
     )?;
     let id = NightId(tx.last_insert_rowid());
-    // No grant can exist for a night before it opens. An existing grant is for a deleted night
-    // whose number has been reused.
+    // An existing grant is for a deleted night whose number is reused.
     tx.change("DELETE FROM grants WHERE level = 'night' AND key = ?1", [id.0.to_string()])?;
     Ok(Night { id, project: project.clone(), name, opens, closes, closed: None })
 }
 
-/// Returns the project's night that is open at `opens`, or opens a new night.
+/// Returns the project's night that is open at `opens`, or opens a new one.
 pub(super) fn open_or_join(
     tx: &Transaction<'_>,
     project: &ProjectId,

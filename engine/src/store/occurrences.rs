@@ -1,8 +1,8 @@
 //! Occurrences: each scheduled time or event for which a job was due, recorded once.
 //!
 //! ```text
-//! manual ─────────────────> requested at once, by the process that records it
-//! clock, event ──overlap──> queued | skipped | queued in the place of the earlier one
+//! manual ─────────────────> requested immediately by the process that records it
+//! clock, event ──overlap──> queued | skipped | queued instead of the earlier one
 //! queue (enqueue) ────────> queued
 //! ```
 
@@ -20,13 +20,13 @@ use crate::schedule::{Due, Missed, ON_TIME};
 /// The result of recording an occurrence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Recorded {
-    /// The occurrence is new, and this is its run.
+    /// The occurrence is new and has this run.
     New(RunId),
-    /// The occurrence has already been recorded, by this or another process.
+    /// This or another process has already recorded the occurrence.
     Known(OccurrenceId),
 }
 
-/// An occurrence as stored in the database.
+/// An occurrence in the database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OccurrenceRow {
     pub id: OccurrenceId,
@@ -43,8 +43,8 @@ pub struct OccurrenceRow {
 }
 
 impl Store {
-    /// Records an occurrence and requests its run in one transaction, so that no unrecorded run is
-    /// started and every recorded run is eventually settled.
+    /// Records an occurrence and requests its run in one transaction. Therefore, no run starts
+    /// without a record, and every recorded run is eventually settled.
     pub fn enter(
         &mut self,
         new: &NewOccurrence,
@@ -54,8 +54,8 @@ impl Store {
         self.write(|tx| enter(tx, new, starter, now))
     }
 
-    /// Records an occurrence that waits for its start time, for a free slot and, if `after` is
-    /// given, for the success of another occurrence.
+    /// Records an occurrence that waits for `ready_at` and a free slot. If `after` is given, it
+    /// also waits for the success of that occurrence.
     pub fn enqueue(
         &mut self,
         new: &NewOccurrence,
@@ -82,10 +82,9 @@ impl Store {
         })
     }
 
-    /// Records the due scheduled times of a job in one transaction: the occurrences to run, the
-    /// scheduled times missed while nothing was running or while the job was `paused`, and the new
-    /// watermark. Returns the new runs, which are queued or skipped. Records nothing if another
-    /// process moved the watermark first.
+    /// Records a job's due scheduled times in one transaction: the occurrences to run, the missed
+    /// scheduled times, the scheduled times during a pause (`paused`) and the new watermark.
+    /// Returns the new runs. Records nothing if another process has moved the watermark.
     pub fn enter_due(
         &mut self,
         due_job: &DueJob,
@@ -101,7 +100,7 @@ impl Store {
             }
             let night = match (due.fire.last(), job.schedule.night, night_date) {
                 (Some(&fire), Some(length), Some(date)) => {
-                    // A night that is caught up gets its full length from now on.
+                    // A night that opens late still gets its full length.
                     let closes = fire.max(now).saturating_add(length).unwrap_or(now);
                     Some(nights::open_or_join(tx, &job.project, date, fire, closes)?)
                 }
@@ -115,8 +114,8 @@ impl Store {
                 let why = "nothing was running to start it";
                 missed(tx, &MissedRow { job: job.id, night, why, stretch: lost }, now)?;
             }
-            // Scheduled times that are found together also wait together. The first decides how
-            // late they are, so that an on-time scheduled time does not start before an older one.
+            // Scheduled times that are found together also wait together. Otherwise, a late
+            // scheduled time could start after a newer one.
             let late = due.fire.first().is_some_and(|first| now.duration_since(*first) > ON_TIME);
             let wait = if late {
                 let salt = format!("{} {}", job.project, job.name);
@@ -145,7 +144,7 @@ impl Store {
         })
     }
 
-    /// Closes a night and records its report as due. Returns `None` if another process has already
+    /// Closes a night and requests the run of its report. Returns `None` if another process has
     /// closed the night.
     pub fn close_night(
         &mut self,
@@ -171,12 +170,11 @@ impl Store {
         })
     }
 
-    /// Returns one occurrence.
     pub fn occurrence(&self, wanted: &OccurrenceId) -> Result<OccurrenceRow> {
         self.view(|db| by_id(db, wanted))
     }
 
-    /// Returns the occurrences of a night in the order in which they were recorded.
+    /// Returns a night's occurrences in the order in which they were recorded.
     pub fn occurrences_of(&self, night: NightId) -> Result<Vec<OccurrenceRow>> {
         let sql =
             format!("SELECT {COLUMNS} FROM occurrences WHERE night = ?1 ORDER BY recorded, rowid");
@@ -196,10 +194,10 @@ fn enter(
     }
 }
 
-/// The reason recorded for scheduled times that were missed during a pause.
+/// The reason for scheduled times that were missed during a pause.
 const PAUSED: &str = "paused";
 
-/// Scheduled times of a job that were missed for one reason.
+/// Scheduled times of a job that were missed for the same reason.
 pub(super) struct MissedRow<'a> {
     pub job: JobId,
     pub night: Option<NightId>,
@@ -207,7 +205,7 @@ pub(super) struct MissedRow<'a> {
     pub stretch: &'a Missed,
 }
 
-/// Records missed scheduled times as one row.
+/// Records missed scheduled times in one row.
 pub(super) fn missed(
     tx: &Transaction<'_>,
     row: &MissedRow<'_>,
@@ -221,21 +219,21 @@ pub(super) fn missed(
         why: why.to_owned(),
     };
     let id = OccurrenceId::new(now);
-    // A clock that was set back may pass the same scheduled times again.
+    // After the clock is set back, the same scheduled times may be missed again.
     let key = format!("missed {} {id}", stretch.first);
     tx.change(
         "INSERT INTO occurrences (id, job, key, due, recorded, night, origin, outcome, settled)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, 'clock', ?7, ?5)",
         params![id, job, key, millis(stretch.first), millis(now), night, free_json(&outcome)],
     )?;
-    // Scheduled times during a pause were not supposed to run, so they raise no alert.
+    // A paused job was not supposed to run, so these scheduled times raise no alert.
     if why != PAUSED {
         alerts::note(tx, &id, None, &outcome)?;
     }
     Ok(())
 }
 
-/// The columns that the function [`occurrence`] maps.
+/// The columns for [`occurrence`].
 const COLUMNS: &str = "id, job, key, due, night, origin, outcome";
 
 fn occurrence(row: &Row<'_>) -> rusqlite::Result<OccurrenceRow> {

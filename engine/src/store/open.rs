@@ -1,7 +1,7 @@
 //! Opens, creates and migrates the database file.
 //!
-//! A new database is created under another name, and renamed once it is complete. An empty file
-//! under the database's name is therefore always damage, never an interrupted creation.
+//! A new database is created under another name and renamed once it is complete. An empty file with
+//! the database's name is therefore always damage.
 
 use std::fs::{self, File, TryLockError};
 use std::path::Path;
@@ -13,22 +13,22 @@ use super::database_file::{beside, lock_file, quick_check, remove, sync_folder_o
 use super::format::{self, APPLICATION_ID, STEPS};
 use super::{Result, Store, StoreError, cannot_write, file_length, restore, sql_error};
 
-/// The first release with the fix for the WAL-reset corruption.
+/// The first SQLite release with the fix for the WAL-reset corruption.
 const OLDEST_SQLITE: i32 = 3_051_003;
-/// Maximum time that a writer waits for another transaction. All of runner's transactions are
+/// Maximum time that a connection waits for another transaction. All of runner's transactions are
 /// short.
 pub(super) const BUSY: Duration = Duration::from_secs(20);
-/// Number of statements that stay prepared, enough for all statements of a tick. Preparing a
-/// statement costs several times as much as executing it.
+/// Number of cached prepared statements, enough for all statements of a tick. Preparing a statement
+/// costs several times as much as executing it.
 pub(super) const STATEMENTS: usize = 128;
-/// The length in bytes to which SQLite truncates a log after writing it back.
+/// Length in bytes to which SQLite truncates the log after writing it back.
 const LOG_KEPT: i64 = 16 << 20;
 
 impl Store {
-    /// Opens the database for writing. Creates or migrates the database if needed.
+    /// Opens the database for writing, and creates or migrates it if needed.
     ///
     /// # Errors
-    /// Returns a [`StoreError`]. A damaged or newer database is not changed.
+    /// Returns a [`StoreError`]. A damaged or newer database is left unchanged.
     pub fn open(path: &Path) -> Result<Self> {
         assert!(
             rusqlite::version_number() >= OLDEST_SQLITE,
@@ -52,10 +52,10 @@ impl Store {
         Ok(Self { db, path: path.to_owned(), _open: Some(lock) })
     }
 
-    /// Opens the database read-only, and never creates or changes a file.
+    /// Opens the database read-only. SQLite may create its log and index files beside it.
     ///
     /// # Errors
-    /// Returns a [`StoreError`], which is [`StoreError::Missing`] if there is no database.
+    /// Returns a [`StoreError`], such as [`StoreError::Missing`] if there is no database.
     pub fn read(path: &Path) -> Result<Self> {
         Self::read_with(path, STEPS)
     }
@@ -68,7 +68,7 @@ impl Store {
         match path.try_exists() {
             Ok(true) => {}
             Ok(false) => return Err(StoreError::Missing { path: path.to_owned() }),
-            // If the folder cannot be read, the file may still exist.
+            // The file may exist, but its folder cannot be read.
             Err(error) => {
                 return Err(StoreError::CannotWrite {
                     path: path.to_owned(),
@@ -99,7 +99,7 @@ impl Store {
         Ok(Self { db, path: path.to_owned(), _open: None })
     }
 
-    /// Writes a complete copy, consistent as of one time, to a file that must not exist.
+    /// Writes a consistent copy to a file that must not exist.
     ///
     /// # Errors
     /// Returns a [`StoreError`].
@@ -117,20 +117,21 @@ impl Store {
     }
 }
 
-/// Maximum number of checks of a file that seems too short, before it is left to the daily check.
+/// Maximum number of times that the length of a short file is checked. After that, it is left to
+/// the daily check.
 const SHORT_LOOKS: u32 = 20;
 
-/// How pages that are only in the log are handled while the length of the file is checked.
+/// The treatment of pages that are only in the log during the length check.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum PendingLog {
-    /// The pages are written back if the connection can write.
+    /// The check writes them back if the connection can write.
     WriteBack,
-    /// The file is not changed.
+    /// The check changes nothing.
     Leave,
 }
 
-/// Checks whether a file that is shorter than its header states has missing pages, or whether these
-/// pages are still in the log.
+/// Checks whether a file that is shorter than its header states lacks pages. The missing pages may
+/// still be in the log.
 pub(super) fn check_length(db: &Connection, path: &Path, pending: PendingLog) -> Result<()> {
     let lengths = || file_length::lengths(path).map_err(cannot_write(path));
     let mut seen = lengths()?;
@@ -143,7 +144,7 @@ pub(super) fn check_length(db: &Connection, path: &Path, pending: PendingLog) ->
         why: "it is shorter than its own header says".to_owned(),
     };
     if pending == PendingLog::Leave || db.is_readonly("main").unwrap_or(true) {
-        // Without a log, no page can be pending.
+        // Without a log, no pages can be pending.
         let no_log = fs::metadata(beside(path, "-wal")).map_or(true, |data| data.len() == 0);
         return match no_log && lengths()? == seen {
             true => Err(damaged),
@@ -151,9 +152,8 @@ pub(super) fn check_length(db: &Connection, path: &Path, pending: PendingLog) ->
         };
     }
     for _ in 0..SHORT_LOOKS {
-        // After a complete checkpoint, every page from the log is in the file, but a page that was
-        // never written is still missing. A concurrent write by another process would change the
-        // length in the header.
+        // After a complete checkpoint, the file contains every page of the log. If it is still
+        // short and no other process has changed it, pages are missing.
         let whole = db
             .query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| {
                 let (busy, log, moved): (bool, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
@@ -173,12 +173,11 @@ pub(super) fn check_length(db: &Connection, path: &Path, pending: PendingLog) ->
     Ok(())
 }
 
-/// Runs `work` with an exclusive lock in place of the shared lock.
+/// Runs `work` while holding the lock exclusively instead of shared.
 fn exclusively(lock: &File, path: &Path, work: impl FnOnce() -> Result<()>) -> Result<()> {
     lock.unlock().map_err(cannot_write(path))?;
-    // Waiting is acceptable while the file is created: that takes milliseconds, and all waiting
-    // processes need the file. A migration would have to wait as long as another process has the
-    // old format open.
+    // Creating a file takes only milliseconds, so all processes wait for it. A migration would have
+    // to wait as long as any process uses the old format, so it fails instead.
     if path.exists() || restore::is_half_done(path) {
         match lock.try_lock() {
             Ok(()) => {}
@@ -202,7 +201,7 @@ fn make_or_migrate(path: &Path, steps: &[&str]) -> Result<()> {
     }
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
     if path.exists() {
-        // Another process has created the file in the meantime, or the file has an older format.
+        // Another process has created the file, or the file has an older format.
         let mut db = connect(path, flags).map_err(sql_error(path))?;
         if format::read(&db, path, steps)? == steps.len() as i64 {
             return Ok(());
@@ -215,7 +214,7 @@ fn make_or_migrate(path: &Path, steps: &[&str]) -> Result<()> {
     db.pragma_update(None, "application_id", APPLICATION_ID).map_err(sql_error(path))?;
     format::migrate(&mut db, path, steps)?;
     db.close().map_err(|(_, error)| sql_error(path)(error))?;
-    // The log of an earlier database that was moved away must not be replayed on this database.
+    // The new database must not replay the log of an earlier database that was moved away.
     for ending in ["-wal", "-shm"] {
         let stale = beside(path, ending);
         if stale.exists() {
@@ -241,7 +240,7 @@ fn connect(path: &Path, flags: OpenFlags) -> rusqlite::Result<Connection> {
     Ok(db)
 }
 
-/// Opens an existing file and reads its format after checking that it is a runner database.
+/// Opens an existing database for writing and returns its format.
 fn connect_existing(path: &Path, steps: &[&str]) -> Result<(Connection, i64)> {
     if fs::metadata(path).map_or(0, |data| data.len()) == 0 {
         return Err(StoreError::Damaged { path: path.to_owned(), why: "it is empty".to_owned() });

@@ -1,4 +1,4 @@
-//! The state of all projects. Each query is one statement for all projects, so that the number of
+//! The state of all projects. A query for all projects is one statement, so the number of
 //! statements does not grow with the number of projects. This module must never read data that is
 //! only in a project's configuration.
 
@@ -19,7 +19,6 @@ use crate::outcome::Outcome;
 /// The next scheduled job of a project.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NextDue {
-    /// The name of the job.
     pub job: String,
     /// The next due time.
     pub at: Timestamp,
@@ -29,7 +28,6 @@ pub struct NextDue {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobPause {
     pub project: ProjectId,
-    /// The name of the job.
     pub job: String,
     /// The end of the pause.
     pub until: Timestamp,
@@ -41,23 +39,22 @@ pub struct JobPause {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MissedStretch {
     pub project: ProjectId,
-    /// The name of the job.
     pub job: String,
-    /// The `Missed` outcome, with the first and last scheduled time, their number and the reason.
+    /// The `Missed` outcome.
     pub outcome: Outcome,
     /// The zone of the job's schedule.
     pub zone: String,
 }
 
-/// The last night of a project.
+/// A project's last night.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LastNight {
     pub night: Night,
-    /// The result of the night's report, or `None` if there is no report yet.
+    /// The data from the night's report, or `None` if there is no report yet.
     pub reported: Option<NightRunReport>,
 }
 
-/// The part of a night's report that an overview shows.
+/// The data of a night's report that an overview shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NightRunReport {
     /// The one-line summary of the night.
@@ -68,7 +65,7 @@ pub struct NightRunReport {
     pub folder: String,
 }
 
-/// The zone of a schedule, parsed without the rest of the schedule. UTC if it cannot be parsed.
+/// A schedule's zone, parsed without the rest of the schedule. UTC if it cannot be parsed.
 struct Zone(String);
 
 impl FromSql for Zone {
@@ -82,18 +79,17 @@ impl FromSql for Zone {
     }
 }
 
-/// The outcomes of runs that did work. This is also the condition of the index `runs_tried`.
+/// The outcomes of runs that did work, as in the condition of the index `runs_tried`.
 const TRIED: &str =
     "outcome ->> 'outcome' IN ('succeeded', 'degraded', 'failed', 'timed-out', 'lost')";
 
-/// The outcomes of runs that failed. This is also the condition of the index `runs_failed`.
+/// The outcomes of failed runs, as in the condition of the index `runs_failed`.
 const FAILED: &str = "outcome ->> 'outcome' IN ('failed', 'timed-out', 'lost')";
 
 impl Store {
-    /// Returns the next due job of each project. Paused jobs are left out.
+    /// Returns each project's next scheduled job. Paused jobs are omitted.
     pub fn next_due(&self, now: Timestamp) -> Result<BTreeMap<ProjectId, NextDue>> {
-        // This takes one index lookup per project, regardless of its number of jobs, and reads no
-        // job rows.
+        // The query takes one index lookup per project and reads no rows of jobs.
         let sql = "SELECT p.id, (
                      SELECT json_array(next_due, name) FROM jobs INDEXED BY jobs_next
                      WHERE project = p.id AND enabled AND next_due IS NOT NULL
@@ -113,7 +109,7 @@ impl Store {
         Ok(found.into_iter().collect())
     }
 
-    /// Returns whether any job has a schedule that needs ticks. Paused jobs are included.
+    /// Returns whether any job, even a paused one, has scheduled times.
     pub fn has_clocks(&self) -> Result<bool> {
         self.view(|db| db.exists("SELECT 1 FROM jobs WHERE enabled AND next_due IS NOT NULL", []))
     }
@@ -131,8 +127,7 @@ impl Store {
         })
     }
 
-    /// Returns the missed stretches of all projects that were recorded since a given time, newest
-    /// first.
+    /// Returns the missed stretches of all projects that were recorded since `since`, newest first.
     pub fn all_missed_since(&self, since: Timestamp) -> Result<Vec<MissedStretch>> {
         let sql = "SELECT j.project, j.name, o.outcome, j.schedule
                    FROM occurrences o INDEXED BY occurrences_missed JOIN jobs j ON j.id = o.job
@@ -146,8 +141,8 @@ impl Store {
         })
     }
 
-    /// Returns the last night of each project that has had a night. Nights are named by date, so
-    /// that the last night can be found without reading all of them.
+    /// Returns the last night of each project. Names of nights begin with their date, so the query
+    /// need not read all nights.
     pub fn last_nights(&self) -> Result<BTreeMap<ProjectId, LastNight>> {
         let sql = format!(
             "SELECT {}, n.headline, n.worst, n.folder FROM projects p JOIN nights n ON n.id = (
@@ -160,12 +155,12 @@ impl Store {
         Ok(last.into_iter().map(|last| (last.night.project.clone(), last)).collect())
     }
 
-    /// Returns the jobs whose last run that did work failed. These jobs may have a failure marker
-    /// or an open circuit breaker.
+    /// Returns the jobs whose last run failed, not counting runs that did no work. These jobs may
+    /// have a failure marker or an open circuit breaker.
     pub fn failing_jobs(&self) -> Result<Vec<JobId>> {
         self.view(|db| {
-            // The query steps from one job with failures to the next. For each job, two index
-            // lookups determine whether the last failed run is also the last run that did work.
+            // The query steps from one job with failures to the next. Two index lookups per job
+            // determine whether its last failed run is also its last run that did work.
             let sql = format!(
                 "WITH RECURSIVE failed (job) AS (
                    SELECT min(job) FROM runs INDEXED BY runs_failed WHERE {FAILED}
@@ -193,8 +188,8 @@ impl Store {
         Ok(self.view(|db| db.values(sql, []))?.into_iter().collect())
     }
 
-    /// Returns the amounts spent or reserved at budget levels of one kind. Levels without any usage
-    /// are left out.
+    /// Returns the amounts spent or reserved at budget levels of one kind. Levels without usage are
+    /// omitted.
     pub fn budget_usage(&self, level: &str, keys: &[String]) -> Result<BTreeMap<String, Amounts>> {
         let sql = "SELECT k.value, a.calls, a.tokens, a.micros, a.seconds, a.ideas
                    FROM json_each(?2) k JOIN budget_usage a ON a.level = ?1 AND a.key = k.value
@@ -214,8 +209,8 @@ impl Store {
         Ok(found)
     }
 
-    /// Counts how many of a job's last scheduled times, without a gap, were replaced by the next
-    /// scheduled time before they produced a result.
+    /// Counts how many of a job's last occurrences in a row were replaced by the next scheduled
+    /// time before they ended.
     pub fn replaced_in_a_row(&self, project: &ProjectId, job: &str) -> Result<u32> {
         let sql = "SELECT outcome FROM occurrences
                    WHERE job = (SELECT id FROM jobs WHERE project = ?1 AND name = ?2)
@@ -228,8 +223,7 @@ impl Store {
     }
 }
 
-/// Maps a night's columns, which are followed by the headline, the worst outcome and the folder of
-/// its report.
+/// Maps a night's columns, followed by its report's headline, worst outcome and folder.
 fn last_night(row: &Row<'_>) -> rusqlite::Result<LastNight> {
     let worst: Option<String> = row.get(7)?;
     let reported = match worst {

@@ -1,7 +1,7 @@
-//! Pauses: a job, or all jobs, are held until a given time or until a person resumes them.
+//! Pauses of a job or of all jobs, until a given time or until a person resumes them.
 //!
-//! During a pause, no waiting run starts. When the pause has ended, the scheduled times in it are
-//! recorded as missed. They are never caught up, because they were not supposed to run.
+//! During a pause, no waiting run starts. The scheduled times during a pause are recorded as missed
+//! after it, and are never caught up.
 
 use jiff::Timestamp;
 use rusqlite::{Connection, params};
@@ -9,7 +9,7 @@ use rusqlite::{Connection, params};
 use super::columns::{Query as _, millis, time};
 use super::{Fault, JobId, Result, Store};
 
-/// The end of an indefinite pause. The tables can store this timestamp exactly.
+/// The end of an indefinite pause.
 pub const FOREVER: Timestamp = Timestamp::constant(253_402_207_200, 0);
 
 impl Store {
@@ -28,7 +28,7 @@ impl Store {
         })
     }
 
-    /// Ends the pause of a job, or of all jobs, at `now`. Returns false if there was no pause.
+    /// Ends the pause of a job, or of all jobs, at `now`. Returns `false` if there was no pause.
     pub fn resume(&mut self, job: Option<JobId>, now: Timestamp) -> Result<bool> {
         let now = millis(now);
         let of_job = "UPDATE jobs SET paused_until = ?2 WHERE id = ?1 AND paused_until > ?2";
@@ -41,13 +41,13 @@ impl Store {
         })
     }
 
-    /// Returns the end of the pause of all jobs, if there is one at `now`.
+    /// Returns the end of the pause of all jobs, if they are paused at `now`.
     pub fn paused_until(&self, now: Timestamp) -> Result<Option<Timestamp>> {
         Ok(self.view(all)?.filter(|until| *until > now))
     }
 }
 
-/// Returns the end of the pause of all jobs, which may be in the past.
+/// Returns the end of the pause of all jobs, even if it is over.
 pub(super) fn all(db: &Connection) -> Result<Option<Timestamp>, Fault> {
     db.first("SELECT until FROM pause", [], |row| time(row, 0))
 }

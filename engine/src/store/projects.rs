@@ -1,4 +1,4 @@
-//! The projects that are registered in the database.
+//! The registered projects.
 
 use std::collections::BTreeMap;
 use std::fs::Metadata;
@@ -18,39 +18,38 @@ use crate::ids::ProjectId;
 pub struct Project {
     /// The project's id in `runner.toml`.
     pub id: ProjectId,
-    /// The canonical path at which the project was registered.
+    /// The canonical path of the project's folder.
     pub path: PathBuf,
     /// The identity of the project's folder.
     pub node: Node,
-    /// The stat data of the files from which the project's jobs were read. Empty before the first
-    /// read.
+    /// The stat data of the files from which the jobs were read. Empty before the first read.
     pub config_stamp: String,
-    /// Whether the id was found in the project's own git folder, and not only in `runner.toml`,
-    /// which every clone shares.
+    /// Whether the id is also recorded in the project's git folder. The id in `runner.toml` alone
+    /// is shared by every clone.
     pub own: bool,
 }
 
-/// Identifies a folder, regardless of its path and content.
+/// Identifies a folder independently of its path and content.
 ///
-/// A file system may reuse the inode of a removed folder, so the creation time is compared as well,
-/// if the file system records it.
+/// A file system may reuse the inode of a removed folder. The identity therefore includes the
+/// creation time, if the file system records it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Node {
     /// The device on which the folder is.
     pub device: u64,
     /// The folder's inode on the device.
     pub inode: u64,
-    /// The creation time in nanoseconds since 1970, or `None` if it is unknown.
+    /// The creation time in nanoseconds since the Unix epoch, if it is known.
     pub born: Option<i64>,
 }
 
 impl Node {
-    /// Returns the identity of a folder whose creation time is unknown.
+    /// Returns the identity of a folder with an unknown creation time.
     pub const fn new(device: u64, inode: u64) -> Self {
         Self { device, inode, born: None }
     }
 
-    /// Returns the identity of the folder that `data` describes.
+    /// Returns the identity of the folder with the metadata `data`.
     pub fn of(data: &Metadata) -> Self {
         let born = data.created().ok();
         let born = born.and_then(|at| at.duration_since(UNIX_EPOCH).ok());
@@ -61,31 +60,31 @@ impl Node {
         }
     }
 
-    /// Returns whether both identify the same folder. An unknown creation time matches any creation
-    /// time.
+    /// Returns whether both identify the same folder. An unknown creation time matches every
+    /// creation time.
     pub fn is(&self, other: &Self) -> bool {
         let born = self.born.is_none() || other.born.is_none() || self.born == other.born;
         (self.device, self.inode) == (other.device, other.inode) && born
     }
 }
 
-/// The first word in the config stamp of a project whose folder was missing at the last check. The
-/// reason follows it.
+/// Prefix of the config stamp of a project whose folder was missing at the last check. The reason
+/// follows it.
 pub const GONE: &str = "gone";
 
-/// Returns the config stamp of a project that is missing for this reason.
+/// Returns the config stamp of a missing project.
 pub fn gone(why: &str) -> String {
     format!("{GONE}: {why}")
 }
 
-/// Returns the reason why a project with this stamp is missing, or `None` if the project exists.
+/// Returns the reason why a project with this stamp is missing, or `None` if it is not missing.
 pub fn why_gone(stamp: &str) -> Option<&str> {
     let rest = stamp.strip_prefix(GONE)?;
     Some(rest.strip_prefix(": ").unwrap_or("the project is gone"))
 }
 
 impl Project {
-    /// Returns the path at which another project has replaced this project, if that has happened.
+    /// Returns the path at which another project has replaced this one.
     pub fn displaced_from(&self) -> Option<PathBuf> {
         let suffix = format!(" was {}", self.id);
         let path = self.path.to_str()?.strip_suffix(&suffix)?;
@@ -94,9 +93,8 @@ impl Project {
 }
 
 impl Store {
-    /// Registers `project`, or updates its path. A different project that was registered at this
-    /// path is displaced: its history stays under a path that cannot exist, and its jobs are never
-    /// due again.
+    /// Registers `project`, or updates its path. Another project that was registered at this path
+    /// is displaced: its history stays under an impossible path, and its jobs are never due again.
     ///
     /// # Errors
     /// Returns a [`StoreError`].
@@ -127,21 +125,21 @@ impl Store {
         })
     }
 
-    /// Replaces the config stamp of a project whose jobs must not be read from its files. The jobs
-    /// stay. [`gone`] creates the stamp of a project that is missing.
+    /// Records that a project is missing, with a `stamp` from [`gone`]. Until the project is back,
+    /// its scheduled times are recorded as missed.
     pub fn set_config_stamp(&mut self, project: &ProjectId, stamp: &str) -> Result<()> {
         let sql = "UPDATE projects SET config_stamp = ?2 WHERE id = ?1";
         self.write(|tx| tx.change(sql, params![project, stamp]).map(drop))
     }
 
-    /// Returns all projects, ordered by path.
+    /// Returns all projects that are not displaced, ordered by path.
     pub fn projects(&self) -> Result<Vec<Project>> {
         let sql = select("path NOT LIKE '% was ' || id ORDER BY path");
         self.view(|db| db.all(&sql, [], project))
     }
 
-    /// Returns the stored projection of each project's configuration. If the current files could
-    /// not be read, this is the last projection before. `only` selects one project.
+    /// Returns the stored projection of each project's configuration, or of the project `only`. It
+    /// is the last projection that could be read.
     pub fn projections(&self, only: Option<&ProjectId>) -> Result<BTreeMap<ProjectId, String>> {
         let sql = "SELECT id, projection FROM projects
                    WHERE projection IS NOT NULL AND (?1 IS NULL OR id = ?1)";
@@ -150,23 +148,22 @@ impl Store {
         Ok(found.into_iter().collect())
     }
 
-    /// Returns all projects ordered by path, including displaced projects.
+    /// Returns all projects, including displaced ones, ordered by path.
     pub fn every_project(&self) -> Result<Vec<Project>> {
         self.view(|db| db.all(&select("1 ORDER BY path"), [], project))
     }
 
-    /// Returns the project that is registered at exactly this path, if there is one.
+    /// Returns the project that is registered at exactly this path.
     pub fn project_at(&self, path: &Path) -> Result<Option<Project>> {
         self.view(|db| db.first(&select("path = ?1"), [path.to_str()], project))
     }
 
-    /// Returns one project, or `None` if it does not exist.
     pub fn project(&self, wanted: &ProjectId) -> Result<Option<Project>> {
         self.view(|db| db.first(&select("id = ?1"), [wanted], project))
     }
 }
 
-/// The query whose rows [`project`] maps.
+/// Returns a query for [`project`].
 fn select(wheres: &str) -> String {
     format!(
         "SELECT id, path, device, inode, folder_created, config_stamp, owns_id FROM projects
@@ -201,7 +198,7 @@ mod tests {
         let born = |born| Node { born, ..Node::new(1, 2) };
         assert!(born(Some(5)).is(&born(Some(5))));
         assert!(!born(Some(5)).is(&born(Some(6))));
-        // An unknown creation time on one side does not affect the comparison.
+        // An unknown creation time matches every creation time.
         assert!(born(None).is(&born(Some(6))) && born(Some(6)).is(&born(None)));
         assert!(!born(None).is(&Node::new(1, 3)) && !born(None).is(&Node::new(2, 2)));
     }

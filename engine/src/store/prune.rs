@@ -1,6 +1,5 @@
-//! The database rows of a pruning. They are collected for the plan and then deleted in small
-//! transactions, each of which checks the rows again. This module must never delete a row that the
-//! plan does not name.
+//! The database rows of a pruning. A plan lists them, and small transactions check and delete them.
+//! This module must never delete a row outside the plan.
 
 use std::str::FromStr;
 
@@ -19,13 +18,13 @@ use super::{Fault, Result, Store};
 use crate::failpoint;
 use crate::ids::{BadId, OccurrenceId, RunId};
 
-/// Maximum number of occurrences, deferrals or events per transaction, so that it takes only a few
-/// milliseconds.
+/// Maximum number of occurrences or deferrals (`BATCH`) and of events (`EVENTS`) per transaction.
+/// These limits keep a transaction within a few milliseconds.
 const BATCH: usize = 50;
 const EVENTS: usize = 500;
 
 impl Store {
-    /// Returns the old rows of the database. The caller adds the files.
+    /// Returns the old rows for a plan. The caller adds the files.
     pub fn old_rows(&self, retention: &Retention, now: Timestamp) -> Result<PruneFacts> {
         let limit = retention.limit(now);
         self.view(|db| {
@@ -40,9 +39,8 @@ impl Store {
         })
     }
 
-    /// Returns the time at which a run was settled if its files may be deleted, because it is
-    /// settled and swept. Returns `None` if they may not. For an unknown run, returns the time in
-    /// its id.
+    /// Returns the time at which a run was settled, or `None` if its files must stay because it is
+    /// not settled and swept. For an unknown run, returns the time in its id.
     pub fn over_since(&self, run: &RunId) -> Result<Option<Timestamp>> {
         let sql = "SELECT CASE WHEN state = 'settled' AND staging IS NULL THEN finished END
                    FROM runs WHERE id = ?1";
@@ -50,8 +48,7 @@ impl Store {
         Ok(found.unwrap_or_else(|| run.at()))
     }
 
-    /// Returns whether a run is settled and swept, with no staged files kept for a person. Any
-    /// files that remain in its staging folder are left over.
+    /// Returns whether a run is settled and swept, and no staged files are kept for a person.
     pub fn is_swept(&self, run: &RunId) -> Result<bool> {
         let sql = "SELECT 1 FROM runs r WHERE id = ?1 AND state = 'settled' AND staging IS NULL
                    AND NOT EXISTS (SELECT 1 FROM publications WHERE run = r.id AND published IS NULL)";
@@ -92,8 +89,7 @@ impl Store {
                 }
             }
             for old in &plan.rows.budget_usage {
-                // Since the plan was made, a run may have reserved an amount at this level, or an
-                // occurrence may have been reopened.
+                // Since the plan was made, a run may have reserved an amount at this level.
                 for table in ["budget_usage", "grants"] {
                     let sql = format!(
                         "DELETE FROM {table} WHERE level = ?1 AND key = ?2 AND NOT EXISTS
@@ -119,8 +115,8 @@ impl Store {
 }
 
 fn old_occurrences(db: &Connection, limit: Timestamp) -> Result<Vec<OldOccurrence>, Fault> {
-    // The newest occurrences of a job show how it last ended and when it last started. The breaker
-    // counts back to the last run that published artifacts, but at most fifty runs.
+    // A job's newest occurrences show how it last ended and when it last started. The breaker
+    // counts back to the last success, but at most fifty runs.
     db.all(
         "WITH newest AS (
            SELECT occurrence FROM runs WHERE rowid IN (SELECT max(rowid) FROM runs GROUP BY job)
@@ -158,7 +154,7 @@ fn old_occurrences(db: &Connection, limit: Timestamp) -> Result<Vec<OldOccurrenc
     )
 }
 
-/// A column of ids separated by spaces. Null is an empty list.
+/// A column of ids separated by spaces. A null column is an empty list.
 struct List<T>(Vec<T>);
 
 impl<T: FromStr<Err = BadId>> FromSql for List<T> {
@@ -201,8 +197,8 @@ fn events(db: &Connection, limit: Timestamp) -> Result<u64, Fault> {
     db.value(sql, [millis(limit)]).map(|Count(count)| count)
 }
 
-/// Returns the usage and grants of days, weeks and windows, whose keys end with their date. Keys
-/// that have only grants are included. A window that may still be open is left out.
+/// Returns the usage and grants of days, weeks and windows. Keys with only grants are included. A
+/// window that may still be open is omitted.
 fn old_usage(db: &Connection) -> Result<Vec<OldUsage>, Fault> {
     let found: Vec<Option<OldUsage>> = db.all(
         "WITH named AS (SELECT level, key FROM budget_usage UNION SELECT level, key FROM grants)
@@ -223,7 +219,7 @@ fn old_usage(db: &Connection) -> Result<Vec<OldUsage>, Fault> {
     Ok(found.into_iter().flatten().collect())
 }
 
-/// Returns the last day of a budget level's period, which its key states. For a window, this is the
+/// Returns the last day of a budget level's period, as stated in its key. For a window, returns the
 /// day on which it opened.
 fn last_day(level: &str, key: &str) -> Option<Date> {
     let reported = key.rsplit(' ').next()?;
@@ -256,8 +252,7 @@ fn remove_occurrence(
     occurrence: &OccurrenceId,
     limit: Timestamp,
 ) -> Result<(), Fault> {
-    // Since the plan was made, a person may have reopened the occurrence, or a reset may refer to
-    // one of its runs.
+    // Since the plan was made, a person may have reopened the occurrence or reset the breaker.
     let old = tx.exists(
         "SELECT 1 FROM occurrences WHERE id = ?1 AND settled IS NOT NULL AND settled < ?2
            AND NOT EXISTS (SELECT 1 FROM runs WHERE occurrence = ?1 AND (state <> 'settled' OR staging IS NOT NULL))
@@ -278,7 +273,7 @@ fn remove_occurrence(
 
 fn remove_run(tx: &Transaction<'_>, run: &RunId) -> Result<(), Fault> {
     for sql in [
-        // The amounts that the run's children spent from its remaining reservation.
+        // The amounts that the run's children spent from its reservation.
         "DELETE FROM budget_usage WHERE level = 'parent' AND key = ?1
            AND NOT EXISTS (SELECT 1 FROM reservations WHERE level = 'parent' AND key = ?1)",
         "DELETE FROM requests WHERE run = ?1",

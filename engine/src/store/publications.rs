@@ -1,5 +1,5 @@
-//! The publication log in the database: a manifest before the first rename and an outcome after the
-//! last sync. Each is one transaction that checks the fence.
+//! The publication log in the database. The manifest is committed before the first rename, and the
+//! outcome after the last sync. Each commit is one transaction that also checks the fence.
 
 use jiff::Timestamp;
 use rusqlite::{Connection, params};
@@ -9,7 +9,7 @@ use super::{Fault, Result, RunSummary, Store, StoreError, settle};
 use crate::ids::{Fence, RunId};
 use crate::publish::{LogError, Manifest, PublishLog, RecordedManifest};
 
-/// The log of one run, with the summary to store in the run's row.
+/// The publication log of one run, with the summary for the run's row.
 pub struct RunLog<'a> {
     store: &'a mut Store,
     summary: Option<&'a RunSummary>,
@@ -17,8 +17,8 @@ pub struct RunLog<'a> {
 }
 
 impl Store {
-    /// Returns the log that records a run's publication. `summary` is stored with the manifest. A
-    /// recovery passes `None`, which keeps the stored summary.
+    /// Returns the log for a run's publication. `summary` is stored with the manifest. With `None`,
+    /// as in a recovery, the stored summary stays.
     pub fn publish_log<'a>(
         &'a mut self,
         summary: Option<&'a RunSummary>,
@@ -27,8 +27,8 @@ impl Store {
         RunLog { store: self, summary, now }
     }
 
-    /// Checks that a running run still holds its fence. Publications that are recorded elsewhere
-    /// call this function at both commits.
+    /// Checks that a running run still has its fence, for both commits of a publication that is
+    /// recorded elsewhere.
     ///
     /// # Errors
     /// Returns [`LogError::StaleFence`] or [`LogError::Store`].
@@ -36,8 +36,8 @@ impl Store {
         self.view(|db| fenced(db, run, fence)).map_err(store)?
     }
 
-    /// Takes over a dead run and returns the new fence. The run's old fence is stale from then on.
-    /// The caller must hold the deciding lock, and the run's processes must have ended.
+    /// Takes over a dead run and returns its new fence. The old fence becomes stale. The caller
+    /// must hold the deciding lock, and the run's processes must have ended.
     pub fn take_over(&mut self, run: &RunId) -> Result<Fence> {
         self.write(|tx| {
             let fence: Fence = tx.value(
@@ -119,7 +119,7 @@ impl PublishLog for RunLog<'_> {
     }
 }
 
-/// Checks that `fence` is the job's current fence and that the run is still running.
+/// Checks that `fence` is the job's current fence and that the run is running.
 fn fenced(db: &Connection, run: &RunId, fence: Fence) -> Result<Result<(), LogError>, Fault> {
     match settle::check_fence(db, run, Some(fence)) {
         Ok(()) => Ok(Ok(())),

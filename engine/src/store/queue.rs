@@ -1,4 +1,4 @@
-//! The queue: waiting runs, and the step that starts them.
+//! The queue of waiting runs.
 
 use runner_text::counted;
 use std::collections::BTreeMap;
@@ -15,17 +15,16 @@ use crate::process_id::ProcessIdentity;
 use crate::queue::{Choice, LiveRun, QueuedRun, choose};
 
 impl Store {
-    /// Requests the runs whose turn it is at `now`, either all or only those of one night, and
-    /// makes `starter` responsible for them. The choice is one transaction, so that two processes
-    /// never start the same run, and a group never has more live runs than slots. The cost is
-    /// proportional to the number of ready runs.
+    /// Requests the runs that may start at `now`, and makes `starter` responsible for them. `only`
+    /// limits the choice to one night. The choice is one transaction, so two processes never start
+    /// the same run or use the same free slot. The cost grows with the number of ready runs.
     pub fn start_ready(
         &mut self,
         only: Option<NightId>,
         starter: &ProcessIdentity,
         now: Timestamp,
     ) -> Result<Vec<RunId>> {
-        // The first check takes no write lock, because usually no run is ready.
+        // Usually no run is ready, so the first check takes no write lock.
         let ready = "SELECT 1 FROM runs INDEXED BY runs_ready
                      WHERE state = 'queued' AND waits_for IS NULL AND ready_at <= ?1";
         if !self.view(|db| db.exists(ready, [millis(now)]))? {
@@ -48,17 +47,16 @@ impl Store {
         })
     }
 
-    /// Returns the next time after `now` at which a waiting run becomes ready, even if it may not
-    /// start then.
+    /// Returns the next time after `now` at which a waiting run becomes ready.
     pub fn next_ready(&self, now: Timestamp) -> Result<Option<Timestamp>> {
         let sql = "SELECT min(ready_at) FROM runs INDEXED BY runs_ready
                    WHERE state = 'queued' AND waits_for IS NULL AND ready_at > ?1";
         Ok(self.view(|db| db.first(sql, [millis(now)], |row| time_opt(row, 0)))?.flatten())
     }
 
-    /// Resets waiting runs whose start time is more than an hour in the future only because the
-    /// clock was wrong when they were queued. Nights that opened while the clock was wrong are
-    /// reset too. Start times that a person chose stay. Returns a description of the changes.
+    /// Resets waiting runs and open nights whose times are more than [`AHEAD`] in the future
+    /// because the clock was wrong when they were recorded. Start times that a person chose stay.
+    /// Returns a description of the changes.
     pub fn reset_waits_ahead(&mut self, now: Timestamp) -> Result<Option<String>> {
         let limit = millis(now.saturating_add(AHEAD).unwrap_or(now));
         let ahead = "SELECT 1 WHERE EXISTS (SELECT 1 FROM runs INDEXED BY runs_ready
@@ -90,15 +88,15 @@ impl Store {
         })
     }
 
-    /// Returns the name of a job whose next scheduled time is exactly `at`, if there is one.
+    /// Returns the name of a job whose next scheduled time is exactly `at`.
     pub fn job_due_at(&self, at: Timestamp) -> Result<Option<String>> {
         let sql = "SELECT name FROM jobs
                    WHERE enabled AND next_due IS NOT NULL AND next_due = ?1 LIMIT 1";
         self.view(|db| db.first(sql, [millis(at)], |row| row.get(0)))
     }
 
-    /// Returns the next time at which a tick may have work: a job is due, a run is ready, or a
-    /// night closes. Runs that wait for another run to end are left out.
+    /// Returns the next time at which a tick may have work: a job is due, a pause ends, a run is
+    /// ready or a night closes.
     pub fn next_moment(&self, now: Timestamp) -> Result<Option<Timestamp>> {
         let sql = "SELECT min(at) FROM (
                      SELECT at FROM (SELECT next_due AS at FROM jobs
@@ -121,8 +119,8 @@ fn waiting(
     only: Option<NightId>,
     now: Timestamp,
 ) -> Result<Vec<QueuedRun>, Fault> {
-    // A scheduled time waits for the older scheduled times of its job, even while those wait for
-    // another attempt.
+    // A scheduled time waits until the older scheduled times of its job are settled, including
+    // their further attempts.
     let sql = "SELECT r.id, r.job, o.priority, o.due, o.origin IN ('clock', 'event') AND NOT EXISTS (
                  SELECT 1 FROM runs e WHERE e.occurrence = r.occurrence AND e.started IS NOT NULL)
          FROM runs r INDEXED BY runs_ready JOIN occurrences o ON o.id = r.occurrence
@@ -153,7 +151,8 @@ fn waiting(
             slots: policy.group.slots,
             priority,
             due,
-            // A run that a person queued has no start deadline, and neither has a further attempt.
+            // A run that a person queued has no start deadline. A run also has none if an earlier
+            // attempt has started.
             start_by: policy
                 .start_within
                 .filter(|_| beginning)
@@ -163,8 +162,8 @@ fn waiting(
     Ok(waiting)
 }
 
-/// Returns the live runs. If a job's policy cannot be read, its live run takes a slot of its group
-/// but does not limit the number of slots.
+/// Returns the live runs. A live run whose job has an unreadable slot number does not limit its
+/// group's slots.
 fn live(tx: &Transaction<'_>) -> Result<Vec<LiveRun>, Fault> {
     tx.all(
         "SELECT r.job, j.slot_group, j.policy -> '$.group' ->> 'slots' FROM runs r INDEXED BY runs_live

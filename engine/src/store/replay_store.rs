@@ -1,8 +1,7 @@
-//! The database for the replay of a finished run, which is admitted again in a separate in-memory
-//! database.
+//! An in-memory database for the replay of a finished run.
 //!
-//! The run gets its recorded id, seed, start time and reservation through the same admission as any
-//! other run. This module must never access the user's database.
+//! The run gets its recorded id, seed, start time and reservation through the normal admission.
+//! This module must never access the user's database.
 
 use std::path::Path;
 use std::time::Duration;
@@ -22,27 +21,27 @@ use crate::process_id::ProcessIdentity;
 use crate::schedule::Schedule;
 use crate::time::ClockReading;
 
-/// The recorded facts of the run.
+/// The recorded facts of a run.
 #[derive(Clone, Debug)]
 pub struct ReplayRun<'a> {
     pub run: &'a RunId,
     /// The recorded seed.
     pub seed: u64,
-    /// Whether a person requested the run.
+    /// Whether a person requested the recorded run.
     pub manual: bool,
     pub project: &'a ProjectId,
-    /// The folder in which the replay works.
+    /// The folder of the replay.
     pub root: &'a Path,
     /// The name of the run's job.
     pub job: &'a str,
     pub kind: &'a str,
     /// The recorded start time.
     pub started: Timestamp,
-    /// The current boot time, at which the replay's deadline starts (see [`ClockReading::boot`]).
+    /// The current boot time, from which the replay's deadline counts (see [`ClockReading::boot`]).
     pub boot: Duration,
     /// The recorded reservation.
     pub reserved: Amounts,
-    /// The maximum total time of the replay.
+    /// The timeout of the replay.
     pub total: Duration,
     /// The staging folder, relative to `root`.
     pub staging: &'a str,

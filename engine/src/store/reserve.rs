@@ -1,8 +1,7 @@
-//! Reserves and settles the amounts of runs. No other module reserves or charges an amount at a
-//! budget level.
+//! Reserves budget for runs and settles it.
 //!
-//! These functions must only be called inside the transaction that also admits or settles the run,
-//! so that two runs can never both get the same remaining amount.
+//! These functions must only be called in the transaction that also admits or settles the run.
+//! Otherwise, two runs could get the same remaining amount.
 
 use jiff::{SignedDuration, Timestamp};
 use rusqlite::{Connection, Transaction, params};
@@ -16,12 +15,12 @@ use super::usage::{
 use crate::admission::Shortfall;
 use crate::ids::RunId;
 
-/// The amount of each unit that a run reserves if its budget does not set the unit.
+/// The amount of each unit that a run reserves if nothing limits the unit.
 pub const DEFAULT: Amounts =
     Amounts { calls: 10, tokens: 1_000_000, micros: 1_000_000, seconds: 3_600, ideas: 1_000 };
 
-/// Adds the key to each window: the key of the window that is open at `now`, or of the window that
-/// would open.
+/// Adds the key to each window. It is the key of the window that is open at `now`, or of a window
+/// that would open now.
 pub(super) fn resolve(
     db: &Connection,
     levels: &[BudgetLevel],
@@ -45,8 +44,8 @@ pub(super) fn window_key(pool: &str, opened: Timestamp) -> String {
     format!("{pool} {}", millis(opened))
 }
 
-/// Returns the start and end of the pool's window that is open at `now`. A window has ended if the
-/// clock is outside it, in either direction.
+/// Returns the start and end of the pool's window if it is open at `now`. A window also ends if the
+/// clock is set back to more than the window's length before its start.
 pub(super) fn open_window(
     db: &Connection,
     pool: &str,
@@ -63,8 +62,8 @@ pub(super) fn open_window(
 }
 
 /// Computes the amounts that `want` reserves at these levels, whose windows must be resolved. If a
-/// level does not have enough left, returns the shortfall of the tightest level. For a unit that
-/// the run does not limit, the run reserves what the tightest level has left, up to the default.
+/// level has too little left, returns the shortfall of the tightest level. A unit without a limit
+/// in `want` reserves the amount that the tightest level has left, up to [`DEFAULT`].
 pub(super) fn fit(
     db: &Connection,
     want: Budget,
@@ -80,8 +79,8 @@ pub(super) fn fit(
             lefts.push((&level.label, left.map(Some)));
             continue;
         }
-        // A child takes its amounts from the parent's reservation at this level, which has already
-        // been counted.
+        // A child takes its amounts from its parent's reservation at this level, which already
+        // counts.
         if let Some(parent) = parent
             && has_reservation(db, &parent.key, level)?
         {
@@ -117,7 +116,7 @@ pub(super) fn fit(
     Ok(Ok(Amounts::from_array(amounts)))
 }
 
-/// Returns the sum of a budget level's grants that have not ended.
+/// Returns the sum of a budget level's current grants.
 pub(super) fn granted(
     db: &Connection,
     level: &str,
@@ -130,8 +129,7 @@ pub(super) fn granted(
     Ok(db.first(&sql, params![level, key, millis(now)], amounts)?.unwrap_or_default())
 }
 
-/// Returns the part of a live run's reservation that it has not used and can still use. Returns
-/// zero for a run that is over.
+/// Returns the unused part of a live run's reservation, or zero for a run that is over.
 fn remainder(db: &Connection, run: &RunId, now: Timestamp) -> Result<Amounts, Fault> {
     let sql = "SELECT started FROM runs WHERE id = ?1 AND state = 'running'";
     let started = db.first(sql, [run], |row| time_opt(row, 0))?.flatten();
@@ -148,8 +146,8 @@ fn has_reservation(db: &Connection, run: &str, level: &BudgetLevel) -> Result<bo
     db.exists(sql, params![run, level.level, level.key])
 }
 
-/// Reserves `amounts` for a run at all these levels, whose windows must be resolved. At the levels
-/// where the run's parent has a reservation, the amounts are taken from it.
+/// Reserves `amounts` for a run at these levels, whose windows must be resolved. At levels where
+/// the run's parent has a reservation, the amounts are taken from it.
 pub(super) fn reserve(
     tx: &Transaction<'_>,
     run: &RunId,
@@ -176,7 +174,7 @@ pub(super) fn reserve(
         if let Some(length) = level.window
             && let Some((pool, opened)) = level.key.rsplit_once(' ')
         {
-            // The key may refer to the open window or to a new window.
+            // The key refers to the open window or to a new one.
             let opened = opened.parse().ok().and_then(|at| Timestamp::from_millisecond(at).ok());
             let opened = opened.unwrap_or(now);
             let closes = opened.saturating_add(length).unwrap_or(opened);
@@ -190,8 +188,7 @@ pub(super) fn reserve(
         debug_assert!(level.level != WINDOW || level.window.is_some());
         reserve_level(tx, run, level.level, &level.key, amounts)?;
     }
-    // The run itself is a level too, so that its requests have a limit even if no other level sets
-    // one.
+    // The run itself is also a level, so its requests always have a limit.
     reserve_level(tx, run, RUN, run.as_str(), amounts)
 }
 
@@ -203,7 +200,7 @@ fn reserve_level(
     amounts: Amounts,
 ) -> Result<(), Fault> {
     let [calls, tokens, micros, seconds, ideas] = stored(amounts);
-    // The level has already been moved from the parent's reservation.
+    // If the amounts were taken from the parent's reservation, this level already has a row.
     tx.change(
         "INSERT INTO reservations (run, level, key, calls, tokens, micros, seconds, ideas)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT (run, level, key) DO NOTHING",
@@ -212,15 +209,15 @@ fn reserve_level(
     Ok(())
 }
 
-/// The direction in which a part of a parent's reservation is moved.
+/// The direction in which amounts move between a parent and its child.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Transfer {
     Out,
     Back,
 }
 
-/// Moves a part of a run's reservation to a child or back. Moving time also changes the run's
-/// deadline.
+/// Moves amounts between a run's reservation and its child's. The run's deadline changes with its
+/// time.
 fn shift(tx: &Transaction<'_>, run: &str, amounts: Amounts, way: Transfer) -> Result<(), Fault> {
     let [calls, tokens, micros, seconds, ideas] = stored(amounts).map(|amount| match way {
         Transfer::Out => -amount,
@@ -245,12 +242,12 @@ fn shift(tx: &Transaction<'_>, run: &str, amounts: Amounts, way: Transfer) -> Re
 /// Maximum amount in a row. The sum of two such amounts cannot overflow.
 const MOST: i64 = i64::MAX / 4;
 
-/// Moves the amounts that a run used from its reservation to the usage of its budget levels. A
-/// request that was never settled is charged at its maximum. The unused part of an escalation is
-/// returned to its parent while the parent is live.
+/// Moves a run's used amounts from its reservation to the usage of its budget levels. A request
+/// that was never settled is charged at its maximum. A child's unused amounts return to its parent
+/// while the parent is live.
 pub(super) fn settle(tx: &Transaction<'_>, run: &RunId, elapsed: u64) -> Result<(), Fault> {
-    // The wall clock may have jumped, and a dead run may be detected late. No run is charged for
-    // more time than it was allowed.
+    // The wall clock may have jumped, and a dead run may be found late. A run is never charged for
+    // more time than it reserved.
     let Some(reserved) = reserved_by(tx, run)? else {
         return Ok(());
     };

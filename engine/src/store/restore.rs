@@ -6,12 +6,13 @@
 //! ```
 //!
 //! If the process dies before the intent is written, the old database stays in use. After that, the
-//! next process that opens the database for writing completes the restore first, and readers get an
-//! error that asks them to wait. The restore does not guess facts that the copy cannot contain:
-//! scheduled times since the copy are recorded as missed, waiting runs are skipped, and runs that
-//! were live are not retried, each with the reason. Pauses are carried over from the previous
-//! database if it can be read, because a restore must not start a job that a person has paused.
-//! This module must never delete the previous database.
+//! next process that opens the database for writing completes the restore, and readers get an
+//! error.
+//!
+//! The copy does not show what happened after it was made. Scheduled times since then are recorded
+//! as missed, waiting runs are skipped, and runs that were live are not retried. The previous
+//! database's pauses are kept if it can be read, because a restore must not start a job that a
+//! person has paused. This module must never delete the previous database.
 
 use std::fs::{self, TryLockError};
 use std::io;
@@ -37,39 +38,38 @@ use crate::ids::RunId;
 use crate::schedule::Schedule;
 use crate::tick::{REPORT_JOB, passed_over};
 
-/// The planned steps of a restore.
+/// The plan of a restore.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RestorePlan {
-    /// The copy, which has been checked.
+    /// The checked copy.
     pub copy: BackupCopy,
     /// The path of the database.
     pub store: PathBuf,
-    /// The path to which the current database and its log are moved, or `None` if there is no
-    /// current database.
+    /// The path to which the current database and its log are moved, if it exists.
     pub keep: Option<PathBuf>,
-    /// The records that are in the current database but not in the copy. `None` if the database
-    /// does not exist or cannot be read.
+    /// The records that only the current database contains. `None` if it does not exist or cannot
+    /// be read.
     pub since: Option<RestoreLoss>,
-    /// Whether an earlier restore was interrupted. That restore is completed first.
+    /// Whether an earlier restore was interrupted and must be completed first.
     pub unfinished: bool,
 }
 
-/// The changes that a restore made.
+/// The changes of a restore.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Restored {
-    /// The number of scheduled times that passed since the copy was made.
+    /// Number of scheduled times that passed since the copy was made.
     pub missed: u64,
-    /// The number of runs that were waiting when the copy was made.
+    /// Number of skipped runs, which were waiting when the copy was made.
     pub skipped: u64,
-    /// The number of runs that were live when the copy was made.
+    /// Number of runs that were live when the copy was made and are not retried.
     pub ended: u64,
-    /// The number of nights that have closed since then.
+    /// Number of nights that were closed without a report.
     pub nights: u64,
-    /// The path of the previous database and its log, or `None` if there was none.
+    /// The path of the previous database and its log, if there was one.
     pub kept: Option<PathBuf>,
 }
 
-/// An incomplete restore, which must be completed before the database can be opened.
+/// A restore that must be completed before the database can be opened.
 #[derive(Debug, Serialize, Deserialize)]
 struct Intent {
     draft: PathBuf,
@@ -80,12 +80,12 @@ fn intent_of(path: &Path) -> PathBuf {
     path.with_extension("restoring")
 }
 
-/// Returns whether an interrupted restore has begun to move files.
+/// Returns whether an interrupted restore has started to move files.
 pub(super) fn is_half_done(path: &Path) -> bool {
     intent_of(path).exists()
 }
 
-/// Checks `copy` and plans its restore to `store` without changing anything.
+/// Checks `copy` and plans its restore to `store`.
 ///
 /// # Errors
 /// Returns the errors of [`inspect_copy`].
@@ -101,12 +101,12 @@ pub fn plan_restore(store: &Path, copy: &Path, now: Timestamp) -> Result<Restore
     })
 }
 
-/// Returns whether the database file, its log or its index exists.
+/// Returns whether the database, its log or its index exists.
 fn there(store: &Path) -> bool {
     ["", "-wal", "-shm"].iter().any(|ending| beside(store, ending).symlink_metadata().is_ok())
 }
 
-/// Returns a path at which neither a database file nor its log exists.
+/// Returns an unused path for the previous database and its log.
 fn keep(store: &Path, now: Timestamp) -> PathBuf {
     let stamp = now.strftime("%Y%m%dT%H%M%SZ").to_string();
     let names = (0..).map(|n| match n {
@@ -117,12 +117,12 @@ fn keep(store: &Path, now: Timestamp) -> PathBuf {
 }
 
 impl RestorePlan {
-    /// Carries out the plan.
+    /// Executes the plan.
     ///
     /// # Errors
-    /// Returns [`StoreError::InUse`] while any process has the database open for writing, the
-    /// errors of checking the copy, and [`StoreError::CannotWrite`]. A repeated call continues from
-    /// the point where the first call stopped.
+    /// Returns [`StoreError::InUse`] while any process has the database open for writing, an error
+    /// of the copy's checks, or [`StoreError::CannotWrite`]. An interrupted restore can be
+    /// repeated.
     pub fn carry_out(&self, now: Timestamp) -> Result<Restored> {
         let path = &self.store;
         let lock = lock_file(path)?;
@@ -150,7 +150,7 @@ impl RestorePlan {
         failpoint::before("prepare the draft");
         let mut reported = self.prepare(&draft, now)?;
         failpoint::before("write the intent");
-        // The planned path may be in use by now, so it is checked again under the lock.
+        // The planned path may have been taken since, so it is checked again under the lock.
         let keep = match &self.keep {
             Some(planned) if !there(planned) => planned.clone(),
             _ => keep(path, now),
@@ -164,8 +164,7 @@ impl RestorePlan {
         Ok(reported)
     }
 
-    /// Turns the draft into a complete database in the current format, and records the restore in
-    /// it.
+    /// Makes the draft a complete database in the current format, and records the restore in it.
     fn prepare(&self, draft: &Path, now: Timestamp) -> Result<Restored> {
         let sql = sql_error(draft);
         make_private(draft).map_err(cannot_write(draft))?;
@@ -182,7 +181,7 @@ impl RestorePlan {
             Ok(reported)
         })()
         .map_err(|fault| fault.at(draft))?;
-        // The result is a single file, regardless of the copy's journal mode.
+        // The draft becomes a single file, regardless of the copy's journal mode.
         db.query_row("PRAGMA journal_mode = delete", [], |_| Ok(())).map_err(&sql)?;
         full_check(&db, draft)?;
         db.close().map_err(|(_, error)| sql(error))?;
@@ -211,7 +210,7 @@ impl RestorePlan {
             reported.skipped += 1;
         }
         // Recovery settles these runs as published if they recorded a publication, and otherwise as
-        // cancelled with this reason. They are never retried.
+        // cancelled. They are never retried.
         let why = format!("{restored}: it ran then, and how it ended is not known");
         reported.ended = tx.change(
             "UPDATE runs SET cancel = coalesce(cancel, ?1) WHERE state = 'running'",
@@ -240,8 +239,7 @@ impl RestorePlan {
     }
 }
 
-/// Records the scheduled times of all jobs up to `now` as missed. They may already have been run,
-/// so they must not silently run again.
+/// Records all scheduled times up to `now` as missed, because they may already have run.
 fn pass_over(tx: &Transaction<'_>, why: &str, now: Timestamp) -> Result<u64, Fault> {
     let jobs: Vec<(JobId, Schedule, Timestamp)> = tx.all(
         "SELECT id, schedule, watermark FROM jobs WHERE enabled AND next_due IS NOT NULL",
@@ -250,7 +248,7 @@ fn pass_over(tx: &Transaction<'_>, why: &str, now: Timestamp) -> Result<u64, Fau
     )?;
     let mut count = 0;
     for (job, schedule, watermark) in jobs {
-        // Every tick already reports a zone that is unknown on this machine.
+        // Every tick reports an unknown zone.
         let Ok((missed, due)) = passed_over(&schedule, watermark, now) else {
             continue;
         };
@@ -267,7 +265,7 @@ fn pass_over(tx: &Transaction<'_>, why: &str, now: Timestamp) -> Result<u64, Fau
     Ok(count)
 }
 
-/// Closes the nights whose time has passed, without creating their reports again. Any existing
+/// Closes the nights whose time is over. Their reports are not created again, because any existing
 /// reports contain more data than the copy.
 fn close_nights(tx: &Transaction<'_>, why: &str, now: Timestamp) -> Result<u64, Fault> {
     let sql = "SELECT id, project FROM nights WHERE closed IS NULL AND closes <= ?1";
@@ -289,8 +287,8 @@ fn close_nights(tx: &Transaction<'_>, why: &str, now: Timestamp) -> Result<u64, 
     Ok(over.len() as u64)
 }
 
-/// Moves the files of a restore with a complete draft. The caller must hold the database's lock
-/// exclusively. A repeated call does nothing more.
+/// Moves the files of a restore whose draft is complete. The caller must hold the database's lock
+/// exclusively. An interrupted call can be repeated.
 pub(super) fn finish(path: &Path) -> Result<()> {
     let intent = intent_of(path);
     let text = read_host(&intent, SMALL).map_err(cannot_write(&intent))?;

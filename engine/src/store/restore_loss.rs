@@ -1,5 +1,5 @@
-//! The records that are in a database but not in a copy of it. A restore of the copy loses them,
-//! except for the pauses, which are carried over. This module only reads both databases.
+//! The records that a restore loses, because only the current database contains them. Pauses are
+//! not lost, because the restore applies them to the restored database.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -11,35 +11,35 @@ use serde::Serialize;
 use super::columns::{Query as _, millis};
 use super::{Fault, Result, Store, sql_error};
 
-/// The records and decisions made since a copy was made.
+/// The records that were made since a copy was made.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct RestoreLoss {
-    /// The number of runs that the copy does not contain.
+    /// Number of runs that the copy does not contain.
     pub runs: u64,
-    /// The number of lost circuit breaker resets. The failures before them are counted again.
+    /// Number of lost circuit breaker resets. The failures before them count again.
     pub breaker_resets: u64,
-    /// The number of lost budget grants.
+    /// Number of lost budget grants.
     pub grants: u64,
-    /// The number of lost provider limits. The providers are asked again at once.
+    /// Number of lost provider limits. The providers are asked again immediately.
     pub limits: u64,
-    /// The number of current pauses, of single jobs and of all jobs, which are carried over.
+    /// Number of current pauses, which the restore keeps.
     pub pauses: u64,
     #[serde(skip)]
     held: Pauses,
 }
 
-/// All pauses in a database.
+/// All pauses in a database, as milliseconds since the epoch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Pauses {
     all: Option<i64>,
-    /// The project, the job and the end of each pause.
+    /// The project, the job and the end of each job's pause.
     jobs: Vec<(String, String, i64)>,
 }
 
-/// Returns the records in the database at `path` that are not in the copy.
+/// Returns the records of the database at `path` that the copy does not contain.
 ///
 /// # Errors
-/// Returns an error if the database cannot be read, because the loss is then unknown.
+/// Returns an error if the database cannot be read.
 pub(super) fn since(path: &Path, copy: &Path, now: Timestamp) -> Result<RestoreLoss> {
     let store = Store::read(path)?;
     let copy = Connection::open_with_flags(copy, OpenFlags::SQLITE_OPEN_READ_ONLY)
@@ -76,7 +76,7 @@ fn pauses(db: &Connection) -> Result<Pauses, Fault> {
 }
 
 impl RestoreLoss {
-    /// Replaces the pauses in a database with these pauses.
+    /// Replaces a database's pauses with these pauses.
     pub(super) fn apply_pauses(&self, tx: &Transaction<'_>) -> Result<(), Fault> {
         tx.change("DELETE FROM pause", [])?;
         tx.change("UPDATE jobs SET paused_until = NULL WHERE paused_until IS NOT NULL", [])?;

@@ -1,13 +1,12 @@
-//! The plan of a pruning, which is decided from facts alone: which rows and files are deleted and
-//! which are kept.
+//! Plans a pruning: which rows and files are deleted, and which are kept.
 //!
 //! ```text
 //! facts, retention, now ──plan──> PrunePlan ──> shown (dry run) or carried out
 //! ```
 //!
-//! The plan must never delete open rows, rows that later queries need (the newest run of a job, the
-//! runs that the breaker counts, the night that `status` shows, today's budget usage), or files
-//! that do not certainly belong to runner.
+//! The plan must never delete open rows, rows that later queries need, or files that may not belong
+//! to runner. Later queries need a job's newest run, the runs that the breaker counts, the night
+//! that `status` shows and recent budget usage.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -23,21 +22,20 @@ use crate::ids::{OccurrenceId, RunId};
 /// The retention periods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retention {
-    /// Retention of database rows. The key of an occurrence can be used again once its row is
-    /// deleted.
+    /// Retention of database rows. After an occurrence is deleted, its key can be used again.
     pub rows: SignedDuration,
-    /// Retention of the runs' folders with logs and files from child processes.
+    /// Retention of the runs' folders, which contain logs and files from child processes.
     pub logs: SignedDuration,
-    /// Retention of the nights' reports. `None` keeps them forever.
+    /// Retention of night reports. `None` keeps them forever.
     pub reports: Option<SignedDuration>,
-    /// The number of daily backups to keep.
+    /// Number of daily backups to keep.
     pub backups: u32,
-    /// Retention of recordings. `None` means that runs are not recorded, and existing recordings
-    /// are deleted.
+    /// Retention of recordings. `None` means that runs are not recorded and all recordings are
+    /// deleted.
     pub recordings: Option<SignedDuration>,
 }
 
-/// Time after which the deferrals between an occurrence's first and last run are deleted.
+/// Time after which the deferred runs between an occurrence's first and last run are deleted.
 pub const FOLDED_AFTER: SignedDuration = SignedDuration::from_hours(24);
 /// Time after which a left-over staging folder is deleted.
 pub const STAGING_AFTER: SignedDuration = SignedDuration::from_hours(24);
@@ -46,7 +44,6 @@ pub const STAGING_AFTER: SignedDuration = SignedDuration::from_hours(24);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OldOccurrence {
     pub id: OccurrenceId,
-    /// The runs of the occurrence.
     pub runs: Vec<RunId>,
     /// The reason why the occurrence must be kept, if there is one.
     pub needed: Option<String>,
@@ -65,17 +62,15 @@ pub struct Deferral {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OldNight {
     pub id: NightId,
-    /// The occurrences of the night.
     pub occurrences: Vec<OccurrenceId>,
     /// Whether this is the newest night of its project.
     pub newest: bool,
 }
 
-/// The key of one row of budget usage.
+/// The key of a row of budget usage.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct UsageKey {
-    /// The kind of budget level: a day of a project, of a job or of a pool, or a week or a window
-    /// of a pool.
+    /// The kind of budget level: a day, a week or a window.
     pub level: String,
     /// The key of the budget level.
     pub key: String,
@@ -87,11 +82,11 @@ pub struct OldUsage {
     pub usage: UsageKey,
     /// The last day of the period, in the level's zone.
     pub date: Date,
-    /// The existing occurrences whose runs used the budget level.
+    /// The occurrences whose runs used the budget level and whose rows still exist.
     pub occurrences: Vec<OccurrenceId>,
 }
 
-/// The category of a prunable file or folder.
+/// The kind of a prunable file or folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FileKind {
@@ -101,18 +96,17 @@ pub enum FileKind {
     Staging,
     /// A night report's folder.
     Report,
-    /// The files from before a decision on a proposal, with which the decision can be undone.
+    /// The files that can undo a decision on a proposal.
     Undo,
     /// A daily backup.
     Backup,
     /// A temporary file of a process that died while writing.
     Draft,
-    /// A recording of the inputs, requests and results of a run.
+    /// A recording of a run's inputs, requests and results.
     Recording,
 }
 
-/// A file or folder that a pruning may delete. No component of `below` under `root` is a symbolic
-/// link.
+/// A file or folder that may be deleted. No component of `below` is a symbolic link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PrunableFile {
     pub kind: FileKind,
@@ -120,44 +114,40 @@ pub struct PrunableFile {
     pub root: PathBuf,
     /// The path relative to `root`.
     pub below: PathBuf,
-    /// The time at which the file's run or night ended according to the database, or else the time
+    /// The end of the file's run or night according to the database. If that is unknown, the time
     /// in the file's name or of its last change.
     pub at: Timestamp,
     /// The reason why the file must be kept, if there is one.
     pub needed: Option<&'static str>,
 }
 
-/// The facts from which the plan is made.
+/// The facts for a plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PruneFacts {
-    /// The occurrences that were settled before the limit.
     pub occurrences: Vec<OldOccurrence>,
-    /// Deferrals that are neither the first nor the last run of their occurrence.
     pub deferrals: Vec<Deferral>,
-    /// The nights that closed before the limit.
     pub nights: Vec<OldNight>,
     /// The number of events before the limit.
     pub events: u64,
     /// The budget usage of days, weeks and windows.
     pub budget_usage: Vec<OldUsage>,
-    /// The files and folders that a pruning may delete.
     pub files: Vec<PrunableFile>,
 }
 
 /// The rows to delete.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct OldRows {
-    /// Occurrences, which are deleted with their runs, requests, reservations and publications.
+    /// Occurrences, including their runs, requests, reservations and publications.
     pub occurrences: Vec<OccurrenceId>,
-    /// The number of runs of these occurrences.
+    /// Number of these occurrences' runs.
     pub runs: u64,
-    /// Deferrals between the first and last run of their occurrence.
+    /// Deferred runs between the first and last run of their occurrence.
     pub deferrals: Vec<RunId>,
-    /// Nights, which are deleted with their budget usage.
+    /// Nights, including their budget usage.
     pub nights: Vec<i64>,
     /// The number of events before [`PrunePlan::limit`].
     pub events: u64,
-    /// The budget usage of days, weeks and windows, which is deleted with their grants.
+    /// Budget usage of days, weeks and windows, including grants.
     pub budget_usage: Vec<UsageKey>,
 }
 
@@ -165,7 +155,6 @@ pub struct OldRows {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct KeptRows {
     pub count: u64,
-    /// The reason why they are kept.
     pub why: Cow<'static, str>,
 }
 
@@ -184,11 +173,8 @@ pub struct OldFile {
 pub struct PrunePlan {
     /// The time before which rows and events are old.
     pub limit: Timestamp,
-    /// The rows to delete.
     pub rows: OldRows,
-    /// The files and folders to delete.
     pub files: Vec<OldFile>,
-    /// The old rows and files to keep.
     pub kept: Vec<KeptRows>,
 }
 
@@ -198,7 +184,7 @@ impl Retention {
         before(now, self.rows)
     }
 
-    /// Decides which rows and files to delete.
+    /// Decides which rows and files are deleted.
     pub fn plan(&self, facts: PruneFacts, now: Timestamp) -> PrunePlan {
         let mut kept: BTreeMap<Cow<'static, str>, u64> = BTreeMap::new();
         let mut rows = OldRows { events: facts.events, ..OldRows::default() };
@@ -216,7 +202,7 @@ impl Retention {
             facts.deferrals.into_iter().filter(|one| one.finished < fold).map(|one| one.run),
         );
         let old = rows.occurrences.clone();
-        // Budget usage is kept while an occurrence that used it is kept.
+        // Budget usage stays while an occurrence that used it stays.
         let gone = |one: &OccurrenceId| old.binary_search(one).is_ok();
         for night in facts.nights {
             if night.newest {
@@ -226,7 +212,7 @@ impl Retention {
             }
         }
         let limit = self.limit(now);
-        // A day's date is in its project's zone. Two days of grace cover every zone.
+        // A day's date is in its project's zone. Two additional days cover every zone.
         let oldest =
             before(limit, SignedDuration::from_hours(48)).to_zoned(jiff::tz::TimeZone::UTC).date();
         rows.budget_usage.extend(
@@ -251,7 +237,7 @@ impl Retention {
         kept: &mut BTreeMap<Cow<'static, str>, u64>,
         now: Timestamp,
     ) -> Vec<OldFile> {
-        // The newest files come first, so that the newest backups are kept.
+        // The newest files come first, so the newest backups are counted first.
         found.sort_by(|a, b| (a.kind, b.at, &b.below).cmp(&(b.kind, a.at, &a.below)));
         let mut backups = 0;
         let mut files = Vec::new();

@@ -1,5 +1,4 @@
-//! The initial rows of occurrences and their runs. This module must never settle a run or an
-//! occurrence.
+//! Inserts the rows of occurrences and runs. This module must never settle a run or an occurrence.
 
 use jiff::Timestamp;
 use rusqlite::{Transaction, params};
@@ -18,7 +17,7 @@ pub enum Origin {
     Clock,
     /// The end of another job or of a night.
     Event,
-    /// A person or script that queued the occurrence and does not wait for it.
+    /// A person or script that does not wait for the run.
     Queue,
     /// A person who waits for the run.
     Manual,
@@ -34,24 +33,24 @@ impl Origin {
 /// An occurrence to record.
 #[derive(Clone, Debug)]
 pub struct NewOccurrence {
-    /// The job that is due.
     pub job: JobId,
-    /// The key that identifies the occurrence regardless of the recording process: the due time for
-    /// schedules, the parent's id for events, and the caller's key or a new id for manual requests.
+    /// The key that identifies the occurrence for every recording process. It is the due time for
+    /// schedules, the run or night that ended for events, and the caller's key or a new id for
+    /// manual requests.
     pub key: String,
     /// The time at which the job was due.
     pub due: Timestamp,
     /// The night to which the occurrence belongs.
     pub night: Option<NightId>,
     pub origin: Origin,
-    /// The priority; higher values start first. `None` means the job's priority.
+    /// The priority. Higher values start first. `None` means the job's priority.
     pub priority: Option<i32>,
-    /// Settings of the job that apply only to this occurrence, by key.
+    /// The settings that override the job's settings for this occurrence.
     pub settings: Vec<(String, String)>,
 }
 
 impl NewOccurrence {
-    /// Creates an occurrence that a person requests and that is due now.
+    /// Creates an occurrence that is due now, at a person's request.
     pub fn manual(job: JobId, key: String, now: Timestamp) -> Self {
         Self {
             job,
@@ -65,8 +64,8 @@ impl NewOccurrence {
     }
 }
 
-/// Adds an occurrence. If its key is already in use, the error is the id of the occurrence that has
-/// it.
+/// Adds an occurrence. If its key is already in use, the error is the id of the existing
+/// occurrence.
 pub(super) fn insert(
     tx: &Transaction<'_>,
     new: &NewOccurrence,
@@ -88,7 +87,7 @@ pub(super) fn insert(
     Ok(Ok(id))
 }
 
-/// Queues an occurrence. Returns `None` if it has already been recorded.
+/// Adds and queues an occurrence. Returns `None` if it has already been recorded.
 pub(super) fn line_up(
     tx: &Transaction<'_>,
     new: &NewOccurrence,
@@ -101,8 +100,8 @@ pub(super) fn line_up(
     }
 }
 
-/// Returns a new run id that sorts after all existing ids from the same millisecond, and the seed
-/// derived from it.
+/// Returns a new run id, and the seed derived from it. The id sorts after all ids from the same
+/// millisecond.
 fn fresh(tx: &Transaction<'_>, now: Timestamp) -> Result<(RunId, i64), Fault> {
     let last: Option<RunId> = tx.value("SELECT max(id) FROM runs", [])?;
     let run = RunId::new_after(last.as_ref(), now);
@@ -111,7 +110,7 @@ fn fresh(tx: &Transaction<'_>, now: Timestamp) -> Result<(RunId, i64), Fault> {
     Ok((run, seed.cast_signed()))
 }
 
-/// Adds a requested run to an occurrence. `starter` spawns the run now.
+/// Adds a requested run to an occurrence. The caller must spawn the run as `starter`.
 pub(super) fn request(
     tx: &Transaction<'_>,
     occurrence: &OccurrenceId,

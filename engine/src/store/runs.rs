@@ -1,5 +1,5 @@
-//! Runs: reads the rows of all attempts at occurrences. `settle` handles how runs end, and `queue`
-//! how they wait.
+//! Reads runs, which are attempts at occurrences. The module `settle` ends runs, and `queue` starts
+//! waiting runs.
 //!
 //! ```text
 //! queued{ready_at} ──start_ready──> requested{starter, owner, deadline} ──admit──> running{owner, fence, deadline}
@@ -24,13 +24,13 @@ use crate::outcome::Outcome;
 use crate::process_id::ProcessIdentity;
 use crate::sandbox::SandboxLevel;
 
-/// The results of a run for people.
+/// The results of a run, for people and scripts.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RunSummary {
     /// A one-line summary.
     pub headline: String,
-    /// Further lines for the report.
+    /// Further lines of the report.
     pub lines: Vec<String>,
     /// Named figures for scripts.
     pub facts: serde_json::Map<String, serde_json::Value>,
@@ -38,25 +38,25 @@ pub struct RunSummary {
     pub artifacts: Vec<String>,
     /// The name of the backend that answered.
     pub backend: String,
-    /// A description of the sandbox of the run's children.
+    /// The description of the sandbox of the run's child processes.
     pub containment: String,
-    /// The weakest sandbox of the run's children, if it started any.
+    /// The weakest sandbox level of the run's child processes, if there were any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<SandboxLevel>,
-    /// The parts that the sandbox of the run's own program did not cover.
+    /// The restrictions that the sandbox of the run's program lacked.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub gaps: Vec<String>,
-    /// The elements of replies that a check refused, each with the reason.
+    /// The parts of replies that a check refused, each with the reason.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub refused: Vec<String>,
     /// Number of tool uses that failed, including those that the sandbox refused.
     pub failed_tools: u64,
-    /// The result of keeping the machine awake, if this was requested.
+    /// The result of a request to keep the machine awake.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub awake: Option<SleepInhibition>,
 }
 
-/// The state of a run, with the data of that state.
+/// The state of a run.
 #[derive(Clone, Debug, PartialEq, Eq, strum::IntoStaticStr)]
 #[strum(serialize_all = "kebab-case", const_into_str)]
 pub enum RunState {
@@ -64,41 +64,39 @@ pub enum RunState {
     Queued {
         /// The earliest start time.
         ready_at: Timestamp,
-        /// The last run of the occurrence that must succeed first, and the name of that run's job.
+        /// The last run of the occurrence that must succeed first, and the name of its job.
         waits_for: Option<(RunId, String)>,
     },
-    /// A process is starting the run, which has not been admitted yet.
+    /// A process is starting the run, which is not admitted yet.
     Requested {
         /// The process that spawns the run.
         starter: ProcessIdentity,
         /// The process that was spawned for the run, if any.
         spawned: Option<Spawned>,
     },
-    /// The run has been admitted and has not been settled.
+    /// The run is admitted and not settled.
     Running {
         execution: Execution,
         /// The time by which the run must end, in boot-time milliseconds of its owner's boot.
         deadline: u64,
         /// The run's staging folder, relative to the project.
         staging: String,
-        /// The reason why the run was asked to end, if it was.
+        /// The reason for the run's cancellation, if it was cancelled.
         cancel: Option<String>,
     },
-    /// The run is over.
     Settled {
         outcome: Outcome,
-        /// The time at which the run was settled.
         finished: Timestamp,
-        /// The run's admission, if it was admitted.
+        /// The facts of the run's admission, if it was admitted.
         execution: Option<Execution>,
         /// The run's staging folder, until it is swept.
         staging: Option<String>,
-        /// The reason why the run was asked to end while it ran, if it was.
+        /// The reason for the run's cancellation, if it was cancelled while it ran.
         cancel: Option<String>,
     },
 }
 
-/// The process of a run that has not been admitted yet.
+/// The process of a run that is not admitted yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spawned {
     pub owner: ProcessIdentity,
@@ -110,7 +108,6 @@ pub struct Spawned {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Execution {
     pub fence: Fence,
-    /// The time at which the run was admitted.
     pub started: Timestamp,
     /// The process that executes or executed the run.
     pub owner: ProcessIdentity,
@@ -123,24 +120,21 @@ impl RunState {
     }
 }
 
-/// A run, with data of its job and occurrence.
+/// A run, with data from its job and occurrence.
 #[derive(Clone, Debug)]
 pub struct RunRow {
     pub id: RunId,
     pub occurrence: OccurrenceId,
     pub job: JobId,
-    /// The name of the run's job.
     pub job_name: String,
-    /// The kind of the run's job.
     pub kind: String,
     pub project: ProjectId,
-    /// The night to which the run's occurrence belongs.
+    /// The night of the run's occurrence.
     pub night: Option<NightId>,
-    /// The origin of the run's occurrence.
     pub origin: Origin,
-    /// Settings of the job that apply only to the run's occurrence, by key, as they were entered.
+    /// The settings that override the job's settings for the run's occurrence.
     pub settings: Vec<(String, String)>,
-    /// The priority; higher values start first.
+    /// The priority. Higher values start first.
     pub priority: i32,
     /// The time at which the run's occurrence was due.
     pub due: Timestamp,
@@ -148,9 +142,9 @@ pub struct RunRow {
     pub attempt: u32,
     /// The time at which the run was queued or requested.
     pub requested: Timestamp,
-    /// The number of model calls made.
+    /// Number of model calls.
     pub model_calls: u32,
-    /// The results of the run for people. Empty until the run publishes or is settled.
+    /// The results of the run. Empty until the run publishes or is settled.
     pub summary: RunSummary,
     pub state: RunState,
 }
@@ -161,7 +155,7 @@ impl RunRow {
         self.origin == Origin::Manual
     }
 
-    /// Returns how the run ended, or `None` if it has not been settled.
+    /// Returns the run's outcome, if it is settled.
     pub fn outcome(&self) -> Option<&Outcome> {
         match &self.state {
             RunState::Settled { outcome, .. } => Some(outcome),
@@ -177,8 +171,7 @@ impl RunRow {
         }
     }
 
-    /// Returns the run that must succeed before this queued run starts, and the name of that run's
-    /// job.
+    /// Returns the run that must succeed before this queued run starts, and the name of its job.
     pub fn waits_for(&self) -> Option<&(RunId, String)> {
         match &self.state {
             RunState::Queued { waits_for, .. } => waits_for.as_ref(),
@@ -195,12 +188,12 @@ impl RunRow {
         }
     }
 
-    /// Returns when the run was admitted.
+    /// Returns the time of the run's admission.
     pub fn started(&self) -> Option<Timestamp> {
         self.execution().map(|execution| execution.started)
     }
 
-    /// Returns when the run was settled.
+    /// Returns the time at which the run was settled.
     pub fn finished(&self) -> Option<Timestamp> {
         match self.state {
             RunState::Settled { finished, .. } => Some(finished),
@@ -208,7 +201,7 @@ impl RunRow {
         }
     }
 
-    /// Returns the process that executes or executed the run, if it has been spawned.
+    /// Returns the process that executes or executed the run, if there is one.
     pub fn owner(&self) -> Option<&ProcessIdentity> {
         match &self.state {
             RunState::Requested { spawned, .. } => spawned.as_ref().map(|spawned| &spawned.owner),
@@ -216,7 +209,7 @@ impl RunRow {
         }
     }
 
-    /// Returns the reason why the run was asked to end while it ran.
+    /// Returns the reason for the run's cancellation, if it was cancelled while it ran.
     pub fn cancel(&self) -> Option<&str> {
         match &self.state {
             RunState::Running { cancel, .. } | RunState::Settled { cancel, .. } => {
@@ -227,24 +220,24 @@ impl RunRow {
     }
 }
 
-/// Selects the runs to list.
+/// Selects runs to list.
 #[derive(Clone, Debug, Default)]
 pub struct RunFilter {
-    /// Selects the runs of this project.
+    /// Only the runs of this project.
     pub project: Option<ProjectId>,
-    /// Selects the runs of this job.
+    /// Only the runs of this job.
     pub job: Option<JobId>,
-    /// Selects the runs of this night.
+    /// Only the runs of this night.
     pub night: Option<NightId>,
-    /// Selects the runs whose id begins with this text.
+    /// Only the runs whose id begins with this text.
     pub prefix: Option<String>,
-    /// Maximum number of runs, newest first. 0 means no limit.
+    /// Maximum number of runs. 0 means no limit.
     pub limit: u32,
-    /// Excludes the jobs of this kind, unless `job` is set.
+    /// Excludes jobs of this kind, unless `job` is set.
     pub but_kind: Option<&'static str>,
 }
 
-/// The columns that the function [`run`] maps.
+/// The columns for [`run`].
 const COLUMNS: &str = "r.id, r.occurrence, r.job, j.name, j.kind, j.project, o.night, o.origin,
     o.settings, o.priority, o.due, r.attempt, r.requested, r.model_calls, r.summary, r.state,
     r.ready_at, (SELECT json_array(w.id, wj.name) FROM runs w JOIN jobs wj ON wj.id = w.job
@@ -302,7 +295,7 @@ fn state(row: &Row<'_>) -> rusqlite::Result<RunState> {
     })
 }
 
-/// Returns the query for [`COLUMNS`]. `index` names the index that finds the runs, or is empty.
+/// Returns a query for [`COLUMNS`]. `index` is empty or an `INDEXED BY` clause.
 fn select(index: &str, wheres: &str) -> String {
     format!(
         "SELECT {COLUMNS} FROM runs r {index} JOIN occurrences o ON o.id = r.occurrence
@@ -311,10 +304,10 @@ fn select(index: &str, wheres: &str) -> String {
 }
 
 impl Store {
-    /// Returns one run.
+    /// Returns the run with the id `wanted`.
     ///
     /// # Errors
-    /// Returns [`StoreError::NotFound`](super::StoreError::NotFound).
+    /// Returns [`StoreError::NotFound`](super::StoreError::NotFound) if there is none.
     pub fn run(&self, wanted: &RunId) -> Result<RunRow> {
         self.view(|db| {
             let found = db.first(&select("", "r.id = ?1"), [wanted], run)?;
@@ -322,8 +315,8 @@ impl Store {
         })
     }
 
-    /// Returns runs, last recorded first. They are not sorted by id, because ids begin with a time
-    /// and clocks are sometimes set back.
+    /// Returns runs, last recorded first. The order of ids would be wrong after the clock is set
+    /// back.
     pub fn runs(&self, filter: &RunFilter) -> Result<Vec<RunRow>> {
         let mut wheres: Vec<&str> = vec!["1"];
         let mut values: Vec<Value> = Vec::new();
@@ -336,8 +329,8 @@ impl Store {
             values.push(job.0.into());
         }
         if let Some(project) = &filter.project {
-            // The plus sign keeps the query in the order of recording, so that the limit ends the
-            // search early.
+            // The plus sign prevents an index on `job`, so the query follows the order of recording
+            // and stops at the limit.
             wheres.push("+r.job IN (SELECT id FROM jobs WHERE project = ?)");
             values.push(project.to_string().into());
         }
@@ -361,15 +354,15 @@ impl Store {
         self.view(|db| db.first(&sql, [occurrence], run))
     }
 
-    /// Returns the runs that a process is starting or executing, including runs whose process has
-    /// died. The cost is proportional to their number.
+    /// Returns the requested and running runs, including runs whose process has died. The cost
+    /// grows with their number.
     pub fn live(&self) -> Result<Vec<RunRow>> {
         let wheres = "r.state IN ('requested', 'running') ORDER BY r.rowid";
         self.view(|db| db.all(&select("INDEXED BY runs_live", wheres), [], run))
     }
 
-    /// Returns the waiting runs of a project. Runs that wait for their start time or turn come
-    /// first, in the order in which they become ready, followed by runs that wait for other runs.
+    /// Returns a project's queued runs. Runs that wait for a time or a slot come first, in the
+    /// order in which they become ready. Runs that wait for other runs follow.
     pub fn queued_of(&self, project: &ProjectId) -> Result<Vec<RunRow>> {
         let sql = select(
             "",
@@ -380,20 +373,20 @@ impl Store {
         self.view(|db| db.all(&sql, [project], run))
     }
 
-    /// Returns the settled runs whose staging folder must still be removed. The cost is
-    /// proportional to their number.
+    /// Returns the settled runs whose staging folder has not been removed. The cost grows with
+    /// their number.
     pub fn unswept(&self) -> Result<Vec<RunRow>> {
         let wheres = "r.state = 'settled' AND r.staging IS NOT NULL ORDER BY r.rowid";
         self.view(|db| db.all(&select("INDEXED BY runs_unswept", wheres), [], run))
     }
 
-    /// Records that the staging folder of a settled run was removed.
+    /// Records that a settled run's staging folder was removed.
     pub fn swept(&mut self, run: &RunId) -> Result<()> {
         let sql = "UPDATE runs SET staging = NULL WHERE id = ?1 AND state = 'settled'";
         self.write(|tx| tx.change(sql, [run]).map(drop))
     }
 
-    /// Makes `starter` responsible for a requested run. Returns false if the run is no longer
+    /// Makes `starter` responsible for a requested run. Returns `false` if the run is no longer
     /// requested.
     pub fn adopt(&mut self, run: &RunId, starter: &ProcessIdentity) -> Result<bool> {
         let sql = "UPDATE runs SET starter = ?2, owner = NULL, deadline = NULL
@@ -401,8 +394,8 @@ impl Store {
         self.write(|tx| Ok(tx.change(sql, params![run, to_json(starter)])? == 1))
     }
 
-    /// Records the process of a requested run, and the boot time by which the run must be admitted.
-    /// Returns false and changes nothing if the run was admitted or settled meanwhile.
+    /// Records the process of a requested run and the boot time by which it must be admitted.
+    /// Returns `false` and changes nothing if the run is no longer requested.
     pub fn spawned(
         &mut self,
         run: &RunId,
@@ -414,14 +407,14 @@ impl Store {
         self.write(|tx| Ok(tx.change(sql, params![run, to_json(owner), deadline])? == 1))
     }
 
-    /// Counts the lost runs of an occurrence.
+    /// Counts an occurrence's lost runs.
     pub fn lost_runs_of(&self, occurrence: &OccurrenceId) -> Result<u32> {
         let sql =
             "SELECT count(*) FROM runs WHERE occurrence = ?1 AND outcome ->> 'outcome' = 'lost'";
         self.view(|db| db.value(sql, [occurrence]))
     }
 
-    /// Returns when the job's last run for an occurrence other than `but` was admitted.
+    /// Returns the last admission of the job for an occurrence other than `but`.
     pub fn last_began(&self, job: JobId, but: &OccurrenceId) -> Result<Option<Timestamp>> {
         let sql = "SELECT started FROM runs WHERE job = ?1 AND occurrence <> ?2
                    AND started IS NOT NULL ORDER BY rowid DESC LIMIT 1";
@@ -434,9 +427,8 @@ impl Store {
         self.view(|db| db.exists(sql, [occurrence]))
     }
 
-    /// Counts how many of the job's last runs in a row were deferred with a reason that begins with
-    /// `why`. Skipped runs are not counted and do not end the sequence. Only the last fifty runs
-    /// are read.
+    /// Counts the job's last runs in a row that were deferred with a reason that begins with `why`.
+    /// Skipped runs are ignored. Only the last fifty runs are read.
     pub fn deferrals_in_a_row(&self, job: JobId, why: &str) -> Result<u32> {
         let sql = "SELECT outcome FROM runs WHERE job = ?1 AND state = 'settled'
                    ORDER BY rowid DESC LIMIT 50";
@@ -448,15 +440,14 @@ impl Store {
     }
 }
 
-/// Counts the first outcomes for which `counts` holds. Skipped runs neither count nor end the
-/// sequence.
+/// Counts the leading outcomes for which `counts` returns `true`. Skipped runs are ignored.
 pub(super) fn in_a_row(outcomes: Vec<Json<Outcome>>, counts: impl Fn(&Outcome) -> bool) -> u32 {
     let tried = outcomes.into_iter().map(|Json(outcome)| outcome);
     let tried = tried.filter(|outcome| !matches!(outcome, Outcome::Skipped { .. }));
     tried.take_while(counts).fold(0, |count, _| count + 1)
 }
 
-/// The data of a requested run that its admission needs.
+/// The data of a requested run for its admission.
 pub(super) struct RequestedRun {
     pub occurrence: OccurrenceId,
     pub job: JobId,

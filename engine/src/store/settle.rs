@@ -1,4 +1,4 @@
-//! Settles runs and occurrences, and records all consequences in the same transaction.
+//! Settles runs and occurrences, and records the consequences in the same transaction.
 //!
 //! ```text
 //! outcome of a run ──deferred{until}─────────────> its occurrence stays open: queued again at until
@@ -8,8 +8,8 @@
 //!                                        └─> jobs that follow its job: recorded
 //! ```
 //!
-//! All runs and occurrences are settled by [`settle_row`], except for dead runs that are retried at
-//! once and missed scheduled times.
+//! [`settle_row`] settles all runs and occurrences. Exceptions are dead runs that are retried
+//! immediately, and missed scheduled times.
 
 use runner_text::counted;
 use std::collections::VecDeque;
@@ -25,7 +25,7 @@ use crate::outcome::Outcome;
 use crate::policy::{Overlap, Policy, QUEUE, retryable};
 use crate::schedule::{On, Schedule, Trigger};
 
-/// Settles a run, and retries or settles its occurrence.
+/// Settles a run. Then queues another attempt at its occurrence, or settles the occurrence.
 pub(super) fn settle_row(
     tx: &Transaction<'_>,
     run: &RunId,
@@ -34,8 +34,8 @@ pub(super) fn settle_row(
     now: Timestamp,
 ) -> Result<(), Fault> {
     let over = close(tx, run, outcome, summary, now)?;
-    // If an occurrence did not succeed, the runs that wait for it are skipped, and so are the runs
-    // that wait for those.
+    // If an occurrence does not succeed, all runs that wait for it are skipped, directly or through
+    // other runs.
     let mut ended = VecDeque::from([(run.clone(), over)]);
     while let Some((run, over)) = ended.pop_front() {
         match again_at(tx, &over, now)? {
@@ -53,7 +53,7 @@ pub(super) struct EndedRun {
     pub occurrence: OccurrenceId,
     job: JobId,
     seed: u64,
-    /// Whether the run was asked to end. If it was, it is not retried, however it ended.
+    /// Whether the run was cancelled. A cancelled run is never retried.
     unwanted: bool,
     outcome: Outcome,
 }
@@ -75,8 +75,7 @@ pub(super) fn close(
     let Some((occurrence, job, started, cancel, seed)) = open else {
         return Err(Fault::not_found("unsettled run", run));
     };
-    // The run itself has only seen a signal, but the database contains the reason for the
-    // cancellation.
+    // The run only received a signal. The database has the reason for the cancellation.
     let unwanted = cancel.is_some();
     let outcome = match (outcome, cancel) {
         (Outcome::Cancelled { .. } | Outcome::Deferred { .. }, Some(why)) => {
@@ -99,7 +98,7 @@ pub(super) fn close(
     Ok(EndedRun { occurrence, job, seed: seed.cast_unsigned(), unwanted, outcome })
 }
 
-/// Returns when the next attempt at the occurrence may start, or `None` if there is none.
+/// Returns the time of the next attempt at the occurrence, if there is one.
 fn again_at(
     tx: &Transaction<'_>,
     over: &EndedRun,
@@ -120,8 +119,8 @@ fn again_at(
     let (origin, reported, policy): (Origin, bool, Policy) =
         found.ok_or_else(|| Fault::not_found("occurrence", occurrence))?;
     if let Some(until) = deferred {
-        // A person who requested a single run has already been informed, and nothing else waits for
-        // the run.
+        // The command that requested a single run reports the deferral, so there is no further
+        // attempt.
         return Ok((!reported).then_some(until));
     }
     if origin == Origin::Manual {
@@ -145,8 +144,8 @@ pub(super) fn skip(
     settle_row(tx, run, &Outcome::Skipped { why }, &RunSummary::default(), now)
 }
 
-/// Records the outcome of an occurrence after its last run. Returns the waiting runs that ended as
-/// a result, whose occurrences the caller must still settle.
+/// Records an occurrence's outcome after its last run. Returns the waiting runs that ended as a
+/// result. The caller must settle their occurrences.
 fn settle_occurrence(
     tx: &Transaction<'_>,
     over: &EndedRun,
@@ -190,8 +189,8 @@ fn release(
     Ok(ended)
 }
 
-/// Returns the reason why a run that waits for a success is skipped. If the awaited run was itself
-/// skipped for this reason, its text is reused, so that a long chain reports the original cause.
+/// Returns the reason for skipping a run that waits for a success. In a chain of skipped runs, the
+/// first reason is kept.
 pub(super) fn not_followed(outcome: &Outcome) -> String {
     match outcome {
         Outcome::Skipped { why } if why.starts_with(NOT_FOLLOWED) => why.clone(),
@@ -201,7 +200,7 @@ pub(super) fn not_followed(outcome: &Outcome) -> String {
 const NOT_FOLLOWED: &str = "what it was to follow ended as";
 
 /// Records the occurrences of the jobs that follow this job, in the same night if it is still open.
-/// A job that requires a success is recorded as skipped if there was none.
+/// A follower that requires a success is recorded as skipped if there was none.
 fn follow(
     tx: &Transaction<'_>,
     over: &EndedRun,
@@ -226,8 +225,7 @@ fn follow(
             origin: Origin::Event,
             ..NewOccurrence::manual(follower, format!("after {run}"), now)
         };
-        // A run that was skipped, or deferred until a person tries again, did no work, so it is not
-        // treated as an end of the job.
+        // A skipped or deferred run did no work, so it does not count as an end of the job.
         let ended = !matches!(outcome, Outcome::Skipped { .. } | Outcome::Deferred { .. });
         if outcome.published() || (after.on == On::End && ended) {
             await_turn(tx, &new, now, now)?;
@@ -255,8 +253,7 @@ pub(super) fn check_fence(db: &Connection, run: &RunId, fence: Option<Fence>) ->
     }
 }
 
-/// Records an occurrence as skipped, with the reason. Returns `None` if it has already been
-/// recorded.
+/// Records an occurrence as skipped. Returns `None` if it has already been recorded.
 pub(super) fn skipped(
     tx: &Transaction<'_>,
     new: &NewOccurrence,
@@ -270,8 +267,8 @@ pub(super) fn skipped(
     Ok(run)
 }
 
-/// Queues an occurrence of a schedule or an event according to the job's overlap rule. Runs that a
-/// person or a script queued do not affect this rule.
+/// Queues an occurrence of a schedule or an event according to the job's overlap rule. Queued runs
+/// that a person or script requested are ignored.
 pub(super) fn await_turn(
     tx: &Transaction<'_>,
     new: &NewOccurrence,
@@ -305,7 +302,7 @@ pub(super) fn await_turn(
         Overlap::Replace => {
             let run = line_up(tx, new, ready_at, now)?;
             if run.is_some() {
-                // A run that a person requested is not replaced. The new run waits for it.
+                // A run that a person requested is not replaced, and the new run waits for it.
                 for (earlier, ..) in ahead.iter().filter(|one| one.3) {
                     let why = format!("replaced by the one due {}", new.due);
                     ask(tx, earlier, &why, now)?;
@@ -316,7 +313,7 @@ pub(super) fn await_turn(
     }
 }
 
-/// Ends a run that has not started, or requests the end of a run in progress.
+/// Cancels a run that has not started, or requests the cancellation of a running run.
 pub(super) fn ask(
     tx: &Transaction<'_>,
     run: &RunId,

@@ -1,4 +1,5 @@
-//! The public functions that settle runs. Each is one transaction around [`settle`](super::settle).
+//! The public functions that settle runs. Each is one transaction that uses the module
+//! [`settle`](super::settle).
 
 use jiff::Timestamp;
 use rusqlite::params;
@@ -11,12 +12,12 @@ use crate::outcome::Outcome;
 use crate::process_id::ProcessIdentity;
 
 impl Store {
-    /// Settles a run and, unless it was deferred, its occurrence.
+    /// Settles a run, and its occurrence unless there is another attempt.
     ///
     /// # Errors
-    /// Returns [`StaleFence`](super::StoreError::StaleFence) if the run has been taken over; the
-    /// run must then not change anything any more. Returns
-    /// [`NotFound`](super::StoreError::NotFound) if the run has already been settled.
+    /// Returns [`StaleFence`](super::StoreError::StaleFence) if the run has been taken over. The
+    /// run must then change nothing more. Returns [`NotFound`](super::StoreError::NotFound) if the
+    /// run has already been settled.
     pub fn settle(
         &mut self,
         run: &RunId,
@@ -31,8 +32,8 @@ impl Store {
         })
     }
 
-    /// Settles a run that has not been admitted. Returns false and changes nothing if the run was
-    /// admitted or settled meanwhile, because another process then decides its outcome.
+    /// Settles a run that was not admitted. Returns `false` and changes nothing if the run has been
+    /// admitted or settled.
     pub fn decline(&mut self, run: &RunId, outcome: &Outcome, now: Timestamp) -> Result<bool> {
         self.write(|tx| {
             if runs::requested(tx, run)?.is_none() {
@@ -43,8 +44,7 @@ impl Store {
         })
     }
 
-    /// Settles a run whose publication found a target with neither the expected nor the new
-    /// content. The staged files are kept for a person and are not swept.
+    /// Settles a run whose publication cannot be completed. The staged files are kept for a person.
     pub fn settle_conflict(
         &mut self,
         run: &RunId,
@@ -65,7 +65,8 @@ impl Store {
         })
     }
 
-    /// Settles a run whose process is gone, and requests another attempt if `retry` allows it.
+    /// Settles a run whose process has died. If `retry` is a process, requests another attempt with
+    /// this starter.
     pub fn settle_dead(
         &mut self,
         run: &RunId,

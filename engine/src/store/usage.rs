@@ -1,18 +1,18 @@
-//! Budget usage: reserved before it is spent, settled afterwards, and charged at the maximum if it
-//! is unknown.
+//! Budget usage: amounts are reserved before they are spent and settled afterwards. Unknown usage
+//! is charged at the reserved maximum.
 //!
 //! ```text
-//! limits + grants ──fit──> reservation of a run, at all levels at once    (BEGIN IMMEDIATE)
+//! limits + grants ──fit──> reservation of a run, at all its levels       (BEGIN IMMEDIATE)
 //!                            └──request──> reported usage | reserved maximum
 //!                            └──escalation──> reservation of a child, from the remaining amount
 //!                        settle ──> usage at each level; the rest is released
 //! ```
 //!
-//! A run reserves its maximum at every level (its job's day, its night, its project's day, and the
-//! pool from which it spends) and holds the reservation until it is settled. Each model request
-//! draws on that reservation. A request whose usage was not reported, or was reported as more than
-//! [`MEASURE`], is charged at its reserved maximum. A unit that neither the run nor any level
-//! limits is reserved at [`DEFAULT`], so no amount is ever unlimited. Sums of amounts saturate and
+//! A run reserves its maximum at every level until it is settled. The levels are its job's day, its
+//! night, its project's day and the pool from which it spends. Each model request uses a part of
+//! that reservation. A request is charged its reserved maximum if its usage is not reported or
+//! exceeds [`MEASURE`]. A unit that neither the run nor a level limits is reserved at
+//! [`DEFAULT`](super::reserve::DEFAULT), so no amount is unlimited. Sums of amounts saturate and
 //! cannot overflow a row.
 
 use jiff::{SignedDuration, Timestamp};
@@ -40,7 +40,7 @@ pub struct Amounts {
     pub ideas: u64,
 }
 
-/// A limit for each unit. `None` means that the level does not limit the unit.
+/// A limit for each unit. `None` means that the unit has no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Budget {
@@ -62,14 +62,14 @@ pub struct BudgetLevel {
     /// The kind of level: [`DAY`], [`NIGHT`], [`JOB`], [`POOL_DAY`], [`POOL_WEEK`], [`WINDOW`] or
     /// [`PARENT`].
     pub level: &'static str,
-    /// Identifies the level within its kind. For a window, this is the pool's name, and for a
-    /// parent, the id of the parent run.
+    /// The key of the level within its kind. For a window, it is the pool's name until the window
+    /// is resolved. For a parent, it is the parent run's id.
     pub key: String,
-    /// The name shown to people: `night 2026-11-21`.
+    /// The name for people, such as `night 2026-11-21`.
     pub label: String,
-    /// The maximum that all runs together may reserve or spend at this level.
+    /// The maximum that all runs together may reserve and spend at this level.
     pub cap: Budget,
-    /// The length of a window, which starts with the first run that is admitted in it.
+    /// The length of a window, which opens when a run reserves from it.
     pub window: Option<SignedDuration>,
 }
 
@@ -83,13 +83,12 @@ pub const JOB: &str = "job";
 pub const POOL_DAY: &str = "pool-day";
 /// The kind of level for an ISO week of a pool, for all projects together.
 pub const POOL_WEEK: &str = "pool-week";
-/// The kind of level for a pool's window, such as a provider's five-hour window. It opens with the
-/// first use.
+/// The kind of level for a pool's window, such as a provider's five-hour window.
 pub const WINDOW: &str = "pool-window";
-/// The kind of level for the remaining amounts of a parent run. The reservation is taken from the
+/// The kind of level for a parent run's remaining amounts. A child's reservation is taken from the
 /// parent's reservation at all its levels.
 pub const PARENT: &str = "parent";
-/// The kind of level for the run itself, which limits its requests.
+/// The kind of level for the run itself.
 pub(super) const RUN: &str = "run";
 
 impl BudgetLevel {
@@ -98,107 +97,106 @@ impl BudgetLevel {
         Self { level, key, label, cap, window: None }
     }
 
-    /// Creates the budget level for the remaining amounts of a parent run, for a run that the
-    /// parent starts.
+    /// Creates the level of a parent run, for a run that the parent starts.
     pub fn of_parent(parent: &RunId) -> Self {
         let label = format!("run {parent}");
         Self::new(PARENT, parent.to_string(), label, Budget::default())
     }
 }
 
-/// The actual usage of a request.
+/// The usage of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestUsage {
     /// The backend reported the usage.
     Known(Amounts),
     /// The backend did not report the usage. The reserved maximum is charged.
     Unknown,
-    /// The backend did not report the usage, but at least this much was observed. The reserved
-    /// maximum or this amount is charged, whichever is more.
+    /// The backend did not report the usage, but at least this much was observed. In each unit, the
+    /// larger of the reserved maximum and this amount is charged.
     AtLeast(Amounts),
 }
 
-/// How the cost of a request is known.
+/// The source of a request's cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
 #[strum(serialize_all = "kebab-case", const_into_str)]
 pub enum Money {
     /// The backend reported the cost.
     Stated,
-    /// The backend reported the tokens, and the price list contains the model.
+    /// The cost was computed from the reported tokens and the price list.
     Priced,
-    /// The backend reported the tokens, but the price is unknown. The reserved maximum is charged.
+    /// The price is unknown, so the reserved maximum is charged.
     Reserved,
 }
 
 impl Money {
-    /// Returns the name in the database and in `--json`.
+    /// Returns the name in the database and in `--json` output.
     pub fn as_str(self) -> &'static str {
         self.into_str()
     }
 }
 
-/// The id of a reserved model call.
+/// The id of a model request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestId(i64);
 
-/// The names of the units, in the order in which amounts are stored.
+/// The names of the units, in the order of the columns.
 pub const UNITS: [&str; 5] = ["calls", "tokens", "micros", "seconds", "ideas"];
 
 impl Amounts {
-    /// Returns the amounts in the order of [`UNITS`].
+    /// Returns the amounts as an array in the order of [`UNITS`].
     pub fn array(self) -> [u64; 5] {
         [self.calls, self.tokens, self.micros, self.seconds, self.ideas]
     }
 
-    /// Builds the amounts from an array in the order of [`UNITS`].
+    /// Creates amounts from an array in the order of [`UNITS`].
     pub fn from_array([calls, tokens, micros, seconds, ideas]: [u64; 5]) -> Self {
         Self { calls, tokens, micros, seconds, ideas }
     }
 
-    /// Adds the amounts of each unit.
+    /// Adds the amounts of each unit. The sums saturate.
     pub fn plus(self, other: Self) -> Self {
         let (a, b) = (self.array(), other.array());
         Self::from_array(std::array::from_fn(|unit| a[unit].saturating_add(b[unit])))
     }
 
-    /// Subtracts `other` from each unit. The result is never below zero.
+    /// Subtracts the amounts of each unit. The differences are never negative.
     pub fn less(self, other: Self) -> Self {
         let (a, b) = (self.array(), other.array());
         Self::from_array(std::array::from_fn(|unit| a[unit].saturating_sub(b[unit])))
     }
 
-    /// Returns whether any unit exceeds [`MEASURE`], which makes the amounts implausible.
+    /// Returns whether any unit exceeds [`MEASURE`].
     pub fn beyond_measure(self) -> bool {
         self.array().into_iter().any(|amount| amount > MEASURE)
     }
 }
 
-/// The largest plausible amount of any unit, 10¹⁵. A larger reported amount is treated as an error.
+/// The largest plausible amount of any unit, 10¹⁵. A larger reported amount counts as an error.
 pub const MEASURE: u64 = 1_000_000_000_000_000;
 
 impl Budget {
-    /// Returns the limits in the order of [`UNITS`].
+    /// Returns the limits as an array in the order of [`UNITS`].
     pub fn array(self) -> [Option<u64>; 5] {
         [self.calls, self.tokens, self.micros, self.seconds, self.ideas]
     }
 }
 
 impl Store {
-    /// Returns the amounts spent or reserved at a budget level. The key of a window must be
+    /// Returns the amounts spent and reserved at a budget level. The key of a window must be
     /// resolved.
     pub fn account(&self, level: &str, key: &str) -> Result<Amounts> {
         self.view(|db| in_use(db, level, key))
     }
 
-    /// Returns the amounts that a run has spent so far.
+    /// Returns the amounts that a run's requests have used or reserved, without the time.
     pub fn spent_by(&self, run: &RunId) -> Result<Amounts> {
         self.view(|db| used_by(db, run))
     }
 
-    /// Reserves one model call from the run's reservation.
+    /// Reserves a model request within the run's reservation.
     ///
     /// # Errors
-    /// Returns the unit that the run's reservation does not have enough of, as the inner error.
+    /// Returns the shortfall as the inner error if the run's reservation is too small.
     pub fn reserve_request(
         &mut self,
         run: &RunId,
@@ -229,9 +227,8 @@ impl Store {
         })
     }
 
-    /// Records the usage of a request. In a run that has already been settled, the request was
-    /// charged at its maximum, and a later report changes nothing. `money` states how the cost is
-    /// known.
+    /// Records the usage of a request. `money` is the source of its cost. If the run has been
+    /// settled, the request was charged its maximum and this call changes nothing.
     pub fn settle_request(
         &mut self,
         request: RequestId,
@@ -264,8 +261,8 @@ impl Store {
             };
             let [calls, tokens, micros, _, ideas] = stored(least);
             let (id, money) = (request.0, money.map(Money::as_str));
-            // A request with unknown usage is charged at its reserved maximum, or at the observed
-            // amounts where they are larger.
+            // A request with unknown usage is charged its reserved maximum or, if larger, the
+            // observed amounts.
             tx.change(
                 "UPDATE requests SET settled = ?2, note = ?3, money = ?4, stated = ?5,
                    calls = iif(?5, ?6, max(calls, ?6)), tokens = iif(?5, ?7, max(tokens, ?7)),
@@ -277,15 +274,14 @@ impl Store {
         })
     }
 
-    /// Counts the model calls of a run that are charged at their reserved maximum because the
-    /// backend did not report their usage.
+    /// Counts a run's model requests whose usage the backend did not report.
     pub fn unstated_calls(&self, run: &RunId) -> Result<u64> {
         let sql = "SELECT count(*) FROM requests WHERE run = ?1 AND NOT stated";
         self.view(|db| db.value(sql, [run]).map(|Count(count)| count))
     }
 
-    /// Returns the amounts that a run reserved when it was admitted, even after it has been
-    /// settled. Returns zero if it was not admitted.
+    /// Returns a run's reservation, even after it was settled. Returns zero if the run was not
+    /// admitted.
     pub fn reserved_for(&self, run: &RunId) -> Result<Amounts> {
         let sql = "SELECT calls, tokens, micros, seconds, ideas FROM reservations
                    WHERE run = ?1 AND level = 'run'";
@@ -293,17 +289,17 @@ impl Store {
     }
 
     /// Returns the amounts that a run can still use: its reservation minus the amounts that its
-    /// requests have reserved or used.
+    /// requests have used or reserved.
     pub fn left_of(&self, run: &RunId) -> Result<Amounts> {
         self.view(|db| Ok(reserved_by(db, run)?.unwrap_or_default().less(used_by(db, run)?)))
     }
 }
 
-/// Increases a run's reservation at all its levels at once if the run's usage exceeds it.
-/// Otherwise, other runs could reserve these amounts until the run is settled.
+/// Increases a run's reservation at all its levels if its usage exceeds it. Otherwise, other runs
+/// could reserve these amounts before the run is settled.
 fn reserve_excess(db: &Connection, request: RequestId) -> Result<(), Fault> {
     let run: RunId = db.value("SELECT run FROM requests WHERE id = ?1", [request.0])?;
-    // The sum of a thousand rows must still fit into a column.
+    // The sum of a thousand rows must still fit in a column.
     let held = |amount: u64| i64::try_from(amount).unwrap_or(i64::MAX).min(i64::MAX / 1024);
     let [calls, tokens, micros, _, ideas] = used_by(db, &run)?.array().map(held);
     db.change(
@@ -315,7 +311,7 @@ fn reserve_excess(db: &Connection, request: RequestId) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Returns the total of the amounts spent and reserved at a budget level.
+/// Returns the amounts spent and reserved at a budget level.
 pub(super) fn in_use(db: &Connection, level: &str, key: &str) -> Result<Amounts, Fault> {
     let sql = "SELECT calls, tokens, micros, seconds, ideas FROM budget_usage
                WHERE level = ?1 AND key = ?2";
@@ -342,7 +338,7 @@ pub(super) fn used_by(db: &Connection, run: &RunId) -> Result<Amounts, Fault> {
     Ok(db.first(sql, [run], amounts)?.unwrap_or_default())
 }
 
-/// The sums of amounts over several rows, which [`amounts`] maps.
+/// The columns with the sums of amounts, for [`amounts`].
 pub(super) const SUMS: &str = "coalesce(sum(calls), 0), coalesce(sum(tokens), 0),
     coalesce(sum(micros), 0), coalesce(sum(seconds), 0), coalesce(sum(ideas), 0)";
 
@@ -360,8 +356,7 @@ pub(super) fn amounts_from(row: &Row<'_>, first: usize) -> rusqlite::Result<Amou
     Ok(Amounts::from_array(amounts))
 }
 
-/// Converts amounts to the form stored in a row. The sum of a thousand stored amounts still fits
-/// into a column.
+/// Converts amounts to columns. The sum of a thousand converted amounts still fits in a column.
 pub(super) fn stored(amounts: Amounts) -> [i64; 5] {
     amounts.array().map(|amount| i64::try_from(amount.min(MEASURE)).unwrap_or(i64::MAX))
 }

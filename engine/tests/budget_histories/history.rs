@@ -1,4 +1,4 @@
-//! One history: the database, the actual events and usage, and the invariants after each step.
+//! One history: the database, a model of the actual usage, and the invariants after each step.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -15,10 +15,10 @@ use runner_engine::store::{
 
 use super::random::Random;
 
-/// A bug that is injected to check that the histories detect it.
+/// A bug that the histories must detect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bug {
-    /// The remaining amount is read in one transaction and reserved in another.
+    /// The remaining amount is read in one transaction and reserved in another one.
     CheckThenReserve,
     /// The open requests of a dead run are not charged.
     ForgetTheLost,
@@ -28,9 +28,9 @@ pub enum Bug {
     OverIsCut,
     /// A grant is counted twice.
     GrantTwice,
-    /// The usage of a pool is counted separately for each project.
+    /// A pool's usage is counted separately for each project.
     PoolPerProject,
-    /// A run that died is never settled.
+    /// A dead run is never settled.
     NeverRecovered,
     /// A child's reservation is added to its parent's reservation instead of being taken from it.
     ChildBeside,
@@ -52,7 +52,7 @@ impl Bug {
     ];
 }
 
-/// Counts of the simulated operations.
+/// Counts of simulated operations.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counts {
     pub histories: u64,
@@ -86,7 +86,7 @@ impl Counts {
     }
 }
 
-/// A job of one of the projects.
+/// A job of a project.
 pub struct Job {
     pub project: usize,
     pub id: JobId,
@@ -96,11 +96,11 @@ pub struct Job {
 pub struct Out {
     pub id: RequestId,
     pub reserved: Amounts,
-    /// The request's actual usage in the model.
+    /// The request's actual usage.
     pub truly: Amounts,
 }
 
-/// A run that has not been settled.
+/// An unsettled run.
 pub struct Run {
     pub id: RunId,
     pub job: usize,
@@ -111,14 +111,14 @@ pub struct Run {
     pub stopped: bool,
 }
 
-/// The actual state of a budget level, which is kept outside the database.
+/// The model of a budget level.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Truth {
-    /// The maximum that the level may ever contain: its limit and all grants.
+    /// The maximum that may ever be spent: the level's limit and all grants.
     pub most: [Option<u64>; 5],
-    /// The amounts that were truly spent.
+    /// The amounts that were actually spent.
     pub spent: Amounts,
-    /// The amounts that requests used beyond their reservations.
+    /// The amounts that requests used beyond the reservations.
     pub beyond: Amounts,
 }
 
@@ -134,17 +134,17 @@ pub struct History {
     pub window: Budget,
     pub day: Budget,
     pub runs: Vec<Run>,
-    /// Budgets that have been read but not reserved; used only with [`Bug::CheckThenReserve`].
+    /// Budgets that were read but not reserved, for [`Bug::CheckThenReserve`].
     pub looked: Vec<(usize, Budget)>,
     pub truth: BTreeMap<(String, String), Truth>,
-    /// The budget levels of every run, live or settled.
+    /// The budget levels of all live and settled runs.
     pub all_runs: BTreeMap<RunId, Vec<(String, String)>>,
     pub me: ProcessIdentity,
     pub number: u64,
     pub counts: Counts,
 }
 
-/// The number of jobs of each project. With two projects, twice as many runs may spend at once.
+/// The number of jobs per project.
 const JOBS: usize = 25;
 const STEPS: i64 = 160;
 const LENGTH: SignedDuration = SignedDuration::from_hours(5);
@@ -152,7 +152,7 @@ const LENGTH: SignedDuration = SignedDuration::from_hours(5);
 impl History {
     pub fn new(seed: u64, bug: Option<Bug>) -> Self {
         let mut random = Random(seed);
-        // Some databases are on disk, so that they can be closed and reopened.
+        // Some databases are on disk, where they can be reopened.
         let file = random.permille(15).then(|| {
             let folder = tempfile::tempdir().unwrap();
             let path = folder.path().join("database.sqlite");
@@ -219,7 +219,7 @@ impl History {
         }
     }
 
-    /// Performs all steps of the history, and then settles everything.
+    /// Performs all steps of the history and then settles all runs.
     pub fn live(mut self) -> Counts {
         for _ in 0..STEPS {
             self.act();
@@ -231,7 +231,7 @@ impl History {
         self.counts
     }
 
-    /// Returns the current budget levels for a run of this project.
+    /// Returns the current budget levels for a run of the project.
     pub fn levels(&self, project: usize) -> Vec<BudgetLevel> {
         let date = self.now.strftime("%F").to_string();
         let pool = match self.bug {
@@ -254,8 +254,7 @@ impl History {
         levels
     }
 
-    /// Returns the model's name for a budget level, which is the correct name even if a bug uses
-    /// another one.
+    /// Returns the correct name of a budget level, even if a bug uses another name.
     pub fn name(&self, level: &BudgetLevel) -> (String, String) {
         let standing = self.store.standing(level, self.now).unwrap();
         let key = standing.level.key;
@@ -268,7 +267,7 @@ impl History {
         (level.level.to_owned(), right)
     }
 
-    /// Checks the invariants that must be true after each step.
+    /// Checks the invariants that hold after each step.
     fn holds(&self) {
         for ((level, key), truth) in &self.truth {
             let held = self.in_use(level, key);
@@ -299,7 +298,7 @@ impl History {
 
     fn in_use(&self, level: &str, key: &str) -> Amounts {
         match self.bug {
-            // This is the pool's usage as it should have been counted.
+            // The pool's usage without the bug.
             Some(Bug::PoolPerProject) if level == POOL_DAY => {
                 let date = key.strip_prefix("max ").unwrap();
                 let one = |n: usize| self.store.account(level, &format!("max{n} {date}"));

@@ -1,4 +1,4 @@
-//! The operations of a history. Each consists of one or two transactions of a process.
+//! The operations of a history.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ impl History {
         }
     }
 
-    /// Ends all runs that are still live.
+    /// Settles all runs.
     pub fn rest(&mut self) {
         self.looked.clear();
         while !self.runs.is_empty() {
@@ -62,7 +62,7 @@ impl History {
         if self.bug == Some(Bug::CheckThenReserve)
             && let Some((job, want)) = self.looked.pop()
         {
-            // The budget that was read is outdated by now.
+            // The budget that was read is now outdated.
             let mut levels = self.levels(self.jobs[job].project);
             levels.iter_mut().for_each(|level| level.cap = Budget::default());
             if self.is_free(job) {
@@ -147,7 +147,7 @@ impl History {
                 return;
             }
             Err(StoreError::CannotWrite { .. }) if blown => {
-                // The run died before it was admitted, and its starter records that.
+                // The run died before its admission, and its starter records that.
                 self.counts.blown += 1;
                 let why = "died".to_owned();
                 self.store.decline(&id, &Outcome::Lost { why }, self.now).unwrap();
@@ -202,7 +202,7 @@ impl History {
         };
         assert!(fits, "more than is left: {reserved:?} of {left:?}");
         self.counts.requests += 1;
-        // The model answers at once. Some answers exceed the reservation.
+        // The model answers immediately, sometimes with more usage than reserved.
         let over = self.random.permille(60);
         let mut part = |most: u64| match over {
             true => most + self.random.between(1, 500).unsigned_abs(),
@@ -214,7 +214,7 @@ impl History {
             micros: part(reserved.micros),
             ..Amounts::default()
         };
-        // Excess usage is reported at once. A death before the report is not simulated.
+        // Excess usage is reported immediately, so no death precedes this report.
         self.runs[run].out = Some(Out { id: request, reserved, truly });
         if over {
             self.counts.over += 1;
@@ -293,7 +293,7 @@ impl History {
             .settle(&id, None, &Outcome::Succeeded, &RunSummary::default(), self.now)
             .unwrap();
         let run = self.runs.remove(run);
-        // A late answer to a request no longer changes anything.
+        // After the run is settled, an answer changes nothing.
         if let Some(out) = run.out {
             let none = RequestUsage::Known(Amounts::default());
             self.store.settle_request(out.id, none, None, "", self.now).unwrap();
@@ -333,7 +333,7 @@ impl History {
             Ok(_) => {
                 self.runs.remove(run);
             }
-            // The recovering process may die of the same fault, and the next process tries again.
+            // The recovering process may die too. The next one tries again.
             Err(StoreError::CannotWrite { .. }) if blown => self.counts.blown += 1,
             Err(error) => panic!("{error:?}"),
         }
@@ -345,7 +345,7 @@ impl History {
         let level = self.random.one_of(&levels).clone();
         let standing = self.store.standing(&level, self.now).unwrap();
         let account = self.name(&level);
-        // Grants can only be added to levels that exist.
+        // Grants can only be added to levels that have been used.
         if !self.truth.contains_key(&account)
             || (level.window.is_some() && standing.window.is_none())
         {
@@ -407,7 +407,7 @@ impl History {
         }
     }
 
-    /// Ends all processes on a host and starts new ones.
+    /// Ends all processes and reopens the database.
     fn reopen(&mut self) {
         let Some((_, path)) = &self.file else { return };
         self.store = runner_engine::store::Store::in_memory().unwrap();

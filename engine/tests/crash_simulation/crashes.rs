@@ -1,4 +1,4 @@
-//! Crashes at every operation, also in recoveries, with and without a journal.
+//! Crashes at every operation of publications and recoveries, with and without a journal.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -10,8 +10,8 @@ use super::trial::{Trial, TrialFailure, ensure, fingerprint};
 use super::world::{CrashPoint, World};
 
 impl Trial<'_> {
-    /// Crashes at every operation with every kind of damage, and then in every recovery, and in
-    /// every recovery from that, until no new disk state appears.
+    /// Crashes at every operation with every kind of damage, then in every recovery from such a
+    /// crash, and so on until no new disk state appears.
     pub fn crashes(&mut self) -> TrialFailure {
         let mut random = Random(self.seed);
         let world = World::recording(self.prepared.start.clone());
@@ -58,8 +58,8 @@ impl Trial<'_> {
         Ok(())
     }
 
-    /// Recovers without a disturbance, and checks that the result is the only correct one and that
-    /// a second recovery does nothing.
+    /// Recovers without disturbance. Checks that the result is correct and that a second recovery
+    /// changes nothing.
     fn recovers(&self, crashed: &CrashPoint) -> Result<Vec<CrashPoint>, String> {
         let world = World::recording(crashed.clone());
         let recovery = self.take_over(&world).map_err(|error| error.to_string())?;
@@ -83,8 +83,8 @@ impl Trial<'_> {
         Ok(points)
     }
 
-    /// Cuts the power of a disk without a journal, which may lose a file in a rename. Even then, no
-    /// file is overwritten or torn, and every publication that cannot be completed is reported.
+    /// Cuts the power of a disk without a journal, where a rename may lose a file. Even then, no
+    /// file is overwritten or torn, and a publication that cannot be completed is reported.
     pub fn unjournaled(&mut self) -> TrialFailure {
         let mut random = Random(self.seed ^ 2);
         let world = World::recording(self.prepared.start.clone());

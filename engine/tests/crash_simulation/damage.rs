@@ -1,29 +1,29 @@
-//! The kinds of damage to a disk in a crash: all of them if there are few, and random samples if
-//! there are many.
+//! The kinds of damage to a disk in a crash: all combinations of a few changes, or random samples
+//! of many.
 
 use super::disk::{Blob, Order, blob};
 use super::world::CrashPoint;
 
-/// Maximum number of changes that are not durable for which every subset is tried.
+/// Maximum number of unsynced changes for which every subset is tried.
 const EXHAUSTIVE: usize = 8;
-/// The number of random subsets for more changes, at scale 1.
+/// Number of random subsets for more changes, at scale 1.
 const SAMPLES: f64 = 64.0;
 
-/// A way to crash, which is printed if a case fails.
+/// The damage in one crash, which is printed if a case fails.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Damage {
-    /// The process died but the machine did not: nothing is lost, and nothing more is durable.
+    /// Only the process died, so nothing was lost.
     Killed,
-    /// A power cut that lost everything that was not durable.
+    /// A power cut lost all unsynced changes.
     AllLost,
-    /// A power cut that lost nothing.
+    /// A power cut lost nothing.
     AllKept,
-    /// A power cut that kept all names, but only `length` bytes of one new file. The rest is
-    /// missing, or reads as zeros if `zeros` is set.
+    /// A power cut kept all names, but only `length` bytes of one new file. If `zeros` is set,
+    /// these bytes are zeros.
     Torn { file: usize, length: usize, zeros: bool },
-    /// A power cut that kept these changes and the content of these files.
+    /// A power cut kept these changes and the content of these files.
     Subset { units: Vec<usize>, files: Vec<usize> },
-    /// A random subset in which contents may be torn.
+    /// A power cut kept a random subset, with content that may be torn.
     Drawn(u64),
 }
 
@@ -49,7 +49,7 @@ impl Random {
     }
 }
 
-/// Returns all crashes that are tried at this point.
+/// Returns all crashes to try at this point.
 pub fn damages(
     point: &CrashPoint,
     order: Order,
@@ -118,7 +118,7 @@ pub fn damages(
     all
 }
 
-/// Returns at most twelve of these crashes, for suites that enumerate something else.
+/// Returns at most twelve of these crashes, for tests that also enumerate something else.
 pub fn few(point: &CrashPoint, random: &mut Random) -> Vec<(Damage, CrashPoint)> {
     let mut all = damages(point, Order::Journaled, random, 0.25);
     all.truncate(12);

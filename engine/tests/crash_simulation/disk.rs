@@ -1,11 +1,11 @@
-//! A disk with a page cache: the state that programs see, the state that would survive a power cut,
-//! and the changes between the two.
+//! A disk with a page cache. It stores the state that programs see, the state that survives a power
+//! cut, and the changes between the two.
 //!
-//! Content is durable once its file is synced, and a name is durable once its folder is synced.
-//! Until then, a power cut may keep any of the changes and drop any other, with two rules that
-//! journaled file systems follow: an exchange survives as a whole or not at all, and a rename never
-//! survives as only the loss of the old name. `Order::Unjournaled` breaks the second rule. Unsynced
-//! content may be kept, lost, truncated anywhere, or read as zeros.
+//! Content is durable once its file is synced, and a name is durable once its folder is synced. A
+//! power cut may keep or drop each other change, with two rules of journaled file systems. First,
+//! an exchange survives as a whole or not at all. Second, a rename never survives only as the loss
+//! of the old name. `Order::Unjournaled` drops the second rule. Unsynced content may be kept, lost,
+//! truncated or read as zeros.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -13,7 +13,7 @@ use std::rc::Rc;
 
 use runner_engine::digest::Digest;
 
-/// File content with its digest, which is computed once.
+/// File content with its digest.
 #[derive(Debug)]
 pub struct Content {
     pub bytes: Vec<u8>,
@@ -41,8 +41,8 @@ struct Change {
     dir: usize,
     name: Rc<str>,
     to: Option<usize>,
-    /// The change survives only together with `with` (an exchange), and only if `after` survives (a
-    /// rename).
+    /// An exchange survives only together with the change `with`. The second half of a rename
+    /// survives only if the change `after` survives.
     with: Option<u32>,
     after: Option<u32>,
 }
@@ -56,7 +56,7 @@ pub enum Refusal {
     NotEmpty,
 }
 
-/// Whether a power cut follows the rules of a journal.
+/// Whether the disk has a journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     Journaled,
@@ -68,7 +68,7 @@ pub struct Disk {
     nodes: Vec<Node>,
     pending: Vec<Change>,
     next: u32,
-    /// Whether the disk supports exchange and no-replace renames.
+    /// Whether the disk supports exchanges and no-replace renames.
     pub modern: bool,
 }
 
@@ -80,7 +80,7 @@ impl Disk {
         Self { nodes: vec![root], pending: Vec::new(), next: 0, modern }
     }
 
-    // These read operations return the content that programs see, durable or not.
+    // Reads return the state that programs see, durable or not.
 
     pub fn read(&self, path: &str) -> Option<&Blob> {
         match &self.nodes[self.node(path)?] {
@@ -96,7 +96,7 @@ impl Disk {
         }
     }
 
-    // These operations change the disk.
+    // Operations of publications.
 
     pub fn write_new(&mut self, path: &str, bytes: &[u8]) -> Result<(), Refusal> {
         let (dir, name) = self.place(path)?;
@@ -151,7 +151,7 @@ impl Disk {
         let at = self.entry(from_dir, from_name).ok_or(Refusal::Missing)?;
         match self.entry(to_dir, to_name) {
             Some(_) if !replace => return Err(Refusal::Exists),
-            // Both are names of one file. POSIX lets such a rename do nothing.
+            // POSIX lets a rename between two names of the same file do nothing.
             Some(same) if same == at => return Ok(()),
             _ => {}
         }
@@ -189,7 +189,7 @@ impl Disk {
         Ok(())
     }
 
-    // These are changes by other programs, which are durable at once.
+    // Changes by other programs, which are durable immediately except those of `scribble`.
 
     pub fn put_durably(&mut self, path: &str, bytes: &[u8]) {
         let mut at = 0;
@@ -204,7 +204,7 @@ impl Disk {
         self.sync_above(path);
     }
 
-    /// Rewrites a file in place, as some editors do. Returns false if the file does not exist.
+    /// Rewrites a file in place, as some editors do. Returns `false` if the file does not exist.
     pub fn rewrite_durably(&mut self, path: &str, bytes: &[u8]) -> bool {
         let Some(at) = self.node(path) else {
             return false;
@@ -215,7 +215,7 @@ impl Disk {
         true
     }
 
-    /// Writes a file in place, or creates it, without a sync.
+    /// Rewrites or creates a file without a sync.
     pub fn scribble(&mut self, path: &str, bytes: &[u8]) -> bool {
         match self.node(path) {
             None => self.write_new(path, bytes).is_ok(),
@@ -249,10 +249,10 @@ impl Disk {
         }
     }
 
-    // These functions simulate power cuts.
+    // Power cuts.
 
-    /// Returns the changes that survive or vanish together. An exchange is one unit, a rename is
-    /// two.
+    /// Returns the units of changes that may survive a power cut independently. An exchange is one
+    /// unit, and a rename is two.
     pub fn units(&self) -> Vec<Vec<u32>> {
         let mut units: Vec<Vec<u32>> = Vec::new();
         for change in &self.pending {
@@ -264,7 +264,7 @@ impl Disk {
         units
     }
 
-    /// Returns the files whose content is not durable, with their content.
+    /// Returns the files with unsynced content, and that content.
     pub fn unsynced(&self) -> Vec<(usize, Blob)> {
         self.nodes
             .iter()
@@ -278,7 +278,7 @@ impl Disk {
             .collect()
     }
 
-    /// Returns whether a power cut could leave exactly these changes.
+    /// Returns whether a power cut could keep exactly these changes.
     pub fn allows(&self, kept: &[u32], order: Order) -> bool {
         let pending = |id: u32| self.pending.iter().any(|change| change.id == id);
         order == Order::Unjournaled
@@ -287,8 +287,7 @@ impl Disk {
             })
     }
 
-    /// Returns the disk after a power cut that kept these changes and this content of unsynced
-    /// files.
+    /// Returns the disk after a power cut that kept these changes and this unsynced content.
     pub fn cut(&self, kept: &[u32], content: &[(usize, Blob)]) -> Self {
         let mut disk = self.clone();
         disk.persist(kept);
@@ -307,8 +306,8 @@ impl Disk {
         disk
     }
 
-    /// Returns a number that is equal for two disks if no program and no power cut can distinguish
-    /// them.
+    /// Returns a hash that is equal for two disks if neither programs nor power cuts can
+    /// distinguish them.
     pub fn fingerprint(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         let mut seen = vec![0_u32; self.nodes.len()];
@@ -356,7 +355,7 @@ impl Disk {
         }
     }
 
-    /// Returns the folder of `path` and the last component.
+    /// Returns the parent folder of `path` and its last component.
     fn place<'p>(&self, path: &'p str) -> Result<(usize, &'p str), Refusal> {
         match path.rsplit_once('/') {
             None => Ok((ROOT, path)),
@@ -384,7 +383,7 @@ impl Disk {
         self.next
     }
 
-    /// Returns all changes that must be durable if these changes are durable.
+    /// Returns these changes and all changes that become durable with them.
     pub fn closure(&self, mut kept: Vec<u32>) -> Vec<u32> {
         let mut next = 0;
         while next < kept.len() {
@@ -404,7 +403,7 @@ impl Disk {
         kept
     }
 
-    /// Makes these changes durable in their order, and drops the changes that they supersede.
+    /// Makes these changes durable in their order, and drops the changes that they replace.
     fn persist(&mut self, kept: &[u32]) {
         let pending = std::mem::take(&mut self.pending);
         let mut rest: Vec<Change> = Vec::with_capacity(pending.len());

@@ -1,4 +1,4 @@
-//! Another program edits a target before every operation of a publication and of a recovery.
+//! Lets another program edit a target before every operation of a publication or a recovery.
 
 use std::cell::Cell;
 use std::collections::HashSet;
@@ -28,7 +28,7 @@ pub enum Edit {
 const FOREIGN: &[u8] = b"somebody else's words";
 
 impl Edit {
-    /// Applies the edit. Returns false if there was nothing to change.
+    /// Applies the edit. Returns `false` if there was nothing to change.
     pub fn apply(self, disk: &mut Disk, path: &str, text: &[u8]) -> bool {
         match self {
             Self::Delete => disk.delete_durably(path),
@@ -40,8 +40,8 @@ impl Edit {
         }
     }
 
-    /// Applies the edit before operation `at`. The returned flag shows whether the edit changed
-    /// anything.
+    /// Schedules the edit before operation `at`. The returned flag is set when the edit changes
+    /// something.
     fn before(self, world: &World, path: &'static str, at: usize) -> Rc<Cell<bool>> {
         let edited = Rc::new(Cell::new(false));
         let mark = edited.clone();
@@ -56,8 +56,8 @@ impl Edit {
         let held = held(&point.disk, target.path);
         let spared = match self {
             Self::Replace | Self::Rewrite => held == Some(Digest::of(FOREIGN)),
-            // If a new file is deleted right after it was published, it may come back, because
-            // nothing existed before.
+            // A new file that is deleted right after its publication may come back, because nothing
+            // existed before.
             Self::Delete => held.is_none() || target.before.is_none() && held == target.after,
         };
         ensure!(spared, "the edit of {} is lost", target.path);
@@ -66,15 +66,15 @@ impl Edit {
 }
 
 impl Trial<'_> {
-    /// Lets another program edit a target before any operation of a publication or recovery,
-    /// followed by nothing or by a crash and a recovery.
+    /// Edits a target before each operation of a publication or a recovery. Then checks the next
+    /// recovery, with and without a crash in between.
     pub fn editor(&mut self) -> TrialFailure {
         let world = World::recording(self.prepared.start.clone());
         let undisturbed = self.prepared.perform_in(&world);
         let total = world.operations();
         let snapshots = world.take();
-        // A target to which another program writes the new content is left out, because that write
-        // would undo the edit.
+        // If another program writes the new content to a target, that write would undo the edit.
+        // Such targets are omitted.
         for target in self.prepared.targets.iter().filter(|target| !target.already) {
             for edit in [Edit::Replace, Edit::Rewrite, Edit::Delete] {
                 for at in 0..=total {
@@ -141,8 +141,8 @@ impl Trial<'_> {
         Ok(())
     }
 
-    /// Checks that success is returned only if the target had the new content, and a conflict
-    /// otherwise.
+    /// Checks the result of a disturbed publication: either the target had the new content, or the
+    /// error is an expected one.
     fn answers<T: Debug>(
         &self,
         points: &[CrashPoint],
@@ -156,8 +156,8 @@ impl Trial<'_> {
                 ensure!(published, "it says done and {} was never published", target.path);
             }
             Err(PublishError::Changed(_) | PublishError::Conflict(_)) => {}
-            // A target that was published and deleted at once cannot be published again, and the
-            // error reports that.
+            // A target that is published and then deleted cannot be published again. The error
+            // reports that.
             Err(PublishError::Staged { found: PathState::Absent, .. })
                 if target.before.is_none() => {}
             Err(error) => return Err(format!("not a conflict: {}", error)),
@@ -194,8 +194,8 @@ impl Trial<'_> {
         Ok(())
     }
 
-    /// Checks that recovery after an edit either stops or completes, returns the same result when
-    /// repeated, and preserves the edit.
+    /// Checks that the recovery after an edit stops or completes, has the same result when
+    /// repeated, and keeps the edit.
     fn settles(&self, world: &World, target: &Target, edit: Edit) -> TrialFailure {
         let first = self.take_over(world);
         edit.survives(&world.now(), target)?;
@@ -233,7 +233,7 @@ impl Trial<'_> {
     }
 
     /// Returns whether the edit came between the last check and the plain rename on a disk without
-    /// exchange.
+    /// exchanges.
     fn in_window(&mut self, world: &World) -> bool {
         let inside = !self.prepared.scenario.modern && world.met() == Some(OperationKind::Replace);
         self.counts.window += u64::from(inside);
@@ -257,8 +257,8 @@ impl Trial<'_> {
                 result.map_err(|error| format!("{path} at {at}: {error}"))?;
                 self.counts.twins += 1;
                 for point in world.take() {
-                    // Content written before the first operation is synced before the manifest.
-                    // Content written later is synced by the end.
+                    // Content that is written before the first operation is synced before the
+                    // manifest. Content that is written later is synced before the outcome.
                     let lasts = point.log.settled || at == 0 && point.log.manifest.is_some();
                     for (damage, crashed) in few(&point, &mut random) {
                         let show = |why| format!("{path} at {at} {damage:?}: {why}");

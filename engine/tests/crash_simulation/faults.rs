@@ -1,4 +1,4 @@
-//! Takeovers, errors and corrupted staged files at every operation.
+//! Takeovers, errors and damaged staged files at every operation.
 
 use std::cell::Cell;
 use std::collections::HashSet;
@@ -11,20 +11,20 @@ use super::scenarios::{OTHER_STAGING, place_other, take_over};
 use super::trial::{Trial, TrialFailure, ensure, fingerprint, held};
 use super::world::{CrashPoint, Failure, World};
 
-/// Which process takes over a run, and when.
+/// When a run is taken over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Takeover {
     /// The fence is increased, and the recovery starts after the old run has ended.
     Later,
-    /// The recovery runs in the middle of the old run, which then continues.
+    /// The recovery happens during the old run, which then continues.
     AtOnce,
-    /// As `AtOnce`, and another run publishes to the same targets before the old run continues.
+    /// Like `AtOnce`, but another run publishes to the same targets before the old run continues.
     WithNextRun,
 }
 
 impl Trial<'_> {
-    /// Takes over a run before any operation. The old run stops or is refused, and the next process
-    /// finds a consistent tree.
+    /// Takes over a run before each operation. The old run stops or is refused, and the next
+    /// process finds a consistent tree.
     pub fn take_overs(&mut self) -> TrialFailure {
         let world = World::new(self.prepared.start.clone());
         self.prepared.perform_in(&world).map_err(|error| format!("undisturbed: {}", error))?;
@@ -99,7 +99,7 @@ impl Trial<'_> {
         Ok(())
     }
 
-    /// Checks that a recovery does not commit if it is itself taken over.
+    /// Checks that a recovery does not commit if it is taken over.
     fn recoverer_taken(&mut self, crashed: &CrashPoint) -> TrialFailure {
         let undisturbed = World::new(crashed.clone());
         let _ = self.take_over(&undisturbed);
@@ -124,7 +124,7 @@ impl Trial<'_> {
         Ok(())
     }
 
-    /// Makes each operation fail: only once, from then on, or (for a commit) only in appearance.
+    /// Makes each operation fail: once, from then on, or (for a commit) only apparently.
     pub fn errors(&mut self) -> TrialFailure {
         let kinds = [Failure::Once, Failure::From, Failure::Unacknowledged];
         let undisturbed = World::recording(self.prepared.start.clone());
@@ -169,8 +169,8 @@ impl Trial<'_> {
         self.ended(&world.now())
     }
 
-    /// Corrupts a staged file after the manifest, and checks that recovery reports the file and
-    /// does not publish it.
+    /// Damages a staged file after the manifest is recorded. Checks that recovery reports the file
+    /// and does not publish it.
     pub fn rot(&mut self) -> TrialFailure {
         let world = World::recording(self.prepared.start.clone());
         let _ = self.prepared.perform_in(&world);
@@ -204,8 +204,7 @@ impl Trial<'_> {
         Ok(())
     }
 
-    /// Removes the staging folder. Files that are already in place are settled, and the rest is
-    /// reported.
+    /// Removes the staging folder. Checks that recovery succeeds only if all targets are in place.
     fn vanished(&mut self, point: &CrashPoint) -> TrialFailure {
         self.counts.rot += 1;
         let mut point = point.clone();

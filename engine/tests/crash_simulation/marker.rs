@@ -1,5 +1,5 @@
-//! A commit of several subtrees that is recorded in a marker in the tree. The test crashes at every
-//! operation, with every kind of damage, and in every recovery by the next process.
+//! Commits that are recorded in a marker. The test crashes at every operation, with every kind of
+//! damage, and in every recovery by the next process.
 
 use std::collections::{HashSet, VecDeque};
 use std::io::Write as _;
@@ -31,8 +31,8 @@ const FILES: &[(&str, &str)] = &[
     (".agents/other.md", "untouched"),
 ];
 
-/// The changes of the iteration: an overwritten file, a new file, a removed file and a file in a
-/// new folder.
+/// The changes of the iteration: a replaced file, a removed file, a file in a new folder and
+/// another replaced file.
 const CHANGES: &[(&str, Option<&str>)] = &[
     (".agents/learnings/a.md", Some("new a")),
     (".agents/learnings/b.md", None),
@@ -68,7 +68,7 @@ fn holds(disk: &Disk, path: &str) -> Option<Digest> {
     disk.read(path).map(|content| content.digest)
 }
 
-/// Commits one iteration with the current fence.
+/// Commits an iteration with fence 1.
 fn commit(world: &World) -> Result<(), PublishError> {
     let fs = world.fs();
     let mut draft = Draft::new(rel(PREV));
@@ -102,7 +102,7 @@ fn commit(world: &World) -> Result<(), PublishError> {
     Ok(finish(&fs, &rel(FOLDER))?)
 }
 
-/// Settles the previous iteration, as the next process does under the tree's lock.
+/// Settles the previous commit, as the next process does under the tree's lock.
 fn next(world: &World) -> Result<Vec<MarkerOutcome>, PublishError> {
     let fs = world.fs();
     let settled = settle(&fs, &rel(FOLDER), &[rel(".agents")])?;
@@ -115,12 +115,12 @@ fn next(world: &World) -> Result<Vec<MarkerOutcome>, PublishError> {
 enum TreeState {
     Old,
     New,
-    /// The marker is READY, and no reader treats the tree as complete.
+    /// The marker is READY, so no reader treats the tree as complete.
     Between,
 }
 
-/// Returns the tree state for a reader that respects the marker. The error describes a tree that
-/// seems to be complete but is not.
+/// Returns the tree's state for a reader that respects the marker. Returns an error for a tree that
+/// seems complete but is not.
 fn reader(point: &CrashPoint) -> Result<TreeState, String> {
     let world = World::new(point.clone());
     let marker = marker::inspect(&world.fs(), &rel(MARKER)).unwrap();
@@ -204,8 +204,8 @@ fn crash_everywhere(modern: bool, scale: f64, counts: &mut Counts) {
     }
 }
 
-/// Checks an error at every operation, and errors from every operation on, as with a full disk.
-/// Afterwards, the tree is complete in its old state, or the next process completes it.
+/// Injects an error at every operation, once and permanently. Checks that the tree keeps its old
+/// state or that the next process completes it.
 fn errors_everywhere(modern: bool, counts: &mut Counts) {
     let world = World::new(start(modern));
     commit(&world).unwrap();
@@ -229,8 +229,7 @@ fn errors_everywhere(modern: bool, counts: &mut Counts) {
     }
 }
 
-/// Checks that a run that was taken over neither records a manifest nor settles the one that it
-/// recorded.
+/// Checks that a run that was taken over neither records a manifest nor settles one.
 fn taken_over() {
     let world = World::new(start(true));
     commit(&world).unwrap();
@@ -249,7 +248,7 @@ fn taken_over() {
     }
 }
 
-/// Checks that a marker in an untrusted tree cannot make runner write elsewhere.
+/// A marker in an untrusted tree must not make runner write elsewhere.
 #[test]
 fn foreign_marker_is_left_alone() {
     let world = World::new(start(true));

@@ -1,4 +1,4 @@
-//! Tests of the same scenarios and the same code on real disks, and on a full disk.
+//! Runs the scenarios on real disks, also on full disks.
 
 use std::fs;
 use std::io::Write as _;
@@ -29,8 +29,8 @@ fn held(root: &Path, path: &str) -> Option<Digest> {
     fs::read(root.join(path)).ok().map(|bytes| Digest::of(&bytes))
 }
 
-/// Returns whether all targets have their content from after the publication, or from before it if
-/// `after` is false.
+/// Returns whether all targets have the content after the publication or, if `after` is false,
+/// before it.
 fn is_all(prepared: &Prepared, root: &Path, after: bool) -> bool {
     held(root, BYSTANDER.0) == Some(Digest::of(BYSTANDER.1.as_bytes()))
         && prepared.targets.iter().all(|target| {
@@ -94,13 +94,13 @@ fn every_scenario_reports_conflicts_on_real_disk() {
     }
 }
 
-/// A small temporary disk, which is unmounted when dropped.
+/// A small temporary file system, which is unmounted when dropped.
 struct SmallDisk {
     folder: tempfile::TempDir,
 }
 
 impl SmallDisk {
-    /// Mounts a small disk. Returns `None` if mounting is not permitted.
+    /// Mounts a small file system. Returns `None` if mounting is not permitted.
     fn mount(options: &str) -> Option<Self> {
         let folder = tempfile::tempdir().unwrap();
         let mut mount = Command::new("mount");
@@ -120,7 +120,7 @@ impl Drop for SmallDisk {
     }
 }
 
-/// Uses all pages except `room` pages.
+/// Fills the disk except for `room` pages.
 fn fill_pages(path: &Path, room: usize) {
     let mut file = fs::File::create(path).unwrap();
     while file.write_all(&[1; 4096]).is_ok() {}
@@ -128,7 +128,7 @@ fn fill_pages(path: &Path, room: usize) {
     file.set_len(length.saturating_sub(room as u64) * 4096).unwrap();
 }
 
-/// Uses all inodes except `room` inodes.
+/// Uses all inodes except for `room` inodes.
 fn fill_names(folder: &Path, room: usize) {
     let kept: Vec<PathBuf> = (0..)
         .map(|number: u32| folder.join(number.to_string()))
@@ -144,8 +144,7 @@ fn full_disk_leaves_old_or_new_tree() {
     let (mut refused, mut published, mut skipped) = (0, 0, 0);
     for scenario in ALL.iter().filter(|scenario| scenario.already.is_empty()) {
         let prepared = Prepared::new(scenario);
-        // The test tries every small number of free pages, and then every small number of free
-        // inodes.
+        // Tries every small number of free pages, and every small number of free inodes.
         for (options, pages) in [("size=4m", true), ("size=4m,nr_inodes=40", false)] {
             for room in 0..12 {
                 let Some(small) = SmallDisk::mount(options) else {
@@ -171,7 +170,7 @@ fn full_disk_leaves_old_or_new_tree() {
                 if recorded.is_none() {
                     assert!(is_all(&prepared, &root, false), "{} {room}", scenario.name);
                 }
-                // Space is freed, and the next tick recovers the run.
+                // After space is freed, the run is recovered.
                 fs::remove_dir_all(&ballast).unwrap();
                 recover(&disk, &mut log, &run(), Fence(1), &rel(scenario.staging)).unwrap();
                 assert!(is_all(&prepared, &root, recorded.is_some()), "{} {room}", scenario.name);

@@ -1,4 +1,4 @@
-//! The scenarios: the smallest set of trees and changes that require different operations.
+//! The scenarios: a small set of trees and changes that require all kinds of operations.
 
 use std::collections::BTreeMap;
 
@@ -13,31 +13,31 @@ use runner_engine::publish::{
 use super::disk::Disk;
 use super::world::{CrashPoint, Log, World};
 
-/// The staging folder of most runs under test.
+/// The staging folder in most scenarios.
 const STAGING: &str = "d/.staging/RUN";
-/// A staging folder whose parent folders do not exist yet.
+/// A staging folder whose parents do not exist.
 const FAR_STAGING: &str = ".runner/staging/RUN";
-/// The staging folder of other runs.
+/// The staging folder of another run.
 pub const OTHER_STAGING: &str = "d/.staging/OTHER";
 /// A file that no scenario changes.
 pub const BYSTANDER: (&str, &str) = ("d/keep", "untouched");
 
-/// A tree, as paths and contents.
+/// The paths and contents of a tree.
 pub type Files = &'static [(&'static str, &'static str)];
-/// Targets and their new content. `None` removes the target.
+/// Targets with their new content. `None` removes the target.
 pub type Changes = &'static [(&'static str, Option<&'static str>)];
 
 pub struct Scenario {
     pub name: &'static str,
     pub staging: &'static str,
     pub files: Files,
-    /// Changes that another run has published before.
+    /// Changes that another run publishes first.
     pub earlier: Changes,
     pub changes: Changes,
     /// Targets to which another program writes the new content after the draft.
     pub already: &'static [&'static str],
     pub degraded: bool,
-    /// Whether the disk supports exchange and no-replace renames.
+    /// Whether the disk supports exchanges and no-replace renames.
     pub modern: bool,
 }
 
@@ -159,7 +159,7 @@ pub struct Target {
     pub already: bool,
 }
 
-/// A scenario that is ready to start.
+/// A scenario and its initial state.
 pub struct Prepared {
     pub scenario: &'static Scenario,
     pub start: CrashPoint,
@@ -205,7 +205,7 @@ impl Prepared {
         Self { scenario, targets: targets.collect(), outcome, start }
     }
 
-    /// Builds the draft as a scope would.
+    /// Stages the changes as a scope does.
     pub fn draft(&self, fs: &impl PublishFs, fence: Fence) -> Result<Manifest, FsError> {
         let mut draft = Draft::new(rel(self.scenario.staging));
         for (target, (_, content)) in self.targets.iter().zip(self.scenario.changes) {
@@ -220,8 +220,8 @@ impl Prepared {
         draft.seal(fs, run(), fence, self.outcome.clone())
     }
 
-    /// Performs a complete run: a draft and then a publication. `meanwhile` applies the changes of
-    /// another program between the two.
+    /// Performs a run: stages the changes and publishes them. Calls `meanwhile` for the changes
+    /// that another program makes between the two.
     pub fn perform(
         &self,
         fs: &impl PublishFs,
@@ -237,7 +237,7 @@ impl Prepared {
         publish(fs, log, &manifest)
     }
 
-    /// Performs a complete run in a simulated world.
+    /// Performs the run in a simulated world.
     pub fn perform_in(&self, world: &World) -> Result<Published, PublishError> {
         self.perform(&world.fs(), &mut world.log(), |path, content| {
             world.with(|now| now.disk.put_durably(path, content.as_bytes()));
@@ -254,7 +254,7 @@ pub fn take_over(scenario: &Scenario, world: &World) -> Result<Recovery, Publish
     recover(&world.fs(), &mut world.log(), &run(), fence, &rel(scenario.staging))
 }
 
-/// Publishes these changes in another run, without a fault or disturbance.
+/// Publishes changes in another run, without any fault.
 pub fn place_other(world: &World, changes: Changes) -> Result<Published, PublishError> {
     let owned: BTreeMap<_, _> = changes.iter().map(|(path, text)| (*path, *text)).collect();
     let fault = inject(None);

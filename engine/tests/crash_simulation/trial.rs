@@ -1,4 +1,4 @@
-//! A trial: one scenario with at most one injected fault, its counts and its invariants.
+//! One scenario with at most one injected fault, and its counts and invariants.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::AddAssign;
@@ -10,33 +10,31 @@ use super::disk::Disk;
 use super::scenarios::{BYSTANDER, Prepared, take_over};
 use super::world::{CrashPoint, World};
 
-/// The result of a check. The error describes the problem, its location and the steps that led to
-/// it.
+/// The result of a check. The error describes the problem and the steps that led to it.
 pub type TrialFailure = Result<(), String>;
 
-/// The numbers of tested cases.
+/// Numbers of tested cases.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counts {
-    /// Operations at which a crash was tested, in publications and in recoveries.
+    /// Operations of publications and recoveries before which a crash was tested.
     pub points: u64,
     /// Pairs of a crash point and a kind of damage.
     pub cases: u64,
     /// Cases in which a recovery crashed.
     pub doubles: u64,
-    /// Distinct disk states among the cases, each of which was recovered.
+    /// Distinct disk states, each of which was recovered.
     pub disks: u64,
-    /// The longest chain of crashes, each in the recovery from the previous crash, until no new
-    /// disk state appeared.
+    /// The longest chain of crashes in which each crash hit the recovery from the previous one.
     pub chain: u64,
     /// Edits by another program.
     pub editor: u64,
-    /// Edits in the window that a disk without exchange leaves open.
+    /// Edits between the last check and the plain rename on a disk without exchanges.
     pub window: u64,
     /// Takeovers.
     pub fence: u64,
     /// Errors of the disk and of the log.
     pub errors: u64,
-    /// Corrupted staged files.
+    /// Damaged or missing staged files.
     pub rot: u64,
     /// Power cuts on a disk without a journal.
     pub unjournaled: u64,
@@ -72,10 +70,10 @@ pub struct Trial<'a> {
     pub counts: Counts,
 }
 
-/// A way to disturb a publication at each of its operations.
+/// A kind of disturbance, applied at each operation of a publication.
 type Suite = fn(&mut Trial) -> TrialFailure;
 
-/// The suites, in the order in which they search for injected faults.
+/// The suites in the order of execution.
 pub const SUITES: [(&str, Suite); 8] = [
     ("crashes", |trial| trial.crashes()),
     ("take-over", |trial| trial.take_overs()),
@@ -101,8 +99,8 @@ impl Trial<'_> {
         take_over(self.prepared.scenario, world)
     }
 
-    /// Checks the invariants at any crash point: files are intact, there is no new content before
-    /// the manifest, and no old content after the outcome.
+    /// Checks the invariants of every crash point: no file is torn, no content is new before the
+    /// manifest, and no content is old after the outcome.
     pub fn live(&self, point: &CrashPoint) -> TrialFailure {
         for target in &self.prepared.targets {
             let held = held(&point.disk, target.path);
@@ -118,7 +116,7 @@ impl Trial<'_> {
         bystander(&point.disk)
     }
 
-    /// Checks the invariants after all work is done.
+    /// Checks the invariants after a completed recovery.
     pub fn ended(&self, point: &CrashPoint) -> TrialFailure {
         self.live(point)?;
         for target in &self.prepared.targets {
@@ -139,12 +137,12 @@ impl Trial<'_> {
     }
 }
 
-/// Returns the digest of a file's content, or `None` if the file does not exist.
+/// Returns the digest of a file's content, if the file exists.
 pub fn held(disk: &Disk, path: &str) -> Option<Digest> {
     disk.read(path).map(|content| content.digest)
 }
 
-/// Checks that the file outside the publication was not changed.
+/// Checks that the file outside the publication is unchanged.
 pub fn bystander(disk: &Disk) -> TrialFailure {
     let (path, content) = BYSTANDER;
     let untouched = held(disk, path) == Some(Digest::of(content.as_bytes()));
@@ -152,7 +150,7 @@ pub fn bystander(disk: &Disk) -> TrialFailure {
     Ok(())
 }
 
-/// Returns a number that is equal for two crash points if no later step can distinguish them.
+/// Returns a hash that is equal for two crash points if no later step can distinguish them.
 pub fn fingerprint(point: &CrashPoint) -> u64 {
     let mut hasher = DefaultHasher::new();
     (point.disk.fingerprint(), point.log.manifest.is_some(), point.log.settled).hash(&mut hasher);

@@ -1,4 +1,4 @@
-//! Random sequences of edits, deaths, power cuts and people who fix conflicts.
+//! Random sequences of edits, process deaths, power cuts and conflict resolutions.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -11,19 +11,19 @@ use super::editor::Edit;
 use super::trial::{Trial, TrialFailure, bystander, ensure, held};
 use super::world::{CrashPoint, Failure, OperationKind, World};
 
-/// The number of nights for each scenario at scale 1.
+/// Number of sequences per scenario at scale 1.
 const NIGHTS: f64 = 400.0;
 
-/// Content that other programs wrote and have not overwritten, and that must still exist.
+/// Content that other programs have written and not overwritten, and that must therefore exist.
 #[derive(Clone, Debug, Default)]
 struct ForeignBytes(Rc<RefCell<Vec<Vec<u8>>>>);
 
 /// A change to a target by another program or a person.
 #[derive(Clone, Debug)]
 enum ForeignEdit {
-    /// An edit with the content to write, if it writes.
+    /// An edit, with the content that it writes unless it deletes.
     Edit(Edit, Vec<u8>),
-    /// Restores the target's original content, as a person would to fix a conflict.
+    /// Restores the target's original content, as a person does to resolve a conflict.
     Mend(Option<Vec<u8>>),
 }
 
@@ -50,9 +50,9 @@ impl ForeignEdit {
 }
 
 impl Trial<'_> {
-    /// Performs a publication and two recoveries. Each may be disturbed by up to two foreign
-    /// changes, may die anywhere, and may be followed by a power cut. Checks that all foreign
-    /// content still exists, in the tree or in the staging folder that a conflict keeps.
+    /// Performs a publication and two recoveries. Each may be disturbed by two foreign changes, may
+    /// die at any operation, and may be followed by a power cut. Checks that all foreign content
+    /// still exists in the tree or in the staging folder.
     pub fn unruly(&mut self) -> TrialFailure {
         let mut random = Random(self.seed ^ 3);
         let world = World::new(self.prepared.start.clone());
@@ -106,8 +106,7 @@ impl Trial<'_> {
             }
             bystander(&now.disk)?;
             let reported = match &result {
-                // Two foreign changes can create and remove a file between two operations of the
-                // publication.
+                // Two foreign changes can create a file and remove it again between two operations.
                 Err(PublishError::Fs(error)) => dies.is_some() || error.is_missing(),
                 Err(PublishError::Log(_)) => dies.is_some(),
                 _ => true,

@@ -1,5 +1,5 @@
-//! A simulated disk and log behind the core's two traits. Before each operation, a snapshot, a
-//! foreign change, a takeover or an error can be injected.
+//! A simulated disk and log. Before each operation, the simulation can save a snapshot, make a
+//! foreign change, take over the run or inject an error.
 
 use std::cell::RefCell;
 use std::io;
@@ -13,7 +13,7 @@ use runner_engine::publish::{
 
 use super::disk::{Disk, Refusal};
 
-/// The maximum number of operations. No publication in these scenarios needs more.
+/// Maximum number of operations, which no publication in these scenarios reaches.
 const ENDLESS: usize = 2_000;
 
 /// The log of the run under test, and the job's fence.
@@ -31,7 +31,7 @@ pub struct CrashPoint {
     pub log: Log,
 }
 
-/// The kind of a disk operation.
+/// The kind of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OperationKind {
     Look,
@@ -50,7 +50,7 @@ pub enum Failure {
     Once(usize),
     /// The operation with this number and all later operations fail.
     From(usize),
-    /// The operation with this number, if it is a commit, returns an error although it is durable.
+    /// The operation with this number takes effect but returns an error, if it is a commit.
     Unacknowledged(usize),
 }
 
@@ -65,7 +65,7 @@ struct Inner {
     failure: Option<Failure>,
 }
 
-/// A handle. Clones share the world.
+/// A handle to a simulated world, which its clones share.
 #[derive(Clone)]
 pub struct World(Rc<RefCell<Inner>>);
 
@@ -83,14 +83,14 @@ impl World {
         })))
     }
 
-    /// Creates a world that saves the state before every operation that changes something.
+    /// Creates a world that saves a snapshot before every operation that is not a read.
     pub fn recording(now: CrashPoint) -> Self {
         let world = Self::new(now);
         world.0.borrow_mut().snapshots = Some(Vec::new());
         world
     }
 
-    /// Calls `hook` just before operation `at`.
+    /// Calls `hook` before operation `at`.
     pub fn interrupt(&self, at: usize, hook: impl FnOnce(&World) + 'static) {
         self.0.borrow_mut().hook = Some((at, Box::new(hook)));
     }
@@ -99,7 +99,7 @@ impl World {
         self.0.borrow_mut().failure = failure;
     }
 
-    /// Returns the kind of the operation before which the hook was called, if it was called.
+    /// Returns the kind of the operation before which the hook was called, if it was.
     pub fn met(&self) -> Option<OperationKind> {
         self.0.borrow().met
     }
@@ -112,7 +112,7 @@ impl World {
         act(&mut self.0.borrow_mut().now)
     }
 
-    /// Saves the current state and remembers the number of snapshots as the mark.
+    /// Saves a snapshot and marks the number of snapshots.
     pub fn mark(&self) {
         let mut inner = self.0.borrow_mut();
         let inner = &mut *inner;
@@ -152,7 +152,7 @@ impl World {
         SimLog(self.clone())
     }
 
-    /// Starts an operation, and returns the failure to inject, if any.
+    /// Starts an operation and returns the failure to inject, if any.
     fn step(&self, kind: OperationKind) -> Option<Failure> {
         let hook = {
             let mut inner = self.0.borrow_mut();
@@ -161,7 +161,8 @@ impl World {
             assert!(at < ENDLESS, "it does not end");
             match inner.hook.take() {
                 Some((when, hook)) if when == at => {
-                    // If several operations are met, a replacement takes precedence.
+                    // If hooks are called before several operations, a replacement takes
+                    // precedence.
                     if inner.met != Some(OperationKind::Replace) {
                         inner.met = Some(kind);
                     }
@@ -251,7 +252,7 @@ impl PublishFs for SimFs {
     }
 
     fn create_dir(&self, path: &RelPath) -> Result<(), FsError> {
-        // Creating a folder is a change only if the folder does not exist yet.
+        // The operation changes the disk only if the folder does not exist.
         let there = self.0.with(|now| now.disk.list(path.as_str()).is_some());
         let kind = if there { OperationKind::Look } else { OperationKind::Change };
         self.act(kind, "make the folder", path, |disk| disk.create_dir(path.as_str()))

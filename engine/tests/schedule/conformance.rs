@@ -1,5 +1,5 @@
-//! Tests that every saved output of cronsim is matched exactly, and that invalid expressions are
-//! refused.
+//! Compares scheduled times with the saved results of cronsim, and checks the rules for expressions
+//! and transitions.
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -64,7 +64,7 @@ fn invalid_expressions_are_refused() {
         let error = text.parse::<Cron>().unwrap_err().to_string();
         assert!(error.contains(why), "{text:?}: {error}");
     }
-    // These are rare but due, such as a leap day on a Sunday or the end of a short month.
+    // Rare dates, such as a leap day on a Sunday or the end of a short month.
     for text in ["0 0 29 2 */7", "0 0 31W * *", "0 0 * 2 1#5", "0 0 31 2 1"] {
         assert!(text.parse::<Cron>().is_ok(), "{text}");
     }
@@ -90,10 +90,10 @@ fn day_fields_follow_debian_rules() {
         at.strftime("%F %a").to_string()
     };
     let cases = [
-        // If both fields are restricted, one match is enough.
+        // If both day fields are restricted, one match is enough.
         ("0 0 13 * 5", "2026-11-10", "2026-11-13 Fri"),
         ("0 0 13 * 5", "2026-11-14", "2026-11-20 Fri"),
-        // If one field begins with a star, both must match.
+        // If a day field begins with a star, both must match.
         ("0 0 */2 * 5", "2026-11-07", "2026-11-13 Fri"),
         ("0 0 20-31 * */5", "2026-11-01", "2026-11-20 Fri"),
         ("0 0 L * *", "2028-02-01", "2028-02-29 Tue"),
@@ -121,7 +121,7 @@ fn day_fields_follow_debian_rules() {
 #[test]
 fn unusual_transitions_follow_the_documentation() {
     let cases = [
-        // The clock goes forward half an hour, from 02:00 to 02:30, and back at 02:00.
+        // The clock goes half an hour forward at 02:00, and back at 02:00.
         ("Australia/Lord_Howe", "15 2 * * *", "2026-10-03T12:00:00Z", "2026-10-04T02:30:00+11:00"),
         ("Australia/Lord_Howe", "45 1 * * *", "2026-04-04T12:00:00Z", "2026-04-05T01:45:00+11:00"),
         ("Australia/Lord_Howe", "45 1 * * *", "2026-04-04T14:45:00Z", "2026-04-06T01:45:00+10:30"),
@@ -131,14 +131,14 @@ fn unusual_transitions_follow_the_documentation() {
             "2026-04-04T14:45:00Z",
             "2026-04-05T01:30:00+10:30",
         ),
-        // The gap ends on a later day than the requested one.
+        // The gap ends on the day after the requested one.
         ("America/Nuuk", "30 23 28 3 *", "2026-03-01T00:00:00Z", "2026-03-29T00:00:00-01:00"),
-        // Two skipped times and one existing time are due at the same time, only once.
+        // Two skipped times and an existing time are due once, at the same time.
         ("Europe/Berlin", "0,30 2,3 29 3 *", "2026-03-28T12:00:00Z", "2026-03-29T03:00:00+02:00"),
         ("Europe/Berlin", "0,30 2,3 29 3 *", "2026-03-29T01:00:00Z", "2026-03-29T03:30:00+02:00"),
-        // A whole day is skipped: 30 December 2011.
+        // The whole 30 December 2011 is skipped.
         ("Pacific/Apia", "0 12 30 12 *", "2011-12-01T00:00:00Z", "2011-12-31T00:00:00+14:00"),
-        // The hour before midnight is repeated, and the next scheduled time is a year later.
+        // The hour before midnight is repeated, and the next scheduled time is in the next year.
         ("Africa/Cairo", "*/30 23 29 10 *", "2026-10-29T20:45:00Z", "2026-10-29T23:00:00+02:00"),
         ("Africa/Cairo", "*/30 23 29 10 *", "2026-10-29T21:30:00Z", "2027-10-29T23:00:00+02:00"),
     ];

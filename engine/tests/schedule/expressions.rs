@@ -1,5 +1,4 @@
-//! Random expressions. The sets and the text are generated together, so that no text has to be
-//! parsed.
+//! Random cron expressions, generated as text and as sets.
 
 use crate::Random;
 
@@ -13,13 +12,13 @@ pub struct Expression {
     pub days: u64,
     pub last_day: bool,
     pub last_working: bool,
-    /// Days of the month of which the nearest weekday matches.
+    /// Days of the month whose nearest working day matches.
     pub near: u64,
-    /// Bit 0 is Sunday.
+    /// Weekdays. Bit 0 is Sunday.
     pub weekdays: u64,
-    /// The first to fifth occurrence of a weekday in the month.
+    /// Weekdays whose first to fifth occurrence in the month matches.
     pub nth: [u64; 5],
-    /// The last occurrence of a weekday in the month.
+    /// Weekdays whose last occurrence in the month matches.
     pub last_of: u64,
     pub day_starred: bool,
     pub weekday_starred: bool,
@@ -30,8 +29,8 @@ const MONTHS: [&str; 12] =
     ["jan", "Feb", "MAR", "apr", "may", "JUN", "jul", "Aug", "sep", "OCT", "nov", "Dec"];
 const WEEKDAYS: [&str; 7] = ["sun", "MON", "Tue", "wed", "THU", "Fri", "sat"];
 
-/// Generates a field of plain numbers from `low` to `high`. Returns the text, the set, and whether
-/// the text begins with `*`.
+/// Generates a field with numbers from `low` to `high`. Returns its text, its set, and whether the
+/// text begins with `*`.
 fn numbers(dice: &mut Random, low: u64, high: u64, star: u64) -> (String, u64, bool) {
     if dice.roll(100) < star {
         return ("*".into(), (low..=high).fold(0, |set, n| set | 1 << n), true);
@@ -43,7 +42,7 @@ fn numbers(dice: &mut Random, low: u64, high: u64, star: u64) -> (String, u64, b
     };
     let (mut texts, mut set, mut starred) = (Vec::new(), 0, false);
     for part in 0..parts {
-        // Low hours and minutes are preferred, because transitions are there.
+        // Low hours and minutes are preferred, because most transitions happen there.
         let near = |dice: &mut Random| {
             if dice.roll(2) == 0 {
                 dice.between(low, high.min(low + 4))
@@ -164,7 +163,7 @@ impl Expression {
                     texts.push(format!("{name}L"));
                 }
                 2 => {
-                    // Sunday is the end of the week here, whatever the start of the range.
+                    // A range that ends with `SUN` ends on the last day of the week.
                     let from = dice.between(1, 6);
                     self.weekdays |= (from..=7).fold(0, |set, n| set | 1 << (n % 7));
                     texts.push(format!("{}-SUN", WEEKDAYS[from as usize]));

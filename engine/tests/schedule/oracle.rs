@@ -1,8 +1,7 @@
-//! The brute-force oracle: every real minute around a transition, with the local time that the
-//! clock shows.
+//! A brute-force oracle, which lists every minute around a transition with the local time.
 //!
-//! The oracle shares no code with the implementation except jiff's conversion to local time. It
-//! follows Debian's rules. Wrong rules exist to verify that the comparison can fail.
+//! The oracle shares no code with the implementation except jiff's conversion to local time. Its
+//! wrong rules verify that the comparison can fail.
 
 use jiff::Timestamp;
 use jiff::civil::{Date, DateTime};
@@ -16,27 +15,27 @@ pub enum Rules {
     Debian,
     /// Wrong: a skipped fixed time is never due.
     GapSkips,
-    /// Wrong: a repeated fixed time is due twice.
+    /// Wrong: a repeated fixed time is due in both passes.
     FoldTwice,
-    /// Wrong: a time that follows elapsed time is due after a gap, and only once in a fold.
+    /// Wrong: times that follow elapsed time are evaluated as fixed times.
     ElapsedAsFixed,
     /// Wrong: `*/2` in a day field is treated as restricted.
     BareStarOnly,
 }
 
-/// Consecutive minutes in one civil hour.
+/// Consecutive minutes of one civil hour.
 struct Block {
     date: usize,
     hour: u64,
     minutes: u64,
-    /// The timestamp of the first minute, in seconds. `first` is the number of that minute.
+    /// The timestamp of the first minute in seconds. `first` is that minute's number in its hour.
     begins: i64,
     first: u64,
     /// Whether the local clock shows these minutes for the first time.
     fresh: bool,
 }
 
-/// The minutes of one civil hour that a gap skips.
+/// A minute that a gap skips.
 struct Swallowed {
     date: usize,
     hour: u64,
@@ -45,7 +44,7 @@ struct Swallowed {
     due: i64,
 }
 
-/// The real minutes in a window of time.
+/// The minutes in a window of time.
 pub struct Table {
     pub from: Timestamp,
     pub until: Timestamp,
@@ -57,7 +56,7 @@ pub struct Table {
 const DAY: i64 = 86_400;
 
 impl Table {
-    /// Builds the table of the minutes in `(at - 2 days, at + 2 days]`.
+    /// Creates the table of the minutes in `(at - 2 days, at + 2 days]`.
     pub fn around(zone: &TimeZone, at: Timestamp) -> Self {
         let middle = at.as_second() / 60 * 60;
         let (from, until) = (middle - 2 * DAY, middle + 2 * DAY);
@@ -69,8 +68,8 @@ impl Table {
             swallowed: Vec::new(),
         };
         let local = |at: i64| zone.to_datetime(Timestamp::from_second(at).unwrap());
-        // The walk starts a day before the window, because times that the clock showed there are
-        // not shown for the first time later.
+        // The walk starts a day earlier, to determine which local times were shown before the
+        // window.
         let mut furthest = local(from - DAY);
         let mut minute = from - DAY + 60;
         while minute <= until {
@@ -125,7 +124,7 @@ impl Table {
         self.swallowed.push(Swallowed { date, hour, minutes: 1 << civil.minute(), due });
     }
 
-    /// Returns every scheduled time in the window, in seconds, in ascending order.
+    /// Returns the scheduled times in the window in seconds, in ascending order.
     pub fn times(&self, wanted: &Expression, rules: Rules) -> Vec<i64> {
         let elapsed = wanted.elapsed && rules != Rules::ElapsedAsFixed;
         let days: Vec<bool> = self.dates.iter().map(|date| day(wanted, *date, rules)).collect();

@@ -1,5 +1,5 @@
-//! Compares every zone and every transition from 2020 to 2037, with random expressions, against the
-//! oracle.
+//! Compares random expressions with the oracle, in every zone and at every transition from 2020 to
+//! 2037.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,11 +17,11 @@ use crate::{Random, print_line, setting};
 
 /// The default seed.
 const SEED: u64 = 0x6e69_6768_7473;
-/// The minimum number of triples at scale 1.
+/// Minimum number of cases at scale 1. A case is a zone, a transition and an expression.
 const TRIPLES: f64 = 1_000_000.0;
-/// The number of transitions with which each parsed expression is used.
+/// Number of transitions for which each random expression is used.
 const REUSE: usize = 16;
-/// Windows with more scheduled times than this are only partly visited. Their counts are always
+/// Maximum number of scheduled times in a window that is visited completely. The counts are always
 /// compared.
 const WALKED: usize = 40;
 
@@ -53,8 +53,8 @@ fn cases() -> (usize, Vec<Case>) {
     (names.len(), found)
 }
 
-/// Generates an expression that can be due, with its parsed form. An expression that the
-/// implementation refuses must not match any day in a whole cycle of the calendar.
+/// Generates and parses an expression. If the implementation refuses an expression, no day in a
+/// whole calendar cycle may match it.
 fn expression(dice: &mut Random) -> (Expression, Cron) {
     loop {
         let drawn = Expression::draw(dice);
@@ -74,7 +74,7 @@ fn expression(dice: &mut Random) -> (Expression, Cron) {
     }
 }
 
-/// Compares one triple, and describes any difference.
+/// Compares one case and describes the first difference.
 fn compare(
     zone: &TimeZone,
     table: &Table,
@@ -110,7 +110,7 @@ fn compare(
     if expected.len() <= WALKED {
         walk(table.from, WALKED + 1)?;
     }
-    // The start is any time in the window, and then a time close to the middle, with nanosecond
+    // The walk starts at any time in the window, and then near its middle, with nanosecond
     // precision.
     let width = 4 * 86_400 * 1_000_000_000_u64;
     let near = 4 * 3_600 * 1_000_000_000_u64;
@@ -126,7 +126,7 @@ fn compare(
     Ok(())
 }
 
-/// Compares about `triples` triples. Returns their actual number and the first difference.
+/// Compares at least `triples` cases. Returns the actual number and the first difference.
 fn examine(cases: &[Case], triples: f64, rules: Rules, seed: u64) -> (usize, Option<String>) {
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)]
     let each = (triples / cases.len() as f64).ceil().max(1.0) as usize;

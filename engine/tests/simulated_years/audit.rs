@@ -1,4 +1,4 @@
-//! The audit of a year, which reads the database independently and compares it with the model.
+//! Audits a year: reads the database independently and compares it with the model.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use runner_engine::schedule::{On, Trigger};
 
 use super::year::{Job, Year};
 
-/// An occurrence as stored in the file.
+/// An occurrence in the database.
 struct Occurrence {
     number: usize,
     id: String,
@@ -23,14 +23,14 @@ struct Occurrence {
 }
 
 impl Occurrence {
-    /// Returns whether a schedule made the occurrence due. An occurrence that a person retries
-    /// becomes a queue entry but keeps its key.
+    /// Returns whether a schedule made the occurrence due. If a person retries the occurrence, its
+    /// origin changes but its key does not.
     fn by_clock(&self) -> bool {
         self.origin == "clock" || self.key == self.due.to_string()
     }
 }
 
-/// A run as stored in the file.
+/// A run in the database.
 #[derive(Debug)]
 struct Run {
     id: String,
@@ -50,7 +50,7 @@ fn outcome(text: Option<String>) -> Option<Outcome> {
 }
 
 impl Year {
-    /// Checks that everything that was due and everything that was done is recorded.
+    /// Checks that the database records everything that was due and everything that happened.
     pub fn account(&mut self) {
         let ends = self.watermarks();
         assert!(self.orphans().is_empty());
@@ -149,8 +149,8 @@ impl Year {
         }
     }
 
-    /// Checks that each scheduled time in each segment of the schedule was run or is part of
-    /// exactly one missed stretch, and that nothing else was recorded.
+    /// Checks that each scheduled time in each segment was run or is part of exactly one missed
+    /// stretch, and that nothing else was recorded.
     fn every_moment_once(&mut self, job: &Job, mine: &[&Occurrence]) {
         let name = &job.new.name;
         let mut known: BTreeSet<Timestamp> = BTreeSet::new();
@@ -213,8 +213,8 @@ impl Year {
         assert_eq!(seen, clocks, "{name}: recorded outside of any stretch");
     }
 
-    /// Checks that, of the scheduled times that were found late together, only as many were run as
-    /// the rule permits, and in order.
+    /// Checks the scheduled times that were found late together: their number must be permitted by
+    /// the job's rule, and they must start in order.
     fn caught_up_in_order(
         &self,
         job: &Job,
@@ -255,7 +255,7 @@ impl Year {
     }
 
     /// Checks that no scheduled time during a pause was run. Years in which the clock was set back
-    /// are left out, because they may pass a pause twice.
+    /// are omitted, because they may pass a pause twice.
     fn pauses_were_kept(&self, job: &Job, mine: &[&Occurrence]) {
         if self.set_backs {
             return;
@@ -275,7 +275,7 @@ impl Year {
         }
     }
 
-    /// Checks that each attempt is justified by the previous attempt.
+    /// Checks that the previous attempt justifies each further attempt.
     fn attempts_are_justified(&self, job: &Job, one: &Occurrence, runs: Option<&Vec<Run>>) {
         let name = &job.new.name;
         if matches!(one.outcome, Some(Outcome::Missed { .. })) {
@@ -313,7 +313,7 @@ impl Year {
         assert!(extra <= manual, "{name}: {} was tried {} times", one.key, runs.len());
     }
 
-    /// Checks that a follower is recorded once for each end of the job that it follows.
+    /// Checks that a following job is recorded once for each end of the job that it follows.
     fn followers(
         &self,
         job: &Job,

@@ -1,5 +1,5 @@
 //! The processes that run ticks: a daemon, the host timer and people. Each of them may die between
-//! any two transactions.
+//! two transactions.
 
 use std::collections::BTreeMap;
 
@@ -14,23 +14,23 @@ use runner_engine::tick::tick;
 
 use super::year::{DAY, Event, HOUR, MINUTE, Micros, SECOND, Year};
 
-/// A process that runs ticks, or that waits for a run that it has requested.
+/// A process that runs ticks or waits for one run.
 #[derive(Debug)]
 pub struct Driving {
     pub me: ProcessIdentity,
     pub daemon: bool,
-    /// The processes that it has started, with their runs.
+    /// The child processes, with their runs.
     pub children: BTreeMap<u32, RunId>,
-    /// The number of runs that it is about to start.
+    /// The number of runs that the process will start next.
     pub coming: u32,
-    /// The time of its next tick.
+    /// The time of the next tick.
     pub wakes: Micros,
-    /// Whether it runs ticks. A person who waits for a single run does not.
+    /// Whether the process runs ticks. A person who waits for one run does not.
     pub ticks: bool,
 }
 
 const NEVER: Micros = Micros::MAX;
-/// The number of names that a person remembers.
+/// Maximum number of runs to which people may refer.
 const SEEN: usize = 40;
 
 impl Year {
@@ -45,8 +45,8 @@ impl Year {
         }
     }
 
-    /// Starts a driver for the host timer, and schedules the next timer tick at the first quarter
-    /// of an hour at which there may be work.
+    /// Starts a driver for the host timer. Schedules the next timer event at the first quarter of
+    /// an hour after which there may be work.
     pub fn start_timer(&mut self) {
         self.new_driver(false, true);
         let next = self.store.next_moment(self.wall()).unwrap();
@@ -87,7 +87,7 @@ impl Year {
         }
     }
 
-    /// Runs one tick of a driver and starts the runs that the tick returns.
+    /// Runs one tick and starts the runs that it returns.
     pub fn drive(&mut self, pid: u32) {
         self.counts.ticks += 1;
         let me = self.drivers[&pid].me.clone();
@@ -146,7 +146,7 @@ impl Year {
         self.plan(pid);
     }
 
-    /// Lets a driver read the due jobs, on which it will act later.
+    /// Occasionally reads the live runs and due jobs, for [`Year::act_late`].
     fn read(&mut self) {
         if self.read.is_some() || !self.random.permille(20) {
             return;
@@ -157,8 +157,8 @@ impl Year {
         self.in_future(wait, Event::Late);
     }
 
-    /// Acts on rows that were read some time ago. In most cases, other processes have already acted
-    /// on them.
+    /// Acts on rows that were read earlier. In most cases, other processes have already acted on
+    /// them.
     pub fn act_late(&mut self) {
         let Some((live, due)) = self.read.take() else {
             return;
@@ -183,7 +183,7 @@ impl Year {
         self.forget_killed();
         for due_job in due {
             let job = &due_job.job;
-            // The model does not predict the result of a tick for these jobs.
+            // The model does not predict the result for these jobs.
             if job.paused_until.is_some() || job.schedule.night.is_some() || self.paused(&job.name)
             {
                 continue;
@@ -198,7 +198,7 @@ impl Year {
         }
     }
 
-    /// Assigns a run to a driver, which starts it.
+    /// Assigns a run to a driver, which starts it soon.
     pub fn hand_out(&mut self, pid: u32, run: &RunId) {
         let order = self.started.len();
         self.started.entry(run.clone()).or_insert(order);
@@ -247,7 +247,7 @@ impl Year {
         self.drivers.get_mut(&pid).unwrap().wakes = wakes.max(soonest);
     }
 
-    /// Notifies a driver that one of its processes has ended.
+    /// Notifies a driver that a child process has ended.
     pub fn child_ended(&mut self, parent: u32, child: u32) {
         let Some(driver) = self.drivers.get_mut(&parent) else {
             return;
@@ -292,7 +292,7 @@ impl Year {
         self.wake_daemon();
     }
 
-    /// Notifies the daemon of a change. The message is occasionally lost.
+    /// Notifies the daemon of a change. Some notifications are lost.
     pub fn wake_daemon(&mut self) {
         if self.random.permille(950) || self.resting {
             for driver in self.drivers.values_mut().filter(|driver| driver.daemon) {
@@ -313,7 +313,7 @@ impl Year {
         }
     }
 
-    /// Returns the time at which a run that starts now is overdue.
+    /// Returns the time at which recovery may kill a run that starts now.
     pub fn overrun(&self, total: std::time::Duration) -> Micros {
         let after = total + OVERRUN_GRACE;
         self.now + Micros::try_from(after.as_micros()).unwrap() + SECOND

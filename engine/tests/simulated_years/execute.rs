@@ -1,5 +1,5 @@
-//! The process of one run: locking, facts, admission, some work and an outcome, or a death at any
-//! point.
+//! The process of one run. It takes the lock, collects facts, requests admission, works and settles
+//! the run, or dies on the way.
 
 use std::time::Duration;
 
@@ -26,14 +26,14 @@ pub struct LiveRun {
     pub run: RunId,
     pub job: String,
     pub group: String,
-    /// The driver that started it.
+    /// The driver that started the run.
     pub parent: u32,
     pub fence: Fence,
-    /// Whether it came from the queue and therefore uses a slot of its group.
+    /// Whether the run came from the queue, where its group's slots limit it.
     pub queued: bool,
-    /// Whether it was asked to end.
+    /// Whether the run was cancelled.
     pub asked: bool,
-    /// Whether it has stopped responding.
+    /// Whether the run has stopped responding.
     pub hangs: bool,
     pub overruns: Micros,
 }
@@ -41,7 +41,7 @@ pub struct LiveRun {
 const TURN_WAIT: SignedDuration = SignedDuration::from_secs(15);
 
 impl Year {
-    /// Starts the process of a run, if the driver that should start it is still alive.
+    /// Starts the process of a run if its driver is still alive.
     pub fn begin(&mut self, run: &RunId, parent: u32) {
         let Some(driver) = self.drivers.get_mut(&parent) else {
             return;
@@ -56,7 +56,7 @@ impl Year {
         }
     }
 
-    /// Starts the work of a run. Returns false if the run's process has already ended.
+    /// Starts the work of a run. Returns `false` if its process has already ended.
     fn perform(&mut self, run: &RunId, parent: u32, me: &ProcessIdentity) -> bool {
         let row = self.store.run(run).unwrap();
         if !matches!(row.state, RunState::Requested { .. }) {
@@ -124,8 +124,7 @@ impl Year {
         let known = self.jobs.get_mut(&job).unwrap();
         assert!(fence > known.fence, "{job}: {fence:?} after {:?}", known.fence);
         known.fence = fence;
-        // The limit does not apply to manual runs, to replacements of lost runs, and to reports of
-        // nights.
+        // The limit does not apply to manual runs, replacements of lost runs and night reports.
         let queued = !manual && job != REPORT_JOB && self.came_from_the_queue(&row);
         if queued {
             let beside = self.running.values().filter(|one| one.queued && one.group == group.name);
@@ -157,8 +156,8 @@ impl Year {
         true
     }
 
-    /// Returns whether the run was started from the queue. A run that replaces a lost run is
-    /// started by the process that finds the loss.
+    /// Returns whether the run was started from the queue. The process that finds a lost run starts
+    /// its replacement directly.
     fn came_from_the_queue(&self, row: &RunRow) -> bool {
         row.attempt == 1 || self.store.lost_runs_of(&row.occurrence).unwrap() == 0
     }
@@ -248,7 +247,7 @@ impl Year {
                 let row = self.store.run(&id).unwrap();
                 sweep(&mut self.store, &row, now).unwrap();
             }
-            // The process dies before it has swept its staging folder.
+            // The process dies before it sweeps its staging folder.
             Ok(()) => {}
             Err(StoreError::CannotWrite { .. }) if fuse.is_some() => self.counts.blown += 1,
             Err(error) => panic!("{id} cannot be settled: {error:?}"),
@@ -289,7 +288,7 @@ impl Year {
         }
     }
 
-    /// Sends TERM to the owner of a run.
+    /// Sends SIGTERM to a run's owner.
     pub fn terminate(&mut self, run: &RunId) {
         let Some((&pid, one)) = self.running.iter_mut().find(|(_, one)| one.run == *run) else {
             return;
@@ -298,7 +297,7 @@ impl Year {
             return;
         }
         one.asked = true;
-        // The time consists of the shortened deadline and the grace.
+        // The shortened deadline and the grace period together.
         one.overruns = one.overruns.min(self.now + MINUTE);
         if !one.hangs {
             let wait = self.random.between(0, 15 * SECOND);
@@ -306,7 +305,7 @@ impl Year {
         }
     }
 
-    /// Checks that a run that was taken over can no longer settle anything.
+    /// Checks that a run that was taken over cannot settle anything.
     fn stale_ones_are_refused(&mut self) {
         if self.stale.is_empty() || !self.random.permille(50) {
             return;

@@ -1,4 +1,5 @@
-//! Faults of the simulated host: suspends, reboots, clock changes, edits and deaths.
+//! Faults of the simulated host: suspends, reboots, clock changes, edited schedules and process
+//! deaths.
 
 use runner_engine::store::NewJob;
 use runner_engine::tick::report_job;
@@ -7,7 +8,7 @@ use super::jobs;
 use super::year::{DAY, Event, HOUR, MINUTE, Micros, SECOND, Year};
 
 impl Year {
-    /// Applies a random fault of the machine or its clock.
+    /// Applies a random fault.
     pub fn fault(&mut self) {
         let wait = self.random.spread(2 * HOUR, 40 * DAY);
         self.in_future(wait, Event::Fault);
@@ -37,7 +38,7 @@ impl Year {
         }
     }
 
-    /// Suspends the host. Live runs continue later or exceed their time limit.
+    /// Suspends the host. After that, live runs continue or exceed their deadlines.
     fn sleep(&mut self, asleep: Micros) {
         let shift = self.random.permille(500);
         let wakes = self.now + asleep;
@@ -71,8 +72,8 @@ impl Year {
     }
 
     fn set_clock(&mut self, by: Micros) {
-        // In the model, a pause that has ended stays ended, whatever the clock shows later. The
-        // database may apply the pause again if nothing has been due since.
+        // In the model, a pause that is over stays over after a clock change. The database may
+        // apply it again if nothing has been due since.
         let now = self.wall();
         let jobs = self.jobs.values_mut().map(|job| &mut job.paused_until);
         for paused in jobs.chain([&mut self.all_paused]) {
@@ -82,7 +83,7 @@ impl Year {
         self.wake_all();
     }
 
-    /// Changes the schedule of a job, as a person would.
+    /// Changes a job's schedule, as a person does.
     fn edit(&mut self) {
         let name = self.random.one_of(&self.names()).clone();
         if !self.jobs[&name].has_clock() {
@@ -101,7 +102,7 @@ impl Year {
         self.wake_all();
     }
 
-    /// Kills drivers, runs or both.
+    /// Kills a random share of the runs and, if `drivers` is true, all drivers.
     fn kill_some(&mut self, drivers: bool) {
         let runs: Vec<u32> = self.running.keys().copied().collect();
         let share = self.random.between(0, 1001).cast_unsigned();

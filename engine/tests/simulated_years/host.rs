@@ -1,4 +1,4 @@
-//! A simulated host: its processes, the locks that they hold, and its boots.
+//! A simulated host with processes, locks and boots.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -11,25 +11,25 @@ use runner_engine::process::tree::Killed;
 use runner_engine::process_id::ProcessIdentity;
 use runner_engine::recover::World;
 
-/// The current state of the host.
+/// The state of the host.
 #[derive(Debug, Default)]
 pub struct State {
     pub alive: BTreeSet<u32>,
-    /// The process that holds the deciding lock of each job.
+    /// The process that holds each job's deciding lock.
     pub locks: BTreeMap<String, u32>,
     pub boot: u32,
     next: u32,
-    /// Processes that recovery has killed and that have not been handled since.
+    /// Processes that recovery killed and the simulation has not removed yet.
     pub killed: Vec<u32>,
-    /// Whether the next kill fails to end its process in time.
+    /// Whether the next kill has no effect.
     pub unkillable: bool,
-    /// An injected bug: every process that requests a lock gets it.
+    /// An injected bug: every process gets every lock.
     pub locks_always_free: bool,
-    /// An injected bug: dead processes seem to be alive.
+    /// An injected bug: all processes seem to be alive.
     pub dead_live: bool,
 }
 
-/// A handle that the simulation and the engine's recovery share.
+/// A handle to the host, which the simulation and recovery share.
 #[derive(Clone, Debug, Default)]
 pub struct Host(pub Rc<RefCell<State>>);
 
@@ -53,7 +53,7 @@ impl Host {
         self.0.borrow().alive.contains(&pid)
     }
 
-    /// Takes a job's lock for a process, which holds it until the process ends.
+    /// Takes a job's lock for a process, until the process ends.
     pub fn lock(&self, job: &str, pid: u32) -> bool {
         let mut state = self.0.borrow_mut();
         if state.locks.contains_key(job) && !state.locks_always_free {
@@ -73,7 +73,7 @@ impl Host {
     }
 }
 
-/// A lock that is held briefly, during recovery.
+/// A lock that recovery holds.
 struct HeldLock(Host, String);
 
 impl Drop for HeldLock {

@@ -1,5 +1,4 @@
-//! Bugs that are injected to check that the audit detects them: a driver that makes one mistake, or
-//! a host that reports a wrong state.
+//! Bugs that the audit must detect: mistakes of a driver, or a host with a wrong state.
 
 use runner_engine::schedule::Missed;
 use runner_engine::store::{DueJob, NewOccurrence, Origin};
@@ -9,17 +8,17 @@ use super::year::Year;
 /// An injected bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bug {
-    /// A watermark is advanced without recording anything.
+    /// A watermark advances although nothing is recorded.
     WatermarkAlone,
-    /// A scheduled time is run without recording the missed scheduled times before it.
+    /// The missed scheduled times before a run are not recorded.
     MissedForgotten,
     /// The count of a missed stretch is one too high.
     CountOff,
-    /// Missed scheduled times are run as well.
+    /// A missed scheduled time is also run.
     MissedAndRun,
     /// One scheduled time is recorded under two keys.
     TwoKeys,
-    /// The scheduled times during a pause are run.
+    /// Scheduled times during a pause are run.
     PauseIgnored,
     /// More scheduled times are caught up than the rule permits.
     CapIgnored,
@@ -27,7 +26,7 @@ pub enum Bug {
     TriedAgain,
     /// Two processes hold the same lock.
     LockShared,
-    /// Dead processes are treated as alive.
+    /// Dead processes seem to be alive.
     DeadLive,
     /// Runs are admitted although their job is paused.
     PauseNotSeen,
@@ -50,7 +49,7 @@ impl Bug {
 }
 
 impl Year {
-    /// Occasionally injects the bug if there is an opportunity.
+    /// Injects the bug if there is an opportunity, in some cases only occasionally.
     pub fn plant(&mut self, bug: Bug) {
         match bug {
             Bug::LockShared => self.host.0.borrow_mut().locks_always_free = true,

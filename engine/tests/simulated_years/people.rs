@@ -1,4 +1,4 @@
-//! Actions of people, who request, end and retry runs, and pause and resume jobs.
+//! Actions of people, who request, cancel and retry runs, and pause and resume jobs.
 
 use jiff::{SignedDuration, Timestamp};
 use runner_engine::ids::RunId;
@@ -108,7 +108,7 @@ impl Year {
         (!seen.is_empty()).then(|| self.random.one_of(&seen).clone())
     }
 
-    /// Returns whether a job, or all jobs, are paused now.
+    /// Returns whether a job is paused now, by its own pause or by the pause of all jobs.
     pub fn paused(&self, job: &str) -> bool {
         let now = self.wall();
         let job = self.jobs[job].paused_until;

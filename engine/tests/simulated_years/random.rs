@@ -1,4 +1,4 @@
-//! The random generator of a year. It is splitmix64, so that the seed determines all events.
+//! The random generator SplitMix64. The seed of a year determines all its events.
 
 #[derive(Clone, Debug)]
 pub struct Random(pub u64);
@@ -12,13 +12,13 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// Returns an evenly distributed number in `from..to`.
+    /// Returns a number in `from..to`.
     pub fn between(&mut self, from: i64, to: i64) -> i64 {
         let span = (to - from).max(1).cast_unsigned();
         from + (self.next() % span).cast_signed()
     }
 
-    /// Returns true with a probability of `chance` in a thousand.
+    /// Returns `true` with a probability of `chance` per thousand.
     pub fn permille(&mut self, chance: u64) -> bool {
         self.next() % 1000 < chance
     }
@@ -28,8 +28,7 @@ impl Random {
         &all[usize::try_from(index).unwrap()]
     }
 
-    /// Returns a number whose logarithm is evenly distributed, so that most numbers are near `from`
-    /// and few are near `to`.
+    /// Returns a number with an evenly distributed logarithm, so most numbers are near `from`.
     pub fn spread(&mut self, from: i64, to: i64) -> i64 {
         #[allow(clippy::cast_precision_loss)]
         let share = (self.next() >> 11) as f64 / (1_u64 << 53) as f64;

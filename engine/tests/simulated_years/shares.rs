@@ -1,7 +1,7 @@
-//! The total counts of many years, and the distribution of years to processes.
+//! The total counts of many years, and the distribution of years among processes.
 //!
-//! SQLite's page cache is shared by the whole process and locked, so two threads are hardly faster
-//! than one. The test therefore starts itself again as two processes.
+//! SQLite's page cache has a lock for the whole process, so two threads are hardly faster than one.
+//! The test therefore runs its own executable in two processes.
 
 use std::ops::AddAssign;
 use std::process::{Command, Stdio};
@@ -10,14 +10,14 @@ use serde::{Deserialize, Serialize};
 
 /// The number of processes.
 pub const SHARES: u64 = 2;
-/// The environment variable that assigns a share to a process.
+/// The environment variable with a process's share.
 pub const SHARE: &str = "RUNNER_TEST_SHARE";
-/// Number of failures after which no further years are simulated.
+/// Number of failures after which the simulation stops.
 const ENOUGH: usize = 3;
 
 macro_rules! counts {
     ($($name:ident),*) => {
-        /// Counts of the simulated events.
+        /// Counts of simulated events.
         #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
         pub struct Counts { $(pub $name: u64),* }
 
@@ -56,7 +56,7 @@ pub struct ProcessReport {
     pub failures: Vec<String>,
 }
 
-/// Simulates these years one after another.
+/// Simulates these years in sequence.
 pub fn all(
     years: impl Iterator<Item = u64>,
     live: impl Fn(u64) -> Result<Counts, String>,
@@ -74,7 +74,7 @@ pub fn all(
     reported
 }
 
-/// Runs the test named `test` again in one process for each share.
+/// Runs the test `test` in one process per share.
 pub fn by_processes(test: &str) -> ProcessReport {
     let program = std::env::current_exe().unwrap();
     let children: Vec<_> = (0..SHARES)

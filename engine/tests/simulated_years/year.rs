@@ -1,7 +1,6 @@
-//! One year: the clocks, the next events and the faults.
+//! One simulated year: the clocks, the future events and the model.
 //!
-//! Time jumps from one event to the next: a driver wakes, a run starts or ends, a person acts, the
-//! machine sleeps or reboots, or its clock is set.
+//! Time jumps from one event to the next.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -28,28 +27,28 @@ pub const MINUTE: Micros = 60 * SECOND;
 pub const HOUR: Micros = 60 * MINUTE;
 pub const DAY: Micros = 24 * HOUR;
 
-/// A future event of the simulation.
+/// A future event.
 #[derive(Clone, Debug)]
 pub enum Event {
-    /// The process of a run starts. The number identifies the driver that started it.
+    /// A run's process starts. The number is the process id of its driver.
     Begin(RunId, u32),
-    /// The process with this number ends.
+    /// The process with this id ends.
     End(u32),
-    /// The process with this number dies.
+    /// The process with this id dies.
     Die(u32),
-    /// A daemon is started.
+    /// A daemon starts.
     Daemon,
-    /// The host timer starts a tick.
+    /// The host timer starts a driver.
     Timer,
-    /// A person performs an action.
+    /// A person acts.
     Hand,
-    /// A driver acts on rows that it read some time ago.
+    /// A driver acts on rows that it read earlier.
     Late,
-    /// The machine or its clock has a fault.
+    /// The host has a fault.
     Fault,
 }
 
-/// A period of a job's life in which its watermark only increased.
+/// A period in which a job's schedule did not change and its watermark only increased.
 #[derive(Clone, Debug)]
 pub struct Segment {
     pub schedule: Schedule,
@@ -57,11 +56,11 @@ pub struct Segment {
     pub start: Timestamp,
     /// The watermark at the end of the segment.
     pub end: Option<Timestamp>,
-    /// The number of occurrences at the start of the segment.
+    /// The number of recorded occurrences at the start of the segment.
     pub mark: usize,
 }
 
-/// A job in the model.
+/// The model of a job.
 #[derive(Clone, Debug)]
 pub struct Job {
     pub id: JobId,
@@ -81,7 +80,7 @@ pub struct Year {
     pub host: Host,
     pub project: ProjectId,
     pub jobs: BTreeMap<String, Job>,
-    /// The rows that a slow driver has read and not acted on yet.
+    /// Rows that a slow driver has read and will act on.
     pub read: Option<(Vec<RunRow>, Vec<DueJob>)>,
     pub all_paused: Option<Timestamp>,
     pub all_pauses: Vec<(Timestamp, Timestamp)>,
@@ -96,11 +95,11 @@ pub struct Year {
     /// Runs to which a person may refer.
     pub seen: VecDeque<RunId>,
     pub keys: Vec<String>,
-    /// The fences of runs that another process has settled.
+    /// The fences of runs that were killed.
     pub stale: Vec<(RunId, Fence)>,
-    /// Occurrences that a person has retried, once for each retry.
+    /// Occurrences that a person retried, with one entry per retry.
     pub retried: Vec<String>,
-    /// Runs in the order in which they were first started.
+    /// The order in which runs were first started.
     pub started: BTreeMap<RunId, usize>,
     pub counts: Counts,
     pub bug: Option<Bug>,
@@ -169,7 +168,7 @@ impl Year {
         Timestamp::from_microsecond(self.now + self.offset).unwrap()
     }
 
-    /// Returns the wall-clock time in milliseconds, as the database stores it.
+    /// Returns the wall-clock time in whole milliseconds, as in the database.
     pub fn wall_millis(&self) -> Timestamp {
         Timestamp::from_millisecond(self.wall().as_millisecond()).unwrap()
     }
@@ -183,7 +182,7 @@ impl Year {
 
     /// Converts a wall-clock time to simulated time.
     pub fn at_wall(&self, wall: Timestamp) -> Micros {
-        // The result is rounded up, so that the wall-clock time has been reached.
+        // The result is rounded up, so the wall clock has reached the time.
         wall.as_microsecond().saturating_add(1).saturating_sub(self.offset)
     }
 
@@ -192,7 +191,7 @@ impl Year {
         self.queue.insert((self.now + wait, self.events), event);
     }
 
-    /// Simulates the year until its end, and then until all runs are settled.
+    /// Simulates the year, and then continues until all runs are settled.
     pub fn live(&mut self) {
         self.in_future(0, Event::Daemon);
         if self.timers {
@@ -212,7 +211,7 @@ impl Year {
         self.now = self.now.max(end);
     }
 
-    /// Performs the next event before `end`. Returns false if there is none.
+    /// Processes the next event up to `end`. Returns `false` if there is none.
     fn step(&mut self, end: Micros) -> bool {
         let wake = self.drivers.iter().map(|(pid, one)| (one.wakes, *pid)).min();
         let event = self.queue.first_key_value().map(|(key, _)| *key);
@@ -246,7 +245,7 @@ impl Year {
         true
     }
 
-    /// Ends all activity that would continue forever, and waits until nothing is open.
+    /// Stops all events that would continue forever, and continues until nothing is open.
     fn rest(&mut self) {
         self.resting = true;
         self.queue.retain(|_, event| !matches!(event, Event::Hand | Event::Fault | Event::Timer));
@@ -275,7 +274,7 @@ impl Year {
             let waiting = self.store.next_ready(Timestamp::MIN).unwrap().is_some();
             let open = waiting || !self.store.live().unwrap().is_empty();
             if !open && self.running.is_empty() {
-                // Reports of nights may still be due.
+                // Nights may still have to close.
                 let next = self.store.next_moment(self.wall()).unwrap();
                 let Some(next) = next else { return };
                 self.until(self.at_wall(next) + MINUTE);
@@ -286,7 +285,7 @@ impl Year {
         panic!("it never comes to rest: {:?}", self.store.live().unwrap());
     }
 
-    /// Checks that every scheduled time in the past is recorded.
+    /// Checks that every past scheduled time is recorded.
     fn all_is_recorded(&mut self) {
         let now = self.wall();
         for job in self.store.jobs(&self.project).unwrap() {
@@ -295,7 +294,7 @@ impl Year {
         }
     }
 
-    /// Updates the jobs in the database and in the model to match the configuration files.
+    /// Updates the jobs in the database and in the model.
     pub fn describe(&mut self, mut new: Vec<NewJob>) {
         let marks = self.watermarks();
         let mark = self.occurrences();
@@ -336,19 +335,19 @@ impl Year {
         self.jobs.keys().cloned().collect()
     }
 
-    /// Returns the watermark of each job that has a schedule.
+    /// Returns the watermarks of the jobs with schedules.
     pub fn watermarks(&self) -> BTreeMap<String, Timestamp> {
         let all = self.store.due_jobs(Timestamp::MAX).unwrap();
         all.into_iter().map(|due| (due.job.name, due.watermark)).collect()
     }
 
-    /// Returns the watermarks if a schedule may have to restart because the clock was set back.
+    /// Returns the watermarks if a schedule may be ahead of the clock.
     pub fn ahead(&self) -> Option<BTreeMap<String, Timestamp>> {
         let limit = self.wall().checked_add(AHEAD).unwrap();
         (self.high > limit).then(|| self.watermarks())
     }
 
-    /// Checks the schedules that were ahead of the clock after a tick.
+    /// Checks that a tick restarted the schedules that were ahead of the clock.
     pub fn set_back(&mut self, before: BTreeMap<String, Timestamp>, whole: bool) {
         let after = self.watermarks();
         let limit = self.wall().checked_add(AHEAD).unwrap();
@@ -394,7 +393,7 @@ impl Year {
         usize::try_from(count).unwrap()
     }
 
-    /// Returns the jobs whose locks are held by dead processes. There must be none.
+    /// Returns the jobs whose lock belongs to a dead process. There must be none.
     pub fn orphans(&self) -> BTreeSet<String> {
         let state = self.host.0.borrow();
         let held = state.locks.iter().filter(|(_, pid)| !state.alive.contains(pid));

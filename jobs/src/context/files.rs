@@ -1,4 +1,4 @@
-//! The files of a run.
+//! File access for a run.
 
 use std::ops::{Deref, DerefMut};
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ pub const CHILD_FOLDER: &str = "child";
 /// The subfolder of a run's folder in which a command leaves its artifacts.
 pub const OUT_FOLDER: &str = "out";
 
-/// The folders in which a run works.
+/// The folders that a run uses.
 #[derive(Clone, Copy, Debug)]
 pub struct Folders<'a> {
     /// The project's canonical root.
@@ -20,8 +20,8 @@ pub struct Folders<'a> {
     pub cache: &'a Path,
     /// A private folder of this run.
     pub run_dir: &'a Path,
-    /// The folder of runner's own state, which contains the locks; `None` for a run that changes no
-    /// files before its work.
+    /// Runner's state folder, which contains the locks. `None` if the run changes no files before
+    /// its main work.
     pub state: Option<&'a Path>,
 }
 
@@ -39,7 +39,7 @@ pub struct RunFiles<'a> {
     folders: Folders<'a>,
     scope: Scope,
     caches: Caches,
-    /// The lock that is held until the run is settled.
+    /// A lock that is held until the run is settled.
     lock: Option<JobLock>,
 }
 
@@ -48,40 +48,40 @@ impl<'a> RunFiles<'a> {
         Self { folders, scope, caches, lock: None }
     }
 
-    /// Returns the project's canonical root. It may be read freely.
+    /// Returns the project's canonical root. A job may read any file below it.
     pub fn root(&self) -> &'a Path {
         self.folders.root
     }
 
-    /// Returns the folder for this project's caches.
     pub fn cache(&self) -> &'a Path {
         self.folders.cache
     }
 
-    /// Returns whether caches may be kept. A dry run keeps none.
+    /// Reports whether the run may save caches. A dry run may not.
     pub(crate) fn keeps_caches(&self) -> bool {
         self.caches == Caches::Kept
     }
 
-    /// Returns the private folder of this run for the files of children.
+    /// Returns the run's private folder.
     pub fn run_dir(&self) -> &'a Path {
         self.folders.run_dir
     }
 
-    /// Returns the folder of runner's own state.
     pub(crate) fn state(&self) -> Option<&'a Path> {
         self.folders.state
     }
 
-    /// Returns the folder in which a child of a backend works, the only part of the run's folder
-    /// that the child may write.
+    /// Returns the working folder of a backend's child process. The child may write nowhere else in
+    /// the run's folder.
     pub fn child_dir(&self) -> PathBuf {
         self.folders.run_dir.join(CHILD_FOLDER)
     }
 
-    /// Holds a lock from now until the run is settled, if it can be taken within a few seconds. The
-    /// lock keeps others from changing the same files in the meantime. Without it, a file that
-    /// changed is still never overwritten, but it costs the run its result.
+    /// Takes a lock, if it becomes available within a few seconds, and holds it until the run is
+    /// settled.
+    ///
+    /// The lock keeps other processes from changing the same files. Without the lock, the run still
+    /// never overwrites a changed file, but fails instead.
     pub fn hold_lock(&mut self, lock: &Path) {
         match JobLock::take_for_run(lock, |_| false) {
             Ok(lock) => self.lock = Some(lock),

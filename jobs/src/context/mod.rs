@@ -1,4 +1,4 @@
-//! The context of a run: the parts that a job works with.
+//! The context that a job receives for a run.
 //!
 //! ```text
 //! ContextParts ──Context::new──> files    the only way to write
@@ -6,8 +6,8 @@
 //!                                git, programs, clock, cancel, progress, redactor, recording
 //! ```
 //!
-//! A run, a dry run and a replay get the same context; they differ in [`RunMode`] and in their
-//! parts. A function that needs one part takes that part.
+//! A run, a dry run and a replay all use [`Context`]. They differ in [`RunMode`] and in the parts
+//! passed in. A function that needs only one part takes that part as its argument.
 
 mod files;
 mod programs;
@@ -36,7 +36,8 @@ pub use programs::Programs;
 
 /// A receiver for a run's progress.
 pub trait Progress {
-    /// Reports that `done` of `total` steps of `what` are over; a total of 0 is not known yet.
+    /// Reports that `done` of `total` steps of `what` are complete. A `total` of 0 means that the
+    /// total is unknown.
     fn step(&mut self, what: &str, done: u64, total: u64);
 }
 
@@ -50,7 +51,7 @@ impl Progress for Silent {
 
 /// The context of an admitted run.
 pub struct Context<'a> {
-    /// The proof of admission, with fence, deadline and seed.
+    /// The proof of admission, with the fence, the deadline and the seed.
     pub admitted: &'a Admitted,
     /// The only way to write files.
     pub files: RunFiles<'a>,
@@ -66,7 +67,7 @@ pub struct Context<'a> {
     pub progress: &'a mut dyn Progress,
     /// Redacts secrets in all output.
     pub redactor: Redactor,
-    /// The recording of everything that the run reads and makes.
+    /// The recording of the run's reads and artifacts.
     pub(crate) recording: InputRecording,
     /// The destination of the recording.
     pub(crate) recorder: Option<Recorder>,
@@ -76,27 +77,28 @@ pub struct Context<'a> {
     pub(crate) keeper: Option<Inhibitor>,
 }
 
-/// The manner in which a run's work is done.
+/// How a run's work is done.
 pub enum RunMode {
     /// The work is done, and recorded if there is a recorder.
     Run(Option<Recorder>),
-    /// The work is planned: the database is a copy, and nothing may be asked or kept.
+    /// The work is only planned, on a copy of the database. No model is asked, and no cache is
+    /// kept.
     DryRun,
-    /// The work is repeated from a recording.
+    /// The work is replayed from a recording.
     Replay(InputRecording),
 }
 
-/// The parts from which the context of a run is made.
+/// The parts of a run's context.
 pub struct ContextParts<'a> {
     pub admitted: &'a Admitted,
     pub folders: Folders<'a>,
     /// Prefixes below the project that the run may write.
     pub writes: &'a [String],
-    /// The folder in which the run stages.
+    /// The folder in which the run stages its files.
     pub staging: &'a str,
     /// The environment for children.
     pub env: &'a BTreeMap<String, String>,
-    /// The sandbox for a program that the job itself starts; `None` if none is started.
+    /// The sandbox for a program that the job itself starts, or `None` if it starts none.
     pub sandbox: Option<&'a SandboxedStart>,
     pub clock: &'a Clock,
     pub cancel: Cancel,
@@ -154,7 +156,7 @@ impl<'a> Context<'a> {
     }
 }
 
-/// Returns the path relative to the project's root, for messages.
+/// Returns `path` relative to the project's root, or unchanged if it is outside the project.
 pub fn below(root: &Path, path: &Path) -> PathBuf {
     path.strip_prefix(root).unwrap_or(path).to_owned()
 }

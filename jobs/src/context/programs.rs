@@ -21,27 +21,24 @@ impl<'a> Programs<'a> {
         Self { env, sandbox, applied: None }
     }
 
-    /// Returns the environment for children.
     pub fn env(&self) -> &'a BTreeMap<String, String> {
         self.env
     }
 
-    /// Returns the sandbox for a child.
     pub fn sandbox(&self) -> ChildSandbox {
         self.sandbox.cloned().into()
     }
 
-    /// Finds a program in the path of the children.
+    /// Finds a program in the `PATH` of child processes.
     pub fn find(&self, program: &Path, folder: &Path) -> Option<PathBuf> {
         find_program(program, folder, self.env.get("PATH").map_or("", String::as_str)).ok()
     }
 
-    /// Remembers the sandbox that was applied to the last program.
+    /// Stores the sandbox that was applied to the last program.
     pub(crate) fn note_sandbox(&mut self, applied: Option<&AppliedSandbox>) {
         self.applied = applied.cloned();
     }
 
-    /// Returns the sandbox of the last program.
     pub(crate) fn applied(&self) -> Option<&AppliedSandbox> {
         self.applied.as_ref()
     }

@@ -1,5 +1,5 @@
-//! The audit of a carry's claims: a checklist for the audit agent, and the agent's finding on each
-//! claim, recorded next to the entry (contracts/lifecycle.md, "Carry").
+//! Audits the claims of a carry: gives the audit agent a checklist, and records its finding on each
+//! claim next to the entry (contracts/lifecycle.md, "Carry").
 //!
 //! ```text
 //! Entry::claims ──checklist──> the audit's prompt ──> final message ──read──> Checked ──record──> <id>.audit.json
@@ -41,9 +41,8 @@ pub enum ClaimFinding {
 pub struct CheckedClaim {
     /// The claim as the carry states it.
     pub claim: String,
-    /// The audit's finding on the claim.
     pub finding: ClaimFinding,
-    /// The audit's own reason for the finding.
+    /// The audit's reason for the finding.
     pub why: String,
 }
 
@@ -57,7 +56,7 @@ pub struct Audit {
 }
 
 impl Audit {
-    /// Returns the claims that do not hold.
+    /// Returns the claims that the audit found false.
     pub fn failed(&self) -> impl Iterator<Item = &CheckedClaim> {
         let failed = |it: &&CheckedClaim| it.finding == ClaimFinding::Fails;
         self.claims.iter().filter(failed)
@@ -69,8 +68,8 @@ pub fn path(folder: &str, entry: &str) -> String {
     format!("{folder}/{entry}.audit.json")
 }
 
-/// Returns the checklist for an audit agent. It is empty if the carry makes no claims. A model
-/// wrote the claims, so the caller puts them between fences.
+/// Returns the checklist for the audit agent, which is empty without claims. The caller must fence
+/// the checklist, because a model wrote the claims.
 pub fn checklist(claims: &[String]) -> String {
     let mut out = String::new();
     for (at, claim) in claims.iter().enumerate() {
@@ -79,12 +78,12 @@ pub fn checklist(claims: &[String]) -> String {
     out
 }
 
-/// Instructions for the audit agent on how to answer.
+/// The answer format for the audit agent.
 pub const INSTRUCTIONS: &str = "Look at each claim yourself, as it is now. End your answer with one line for \
 each claim and nothing after them: `claim N: holds — why`, `claim N: fails — why`, or `claim N: unknown — why`.";
 
-/// Parses an audit's final message into a finding on each claim. If two lines are about one claim,
-/// the later line is used.
+/// Parses an audit's final message into a finding on each claim. A later line about the same claim
+/// replaces an earlier one.
 pub fn read(claims: &[String], answer: &str) -> Vec<CheckedClaim> {
     let mut checked: Vec<CheckedClaim> = claims
         .iter()
@@ -126,8 +125,7 @@ fn line_of(line: &str) -> Option<(usize, ClaimFinding, String)> {
     Some((number, finding, why))
 }
 
-/// Stages the record of an audit, for publication together with the run's other files. An entry
-/// without claims gets no record.
+/// Stages the audit record of an entry. An entry without claims gets no record.
 ///
 /// # Errors
 /// Returns an error if the scope refuses the file.
@@ -149,8 +147,8 @@ pub fn record(
     Ok(Some(audit))
 }
 
-/// Returns the audit record of an entry, if the entry was audited. A record that cannot be read
-/// counts as missing.
+/// Returns the audit record of an entry, if the entry was audited. An unreadable record counts as
+/// missing.
 pub fn read_record(scope: &Scope, folder: &str, entry: &str) -> Option<Audit> {
     let (bytes, _) = scope.inspect(&path(folder, entry), LARGEST).ok()??;
     let audit: Audit = serde_json::from_slice(&bytes).ok()?;

@@ -1,9 +1,9 @@
 //! Runs one tick of an agent's cycle: does the work of the current state and moves to the next
 //! state.
 //!
-//! The position is staged with the files of the state, so that both are published or neither is. A
-//! run that fails publishes nothing, so the position stays. A run whose gate is closed is skipped.
-//! This module must never stage a position before the state's work has achieved something.
+//! The next position is staged with the state's files, so that both are published or neither is. A
+//! failed run therefore keeps the position. A run whose gate is closed is skipped. This module must
+//! never stage a position before the state's work has succeeded.
 
 use std::path::Path;
 
@@ -31,7 +31,7 @@ use crate::failmark;
 use crate::kind::{BadSetting, Kind, ProjectSettings, Targets, Works, given_input};
 use crate::{Context, Finished, JobError};
 
-/// The name under which a recording stores the cycle's failures.
+/// The recording key of the cycle's failures.
 const FAILURES: &str = "failures";
 
 /// The settings of an agent's cycle.
@@ -70,12 +70,12 @@ impl Default for CycleSpec {
     }
 }
 
-/// The position of an agent in its cycle.
+/// An agent's position in its cycle, with the cycle itself.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AgentPosition {
     /// The cycle as it was declared when the position was read.
     pub spec: Spec,
-    /// The current state and the number of its runs.
+    /// The current state and the number of its successful runs.
     pub position: Position,
     /// The prompt of the working state.
     pub prompt: Option<String>,
@@ -110,7 +110,7 @@ impl CycleSpec {
         self.now.as_ref().map(AgentPosition::state)
     }
 
-    /// Returns the work of a working state of the cycle.
+    /// Returns the settings for the work of the current state.
     pub fn work(&self, now: &AgentPosition) -> WorkSpec {
         let state = now.state();
         WorkSpec {
@@ -134,7 +134,7 @@ pub enum BadCycle {
     #[error("{path}: {}{}", .mistakes[0], more(.mistakes))]
     Mistakes {
         path: String,
-        /// The mistakes, in the order of the lines; at least one.
+        /// The mistakes in line order; never empty.
         mistakes: Vec<SpecError>,
     },
 }
@@ -149,8 +149,8 @@ fn more(mistakes: &[SpecError]) -> String {
 /// The name of the built-in cycle.
 pub const BUILT_IN: &str = "the built-in cycle";
 
-/// Reads the cycle that a file declares. The path is relative to the project or absolute; without a
-/// file, the built-in cycle is used.
+/// Reads the cycle that a file declares, or the built-in cycle if there is no file. The path is
+/// absolute or relative to the project.
 ///
 /// # Errors
 /// Returns [`BadCycle`] if the file cannot be read or is not a valid cycle.
@@ -171,7 +171,7 @@ pub fn declared(root: &Path, file: Option<&str>) -> Result<Spec, BadCycle> {
 /// Runs one step of the cycle.
 ///
 /// # Errors
-/// Returns [`JobError::Nothing`] if a gate is closed. After any other error the position stays.
+/// Returns [`JobError::Nothing`] if a gate is closed. No error changes the position.
 pub fn run(ctx: &mut Context<'_>, spec: &CycleSpec, job: &str) -> Result<Finished, JobError> {
     let Some(now) = &spec.now else {
         return Err(JobError::failed(Class::Internal, "its position was not read"));
@@ -206,8 +206,8 @@ pub fn run(ctx: &mut Context<'_>, spec: &CycleSpec, job: &str) -> Result<Finishe
     Ok(finished)
 }
 
-/// Gathers the facts that gates check. The number of failures comes from the database; the time of
-/// the last failure comes from the failmark.
+/// Gathers the facts for the gates: the number of failures from the database, and the time of the
+/// last failure from the failmark.
 fn facts(
     ctx: &Context<'_>,
     spec: &CycleSpec,
@@ -223,8 +223,7 @@ fn facts(
     Ok(TickFacts { ran, failures, failed })
 }
 
-/// Converts an unusable position to an error. The error stops the cycle and names the command that
-/// resets the position.
+/// Converts an unusable position to an error that names the command to reset the position.
 fn unusable(error: BadPosition) -> JobError {
     let why = format!("{error}; `runner lifecycle goto STATE` sets it again");
     JobError::failed(Class::Environment, why)
@@ -243,8 +242,8 @@ fn held(error: JobError, state: &CycleState, facts: &TickFacts, now: Timestamp) 
     JobError::failed(class, format!("{} holds its place{again}: {why}", state.name))
 }
 
-/// Stages the time at which the state achieved something, and the next position. If a person set
-/// another position during the work, that position stays. Returns the resulting position.
+/// Stages the time of the successful run and the next position, and returns the resulting position.
+/// If a person changed the position during the work, that position is kept.
 fn stage(
     ctx: &mut Context<'_>,
     spec: &CycleSpec,
@@ -319,12 +318,12 @@ impl Kind for CycleSpec {
         SignedDuration::from_mins(12)
     }
 
-    /// No retry is needed, because the next tick is the next attempt.
+    /// The next tick is the next attempt, so no retry is needed.
     fn default_retries(&self) -> Option<u32> {
         Some(0)
     }
 
-    /// A cycle backs off by itself and is never stopped because of failures.
+    /// A cycle backs off after failures and is never stopped because of them.
     fn opens_breaker(&self) -> bool {
         false
     }

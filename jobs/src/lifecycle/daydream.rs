@@ -1,4 +1,4 @@
-//! A daydream: a line of mood after a run, kept in `daydreams.json` and never committed
+//! Writes daydreams: one-line musings after a run, kept in `daydreams.json` and never committed
 //! (contracts/lifecycle.md).
 //!
 //! ```text
@@ -8,8 +8,8 @@
 //!   └──> lowercased, 40 words ──> daydreams.json, 60 kept, one publication
 //! ```
 //!
-//! There are no rule-based daydreams, because a daydream must not be made up. A daydream moves no
-//! task and makes no decision, so every problem with it is a skip and never a failure.
+//! The rules never write a daydream. A daydream decides nothing, so a problem with the model or the
+//! file skips the run instead of failing it.
 
 use jiff::{SignedDuration, Timestamp};
 use runner_backends::{Request, Temperature};
@@ -57,7 +57,7 @@ impl Default for DaydreamSpec {
 /// The content of the daydreams file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Daydreams {
-    /// The daydreams, the newest first.
+    /// The daydreams, newest first.
     pub daydreams: Vec<Daydream>,
 }
 
@@ -65,12 +65,12 @@ pub struct Daydreams {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Daydream {
     pub ts: Timestamp,
-    /// The daydream itself, in one line.
+    /// The musing, on one line.
     pub text: String,
 }
 
-/// Reads the daydreams, and returns the content that a publication must find in the file. A missing
-/// or invalid file yields no daydreams.
+/// Reads the daydreams, and returns the content that the file must still have at publication. A
+/// missing or invalid file contains no daydreams.
 pub fn read(scope: &Scope, path: &str) -> (Daydreams, Expect) {
     match scope.inspect(path, LARGEST) {
         Ok(Some((bytes, _))) => {

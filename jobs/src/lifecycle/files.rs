@@ -1,5 +1,4 @@
-//! The settings that the kinds of the lifecycle share, and the `[lifecycle]` section: the locations of the lifecycle's files in a project, and whether
-//! entries are committed.
+//! The `[lifecycle]` section, and the checks of settings that the lifecycle's kinds share.
 
 use runner_engine::publish::RelPath;
 use runner_text::grammar;

@@ -1,5 +1,5 @@
-//! `rem/manifest.json`: the list of entries, the newest first. Readers find the newest entry in
-//! this file and do not list the folder (contracts/lifecycle.md).
+//! Reads and writes `rem/manifest.json`, the list of entries, newest first. Readers use this list
+//! and never list the folder (contracts/lifecycle.md).
 //!
 //! The manifest must never name a file outside its own folder, whichever program wrote it.
 
@@ -17,8 +17,7 @@ use super::entry::{self, Entry};
 use crate::JobError;
 use crate::json::pretty;
 
-/// The folder of the default agent's entries. The entries of a named agent are in a folder below it
-/// with the agent's name.
+/// The folder of the default agent's entries. Each named agent has a subfolder with its name.
 pub const FOLDER: &str = "rem";
 /// The file name of the manifest.
 pub const FILE: &str = "manifest.json";
@@ -35,8 +34,7 @@ pub fn folder(agent: Option<&str>) -> String {
     }
 }
 
-/// Checks whether an agent may have this name: its folder must be neither hidden nor one of
-/// runner's files.
+/// Reports whether `name` is a valid agent name, whose folder is neither hidden nor private.
 pub fn is_agent_name(name: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
     !name.is_empty() && name.len() <= 64 && name.chars().all(plain) && !name.starts_with('_')
@@ -45,7 +43,7 @@ pub fn is_agent_name(name: &str) -> bool {
 /// The content of a manifest.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
-    /// The entries, the newest first.
+    /// The entries, newest first.
     pub entries: Vec<Listed>,
 }
 
@@ -99,12 +97,10 @@ impl From<ListedForm> for Listed {
     }
 }
 
-/// A manifest with the content of its file, so that a publication replaces only that content.
+/// A manifest and the content that its file must still have at publication.
 #[derive(Clone, Debug)]
 pub struct ReadManifest {
-    /// The parsed manifest.
     pub manifest: Manifest,
-    /// The content that the file must have when it is replaced.
     pub expect: Expect,
 }
 
@@ -121,7 +117,7 @@ pub fn id_of(file: &str) -> Option<&str> {
     (shape("0000-00-00-0000") || shape("0000-00-00-000000")).then_some(id)
 }
 
-/// Returns the time that an id names, in UTC.
+/// Returns the UTC time that an id encodes.
 pub fn time_of(id: &str) -> Option<Timestamp> {
     let form = match id.len() {
         15 => "%Y-%m-%d-%H%M",
@@ -191,7 +187,8 @@ impl Manifest {
     }
 }
 
-/// Returns the id of a new entry: its time to the minute, or to the second if that id is taken.
+/// Returns the id of a new entry: its time to the minute, or the next free second if that id is
+/// taken.
 pub fn new_id(now: Timestamp, taken: impl Fn(&str) -> bool) -> String {
     let minute = now.strftime("%Y-%m-%d-%H%M").to_string();
     if !taken(&minute) {
@@ -207,7 +204,7 @@ pub fn new_id(now: Timestamp, taken: impl Fn(&str) -> bool) -> String {
     }
 }
 
-/// Returns the folder of an agent's journal; an empty name is the default agent's.
+/// Returns the folder of an agent's entries. An empty name means the default agent.
 pub fn folder_of(agent: &str) -> String {
     folder(Some(agent).filter(|agent| !agent.is_empty()))
 }

@@ -1,9 +1,9 @@
-//! The orientation that a waking run reads first: the board's tasks in flight, the newest carry,
+//! Builds the orientation that a waking run reads first: the tasks in flight, the newest carry and
 //! the next file.
 //!
-//! At most three files are read (the manifest, the entry that it names, the board), and at most
-//! [`MOST`] lines are shown. This module must never report content that it did not read, and never
-//! fail a run: a source that cannot be read is reported in its place.
+//! The orientation comes from at most three files (the manifest, the newest entry and the board)
+//! and has at most [`MOST`] lines. This module must never report content that it did not read, and
+//! never fail a run. A source that cannot be read is reported instead.
 
 use runner_engine::scope::Scope;
 use runner_text::org::{Board, BoardForm, Keyword, Task};
@@ -19,9 +19,9 @@ use super::spec::StateKind;
 pub const MOST: usize = 60;
 /// Maximum length of a line, in characters.
 const WIDEST: usize = 300;
-/// Maximum number of tasks that are named for each keyword.
+/// Maximum number of tasks that are listed for each keyword.
 const NAMED: usize = 5;
-/// Maximum number of lines of a carry, and of a checklist, that are shown.
+/// Maximum number of lines that are shown of a carry and of a checklist.
 const CARRIED: usize = 20;
 
 /// The orientation of a waking run.
@@ -35,13 +35,13 @@ pub struct Orientation {
     pub next: Vec<String>,
     /// The entry that contains the carry.
     pub entry: Option<String>,
-    /// The carry of that entry, line by line.
+    /// The lines of that carry.
     pub carry: Vec<String>,
     /// The first file of the project that the carry names.
     pub file: Option<String>,
     /// The claims of the carry, for an audit.
     pub claims: Vec<String>,
-    /// The sources that are missing, each with the reason.
+    /// Messages about missing or unreadable sources.
     pub troubles: Vec<String>,
 }
 
@@ -93,8 +93,8 @@ impl Orientation {
         self.next = of(Keyword::Next);
     }
 
-    /// Formats the orientation as lines. `kind` is the kind of the run; `picked` is the task that
-    /// was begun for the run.
+    /// Formats the orientation for a run of this kind. `picked` is the task that was begun for the
+    /// run.
     pub fn lines(&self, kind: StateKind, picked: Option<&str>) -> Vec<String> {
         let mut out = Vec::new();
         if let Some(task) = picked {

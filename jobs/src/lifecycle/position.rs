@@ -1,5 +1,5 @@
-//! The position of an agent in its cycle: small files below `.runner/`, changed only by
-//! publications.
+//! Reads an agent's position in its cycle from small files below `.runner/`. Only publications
+//! change these files.
 //!
 //! ```text
 //! .runner/lifecycle-pos                    wake_add 2            state, its counted runs
@@ -7,9 +7,8 @@
 //! .runner/agents/NAME/lifecycle-pos        the same for a named agent
 //! ```
 //!
-//! These files are the only record of the position (contracts/lifecycle.md), which is read again at
-//! each use. The position must never be guessed: a file that cannot be read as a position stops the
-//! cycle, and the error describes how to continue.
+//! These files are the only record of the position (contracts/lifecycle.md). This module must never
+//! guess a position: an invalid file stops the cycle.
 
 use std::fmt;
 use std::io;
@@ -28,9 +27,8 @@ const LONGEST: u64 = 4096;
 /// A position in a cycle.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Position {
-    /// The current state.
     pub state: String,
-    /// Number of runs of the state that have achieved something since the state was entered.
+    /// Number of successful runs since the state was entered.
     pub hits: u32,
 }
 
@@ -70,29 +68,15 @@ impl Position {
 pub enum BadPosition {
     /// The file is not a valid position.
     #[error("{path} is no position: {text:?}")]
-    Malformed {
-        /// The path of the file, relative to the project.
-        path: String,
-        /// The content of the file.
-        text: String,
-    },
+    Malformed { path: String, text: String },
     /// The cycle no longer has this state.
     #[error("{path} names the state {state:?}, which the cycle does not have")]
-    Unknown {
-        /// The path of the file, relative to the project.
-        path: String,
-        state: String,
-    },
+    Unknown { path: String, state: String },
     #[error("cannot read {path}")]
-    Io {
-        /// The path of the file, relative to the project.
-        path: String,
-        source: io::Error,
-    },
+    Io { path: String, source: io::Error },
 }
 
-/// Returns the folder of an agent's files, relative to the project. The default agent has no
-/// separate folder.
+/// Returns the folder of an agent's files, relative to the project.
 pub fn folder(agent: &str) -> String {
     if agent.is_empty() { ".runner".to_owned() } else { format!(".runner/agents/{agent}") }
 }
@@ -102,7 +86,7 @@ pub fn path(agent: &str) -> String {
     format!("{}/lifecycle-pos", folder(agent))
 }
 
-/// Returns the path of the file with the time at which an agent's state last achieved something.
+/// Returns the path of the file with the time of a state's last successful run.
 pub fn ran_path(agent: &str, state: &str) -> String {
     format!("{}/lifecycle-ran-{state}", folder(agent))
 }
@@ -135,7 +119,7 @@ pub fn read_in(scope: &Scope, agent: &str, spec: &Spec) -> Result<Position, BadP
     Ok(position)
 }
 
-/// Returns the time at which a state last achieved something, or `None` if it never did.
+/// Returns the time of a state's last successful run, or `None` if there was none.
 ///
 /// # Errors
 /// Returns [`BadPosition`] if the file cannot be used.
@@ -143,7 +127,7 @@ pub fn ran(root: &Path, agent: &str, state: &str) -> Result<Option<Timestamp>, B
     ran_in(&open(root, &ran_path(agent, state))?, agent, state)
 }
 
-/// Returns, through a scope, the time at which a state last achieved something.
+/// Returns the time of a state's last successful run through a scope.
 ///
 /// # Errors
 /// Returns [`BadPosition`] if the file cannot be used.
@@ -157,7 +141,7 @@ pub fn ran_in(scope: &Scope, agent: &str, state: &str) -> Result<Option<Timestam
         .ok_or_else(|| BadPosition::Malformed { path, text: text.chars().take(80).collect() })
 }
 
-/// Opens a project for reading only.
+/// Opens a project read-only.
 fn open(root: &Path, path: &str) -> Result<Scope, BadPosition> {
     Scope::open(root, &[], ".runner/staging/look").map_err(|error| cannot(path, &error))
 }

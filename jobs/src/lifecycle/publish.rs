@@ -1,10 +1,9 @@
-//! Commits an entry, and pushes the commit, if the project's configuration asks for it.
+//! Commits an entry, and pushes the commit, if the project's configuration requests this.
 //!
-//! This happens only after the entry is published. A failure here never affects the entry. The
-//! failure is reported, and the next dream commits the files that were left behind. The commit
-//! contains the named paths and no other staged or changed file. [`runner_engine::git`] describes
-//! how git is kept from running other programs. This module must never change a file, and never
-//! push unless the configuration asks for it.
+//! An entry is published before it is committed, so a failed commit never affects the entry. The
+//! next dream commits the entries that were left behind. A commit contains no other staged or
+//! changed file. [`runner_engine::git`] describes how git is kept from running other programs. This
+//! module must never change a file, and never push unless configured.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -34,7 +33,7 @@ pub struct Publish {
     pub push: bool,
 }
 
-/// Formats `<tag>: <line>`, with the line truncated to the length that a list of commits shows.
+/// Formats `<tag>: <line>`, and truncates the line to [`LINE`] characters.
 pub fn message(tag: &str, line: &str) -> String {
     let line: Vec<&str> = line.split_whitespace().collect();
     let line = line.join(" ");
@@ -53,7 +52,7 @@ pub struct CommitTarget<'a> {
     pub run_dir: &'a Path,
     /// The environment variables that git may see.
     pub env: &'a BTreeMap<String, String>,
-    /// The id of the run, which marks its processes so that they can be found.
+    /// The id of the run, by which its processes can be found.
     pub marker: &'a str,
     /// Cancels the push when the run must end.
     pub cancel: &'a Cancel,
@@ -62,7 +61,7 @@ pub struct CommitTarget<'a> {
 /// Commits the files, and pushes the commit if `publish.push` is set.
 ///
 /// # Errors
-/// Returns the reason why the files are not committed, or the commit is not pushed.
+/// Returns the reason why the files are not committed or the commit is not pushed.
 pub fn publish(place: &CommitTarget<'_>, publish: &Publish) -> Result<(), String> {
     let git = Git::new(place.root, place.env, place.marker);
     commit(&git, publish).map_err(|why| format!("the entry is not committed: {why}"))?;
@@ -90,7 +89,7 @@ fn commit(git: &Git, publish: &Publish) -> Result<(), String> {
     git.commit_files(&files, &publish.message).map(drop).map_err(|error| error.to_string())
 }
 
-/// Returns entries in the same folder that an earlier dream could not commit.
+/// Returns the entries in the same folder that earlier dreams could not commit.
 fn left_behind(git: &Git, paths: &[String]) -> Vec<String> {
     let folder = paths.first().and_then(|path| path.rsplit_once('/'));
     let Some((folder, _)) = folder else {
@@ -172,8 +171,8 @@ mod tests {
         assert!(subject.starts_with("rem: Two runs landed. xxx"), "{subject}");
         assert_eq!(subject.trim().chars().count(), "rem: ".len() + LINE);
         let files = run(root, &["show", "--name-only", "--format="]);
-        // The commit includes the entry that was left behind; files that a user staged and
-        // unrelated files stay out.
+        // The commit includes the entry that was left behind, but no unrelated or user-staged
+        // files.
         assert_eq!(
             files.lines().collect::<Vec<_>>(),
             ["rem/2026-06-10-1330.org", "rem/2026-06-10-1430.org", "rem/manifest.json"]

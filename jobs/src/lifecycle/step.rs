@@ -1,4 +1,4 @@
-//! Decides the action of one tick of a cycle. The module is pure.
+//! Decides the action of one tick of a cycle.
 //!
 //! ```text
 //!             gate closed, or backing off
@@ -16,9 +16,9 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::spec::CycleState;
 
-/// Number of consecutive failures that are retried at the very next tick.
+/// Number of consecutive failures at which the cycle begins to wait before it retries.
 pub const AT_ONCE: u32 = 3;
-/// The first wait after those failures. It doubles with each further failure.
+/// The wait after [`AT_ONCE`] failures. It doubles with each further failure.
 const FIRST_WAIT: SignedDuration = SignedDuration::from_mins(15);
 /// Maximum wait.
 const LONGEST_WAIT: SignedDuration = SignedDuration::from_hours(6);
@@ -26,7 +26,7 @@ const LONGEST_WAIT: SignedDuration = SignedDuration::from_hours(6);
 /// The facts that are known at a tick.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TickFacts {
-    /// The last time at which the state achieved something.
+    /// The time of the state's last successful run.
     pub ran: Option<Timestamp>,
     /// Number of consecutive failures of the cycle.
     pub failures: u32,
@@ -40,11 +40,7 @@ pub enum CycleStep {
     /// Do the state's work.
     Go,
     /// Do nothing and keep the position.
-    Gate {
-        until: Timestamp,
-        /// A description of the gate.
-        why: String,
-    },
+    Gate { until: Timestamp, why: String },
 }
 
 /// Decides the action for a state at `now`.
@@ -52,7 +48,7 @@ pub fn step(state: &CycleState, facts: &TickFacts, now: Timestamp) -> CycleStep 
     let name = &state.name;
     if let (Some(least), Some(ran)) = (state.min_interval, facts.ran)
         && let Ok(until) = ran.checked_add(least)
-        // A last run in the future means that the clock was set back; the gate is open then.
+        // If the last run is in the future, the clock was set back, and the gate is open.
         && now < until
         && ran <= now
     {
@@ -74,7 +70,7 @@ pub fn step(state: &CycleState, facts: &TickFacts, now: Timestamp) -> CycleStep 
     CycleStep::Go
 }
 
-/// Returns the wait after `failures` failures in a row, or `None` if the next tick tries again.
+/// Returns the wait after `failures` consecutive failures, or `None` if the next tick retries.
 fn wait(failures: u32) -> Option<SignedDuration> {
     let further = failures.checked_sub(AT_ONCE)?;
     let factor = 1_i32.checked_shl(further.min(16))?;

@@ -1,4 +1,4 @@
-//! One working run of an agent: wake, audit or plan.
+//! Runs an agent once to wake, audit or plan.
 //!
 //! ```text
 //! newest entry's verdicts ─> board ─pick─> the task        one publication, before anything is asked
@@ -6,9 +6,8 @@
 //! git before, git after ─────────────────────> the actual results
 //! ```
 //!
-//! The report includes the agent's own description of the run, but nothing relies on that
-//! description: the facts are the commits and the record of the agent's tool uses. This module must
-//! never write a journal, and never ask an agent to write one.
+//! The report quotes the agent's description of its work, but its facts come from git. This module
+//! must never write a journal entry, and never ask an agent to write one.
 
 use jiff::SignedDuration;
 use runner_backends::Request;
@@ -38,12 +37,12 @@ use crate::{Context, Finished, JobError};
 const BUSY: jiff::SignedDuration = jiff::SignedDuration::from_secs(60);
 /// Maximum size of a prompt file, in bytes.
 const LONGEST_PROMPT: u64 = 64 * 1024;
-/// Maximum number of commits that are named.
+/// Maximum number of commits that a report lists.
 const NAMED: usize = 20;
 /// Maximum number of lines of an agent's answer that a report shows.
 const WORDS: usize = 12;
 
-/// The name under which a recording stores the result of the board's changes.
+/// The recording key of the board changes.
 const BOARD: &str = "board";
 
 /// The work of an agent.
@@ -94,7 +93,7 @@ impl Default for WorkSpec {
     }
 }
 
-/// The input that the run receives from the board.
+/// The result of the board changes at the start of a run.
 #[derive(Default, Serialize, Deserialize)]
 struct BoardInput {
     picked: Option<String>,
@@ -107,7 +106,7 @@ struct BoardInput {
 /// Does the work of one run.
 ///
 /// # Errors
-/// Returns an error if the board is busy or no backend answers.
+/// Returns an error if the board is busy, git fails or no backend answers.
 pub fn run(ctx: &mut Context<'_>, spec: &WorkSpec) -> Result<Finished, JobError> {
     let (begun, entry) = begin(ctx, spec)?;
     let orientation = orient(&ctx.files, &spec.board, &spec.agent);
@@ -174,7 +173,7 @@ fn audited(
     Ok(reported.collect())
 }
 
-/// Performs `board apply`, then `board pick`.
+/// Applies the newest entry's verdicts to the board and picks a task.
 fn begin(ctx: &mut Context<'_>, spec: &WorkSpec) -> Result<(BoardInput, Option<Entry>), JobError> {
     let (entry, unread) = match newest_in(&ctx.files, &spec.agent) {
         Ok(entry) => (entry.map(|(_, entry)| entry), None),
@@ -228,7 +227,7 @@ fn on_board(
             begun.unresolved = done.records.iter().map(|it| it.unresolved.len()).sum();
             Ok(begun)
         }
-        // An agent without a board still works, and the report mentions the problem.
+        // An agent works without a board, but the report mentions the problem.
         Err(error @ (BoardError::Missing(_) | BoardError::Unreadable { .. })) => {
             begun.trouble = Some(error.to_string());
             Ok(begun)
@@ -281,8 +280,8 @@ pub fn prompt_file(prompt: &str) -> Option<&str> {
     names_a_file.then_some(prompt)
 }
 
-/// Returns the prompt: the content of a project file if the setting names one, otherwise the text
-/// of the setting; without a setting, the kind's default prompt.
+/// Returns the content of the file that the `prompt` setting names, or the setting's own text, or
+/// the kind's default prompt.
 fn prompt(ctx: &Context<'_>, spec: &WorkSpec) -> Result<String, JobError> {
     let Some(own) = &spec.prompt else {
         return Ok(spec.kind.prompt().to_owned());
@@ -298,14 +297,14 @@ fn prompt(ctx: &Context<'_>, spec: &WorkSpec) -> Result<String, JobError> {
         .map_err(|_| JobError::failed(Class::Environment, format!("PROMPT {own}: not UTF-8")))
 }
 
-/// The results of a run, as git shows them.
+/// The results of a run according to git.
 #[derive(Debug, Default)]
 struct RunResult {
     /// New commits, the newest first, each as a short hash and a subject.
     commits: Vec<String>,
     /// Number of paths that differ from the last commit.
     uncommitted: usize,
-    /// An irregularity in the results.
+    /// A description of rewritten or lost history.
     odd: Option<String>,
 }
 
@@ -352,7 +351,7 @@ impl RunResult {
     }
 }
 
-/// Returns the headline of a run; `left` is the result of an agent, if one ran.
+/// Returns the headline of a run. `left` is `None` if no agent ran.
 fn headline(kind: StateKind, begun: &BoardInput, left: Option<&RunResult>) -> String {
     let task = match &begun.picked {
         Some(task) => format!("{task:?}"),

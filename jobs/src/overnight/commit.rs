@@ -6,16 +6,15 @@
 //!                      └── crash ──> settle() by the next process, under run.lock ──┘
 //! ```
 //!
-//! Every iteration is a separate publication, recorded by a marker
-//! ([`runner_engine::publish::marker`]), within the one run that the database admitted. The run's
-//! final publication, which settles the run, contains only the report. A database row for each
-//! iteration was rejected: a night has one admission, one budget and one outcome, and if the tree
-//! is copied to another machine during a commit, the commit must be completed there too. The
-//! database's fence is checked at both commits.
+//! Every iteration is a separate publication, which a marker ([`runner_engine::publish::marker`])
+//! records, within the one run that the database admitted. The run's final publication settles the
+//! run and contains only the report. A database row for each iteration was rejected, because a
+//! night has one admission, one budget and one outcome. With a marker, a commit can also be
+//! completed after the tree was copied to another machine. The run's fence is
+//! checked before each state of the marker is written.
 //!
-//! A program that respects the marker sees the five paths before or after an iteration, never in
-//! between, even if a process dies. A program that reads the files without checking the marker may
-//! see some of them new and some old during the moves; each single file is complete.
+//! A program that checks the marker never sees a partly applied iteration, even after a crash.
+//! Without the check, a program may see new and old files together, but never an incomplete file.
 
 use std::fs;
 use std::path::Path;
@@ -54,7 +53,7 @@ pub enum CommitError {
     TakenOver,
 }
 
-/// A commit of one iteration, with the run that makes it.
+/// The commit of one iteration.
 pub struct Commit<'a> {
     /// The project's root.
     pub root: &'a Path,
@@ -84,7 +83,7 @@ pub struct Target {
 }
 
 impl Target {
-    /// Checks whether the target already has its new content.
+    /// Reports whether the target already has its new content.
     pub fn is_idle(&self) -> bool {
         self.before == self.after.as_deref().map(Digest::of)
     }
@@ -192,7 +191,6 @@ pub struct Recovered {
 }
 
 impl Recovered {
-    /// Checks whether the recovery found nothing.
     pub fn is_empty(&self) -> bool {
         self.rolled_forward.is_empty() && self.done.is_empty() && self.foreign.is_empty()
     }
@@ -274,7 +272,7 @@ pub fn clear_one(root: &Path, number: u64) -> Result<(), CommitError> {
     Ok(())
 }
 
-/// Checks whether a commit is recorded but not finished.
+/// Reports whether a commit is recorded but not finished.
 ///
 /// # Errors
 /// Returns an error if a file cannot be read.
@@ -300,7 +298,7 @@ pub fn live(root: &Path, path: &str) -> Result<Option<Vec<u8>>, CommitError> {
     open(root)?.read(&rel(path)?, LONGEST).map_err(before)
 }
 
-/// Copies the files that a commit removes to `into`, in the run's folder, so that nothing is lost.
+/// Copies the files that a commit removes to `into`, in the run's folder.
 ///
 /// # Errors
 /// Returns an error if a file operation fails.

@@ -1,5 +1,5 @@
-//! The facts that a night reads from git and from the notes next to the corpus. Nothing is written,
-//! and the sizes are limited.
+//! Reads the facts of a night from git and from the notes next to the corpus, within size limits.
+//! This module must never write a file.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -35,8 +35,8 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// Reads the facts. Without a repository there are no commits, and `sources.left_out` states
-    /// that.
+    /// Reads the facts. If git fails, there are no commits, and `sources.left_out` states the
+    /// reason.
     pub fn read(root: &Path, git: &Git) -> Self {
         let mut facts = Self::default();
         let bounds = HistoryLimits { commits: COMMITS, ..HistoryLimits::default() };
@@ -123,7 +123,8 @@ impl Facts {
         }
     }
 
-    /// Returns the tracked tests whose names match one of the files.
+    /// Returns at most five tests: the test files in `files`, and tracked tests whose names match a
+    /// file.
     pub fn tests_of(&self, files: &[String]) -> Vec<String> {
         let base = |path: &str| {
             let name = path.rsplit('/').next().unwrap_or(path);
@@ -151,7 +152,6 @@ impl Facts {
     }
 }
 
-/// Returns the stem of a path, for use in names.
 pub fn named(path: &str) -> &str {
     stem_of(path)
 }

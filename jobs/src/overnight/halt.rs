@@ -22,7 +22,7 @@ pub struct HaltRules {
     pub max_drop: f64,
     /// True if a rescue is spent instead of halting.
     pub warn_only: bool,
-    /// True if the iteration has nothing to commit, so that a halt would withhold nothing.
+    /// True if the iteration has nothing to commit.
     pub idle: bool,
 }
 
@@ -31,7 +31,7 @@ pub struct HaltRules {
 pub enum IterationVerdict {
     /// Commit, and continue.
     On,
-    /// Commit and continue; a rescue is spent for this reason.
+    /// Commit, spend a rescue for this reason, and continue.
     Rescued(String),
     /// Commit and end, because no further gain is expected.
     Settled(String),

@@ -1,4 +1,4 @@
-//! The loop, which runs one iteration after the other.
+//! Runs the loop, one iteration after the other.
 //!
 //! ```text
 //! budget, most, plateau ──> iteration ──> note it ──> clear its marker and its copy ──┐
@@ -130,8 +130,7 @@ impl Night<'_, '_> {
         Ok(looped)
     }
 
-    /// Checks whether the recorded iterations of this run already end the loop, as in a run that
-    /// was restarted.
+    /// Reports whether the recorded iterations already end the loop, as in a restarted run.
     fn is_over(&self) -> bool {
         let ended = |iteration: &Iteration| {
             matches!(
@@ -145,7 +144,6 @@ impl Night<'_, '_> {
         halted || self.summary.plateau_reason.is_some()
     }
 
-    /// Records an iteration.
     fn note(&self, iteration: &Iteration) -> Result<(), JobError> {
         let name = format!("{}/iterations/iter-{}.json", self.summary.run_id, iteration.index);
         self.out.json(&name, iteration).map_err(disk)

@@ -5,9 +5,9 @@
 //!                                                                └── halt: the copy is removed
 //! ```
 //!
-//! The corpus is not changed before COMMIT. The record of an iteration is in its marker, so that a
-//! process that finishes a dead iteration can record it too. A state that was not measured is never
-//! committed.
+//! The corpus does not change before COMMIT. The marker contains the iteration's record, so that
+//! another process can finish and record the iteration after a crash. This module must never commit
+//! a state that was not measured.
 
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ use crate::json::pretty;
 const HISTORY: &str = "oscillation.json";
 
 impl Night<'_, '_> {
-    /// Runs one iteration, up to its commit.
+    /// Runs one iteration.
     ///
     /// # Errors
     /// Returns an [`IterationFailure`], which states how much of the iteration was undone.
@@ -162,7 +162,7 @@ impl Night<'_, '_> {
             warn_only: self.spec.warn_only,
             idle: targets.iter().all(Target::is_idle),
         };
-        // A drop for which a rescue was spent is accepted: later drops are measured from the state
+        // A drop for which a rescue was spent is accepted. Later drops are measured from the state
         // after it.
         let all = &self.summary.iterations;
         let paid = |it: &Iteration| rescues.spent.iter().any(|spent| spent.iteration_id == it.id);

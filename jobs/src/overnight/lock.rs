@@ -1,10 +1,10 @@
 //! The lock on a corpus, which admits one run, one manual change or one recovery at a time.
 //!
-//! `run.lock` is never deleted. The kernel's lock on the file decides who holds it; the file's age
-//! never does. The first line of the file is the holder's PID, in the form that other programs
-//! read; runner's own lines follow. A process that reads the corpus holds `commit.lock` in shared
-//! mode, and a process that makes a commit holds it exclusively, so a reader never sees a partial
-//! commit. No process may wait for a lock without a time limit.
+//! `run.lock` is never deleted. Only the kernel's lock on the file determines the holder, never the
+//! file's age. The first line of the file is the holder's PID, which other programs read; runner's
+//! own lines follow. A reader of the corpus holds `commit.lock` in shared mode and a commit holds
+//! it exclusively, so a reader never sees a partial commit. No process may wait for a lock without
+//! a time limit.
 
 use std::fs::{self, File};
 use std::io;
@@ -32,17 +32,11 @@ pub enum LockError {
     Held {
         /// Process id of the holder in the lock file, or 0 if the file states none.
         pid: u32,
-        /// The path of the lock file.
         path: String,
     },
     /// The lock file could not be used.
     #[error("cannot use the lock {path}: {source}")]
-    Io {
-        /// The path of the lock file.
-        path: String,
-        /// The error of the operating system.
-        source: io::Error,
-    },
+    Io { path: String, source: io::Error },
 }
 
 /// Opens a lock file beneath the project, and creates it if needed. No part of the path may be a
@@ -125,8 +119,8 @@ pub struct CommitLock {
 }
 
 impl CommitLock {
-    /// Takes the lock for a reader: no commit is made while it is held. If the lock file does not
-    /// exist, because nothing has ever been committed, no lock is taken.
+    /// Takes the lock for a reader, so that no commit is made while it is held. Takes no lock if
+    /// the lock file does not exist, because nothing has ever been committed.
     ///
     /// # Errors
     /// Returns an error if a commit takes longer than a minute.
@@ -137,7 +131,7 @@ impl CommitLock {
         }
     }
 
-    /// Takes the lock for a commit: there are no readers while it is held.
+    /// Takes the lock for a commit, so that nothing reads while it is held.
     ///
     /// # Errors
     /// Returns an error if a reader holds the lock for longer than a minute.

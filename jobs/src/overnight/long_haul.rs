@@ -1,4 +1,4 @@
-//! The long haul: a second, wider search if the first packets are thin and time is left.
+//! Runs the long haul: a second, wider search if the first packets are thin and time is left.
 //!
 //! ```text
 //! few packets, or half of them of low confidence? ──no──> not active
@@ -7,9 +7,8 @@
 //! ```
 //!
 //! A probe looks up a packet's own words in the corpus, in the history and among the tracked files,
-//! with a lower threshold than the first pass. Everything that a probe adds exists and was looked
-//! up, like all evidence. No model is asked, because an opinion is not evidence. A probe must never
-//! add a line that is already there, and never lower a confidence.
+//! with a lower threshold than the first pass. No model is asked, because an opinion is not
+//! evidence. A probe must never add evidence that is already listed, and never lower a confidence.
 
 use std::collections::BTreeSet;
 
@@ -24,7 +23,7 @@ use super::packet::Packet;
 use super::state::Night;
 use super::summary::LongHaul;
 
-/// Fewer packets than this are too few.
+/// Minimum number of packets that are not considered thin.
 const FEW: usize = 3;
 /// Maximum number of probes.
 const MOST: usize = 12;
@@ -91,7 +90,7 @@ fn is_low(packet: &Packet) -> bool {
     packet.confidence.as_deref().unwrap_or("low") == "low"
 }
 
-/// Looks a packet up again, adds the new evidence and returns it.
+/// Searches for further evidence of a packet, adds it to the packet and returns it.
 pub fn corroborate(packet: &mut Packet, index: Option<&Index<'_>>, facts: &Facts) -> Vec<String> {
     let words = format!("{}\n{}", packet.title, packet.description);
     let title: BTreeSet<String> = terms(&packet.title).into_iter().collect();

@@ -1,4 +1,5 @@
-//! One night: the lock, recovery under the lock, the loop, and ten steps that end in a summary.
+//! Runs one night: takes the lock, recovers dead runs, runs the loop and the steps, and writes a
+//! summary.
 //!
 //! ```text
 //! lock ──> settle dead runs ──> open or begin again ──> loop ──> steps ──> summary staged by the run
@@ -6,9 +7,9 @@
 //!                                      └──────── error ───────────┴──> summary `failed`, written here
 //! ```
 //!
-//! A hard step (close-loop, metrics health) that fails ends the run. A soft step that fails
-//! degrades the report and never deletes it. A night must never write outside the corpus's five
-//! paths and the output folder, never use git other than to read, and never create a link.
+//! A failed hard step, such as close-loop or metrics-health, ends the run. A failed soft step only
+//! degrades the report. A night must never write outside the corpus's five paths and the output
+//! folder, never write to git, and never create a link.
 
 use runner_text::counted;
 use std::time::Duration;
@@ -43,15 +44,14 @@ use crate::{Context, Finished, JobError};
 
 /// The delay after which a night whose corpus is locked is retried.
 const LOCKED_WAIT: jiff::SignedDuration = jiff::SignedDuration::from_mins(5);
-/// Maximum time that is reserved for the steps after the loop. The reserve is a tenth of the time,
-/// up to this maximum.
+/// Maximum time that is reserved for the steps after the loop. The reserve is a tenth of the
+/// night's time, up to this maximum.
 const RESERVE: Duration = Duration::from_secs(300);
 
 /// Runs a night.
 ///
 /// # Errors
-/// Returns an error if the lock is held, a hard step failed, or the run was stopped. The summary
-/// states the reason.
+/// Returns an error if the lock is held, a hard step fails or the run is stopped.
 pub fn run(ctx: &mut Context<'_>, spec: &OvernightSpec) -> Result<Finished, JobError> {
     let root = ctx.files.root();
     let lock = RunLock::take(root, ctx.admitted.run().as_str(), ctx.clock.now());
@@ -288,8 +288,7 @@ impl Night<'_, '_> {
         Ok(())
     }
 
-    /// Writes the packets to the work file. The file is one of the five paths, so it is changed by
-    /// a commit like the others.
+    /// Commits the packets to the work file, which is one of the corpus's five paths.
     fn sync(&mut self, packets: &[Packet]) -> Result<(), String> {
         let root = self.ctx.files.root();
         let bytes = commit::live(root, NEXT_WORK).map_err(|error| error.to_string())?;
@@ -323,7 +322,7 @@ impl Night<'_, '_> {
         Ok(())
     }
 
-    /// Fills in the texts of the summary.
+    /// Sets the texts of the summary.
     fn write_text(&mut self, looped: &LoopResult, measured: &Measured) {
         let packets = self.summary.morning_packets.clone().unwrap_or_default();
         let mut gain = looped.gain.clone();

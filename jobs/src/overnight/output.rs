@@ -1,10 +1,8 @@
-//! The output folder of a run: `latest`, and the folder of earlier nights.
+//! The output folder of a run, and the folder of earlier nights.
 //!
-//! Each artifact is written as soon as it is ready, completely or not at all, so that a run that
-//! dies leaves its finished artifacts. Writes stay below the output folder and follow no link. The
-//! artifacts that the database lists for the run, the summary in both forms, are published by the
-//! run itself at its end. They are written here only by a run that fails, or by the process that
-//! finds the run dead.
+//! Each artifact is written atomically as soon as it is ready, so that a dead run leaves its
+//! finished artifacts. Writes stay below the output folder and follow no link. A run publishes its
+//! summary at its end. This module writes the summary only for a failed run or a dead run.
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
@@ -20,18 +18,12 @@ use super::ownership::{self, Refusal, Standing};
 pub use super::ownership::{LOG, SUMMARY};
 use crate::json::pretty;
 
-/// The error of an output that could not be read or written.
+/// The reason why an output could not be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum OutputError {
     /// A file operation failed.
     #[error("cannot {act} {path}: {source}")]
-    Io {
-        /// The failed operation, as a verb.
-        act: &'static str,
-        path: String,
-        /// The error of the operating system.
-        source: io::Error,
-    },
+    Io { act: &'static str, path: String, source: io::Error },
     /// The folder does not belong to runner.
     #[error(transparent)]
     Refused(#[from] Refusal),
@@ -194,9 +186,9 @@ impl Output {
         ownership::inspect(&self.root, &self.below)
     }
 
-    /// Moves `earlier`, which [`Output::inspect`] found here, to `runs/<name>` beside it. A number
-    /// is appended to a name that is taken. If another folder has taken its place in the meantime,
-    /// that folder is put back.
+    /// Moves `earlier`, which [`Output::inspect`] found here, to `runs/<name>` beside it. If the
+    /// name is taken, a number is appended. If another folder was moved by mistake, it is moved
+    /// back.
     ///
     /// # Errors
     /// Returns an [`OutputError`] if the folder cannot be moved.

@@ -11,11 +11,11 @@
 //!                                 Refusal                    a link, a file, any other folder
 //! ```
 //!
-//! Artifacts are recognised by their names and by evidence that no other folder has: a summary, a
-//! log of a night or the folder of a run. There is no marker file, because a repository could
-//! contain such a file. Below `.agents/overnight/`, which belongs to nights, further entries are
-//! accepted in addition to that evidence, because other programs that keep this contract write more
-//! files than runner does. This module must never change anything and never follow a link.
+//! Artifacts are recognised by their names and by evidence: a summary, a night's log or a run's
+//! folder. There is no marker file, because a repository could contain one. Below
+//! `.agents/overnight/`, which belongs to nights, other entries are accepted as well, because other
+//! programs that keep this contract write more files. This module must never change anything and
+//! never follow a link.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -81,7 +81,7 @@ pub struct Refusal {
     pub why: String,
 }
 
-/// The contents at the path of an output folder.
+/// The content at the path of an output folder.
 #[derive(Debug)]
 pub enum Standing {
     /// There is nothing at the path.
@@ -200,8 +200,8 @@ fn summary_of(folder: &RealFs) -> Option<String> {
     Some(summary.run_id).filter(|id| !id.is_empty() && !summary.started_at.is_empty())
 }
 
-/// Checks whether a night writes an entry with this name, including the temporary file of an
-/// artifact, which a killed night leaves behind.
+/// Reports whether a night writes an entry with this name. The temporary file of an artifact, which
+/// a killed night leaves behind, is included.
 fn is_artifact(name: &OsStr) -> bool {
     let Some(name) = name.to_str() else {
         return false;

@@ -1,5 +1,5 @@
-//! The dry run of a night: the changes of the first iteration, and the packets as they would be
-//! now. Nothing is written and no lock is taken.
+//! Plans a night: the changes of the first iteration, and the packets that would result. This
+//! module must never write a file or take a lock.
 
 use std::path::Path;
 
@@ -35,7 +35,7 @@ pub struct NightPreview<'a> {
     pub git: &'a Git,
     pub spec: &'a OvernightSpec,
     pub now: Timestamp,
-    /// The id for the summary.
+    /// The run id in the summary.
     pub run_id: &'a str,
 }
 

@@ -1,9 +1,8 @@
-//! The records of a night in progress: its log, its position, and the results of its steps.
+//! Records a night in progress: its log, its position, and the results of its steps.
 //!
 //! A step ends as `done`, as `skipped` or, if the night continues without it, as a soft failure
-//! that is listed in `degraded`. Every record is redacted before it is written. A failure to record
-//! never ends the run: a line that cannot be written is lost. Only the run's deadline or its
-//! cancellation ends the run here.
+//! that is listed in `degraded`. Texts are redacted before they are logged. A log line that cannot
+//! be written is lost and never ends the run.
 
 use std::time::Duration;
 

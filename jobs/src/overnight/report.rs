@@ -1,6 +1,5 @@
-//! The report of a night for people: the summary as markdown, or as text for a terminal. The report
-//! is built from the summary alone. Foreign text is cleaned, so that the program that displays the
-//! report does not interpret it.
+//! Formats the summary of a night for people, as markdown or as text for a terminal. Foreign text
+//! is cleaned, so that the program that displays the report does not interpret it.
 
 use runner_text::counted;
 use serde_json::Value;
@@ -194,8 +193,8 @@ fn packets(reported: &mut ReportBuilder, summary: &Summary) {
     }
 }
 
-/// Writes each councillor's position, if the summary contains it. In a summary of another program,
-/// the fields with the same names are read.
+/// Writes each councillor's position, if the summary contains it. A summary of another program may
+/// have the same fields.
 fn council(reported: &mut ReportBuilder, council: &Value, words: &str) {
     reported.out.push('\n');
     reported.head(2, "The council");

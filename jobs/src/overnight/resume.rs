@@ -1,4 +1,4 @@
-//! Recovery of an earlier run, and the decision whether this run resumes it.
+//! Recovers an earlier run, and decides whether this run resumes it.
 //!
 //! ```text
 //! latest ──its run has a final summary──> set aside under runs/<id>, a new run begins
@@ -7,8 +7,8 @@
 //!             └── else ──> set aside, a new run begins
 //! ```
 //!
-//! The caller must hold the lock. Recorded iterations are trusted as long as their ids and numbers
-//! agree and none is missing; iterations after a gap are not trusted.
+//! The caller must hold the lock. Recorded iterations are trusted up to the first that is missing
+//! or whose id or number does not match.
 
 use std::time::Duration;
 
@@ -43,8 +43,7 @@ impl OpenedRun {
     }
 }
 
-/// Records the iterations whose commit was found, because they are part of the corpus. Returns the
-/// lines to report.
+/// Records the iterations that a recovery found committed, and returns the lines to report.
 pub fn note(out: &Output, recovered: &Recovered) -> Vec<String> {
     let mut reported = Vec::new();
     let forward = recovered.rolled_forward.iter().map(|it| (it, true));
@@ -146,7 +145,7 @@ pub fn open(
     Ok(OpenedRun { state: fresh, iterations: Vec::new(), reported })
 }
 
-/// Checks whether a dead run is resumed: it has the same goal, and its time is not over.
+/// Reports whether a dead run is resumed: it has the same goal, and its time is not over.
 fn goes_on(dead: &RunState, spec: &OvernightSpec, now: Timestamp, timeout_seconds: u64) -> bool {
     let Ok(began) = dead.started_at.parse::<Timestamp>() else {
         return false;

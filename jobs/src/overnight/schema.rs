@@ -1,10 +1,8 @@
-//! The form of every artifact, as published JSON schemas, and a check of a night's artifacts
-//! against them.
+//! The published JSON schemas of all artifacts, and a check of a night's artifacts against them.
 //!
-//! The checker supports the keywords that runner's own schemas use and refuses a schema with any
-//! other keyword, so it never ignores a rule. A full validator was rejected: it would add a hundred
-//! crates, a regular expression engine and a resolver that uses the network, to replace one page of
-//! code. In the tests, an independent validator checks the same schemas and artifacts.
+//! The checker supports the keywords that runner's own schemas use, and refuses a schema with any
+//! other keyword. A full validator was rejected, because it would add about a hundred crates,
+//! including a regular expression engine and a resolver that uses the network.
 
 use std::fs;
 use std::path::Path;
@@ -165,8 +163,8 @@ impl CheckedArtifacts {
     }
 }
 
-/// Checks a document against the schema of that name. Returns the place and the description of each
-/// violation.
+/// Checks a document against the schema of that name. Returns the position and the description of
+/// each violation.
 pub fn check(value: &Value, schema: &str) -> Vec<(String, String)> {
     let mut found = Vec::new();
     match text(schema).map(serde_json::from_str::<Value>) {

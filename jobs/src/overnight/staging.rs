@@ -2,9 +2,8 @@
 //! `.agents/overnight/staging/<n>/.agents/`.
 //!
 //! A checkpoint copies the corpus's five paths (see `corpus`), by reflink where the file system
-//! supports it. It fails if the copy would exceed its cap. The steps then write to the copy alone.
-//! The copies are plain files that no other process has open. Staging must never write outside its
-//! folder, and never copy through a link.
+//! supports it, and fails if the copy would exceed its cap. The steps then write only to the copy.
+//! Staging must never write outside its folder, and never copy through a link.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _};
@@ -23,21 +22,10 @@ use super::lock::FOLDER;
 pub enum StageError {
     /// The copy would exceed the cap.
     #[error("the checkpoint needs {need} bytes, but only {cap} are allowed (checkpoint_max_mb)")]
-    Cap {
-        /// Size of the copy in bytes.
-        need: u64,
-        /// The cap in bytes.
-        cap: u64,
-    },
+    Cap { need: u64, cap: u64 },
     /// A file or folder could not be read or written.
     #[error("cannot {act} {path}: {source}")]
-    Io {
-        act: &'static str,
-        /// The path of the file or folder.
-        path: String,
-        /// The underlying I/O error.
-        source: io::Error,
-    },
+    Io { act: &'static str, path: String, source: io::Error },
     /// The corpus could not be listed.
     #[error(transparent)]
     Read(#[from] super::corpus::read::ReadError),
@@ -144,7 +132,7 @@ impl Staging {
         }
     }
 
-    /// Removes the copy.
+    /// Removes this and every other staged copy.
     ///
     /// # Errors
     /// Returns [`StageError::Io`] if the copy cannot be removed.
@@ -185,7 +173,7 @@ fn clone(from: &Path, to: &Path, try_clone: bool) -> Result<bool, StageError> {
 fn keep_mode(source: &File, target: &File) {
     if let Ok(data) = source.metadata() {
         let mode = data.permissions().mode() & 0o777;
-        // The owner needs write permission, because otherwise the copy could not be changed.
+        // Without write permission for the owner, the copy could not be changed.
         let _as_it_is = target.set_permissions(fs::Permissions::from_mode(mode | 0o600));
     }
 }

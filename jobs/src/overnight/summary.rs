@@ -1,7 +1,6 @@
 //! The summary of a night: `summary.json` version 2, with its iterations and its dreamscape.
 //!
-//! The field names are a contract that other programs read; a field that is `None` is left out. The
-//! summary contains nothing that is not also in an artifact or in the database.
+//! The field names are a contract that other programs read.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -156,7 +155,7 @@ pub enum StepStatus {
     SoftFail,
     /// The step failed and ended the run.
     Failed,
-    /// There was nothing to do.
+    /// The step was skipped for the reason in its note.
     Skipped,
 }
 
@@ -239,7 +238,7 @@ pub enum IterationStatus {
     HaltedOnRegressionPreCommit,
     /// A status that occurs only in old reports.
     HaltedOnRegressionPostCommit,
-    /// The iteration could not be carried out.
+    /// The iteration could not be staged.
     Failed,
 }
 

@@ -1,14 +1,13 @@
-//! Summaries of other programs: version 2 as others write it, and version 1.
+//! Reads summaries of other programs: version 2 as others write it, and version 1.
 //!
 //! ```text
 //! JSON ──each field separately──> Summary of the valid fields ──> reported like runner's own
 //!                           └──> missing, malformed or unknown fields: reported, not guessed
 //! ```
 //!
-//! The field names are a contract, but the forms of the values often are not: a duration may be a
-//! number, a status may be a different word, and a list may be null. Every value is reported as it
-//! is; the JSON form is always the document itself. The import never fails for a JSON object that
-//! has a field of a summary, and never writes a summary.
+//! The field names are a contract, but the forms of the values often differ: a duration may be a
+//! number, a status may be a different word, and a list may be null. A JSON object with at least
+//! one required field is always imported. This module must never write a summary.
 
 use std::collections::BTreeMap;
 
@@ -25,8 +24,7 @@ use crate::dream::proposal::clean;
 const LONGEST: usize = 2_000;
 /// Maximum number of entries that are imported from each list.
 const MOST: usize = 1_000;
-/// The fields that every summary of version 2 has. A summary of version 1 has those up to
-/// `next_action`.
+/// The fields that every summary of version 2 has.
 const NEEDED: [&str; 16] = [
     "schema_version",
     "mode",
@@ -68,7 +66,7 @@ const OPTIONAL: [&str; 19] = [
     "failure_reason",
 ];
 
-/// The fields that are not read by [`lenient`].
+/// The fields that are read separately and not by [`lenient`].
 const READ_APART: [&str; 12] = [
     "schema_version",
     "status",
@@ -252,12 +250,12 @@ fn lenient<T: Default + Serialize + DeserializeOwned>(
     serde_json::from_value(read).unwrap_or_default()
 }
 
-/// Reads an object like [`lenient`], and leaves out the fields that do not fit.
+/// Reads an object like [`lenient`], but does not report the fields that do not fit.
 fn quietly<T: Default + Serialize + DeserializeOwned>(own: &Map<String, Value>) -> T {
     lenient(own, |_, _| {})
 }
 
-/// Returns a value as it is, with clean texts, and as text.
+/// Returns the two forms in which a value is tried: with clean texts, and converted to text.
 fn forms(value: &Value) -> [Option<Value>; 2] {
     match value {
         Value::String(text) => [Some(clean(text, LONGEST).into()), None],
@@ -283,8 +281,8 @@ fn text_of(value: &Value) -> Result<String, String> {
     }
 }
 
-/// Returns a command completely or not at all, because a truncated command would be a different
-/// command.
+/// Returns a command unless it is too long or contains control characters. A truncated command
+/// would be a different command.
 fn command_of(value: &Value) -> String {
     let whole = |text: &&str| text.len() <= 2 * LONGEST && !text.chars().any(char::is_control);
     value.as_str().filter(whole).unwrap_or_default().to_owned()

@@ -1,4 +1,4 @@
-//! One request: reserve, ask, repeat, fall back, settle.
+//! Sends one request: reserves, asks, retries, falls back and settles.
 
 use std::future::Future;
 use std::time::Duration;
@@ -17,16 +17,15 @@ use crate::steps::Recorder;
 use crate::telemetry::Telemetry;
 use crate::usage_meter::{LimitExceeded, ObservedUsage, UsageMeter};
 
-/// Maximum number of times that a request is repeated within one run after the backend refused it
-/// without charge.
+/// Maximum number of short retries of a request that the backend refused without charge.
 const SHORT_RETRIES: usize = 2;
-/// The wait before the first repetition; each further wait is four times as long.
+/// The wait before the first retry. Each further wait is about four times as long.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
 
-/// The run waits for a rate limit to end if at most this much time remains.
+/// The longest rate limit for which a run waits without being deferred.
 const SHORT_LIMIT: Duration = Duration::from_secs(10);
 
-/// A request that is reserved and not settled yet.
+/// A request that is reserved but not settled.
 pub(super) struct OpenRequest {
     id: RequestId,
     /// The amounts reserved for the request.
@@ -75,10 +74,11 @@ impl Spender<'_> {
         }
     }
 
-    /// Asks the backend, and asks again after a short wait if the backend refused without charge
-    /// and returned no answer: an API that is overloaded or briefly unavailable, or that reports a
-    /// limit that ends soon. Each attempt is a separate request that is reserved and settled
-    /// against the run's budget. Longer waits are left to the job.
+    /// Asks the backend, and retries after a short wait if the backend refused without charge.
+    ///
+    /// A retry helps if an API is overloaded or unavailable for a short time, or if a limit ends
+    /// soon. Each attempt is a separate request that is reserved and settled. The job itself
+    /// handles longer waits.
     fn ask_patiently(&mut self, request: &Request, ideas: u64) -> Result<Reply, AskError> {
         // The jitter is seeded, so that a run is reproducible.
         let mut waits = ExponentialBuilder::default()
@@ -101,7 +101,7 @@ impl Spender<'_> {
                 {
                     wait
                 }
-                // The run waits for a limit that ends soon; a longer limit defers the run.
+                // A limit that ends later defers the run.
                 (Err(AskError::Limited { until, .. }), Some(wait)) if unpaid => {
                     match Duration::try_from(until.duration_since(self.tools.clock.wall())) {
                         Ok(left) if left <= SHORT_LIMIT => wait.max(left),
@@ -118,10 +118,12 @@ impl Spender<'_> {
         }
     }
 
-    /// Asks the backend within the run's budget: reserve, ask, settle. `ideas` is the number of
-    /// work items, in the job's own unit, that the request covers. If the backend does not report
-    /// usage, the reserved amount is charged; a request that exceeds the reserved amount is
-    /// stopped. Also returns whether the backend refused without charge.
+    /// Reserves a request, asks the backend and settles the request. Also returns whether the
+    /// backend refused without charge.
+    ///
+    /// `ideas` is the number of work items, in the job's own unit, that the request covers. A
+    /// request that exceeds its reservation is stopped. A request without reported usage is charged
+    /// its reservation.
     ///
     /// # Errors
     /// Returns [`AskError::OverBudget`] before anything is sent. All other errors except database
@@ -159,7 +161,7 @@ impl Spender<'_> {
         })
     }
 
-    /// Settles a request and evaluates its answer or error.
+    /// Settles a request and converts its answer or error.
     pub(super) fn close(
         &mut self,
         spending: &Spending,
@@ -197,15 +199,15 @@ impl Spender<'_> {
         Ok((reserved.map_err(AskError::OverBudget)?, want))
     }
 
-    /// Asks the backend under a meter, until the run's time is over.
+    /// Asks the backend under a meter until the run's deadline.
     pub(super) async fn metered(
         &self,
         asked: &PaidBackend,
         request: &Request,
         open: &OpenRequest,
     ) -> (Result<Reply, BackendError>, ObservedUsage) {
-        // The request has a separate cancel token, so that a meter that stops the request does not
-        // cancel the run, which still has to settle.
+        // The request has its own cancel token, because a stopped request must not cancel the run,
+        // which still has to settle.
         let cancel = match self.tools.cancel.child() {
             Ok(cancel) => cancel,
             Err(error) => {
@@ -231,7 +233,7 @@ impl Spender<'_> {
                     answer = &mut answer => answer,
                     () = tokio::time::sleep(left) => {
                         cancel.cancel_at_once("the period of the run's budget is over");
-                        // The answer is always polled to completion, so that the backend stops
+                        // The future is always polled to completion, so that the backend stops
                         // everything that it started.
                         answer.await
                     }
@@ -253,7 +255,7 @@ impl Spender<'_> {
         (answer, heard)
     }
 
-    /// Applies an answer or an error to the run and to all other runs that share its pool.
+    /// Converts an answer or error, and records the limits of the pool that all runs share.
     fn conclude(
         &mut self,
         spending: &Spending,
@@ -269,8 +271,8 @@ impl Spender<'_> {
                 self.note_limit(spending, until, "its answers are billed beyond the subscription")?;
                 Err(AskError::Breach(LimitExceeded::Overage))
             }
-            // A complete answer is kept, because it is paid for; the next request finds no budget
-            // left.
+            // A complete answer is already paid for, so it is kept. The next request finds no
+            // budget left.
             (Ok(reply), _) => {
                 match limit {
                     Some(limit) => {
@@ -299,8 +301,10 @@ impl Spender<'_> {
         }
     }
 
-    /// Returns the error for a refused request. The run waits, and the wait does not use up an
-    /// attempt; a pool that has refused too often in a row fails the run.
+    /// Returns the error for a refused request.
+    ///
+    /// The run waits without using up an attempt. If the pool has refused too often in a row, the
+    /// run fails.
     fn refused(
         &mut self,
         spending: &Spending,
@@ -320,7 +324,7 @@ impl Spender<'_> {
             let why = format!("refused {streak} times in a row, each after its wait: {why}");
             return Ok(AskError::Backend(BackendError::RateLimited { until: None, why }));
         }
-        // The run itself waits for a limit that ends soon, so the end time gets no jitter.
+        // The run itself waits for a limit that ends soon, so this end time gets no jitter.
         let until = match Duration::try_from(until.duration_since(now)) {
             Ok(left) if left <= SHORT_LIMIT => until,
             _ => quota::spread(until, self.admitted.run().as_str()),
@@ -342,8 +346,7 @@ impl Spender<'_> {
     }
 }
 
-/// Blocks until a future completes; nothing else in this crate blocks on a future. Returns an error
-/// if no runtime can be created.
+/// Blocks until a future completes. Returns an error if no runtime can be created.
 pub(super) fn block_on<T>(future: impl Future<Output = T>) -> std::io::Result<T> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     Ok(runtime.block_on(future))

@@ -1,8 +1,8 @@
 //! Sends a run's requests to backends, within the run's budget.
 //!
 //! Each request is reserved, sent under a usage meter and settled. A request that the backend
-//! refused without charge is repeated; a request that the backend cannot answer goes to the next
-//! backend in the chain. A panel request goes to several backends at once.
+//! refused without charge is retried. A request that the backend cannot answer goes to the next
+//! backend in the chain. A panel request goes to several backends at the same time.
 //!
 //! ```text
 //! Request ──reserve──> metered ──answer──> charge ──> settled ──conclude──> Reply
@@ -36,13 +36,13 @@ use crate::usage_meter::LimitExceeded;
 
 pub use panel::{AbsentPanelist, Panel, Panelist};
 
-/// The name under which a recording stores whether further rows of a steps file can be written.
+/// The recording key for whether a steps file can be written.
 const HOLD: &str = "steps are recorded";
 
 /// The payment settings of a backend's requests.
 #[derive(Clone, Debug, Default)]
 pub struct Spending {
-    /// The pool whose limits are remembered; empty if no limits are remembered.
+    /// The pool whose limits are stored. Empty if no limits are stored.
     pub pool: String,
     /// Whether requests may be billed beyond a subscription.
     pub overage: bool,
@@ -50,7 +50,7 @@ pub struct Spending {
     pub prices: Prices,
 }
 
-/// A backend, and how its requests are paid for.
+/// A backend with its payment settings.
 #[derive(Clone)]
 pub struct PaidBackend {
     pub backend: Arc<dyn Backend>,
@@ -65,7 +65,7 @@ pub struct RunBackends {
     pub fallbacks: Chain<PaidBackend>,
     /// Backends that were passed over and are never asked, each with the reason.
     pub passed: Vec<String>,
-    /// The councillors, each of which is asked for a report of its own by the jobs that want one.
+    /// The councillors, who each write a separate report.
     pub panel: Panel,
 }
 
@@ -81,7 +81,7 @@ impl RunBackends {
     }
 }
 
-/// The spender of a run: its only way to ask a model.
+/// The only way for a run to ask a model.
 pub struct Spender<'a> {
     admitted: &'a Admitted,
     store: &'a mut Store,
@@ -90,12 +90,11 @@ pub struct Spender<'a> {
     fell: Vec<String>,
     asked: bool,
     failed_tools: u64,
-    /// The file that records the steps of an agent that works here; `None` for one that only
-    /// answers.
+    /// The file that records the steps of a working agent. `None` for an agent that only answers.
     steps: Option<StepsFile>,
     /// The reason why no steps are recorded.
     unrecorded: Option<String>,
-    /// The exchanges so far of a run that is recorded.
+    /// The exchanges so far, if the run is recorded.
     exchanges: Vec<Exchange>,
     tools: SpenderTools<'a>,
 }
@@ -116,8 +115,8 @@ pub enum AskError {
     /// The run's budget does not cover the request; nothing was sent.
     #[error("the budget of {} has {} {} left, but this request may need {}", .0.level, .0.left, .0.unit, .0.wanted)]
     OverBudget(Shortfall),
-    /// The request was stopped because it used more than was reserved, or because its answers would
-    /// be billed beyond the subscription.
+    /// The request was stopped because it used more than it reserved, or because it would be billed
+    /// beyond the subscription.
     #[error("{0}")]
     Breach(LimitExceeded),
     /// The provider is temporarily refusing requests. The refusal does not count as an attempt.
@@ -168,7 +167,7 @@ impl<'a> Spender<'a> {
         }
     }
 
-    /// Returns the database that the budgets are kept in.
+    /// Returns the database that contains the budgets.
     pub(crate) fn store(&self) -> &Store {
         self.store
     }
@@ -183,28 +182,24 @@ impl<'a> Spender<'a> {
         self.store
     }
 
-    /// Returns the backend that answers.
     pub fn backend(&self) -> Description {
         self.backends.first.backend.describe()
     }
 
-    /// Returns the name of the backend that answers.
     pub fn backend_name(&self) -> &str {
         self.backends.first.backend.name()
     }
 
-    /// Returns whether the backend only returns the rule-based answer, so that evidence need not be
-    /// worded for it.
+    /// Reports whether the backend only returns the rule-based answer.
     pub fn answers_by_rule(&self) -> bool {
         self.backend().kind == "builtin"
     }
 
-    /// Returns the panel of councillors, who each write a separate report.
     pub fn panel(&self) -> &Panel {
         &self.backends.panel
     }
 
-    /// Returns whether the backend was asked anything.
+    /// Reports whether any backend was asked.
     pub(crate) fn asked(&self) -> bool {
         self.asked
     }
@@ -219,20 +214,20 @@ impl<'a> Spender<'a> {
         &self.backends.passed
     }
 
-    /// Returns the backends that did not answer, so that another was asked, each with the reason.
+    /// Returns the backends that did not answer and were replaced by a fallback, each with the
+    /// reason.
     pub(crate) fn fell(&self) -> &[String] {
         &self.fell
     }
 
-    /// Returns the notes on the backends: those that were not asked, those that did not answer, and
-    /// the tool uses that failed, including those that the sandbox refused.
+    /// Returns notes on skipped backends, on backends that did not answer, and on failed tool uses.
     pub(crate) fn notes(&self) -> Vec<String> {
         let passed = self.passed().iter().map(|one| format!("was not asked: {one}"));
         let fell = self.fell.iter().map(|one| format!("did not answer: {one}"));
         passed.chain(fell).chain(describe_failed_tools(self.failed_tools)).collect()
     }
 
-    /// Records every tool that the backend's agent uses from now on as a row of this file.
+    /// Records each further tool use of the backend's agent as a row of this file.
     pub fn record_steps(&mut self, file: StepsFile) {
         let held = self.tools.recording.through(HOLD, &file.path, || {
             let held = file.hold_lock().map_err(|error| error.to_string());
@@ -249,17 +244,17 @@ impl<'a> Spender<'a> {
         }
     }
 
-    /// Returns the reason why the actions of the agent are not recorded, if they are not.
+    /// Takes the reason why the agent's actions are not recorded, if there is one.
     pub(crate) fn unrecorded(&mut self) -> Option<String> {
         self.unrecorded.take()
     }
 
-    /// Returns the exchanges of a run that is recorded.
+    /// Takes the recorded exchanges.
     pub(crate) fn take_exchanges(&mut self) -> Vec<Exchange> {
         std::mem::take(&mut self.exchanges)
     }
 
-    /// Adds a request and its result to the exchanges of a run that is recorded.
+    /// Adds a request and its result to the exchanges, if the run is recorded.
     fn note_asked(&mut self, request: &Request, done: &Result<Reply, AskError>) {
         if !self.tools.recording.records() {
             return;
@@ -270,7 +265,7 @@ impl<'a> Spender<'a> {
             Err(error @ (AskError::OverBudget(_) | AskError::Breach(_))) => {
                 Err(BackendError::OverBudget { why: error.to_string() })
             }
-            // The run waits, or the database cannot be used: there is nothing to replay.
+            // The run waits or cannot use its database, so there is nothing to replay.
             Err(AskError::Limited { .. } | AskError::Ledger(_)) => return,
         };
         let question = ReplayQuestion::of(request, &self.tools.redactor);

@@ -5,9 +5,9 @@
 //!            └── over budget: this backend is skipped, the others are asked
 //! ```
 //!
-//! All reservations are made before the first backend is asked. Requests through a login that
-//! allows one request at a time wait for each other (`runner_backends`). A councillor must never
-//! read or write another councillor's folder.
+//! All reservations are made before the first backend is asked. Requests that share a login wait
+//! for each other if the login allows only one request at a time (`runner_backends`). A councillor
+//! must never read or write another councillor's folder.
 
 use std::path::PathBuf;
 
@@ -24,18 +24,17 @@ use crate::usage_meter::ObservedUsage;
 /// Maximum number of requests in progress at the same time.
 const MOST: usize = 4;
 
-/// A councillor who can be asked for a report.
 pub struct Panelist {
     /// The backend that answers.
     pub by: PaidBackend,
-    /// The folder that only the councillor's child process uses.
+    /// A folder that only the councillor's child process uses.
     pub place: PathBuf,
 }
 
 /// A councillor who is not asked.
 #[derive(Clone, Debug)]
 pub struct AbsentPanelist {
-    /// The name of its backend.
+    /// The name of the councillor's backend.
     pub runner: String,
     /// The class of the reason, which determines who must act.
     pub class: Class,
@@ -54,9 +53,11 @@ pub struct Panel {
 }
 
 impl Spender<'_> {
-    /// Asks several councillors at once, each by its index in [`Panel::ready`]; the results are in
-    /// the order of the questions. Each question is one attempt, reserved and settled separately,
-    /// and its time limit is at most the time that the run has left.
+    /// Asks several councillors at the same time, each by its index in [`Panel::ready`]. Results
+    /// are in the order of the questions.
+    ///
+    /// Each question is one attempt, which is reserved and settled separately. Its time limit never
+    /// exceeds the run's remaining time.
     pub fn ask_each(&mut self, asked: &[(usize, Request)]) -> Vec<Result<Reply, AskError>> {
         let began = boot_time();
         let mut opened = Vec::with_capacity(asked.len());
@@ -77,7 +78,7 @@ impl Spender<'_> {
         let seats = Semaphore::new(MOST);
         let ask = async |(by, request, open): &_| {
             let _seat = seats.acquire().await;
-            // The time that a councillor spent waiting for its turn is deducted from its time limit.
+            // The wait for a free slot counts toward the councillor's time limit.
             let mut request = Request::clone(request);
             let waited = boot_time().saturating_sub(began);
             request.limits.total = request.limits.total.saturating_sub(waited);

@@ -1,17 +1,17 @@
-//! Reads the earlier tool uses of an agent for a run.
+//! Reads an agent's earlier tool uses for a run.
 
 use super::{StepsFile, ToolStep};
 use crate::{Context, JobError};
 
-/// The name under which a recording stores the last rows.
+/// The recording key of the last rows.
 const LAST: &str = "steps";
 
 impl Context<'_> {
-    /// Returns the last rows of a record below the project, the oldest first, or the reason why the
-    /// record cannot be read.
+    /// Returns the last rows of a steps file, oldest first, or the reason why the file cannot be
+    /// read.
     ///
     /// # Errors
-    /// Returns an error if the run is replayed and the recorded run did not ask for these rows.
+    /// Returns an error if the run is replayed and the recorded run did not read these rows.
     pub(crate) fn last_steps(
         &self,
         path: &str,

@@ -80,7 +80,7 @@ fn full_file_rotates_and_last_rows_span_both() {
     assert_eq!(last, expected);
     assert!(fs::metadata(folder.path().join(FILE)).unwrap().len() < 2_200);
     assert!(folder.path().join(OLDER).exists());
-    // While a run records, the file is not rotated, up to a size limit.
+    // During a recording, the file grows up to its limit without rotation.
     let held = steps.hold_lock().unwrap();
     let mut written = 0;
     while steps.append(ToolStep::default(), at(99)).is_ok() {

@@ -10,7 +10,7 @@ use crate::env;
 use crate::project::LoadedProject;
 use crate::ui::{Failure, Ui, View};
 
-/// The alerts that were silenced, without their messages.
+/// The silenced alerts, without their messages.
 #[derive(Debug, Serialize)]
 #[serde(transparent)]
 struct SilencedAlerts<'a> {

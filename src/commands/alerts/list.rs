@@ -21,7 +21,6 @@ pub struct ListArgs {
     all: bool,
 }
 
-/// An alert and its messages.
 #[derive(Debug, Serialize)]
 pub struct Alert {
     id: String,
@@ -41,9 +40,9 @@ pub struct Alert {
 #[derive(Debug, Serialize)]
 struct EndedBy {
     at: Timestamp,
-    /// `recovered`, or the name of the person who ended the alert.
+    /// `recovered`, or the name of a person.
     by: String,
-    /// Whether the alert ended because the job recovered, and not because a person ended it.
+    /// Whether the alert ended because the job recovered.
     #[serde(skip)]
     recovered: bool,
 }
@@ -56,7 +55,7 @@ struct AlertMessage {
     made: Timestamp,
     state: MessageState,
     tries: u32,
-    /// The time of the next attempt; set only while the message waits.
+    /// The time of the next attempt, while the message waits.
     next: Option<Timestamp>,
     over: Option<Timestamp>,
     /// The error of the last attempt.
@@ -64,7 +63,6 @@ struct AlertMessage {
 }
 
 impl Alert {
-    /// Combines an alert with its messages.
     pub fn new(alert: AlertRow, messages: Vec<MessageRow>) -> Self {
         Self {
             id: alert.id.to_string(),
@@ -125,7 +123,6 @@ impl Alert {
     }
 }
 
-/// The listed alerts.
 #[derive(Debug, Serialize)]
 #[serde(transparent)]
 struct Alerts(Vec<Alert>);
@@ -211,7 +208,6 @@ impl ListArgs {
     }
 }
 
-/// Shows one alert.
 pub fn show(cli: &Cli<'_>, wanted: &str) -> Result<Exit, Failure> {
     let Some(store) = cli.env.store_to_read()? else { return Err(super::none(wanted)) };
     let alert = super::find(&store, wanted)?;

@@ -1,4 +1,5 @@
-//! `runner alerts`: shows the alerts and the delivery of their messages, and silences an alert.
+//! `runner alerts`: lists alerts with the delivery of their messages, tests channels, and silences
+//! alerts.
 
 mod ack;
 mod list;
@@ -52,7 +53,6 @@ enum AlertsCommand {
 }
 
 impl AlertsArgs {
-    /// Carries out one of the `alerts` commands.
     pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
         match &self.command {
             None => ListArgs::default().run(cli),
@@ -73,13 +73,12 @@ pub struct DeliverArgs {
 }
 
 impl DeliverArgs {
-    /// Delivers the messages that are due.
     pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
         deliver::run(cli.env, self.beat)
     }
 }
 
-/// Returns the only alert whose id begins with `wanted`.
+/// Returns the alert whose id begins with `wanted`, or an error if there is not exactly one.
 fn find(store: &Store, wanted: &str) -> Result<AlertRow, Failure> {
     let start = wanted.to_ascii_uppercase();
     let mut found: Vec<AlertRow> = store

@@ -9,7 +9,6 @@ use crate::commands::Cli;
 use crate::project::LoadedProject;
 use crate::ui::{Failure, Ui, View, show};
 
-/// The tested channels.
 #[derive(Debug, Serialize)]
 #[serde(transparent)]
 struct ChannelTests(Vec<ChannelTest>);
@@ -18,7 +17,7 @@ struct ChannelTests(Vec<ChannelTest>);
 struct ChannelTest {
     channel: String,
     delivered: bool,
-    /// The reason why the channel did not accept the message.
+    /// The reason why the channel did not accept the message; empty if it did.
     said: String,
 }
 
@@ -33,7 +32,7 @@ impl View for ChannelTest {
 }
 
 impl View for ChannelTests {
-    // The result of each channel is printed when it is known.
+    // Each result was printed as soon as it was known.
     fn print(&self, _ui: Ui) {}
 }
 

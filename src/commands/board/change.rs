@@ -11,7 +11,7 @@ use crate::commands::Cli;
 use crate::project::LoadedProject;
 use crate::ui::{Failure, Ui, View, safe, show};
 
-/// The result of a request to a board.
+/// A completed change of a board.
 #[derive(Serialize)]
 struct BoardEdit {
     records: Vec<HistoryRecord>,
@@ -19,7 +19,7 @@ struct BoardEdit {
     /// The heading of the picked task.
     picked: Option<String>,
     run: Option<String>,
-    /// The result as a sentence.
+    /// A sentence that describes the change.
     #[serde(skip)]
     text: String,
 }
@@ -48,7 +48,6 @@ impl View for BoardEdit {
     }
 }
 
-/// Applies the newest entry's verdicts.
 pub fn apply(cli: &Cli<'_>, here: &LoadedProject, which: &BoardArg) -> Result<Exit, Failure> {
     let entry = newest(&here.root, &which.agent)
         .map_err(|error| Failure::data(safe::line(&error.whole())))?;
@@ -72,7 +71,7 @@ pub fn apply(cli: &Cli<'_>, here: &LoadedProject, which: &BoardArg) -> Result<Ex
     Ok(Exit::Done)
 }
 
-/// Changes the board as requested: picks a task, adds one, or marks one as done.
+/// Picks, adds or finishes a task.
 pub fn edit(
     cli: &Cli<'_>,
     here: &LoadedProject,
@@ -94,7 +93,6 @@ pub fn edit(
     Ok(Exit::Done)
 }
 
-/// Makes the requested change on the selected board.
 fn change(
     cli: &Cli<'_>,
     here: &LoadedProject,

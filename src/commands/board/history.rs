@@ -9,7 +9,7 @@ use crate::commands::Cli;
 use crate::project::LoadedProject;
 use crate::ui::{Failure, Ui, View, safe, show};
 
-/// The board's moves, newest first.
+/// The moves on the board, newest first.
 #[derive(Serialize)]
 #[serde(transparent)]
 struct BoardHistory<'a>(Vec<&'a HistoryRecord>);

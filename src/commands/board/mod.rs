@@ -97,7 +97,6 @@ pub struct BoardArg {
 }
 
 impl BoardArgs {
-    /// Carries out one of the `board` commands.
     pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
         let here = LoadedProject::load(cli.env, cli.here)?;
         match &self.command {
@@ -116,8 +115,7 @@ impl BoardArgs {
     }
 }
 
-/// Returns the path of the board: the path in the arguments, or else the board of the agent's jobs,
-/// or else the default board.
+/// Returns the path of the board: the given path, else that of the agent's jobs, else the default.
 pub(super) fn path(here: &LoadedProject, which: &BoardArg) -> String {
     let of_agent = || {
         here.config.jobs.values().find_map(|job| {
@@ -132,7 +130,7 @@ pub(super) fn path(here: &LoadedProject, which: &BoardArg) -> String {
     named.unwrap_or_else(|| BOARD.to_owned())
 }
 
-/// Creates the actor that edits a project for this command.
+/// Creates an actor that edits the project for this command.
 pub(super) fn hand<'h>(
     home: &'h Env,
     here: &'h LoadedProject,

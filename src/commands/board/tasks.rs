@@ -10,7 +10,6 @@ use crate::commands::Cli;
 use crate::project::LoadedProject;
 use crate::ui::{Failure, Ui, View, safe, show};
 
-/// The tasks of a board.
 #[derive(Serialize)]
 struct BoardTasks<'a> {
     board: &'a str,
@@ -41,16 +40,14 @@ impl View for BoardTasks<'_> {
     }
 }
 
-/// The findings of a check of a board.
 #[derive(Serialize)]
 struct BoardLint<'a> {
     board: &'a str,
-    /// The number of tasks.
     tasks: usize,
     findings: Vec<UnresolvedVerdict>,
 }
 
-/// A part of a verdict that could not be applied.
+/// A problem on the board.
 #[derive(Serialize)]
 struct UnresolvedVerdict {
     line: usize,
@@ -74,7 +71,6 @@ fn read(here: &LoadedProject, path: &str) -> Result<Board, Failure> {
     Ok(Board::read(&text, BoardForm::of(path)))
 }
 
-/// Prints the tasks of a board.
 pub fn show(cli: &Cli<'_>, here: &LoadedProject, which: &BoardArg) -> Result<Exit, Failure> {
     let path = path(here, which);
     let board = read(here, &path)?;
@@ -88,7 +84,6 @@ pub fn show(cli: &Cli<'_>, here: &LoadedProject, which: &BoardArg) -> Result<Exi
     Ok(Exit::Done)
 }
 
-/// Prints the problems of a board.
 pub fn lint(cli: &Cli<'_>, here: &LoadedProject, which: &BoardArg) -> Result<Exit, Failure> {
     let path = path(here, which);
     let board = read(here, &path)?;

@@ -34,7 +34,6 @@ pub struct GrantArgs {
     reason: String,
 }
 
-/// A grant for a budget.
 #[derive(Serialize)]
 pub struct BudgetGrant {
     made: Timestamp,
@@ -48,7 +47,7 @@ pub struct BudgetGrant {
 }
 
 impl BudgetGrant {
-    /// Converts a grant to the form in which it is shown at `now`.
+    /// Converts a grant for output at `now`.
     pub fn new(grant: &Grant, now: Timestamp) -> Self {
         Self {
             made: grant.made,
@@ -61,7 +60,6 @@ impl BudgetGrant {
         }
     }
 
-    /// Describes the grant in one line.
     pub fn describe(&self, zone: &TimeZone) -> String {
         let end = match self.until {
             Some(until) if self.over => format!(", ended {}", in_zone(until, zone)),
@@ -78,7 +76,7 @@ impl BudgetGrant {
     }
 }
 
-/// A new grant, and the budget after the grant.
+/// A new grant, and the remaining budget.
 #[derive(Serialize)]
 struct GrantedBudget {
     level: &'static str,
@@ -110,7 +108,7 @@ impl View for GrantedBudget {
 }
 
 impl GrantArgs {
-    /// Adds the grant to the budget, and records it as an event.
+    /// Adds the grant to the budget and records an event.
     pub fn run(&self, cli: &Cli<'_>, here: &LoadedProject) -> Result<Exit, Failure> {
         let now = cli.env.wall()?;
         let reason = self.reason.trim();
@@ -168,7 +166,7 @@ impl GrantArgs {
         Ok(Exit::Done)
     }
 
-    /// Returns the time at which the grant ends, which must be in the future.
+    /// Parses `--until`, which must be in the future.
     fn until(&self, zone: &TimeZone, now: Timestamp) -> Result<Option<Timestamp>, Failure> {
         let Some(until) = &self.until else { return Ok(None) };
         let until = when::parse_time(until, zone, now).map_err(Failure::usage)?;

@@ -21,7 +21,6 @@ pub struct HistoryArgs {
     limit: u32,
 }
 
-/// The spent amounts, one item per group.
 #[derive(Serialize)]
 #[serde(transparent)]
 struct Spending(Vec<GroupSpending>);
@@ -61,7 +60,6 @@ impl View for Spending {
 }
 
 impl HistoryArgs {
-    /// Shows the amounts that the project has spent.
     pub fn run(&self, cli: &Cli<'_>, here: &LoadedProject) -> Result<Exit, Failure> {
         let by = match self.by.as_str() {
             "night" => GroupBy::Night,

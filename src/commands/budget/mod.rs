@@ -1,4 +1,4 @@
-//! `runner budget`: shows the remaining budgets and the usage, and makes one-time grants.
+//! `runner budget`: shows budgets and usage, and grants extra amounts.
 
 mod grant;
 mod history;
@@ -46,7 +46,6 @@ impl BudgetArgs {
         }
     }
 
-    /// Carries out one of the `budget` commands. Without a command, it shows the budgets.
     pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
         let here = LoadedProject::load(cli.env, cli.here)?;
         match &self.command {
@@ -57,7 +56,7 @@ impl BudgetArgs {
     }
 }
 
-/// Converts the values to a map of units. An absent unit has no limit. Money is in dollars, time in
+/// Maps unit names to values. A unit without a limit is absent. Money is in dollars, time in
 /// seconds.
 fn bounded(values: [Option<u64>; 5]) -> Map<String, Value> {
     UNITS

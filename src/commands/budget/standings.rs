@@ -14,7 +14,7 @@ use crate::commands::Cli;
 use crate::project::LoadedProject;
 use crate::ui::{Failure, Ui, View, show};
 
-/// The budgets, and the rate limits that providers have reported.
+/// The budgets, and the rate limits that providers reported.
 #[derive(Serialize)]
 struct Budgets {
     budgets: Vec<ShownBudget>,
@@ -23,7 +23,7 @@ struct Budgets {
     zone: TimeZone,
 }
 
-/// One budget, with each unit under its name.
+/// A budget, with its amounts by unit.
 #[derive(Serialize)]
 struct ShownBudget {
     level: &'static str,
@@ -76,7 +76,6 @@ impl View for Budgets {
     }
 }
 
-/// Shows all current budgets.
 pub fn run(cli: &Cli<'_>, here: &LoadedProject) -> Result<Exit, Failure> {
     let now = cli.env.wall()?;
     let store = cli.env.store_to_read()?;
@@ -114,7 +113,7 @@ pub fn run(cli: &Cli<'_>, here: &LoadedProject) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-/// Lists the current budgets: the day's, each job's, the open night's and all pools'.
+/// Lists the budgets of the day, the open night, the jobs and the pools.
 fn budgets(
     here: &LoadedProject,
     store: Option<&Store>,
@@ -153,7 +152,7 @@ fn standing(
     })
 }
 
-/// Returns the label of a limit's pool. For a backend without a pool, this is the backend's name.
+/// Returns the label of the pool or backend that a limit applies to.
 fn name_of(here: &LoadedProject, limit: &ProviderLimit) -> String {
     match limit.pool.strip_prefix(&format!("{} ", here.id)) {
         Some(backend) => format!("backend {backend}"),

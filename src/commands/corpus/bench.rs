@@ -29,7 +29,6 @@ pub struct BenchArgs {
 }
 
 impl BenchArgs {
-    /// Measures how well the selected corpus answers questions.
     pub fn run(&self, context: &CorpusFolder<'_>) -> Result<Exit, Failure> {
         let (corpus, judged) = match (&self.corpus, self.global) {
             (Some(folder), _) => {

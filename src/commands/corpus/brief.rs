@@ -16,7 +16,6 @@ pub struct BriefArgs {
 }
 
 impl BriefArgs {
-    /// Prints a brief about the goal from the matching nodes of the corpus.
     pub fn run(&self, folder: &CorpusFolder<'_>) -> Result<Exit, Failure> {
         let goal = self.goal.as_str();
         let report = brief(&folder.corpus()?, goal, folder.date()?).map_err(inside)?;

@@ -21,7 +21,6 @@ pub struct CloseLoopArgs {
 }
 
 impl CloseLoopArgs {
-    /// Promotes learnings, or shows which learnings would be promoted.
     pub fn run(&self, folder: &CorpusFolder<'_>) -> Result<Exit, Failure> {
         let span = match self.threshold.as_str() {
             "0" | "0h" | "0s" | "0m" | "0d" => jiff::SignedDuration::ZERO,

@@ -26,7 +26,6 @@ pub struct DefragArgs {
 }
 
 impl DefragArgs {
-    /// Tidies the corpus, or shows the changes that it would make.
     pub fn run(&self, folder: &CorpusFolder<'_>) -> Result<Exit, Failure> {
         let all = !(self.prune || self.dedup || self.oscillation_sweep);
         let options = Options {

@@ -22,12 +22,11 @@ pub struct HarvestArgs {
 }
 
 impl HarvestArgs {
-    /// Imports new learnings, or shows what would be imported.
     pub fn run(&self, folder: &CorpusFolder<'_>) -> Result<Exit, Failure> {
         let date = folder.date()?;
         let git = Git::new(&folder.root, &env::child_environment(), &env::marker()?);
         let history = folder.history();
-        // Checks the lock before anything is read, so that the command refuses at once.
+        // Checks the lock first, so that the command fails before it reads anything.
         if !self.dry_run {
             RunLock::inspect(&folder.root).map_err(locked)?;
         }

@@ -7,7 +7,7 @@ use runner_text::counted;
 use super::{CorpusFolder, inside};
 use crate::ui::{Failure, Ui, View, safe, show};
 
-/// Shows the fitness of the corpus. A metric below its minimum fails the command.
+/// Shows the metrics of the corpus. The exit code is 1 if one is below its minimum.
 pub fn run(folder: &CorpusFolder<'_>) -> Result<Exit, Failure> {
     let health = measure(&folder.corpus()?, folder.date()?).map_err(inside)?.health;
     folder.cli.ui.show(&health);

@@ -1,8 +1,7 @@
-//! `runner corpus`: runs each step over the corpus manually.
+//! `runner corpus`: runs single steps over the corpus.
 //!
-//! A read respects the commit marker: it first finishes the commit of a dead process, and waits for
-//! an active commit. A change takes the overnight lock, is written in a separate commit, and is
-//! refused while an overnight run is active.
+//! A command first finishes an interrupted commit. A reader waits while a commit is being made. A
+//! change takes the overnight lock, so it is refused while an overnight run is active.
 
 mod bench;
 mod brief;
@@ -54,7 +53,6 @@ enum CorpusCommand {
 }
 
 impl CorpusArgs {
-    /// Carries out one of the `corpus` commands.
     pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
         let folder = CorpusFolder { cli, root: find(cli.here)? };
         dispatch!(&self.command, CorpusCommand: Bench CloseLoop Defrag Brief Harvest => run(&folder);
@@ -73,7 +71,7 @@ fn find(from: &Path) -> Result<PathBuf, Failure> {
     })
 }
 
-/// The folder that contains the corpus, and the other inputs of a command.
+/// The folder that contains the corpus, and the context of the command.
 struct CorpusFolder<'a> {
     cli: &'a Cli<'a>,
     root: PathBuf,
@@ -84,7 +82,7 @@ impl CorpusFolder<'_> {
         Ok(self.cli.env.wall()?.to_zoned(TimeZone::UTC).date())
     }
 
-    /// Reads the whole corpus, never a half-committed state.
+    /// Reads the corpus after it finishes any interrupted commit.
     fn corpus(&self) -> Result<Corpus, Failure> {
         let whole = || read(&self.root.join(FOLDER)).map_err(unreadable);
         let reading = CommitLock::shared(&self.root).map_err(locked)?;
@@ -103,7 +101,7 @@ impl CorpusFolder<'_> {
         RunLock::take(&self.root, "corpus", self.cli.env.wall()?).map_err(locked)
     }
 
-    /// Runs a step without making its changes, and returns its report.
+    /// Runs a step and returns its report without making its changes.
     fn preview<T>(
         &self,
         step: impl FnOnce(&Corpus) -> Result<(T, Changes), Failure>,
@@ -111,7 +109,7 @@ impl CorpusFolder<'_> {
         Ok(step(&self.corpus()?)?.0)
     }
 
-    /// Makes a step's changes under the lock, after finishing commits of dead processes.
+    /// Runs a step under the lock and commits its changes. Finishes any interrupted commit first.
     fn change<T>(
         &self,
         step: impl FnOnce(&Corpus) -> Result<(T, Changes), Failure>,
@@ -125,7 +123,7 @@ impl CorpusFolder<'_> {
         let kept =
             self.root.join(NIGHT).join("removed").join(now.strftime("%Y%m%dT%H%M%SZ").to_string());
         commit::keep_removed(&self.root, &kept, &targets).map_err(not_committed)?;
-        // Only the lock protects the change: without a run there is no fence.
+        // There is no run and thus no fence; the lock protects the change.
         let free = |_: &RunId, _: Fence| Ok(());
         Commit {
             root: &self.root,

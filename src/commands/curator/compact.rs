@@ -37,7 +37,6 @@ impl View for CompactionPlan {
 }
 
 impl CompactArgs {
-    /// Shows the plan, or carries it out.
     pub fn run(&self, cli: &Cli<'_>, project: &LoadedProject) -> Result<Exit, Failure> {
         let worker = worker(project)?;
         let broken = |error: io::Error| disk(&worker, &error);

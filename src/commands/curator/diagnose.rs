@@ -1,5 +1,4 @@
-//! `runner curator diagnose`: finds the problems that keep the curator from working, each with the
-//! command that fixes it.
+//! `runner curator diagnose`: finds problems of the curator, each with the command that fixes it.
 
 use runner_backends::{OllamaHealth, ollama_health};
 use runner_engine::outcome::Exit;
@@ -14,21 +13,19 @@ use crate::project::LoadedProject;
 use crate::setup::plan::shown;
 use crate::ui::{Failure, Ui, View, safe, show};
 
-/// The endpoints where the diagnosis looks for another engine: the usual port and the usual second
-/// port.
+/// The endpoints to try if the configured engine does not answer: Ollama's default port and the
+/// next one.
 const USUAL: [&str; 2] = ["http://127.0.0.1:11434", "http://127.0.0.1:11435"];
 
-/// A finding of the diagnosis.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 struct Diagnosis {
-    /// `wrong` if the curator does not work, `note` if it works with reduced functionality.
+    /// `wrong` if the curator does not work, `note` if it works with limitations.
     level: &'static str,
     what: String,
     /// The command that fixes the finding.
     hint: String,
 }
 
-/// The findings of the diagnosis.
 #[derive(Serialize)]
 #[serde(transparent)]
 struct Diagnoses(Vec<Diagnosis>);
@@ -44,7 +41,6 @@ impl View for Diagnoses {
     }
 }
 
-/// Prints the findings.
 pub fn run(cli: &Cli<'_>, project: &LoadedProject) -> Result<Exit, Failure> {
     let standing = gather(project, cli.env.wall()?);
     let elsewhere = |model: &str| {
@@ -63,13 +59,13 @@ pub fn run(cli: &Cli<'_>, project: &LoadedProject) -> Result<Exit, Failure> {
     Ok(if wrong { Exit::Failed } else { Exit::Done })
 }
 
-/// Formats a command as a user types it.
+/// Formats a command as a user would type it.
 fn typed(words: &[&str]) -> String {
     let words: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
     shown(&words)
 }
 
-/// Formats a command of the engine's program that addresses the engine at `endpoint`.
+/// Formats an `ollama` command for the engine at `endpoint`.
 fn at(endpoint: &str, words: &[&str]) -> String {
     let command = typed(words);
     if endpoint.trim_end_matches('/') == USUAL[0] {
@@ -79,8 +75,8 @@ fn at(endpoint: &str, words: &[&str]) -> String {
     format!("OLLAMA_HOST={} {command}", typed(&[place]))
 }
 
-/// Returns a note for each of the address and the model of the job's backend that differs from the
-/// configured engine's.
+/// Returns notes about differences in address or model between the job's backend and the configured
+/// engine.
 fn apart(project: &LoadedProject, it: &CuratorStanding) -> Vec<Diagnosis> {
     let name = it.configured.backend.as_deref().unwrap_or_default();
     let Some(spec) = project.config.backends.get(name) else { return Vec::new() };

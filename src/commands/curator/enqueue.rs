@@ -37,7 +37,6 @@ pub struct EnqueueArgs {
     priority: i32,
 }
 
-/// The job file in the queue.
 #[derive(Serialize)]
 #[serde(transparent)]
 struct EnqueuedJob {
@@ -57,7 +56,6 @@ impl View for EnqueuedJob {
 }
 
 impl EnqueueArgs {
-    /// Puts a job file into the queue.
     pub fn run(&self, cli: &Cli<'_>, project: &LoadedProject) -> Result<Exit, Failure> {
         let kind = &self.kind;
         let source = match &self.source {
@@ -99,7 +97,7 @@ impl EnqueueArgs {
     }
 }
 
-/// Converts the path of an existing file to an absolute path, which must be UTF-8.
+/// Returns the absolute path of an existing file. The path must be UTF-8.
 fn named(home: &Env, path: &Path) -> Result<String, Failure> {
     let whole = std::fs::canonicalize(home.here.join(path))
         .map_err(|error| Failure::data(format!("--source {}: {error}", path.display())))?;

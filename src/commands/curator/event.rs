@@ -42,7 +42,6 @@ impl View for Event {
 }
 
 impl EventArgs {
-    /// Raises an event.
     pub fn run(&self, cli: &Cli<'_>, project: &LoadedProject) -> Result<Exit, Failure> {
         let worker = worker(project)?;
         let new = NewEvent {

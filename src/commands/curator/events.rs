@@ -53,7 +53,6 @@ enum EventsCommand {
     },
 }
 
-/// The listed events.
 #[derive(Serialize)]
 #[serde(transparent)]
 struct EventList(Vec<EventStatus>);
@@ -81,7 +80,6 @@ impl View for EventStatus {
 }
 
 impl EventsArgs {
-    /// Lists events, shows one, ends one, or hands one to a model.
     pub fn run(&self, cli: &Cli<'_>, project: &LoadedProject) -> Result<Exit, Failure> {
         let worker = worker(project)?;
         let (all, bad) = book::all(&worker).map_err(|error| disk(&worker, &error))?;
@@ -136,7 +134,7 @@ fn escalate(
     }
     let job = model::job_of(project).ok_or_else(super::work::no_job)?;
     if it.left == 0 {
-        // This records that no budget is left, and no run is started.
+        // Spending from an empty budget records the refusal.
         let spent = book::spend(worker, &it.event.id, cli.env.wall()?);
         return Err(match spent {
             Err(error) => failure(project, error),

@@ -1,7 +1,8 @@
-//! `runner curator`: shows the state of the local curator, fills its queue and processes it.
+//! `runner curator`: shows the state of the local curator, fills its queue, and starts runs that
+//! process the queue.
 //!
-//! Runs of the job of kind `curator` process the queue; this module never processes a job file. It
-//! must not wait for an engine for more than two seconds, the time limit of a status check.
+//! Only a run of a job of kind `curator` may process a job file. A status check must answer within
+//! two seconds, even if the engine does not.
 
 mod compact;
 mod diagnose;
@@ -56,7 +57,6 @@ enum CuratorCommand {
 }
 
 impl CuratorArgs {
-    /// Carries out one of the `curator` commands.
     pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
         if let CuratorCommand::Status { schema: true, .. } = self.command {
             show::out(SCHEMA);

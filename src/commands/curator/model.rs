@@ -1,4 +1,4 @@
-//! Gathers the state of the curator for `runner curator status --json`, without a model call.
+//! Gathers the state of the curator without a model call.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -18,41 +18,36 @@ use serde_json::Value;
 use crate::env;
 use crate::project::LoadedProject;
 
-/// Time limit of a check of the engine.
+/// Time limit for a check of the engine.
 pub const DEADLINE: Duration = Duration::from_millis(1_500);
-/// The programs to which an event can be handed.
+/// The agent programs that can work on an event.
 const RUNNERS: [&str; 2] = ["claude", "codex"];
-/// The programs that bridge to hosts of other agents.
+/// Programs that connect to other agents' hosts.
 pub const BRIDGES: [&str; 2] = ["openclaw", "oc-ask"];
 
-/// The state of the curator.
 #[derive(Clone, Debug, Serialize)]
 pub struct CuratorStanding {
-    /// The version of the output's schema, which is 1.
     pub schema_version: u32,
     /// The time at which the state was read.
     pub at: Timestamp,
     pub configured: Configured,
-    /// The state of the engine at the configured address.
     pub health: OllamaHealth,
     pub worker: Folder,
     /// The folder of the notes.
     pub vault: Folder,
     /// The number of files in each folder of the queue.
     pub queue: Depths,
-    /// The number of jobs that may still start in the current 60-minute window.
+    /// The number of jobs that may still start within the hourly cap.
     pub left_this_hour: Option<u32>,
     /// The worker's status from `logs/status.json`.
     pub status: Option<Value>,
     /// Whether the process that wrote the status is alive.
     pub alive: bool,
-    /// The paths of the programs that can handle an event, by name.
+    /// The paths of the agent programs that can work on an event, by name.
     pub runners: BTreeMap<&'static str, Option<String>>,
-    /// The bridge to hosts of other agents, if there is one.
     pub bridge: Bridge,
 }
 
-/// The curator's settings.
 #[derive(Clone, Debug, Serialize)]
 pub struct Configured {
     /// The program that runs the model.
@@ -64,9 +59,9 @@ pub struct Configured {
     pub job: Option<String>,
     /// Whether the job is enabled.
     pub enabled: bool,
-    /// The backend that writes texts.
+    /// The backend of the job.
     pub backend: Option<String>,
-    /// Maximum number of jobs that start in any 60 minutes.
+    /// Maximum number of jobs that may start within 60 minutes.
     pub hourly_cap: u32,
     pub kinds: Vec<&'static str>,
     /// Whether runner supports the engine.
@@ -83,16 +78,15 @@ pub struct Folder {
     pub why: Option<String>,
 }
 
-/// The bridge to hosts of other agents.
+/// The program that connects to other agents' hosts.
 #[derive(Clone, Debug, Serialize)]
 pub struct Bridge {
-    /// Whether a bridge is available.
     pub supported: bool,
-    /// The location of the bridge, or the programs that are missing.
+    /// The path of the program, or the names of the missing programs.
     pub why: String,
 }
 
-/// Returns the job of kind curator that is named `curator`, or else the first job of that kind.
+/// Returns the job `curator` if it is of kind curator, else the first job of that kind.
 pub fn job_of(here: &LoadedProject) -> Option<&str> {
     let is = |job: &crate::config::Job| job.spec.kind.of::<CuratorSpec>().is_some();
     let jobs = &here.config.jobs;
@@ -102,7 +96,6 @@ pub fn job_of(here: &LoadedProject) -> Option<&str> {
     jobs.iter().find(|(_, job)| is(job)).map(|(name, _)| name.as_str())
 }
 
-/// Gathers the state of the curator.
 pub fn gather(here: &LoadedProject, now: Timestamp) -> CuratorStanding {
     let curator = &here.config.curator;
     let spec = &curator.spec;

@@ -1,5 +1,4 @@
-//! `runner curator setup`: shows the settings that the curator needs, or writes them one by one as
-//! `runner config set` does.
+//! `runner curator setup`: shows or writes the settings that the curator needs.
 
 use runner_backends::registry::KINDS;
 use runner_engine::outcome::Exit;
@@ -20,7 +19,6 @@ pub struct SetupArgs {
 }
 
 impl SetupArgs {
-    /// Shows the missing settings, or writes them.
     pub fn run(&self, cli: &Cli<'_>, project: &LoadedProject) -> Result<Exit, Failure> {
         let wanted = settings(project);
         if wanted.is_empty() {
@@ -37,7 +35,7 @@ impl SetupArgs {
         if self.apply {
             match super::worker(project) {
                 Ok(worker) => worker.make().map_err(|error| super::disk(&worker, &error))?,
-                // The settings are already written, so a problem with the folder is only reported.
+                // The settings are already written, so a problem with the folder is only a warning.
                 Err(failure) => show::complain(&failure.message()),
             }
             cli.ui.info(

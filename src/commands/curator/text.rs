@@ -1,4 +1,4 @@
-//! Formats the state of the curator as text for people.
+//! Formats the state of the curator as text.
 
 use runner_backends::OllamaHealth;
 
@@ -63,7 +63,6 @@ fn describe_folder(path: &str, why: Option<&str>) -> String {
     why.map_or_else(|| path.to_owned(), |why| format!("{path}: {why}"))
 }
 
-/// Describes the state of the engine.
 pub fn health(health: &OllamaHealth) -> String {
     match health {
         OllamaHealth::Ready { version } => format!("ready (version {version})"),

@@ -1,14 +1,11 @@
 //! `runner curator work`: runs the curator job until no further run may start.
 //!
 //! ```text
-//! a file waits, and the hourly cap allows a start?
-//!    │ yes ──> one run ── it processed a file ──> repeat
-//!    │                 └── another run is active, or it failed ──> end; with --watch: wait
+//! a file waits, and with --watch the hourly cap allows a start?
+//!    │ yes ──> one run ── it succeeded ───> repeat
+//!    │                 └── otherwise ─────> end; with --watch: wait
 //!    └ no ───> end; with --watch: wait for a file, half a minute, or a signal that ends the watch
 //! ```
-//!
-//! Only the result of the loop's last run determines whether the loop continues, and not changes
-//! that other processes make to the folder.
 
 use std::time::Duration;
 
@@ -23,10 +20,9 @@ use crate::project::LoadedProject;
 use crate::ui::Failure;
 use crate::wait::{Waiter, WakeReason};
 
-/// The interval at which the queue is checked without a signal.
+/// The interval at which `--watch` checks the queue without a notification.
 const PACE: Duration = Duration::from_secs(30);
 
-/// Creates the failure for a project without a job of kind curator.
 pub fn no_job() -> Failure {
     Failure::configuration("no job of kind curator is configured")
         .hint("runner curator setup --apply")
@@ -61,7 +57,6 @@ pub struct WorkArgs {
 }
 
 impl WorkArgs {
-    /// Processes the queue once, or repeatedly with `--watch`.
     pub fn run(&self, cli: &Cli<'_>, project: &LoadedProject) -> Result<Exit, Failure> {
         let job = chosen(project, self.job.as_deref())?;
         let cap = project.config.curator.spec.hourly_cap;
@@ -76,13 +71,14 @@ impl WorkArgs {
         }
         let waiter = if self.watch { Some(Waiter::interruptible()?) } else { None };
         if let Some(waiter) = &waiter {
-            // Without the watch, files are only noticed later.
+            // Without the watch, new files are noticed at the next interval.
             waiter.watch(&worker.path("queue"), WatchFlags::CLOSE_WRITE | WatchFlags::MOVED_TO);
         }
         loop {
             let mut last = Exit::Done;
             while worker.waits(cli.env.wall()?) {
-                // A watch that hits the hourly cap repeatedly would fill the database with such runs.
+                // Otherwise a watch at its hourly cap would fill the database with runs that do
+                // nothing.
                 let full = self.watch
                     && worker.started_within_hour(cli.env.wall()?).is_ok_and(|it| it >= cap);
                 if full || waiter.as_ref().is_some_and(Waiter::is_interrupted) {

@@ -17,7 +17,6 @@ pub struct BackupArgs {
     file: Option<PathBuf>,
 }
 
-/// A copy of the database.
 #[derive(Debug, Serialize)]
 struct Backup {
     file: String,
@@ -33,7 +32,6 @@ impl View for Backup {
 }
 
 impl BackupArgs {
-    /// Copies the database to a file that does not exist.
     pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
         let now = cli.env.wall()?;
         let mut store = cli.env.store()?;

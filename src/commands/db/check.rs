@@ -11,11 +11,10 @@ use crate::maintenance;
 use crate::ui::{Failure, Ui, View, show};
 
 const RESTORE: &str = "runner db restore";
-/// The hint if the database is intact but some rows are inconsistent. Restoring an older backup
-/// would lose more data.
+/// The hint for an intact database with inconsistent rows. A restore would lose more data than it
+/// repairs.
 const ROWS: &str = "runner tick   (recovers what it can; `runner db backup` keeps a copy to examine; a restore would lose more)";
 
-/// The result of a check of the database.
 #[derive(Debug, Serialize)]
 struct DatabaseCheck {
     database: String,
@@ -54,7 +53,7 @@ pub fn check(cli: &Cli<'_>) -> Result<Exit, Failure> {
         return Err(Failure::configuration(format!("there is no database at {}", path.display()))
             .hint("runner init"));
     }
-    // The check opens the database read-only and does not migrate it to the current format.
+    // A check must not migrate the database, so it opens the database for reading.
     let looked = Store::read(&path).map_err(Failure::from);
     let looked = looked.and_then(|store| maintenance::examine(cli.env, &store));
     let database = path.display().to_string();

@@ -1,4 +1,4 @@
-//! `runner db`: maintains the database manually.
+//! `runner db`: maintains the database.
 
 mod backup;
 mod check;
@@ -37,7 +37,6 @@ enum DbCommand {
 }
 
 impl DbArgs {
-    /// Carries out one of the `db` commands.
     pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
         dispatch!(&self.command, DbCommand: Backup Restore Prune => run(cli);
             DbCommand::Path => {

@@ -1,4 +1,4 @@
-//! `runner db prune`: shows the plan, or carries out the same plan.
+//! `runner db prune`: plans the removal of old data, and carries out the plan.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ pub struct PruneArgs {
     dry_run: bool,
 }
 
-/// The data that is removed, or would be removed.
+/// The removed data, or the data that would be removed.
 #[derive(Debug, Serialize)]
 struct Pruned {
     done: bool,
@@ -37,12 +37,11 @@ impl View for Pruned {
 }
 
 impl PruneArgs {
-    /// Shows the plan, or also carries it out.
     pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
         let now = cli.env.wall()?;
         let retention = maintenance::retention(cli.env)?;
         if self.dry_run {
-            // A dry run only reads: it neither creates nor migrates a database.
+            // A dry run must not create or migrate a database.
             let plan = match cli.env.store_to_read()? {
                 Some(store) => maintenance::plan(cli.env, &store, &retention, now)?,
                 None => retention.plan(PruneFacts::default(), now),

@@ -1,4 +1,4 @@
-//! `runner db restore`: shows the plan, and carries out the same plan after a confirmation.
+//! `runner db restore`: shows the plan of a restore, and carries it out after a confirmation.
 
 use std::fs;
 
@@ -31,7 +31,6 @@ const LOST_UNKNOWN: &str = "lost    pauses, resumptions, acknowledgements, grant
      `runner pause --all` before the next tick prevents all starts\n";
 const THEN: &str = "then    occurrences that became due since the copy are recorded as missed, and waiting runs as skipped; nothing silently runs twice\n";
 
-/// The plan of a restore, or its result.
 #[derive(Debug, Serialize)]
 struct Restore {
     done: bool,
@@ -104,7 +103,6 @@ impl Restore {
 }
 
 impl RestoreArgs {
-    /// Shows the plan, and carries it out after a confirmation.
     pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
         let now = cli.env.wall()?;
         let path = cli.env.store_path();
@@ -154,6 +152,7 @@ impl RestoreArgs {
     }
 }
 
+/// Asks for a confirmation on the terminal. Any answer but yes means no.
 /// Returns the newest intact backup.
 fn newest(home: &Env) -> Result<PathBuf, Failure> {
     let mut why = String::new();
@@ -163,7 +162,7 @@ fn newest(home: &Env) -> Result<PathBuf, Failure> {
             Err(error) => why.push_str(&format!("; {error}")),
         }
     }
-    // A readable database must not be moved away.
+    // The hint must not move a readable database aside.
     let hint = match home.store_to_read() {
         Ok(Some(_)) => "runner db check   (the current database can be read)".to_owned(),
         _ => aside(&home.store_path()),
@@ -172,8 +171,8 @@ fn newest(home: &Env) -> Result<PathBuf, Failure> {
         .hint(hint))
 }
 
-/// Creates the failure that lists the processes that have the database open, as far as this user
-/// can see them.
+/// Creates the failure for a database in use. It lists the processes that hold the lock file open,
+/// if this user can see them.
 fn in_use(home: &Env) -> Failure {
     let lock = fs::metadata(home.state.join("database.lock"));
     let me = std::process::id();

@@ -8,7 +8,6 @@ use serde::Serialize;
 use crate::commands::Cli;
 use crate::ui::{Failure, Ui, View};
 
-/// The size of the database before and after its compaction.
 #[derive(Debug, Serialize)]
 struct Compacted {
     bytes_before: u64,
@@ -25,8 +24,7 @@ impl View for Compacted {
 pub fn vacuum(cli: &Cli<'_>) -> Result<Exit, Failure> {
     let mut store = cli.env.store()?;
     let path = cli.env.store_path();
-    // The log is merged into the file before each measurement, so that the two sizes are
-    // comparable.
+    // The log is merged into the file before each measurement, so the two sizes are comparable.
     let size = || fs::metadata(&path).map_or(0, |data| data.len());
     store.cut_log(0)?;
     let bytes_before = size();

@@ -1,8 +1,7 @@
-//! `--dry-run` of `run`, `dream run` and `night`: shows what would happen, the maximum cost, and
-//! what would prevent it.
+//! `--dry-run` of `run`, `dream run` and `night`: shows what would happen, and the maximum cost.
 //!
-//! `execute::dry_run` simulates the runs; this module orders and prints them. It must never write a
-//! file or ask a backend.
+//! `execute::dry_run` simulates the runs, and this module prints them. This module must never write
+//! a file or ask a backend.
 
 mod view;
 
@@ -33,7 +32,7 @@ pub struct DryRunRequest<'a> {
     pub deferral_is_normal: bool,
 }
 
-/// Makes a dry run of one job.
+/// Simulates a run of one job and prints the result.
 pub fn run(
     cli: &Cli<'_>,
     project: &LoadedProject,
@@ -55,15 +54,15 @@ pub fn run(
     Ok(exit)
 }
 
-/// A run in the dry run of a night.
+/// A simulated run of a night.
 pub struct NightTurn {
-    /// The dry run, with every earlier run charged its maximum.
+    /// The result, with every earlier run charged its maximum.
     pub reported: DryRun,
-    /// Whether the night's budget is sufficient for the run.
+    /// Whether the budget is sufficient for the run.
     pub fits: BudgetFit,
 }
 
-/// Whether the remaining budget is sufficient when a run's turn comes.
+/// Whether the budget is sufficient for a run after the earlier runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BudgetFit {
     /// The budget is sufficient even if all earlier runs spend their maximum.
@@ -74,12 +73,12 @@ pub enum BudgetFit {
     No,
 }
 
-/// Makes a dry run of a manual night.
+/// Simulates a night that starts now, and prints the result.
 pub fn night(cli: &Cli<'_>) -> Result<Exit, Failure> {
     let project = LoadedProject::load_for_dry_run(cli.env, cli.here)?;
     let (name, worst, account) = all(cli.env, &project, Charge::AtMost)?;
     let over = |reported: &DryRun| matches!(&reported.stands, DryRunOutcome::Declined(outcome) if outcome.class() == Some(Class::OverBudget));
-    // Only a run that is refused in the worst case needs the second calculation.
+    // The second simulation is only necessary if a run exceeds a budget in the worst case.
     let best: BTreeMap<String, bool> = if worst.iter().any(over) {
         let (_, best, _) = all(cli.env, &project, Charge::Nothing)?;
         let fits = best.iter().map(|it| (it.row.job_name.clone(), !over(it)));
@@ -105,8 +104,8 @@ pub fn night(cli: &Cli<'_>) -> Result<Exit, Failure> {
     Ok(worst.max().unwrap_or(Exit::Done))
 }
 
-/// Simulates all runs of the night in their order, and returns the night's remaining budget after
-/// them.
+/// Simulates all runs of the night in order. Returns the night's name, the runs, and the remaining
+/// budget after them.
 fn all(
     home: &Env,
     project: &LoadedProject,
@@ -119,8 +118,8 @@ fn all(
     let night = stage.store.open_night(&project.id, &date, now, closes)?;
     let mut queue = VecDeque::new();
     for (name, job) in project.config.jobs.iter().filter(|(_, job)| job.enabled) {
-        // As in a real night, a job that follows another job is recorded after it, and a cycle's
-        // job when its turn comes.
+        // As in a real night, jobs that follow other jobs and the jobs of cycles are recorded
+        // later.
         if matches!(job.when, TriggerSpec::Clock(Trigger::After(_)) | TriggerSpec::Lifecycle) {
             continue;
         }
@@ -138,7 +137,7 @@ fn all(
     Ok((night.name, all, account))
 }
 
-/// Returns the outcome of a run that would not begin or would end before it asks a backend.
+/// Returns the outcome of a run that would not begin, or that would end before its first request.
 fn why_not(reported: &DryRun) -> Option<&Outcome> {
     match (&reported.stands, &reported.plan) {
         (DryRunOutcome::Declined(outcome), _) | (_, Some(Err(outcome))) => Some(outcome),

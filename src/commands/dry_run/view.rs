@@ -1,6 +1,6 @@
-//! Formats a dry run for people and programs.
+//! Formats dry runs as text and as JSON.
 //!
-//! The output must never show a secret that the run would receive: all texts are redacted here.
+//! The output must never contain a secret that the run would receive.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ use crate::ui::{Ui, View, show};
 
 const UNITS: [&str; 5] = ["calls", "tokens", "micros", "seconds", "ideas"];
 
-/// A request whose key was used before, so that nothing would run.
+/// A request whose key was already used, so nothing would run.
 #[derive(Debug, Serialize)]
 pub struct KnownRequest<'a> {
     pub dry_run: bool,
@@ -30,7 +30,6 @@ impl View for KnownRequest<'_> {
     }
 }
 
-/// A simulated run.
 pub struct SimulatedRun<'a> {
     pub project: &'a Path,
     pub reported: DryRun,
@@ -48,7 +47,6 @@ impl View for SimulatedRun<'_> {
     }
 }
 
-/// The dry run of a night.
 pub struct SimulatedNight<'a> {
     pub project: &'a Path,
     pub name: String,
@@ -144,8 +142,8 @@ fn json(reported: &DryRun, root: &Path) -> Value {
 }
 
 fn requests(plan: &DryRunPlan, kind: &str, clean: &dyn Fn(&str) -> String) -> Value {
-    // The sources of a prompt are files that the user chose, and are shown in full. The sources of
-    // a dream are the project's long notes and its history, and are shown only by name.
+    // The sources of a prompt are files that the user chose, and are shown in full. Other sources,
+    // such as the notes and history that a dream reads, are shown only by name and size.
     let whole = kind == "prompt";
     let of = plan.requests.iter().map(|one| {
         let sources = one.request.sources.iter().map(|source| {
@@ -316,8 +314,8 @@ fn format_amount(unit: &str, amount: u64) -> String {
     }
 }
 
-/// Formats millionths of a dollar as dollars, with as many decimal places as needed and at least
-/// two.
+/// Formats millionths of a dollar as dollars, with at least two decimal places and no further
+/// trailing zeros.
 fn dollars(micros: u64) -> String {
     let text = format!("{}.{:06}", micros / 1_000_000, micros % 1_000_000);
     let short = text.trim_end_matches('0');
@@ -359,7 +357,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn money_is_said_to_the_last_millionth() {
+    fn dollars_keep_all_significant_digits() {
         for (micros, said) in [
             (0, "$0.00"),
             (1, "$0.000001"),

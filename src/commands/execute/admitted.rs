@@ -1,4 +1,4 @@
-//! Admits a run and executes it, up to its outcome.
+//! Admits a run and executes it.
 
 use std::thread;
 
@@ -16,7 +16,7 @@ use super::{NotAdmitted, refuse};
 use crate::commands::Cli;
 use crate::ui::{Failure, progress};
 
-/// Executes the run with both locks held, up to its outcome.
+/// Admits and executes the run, and returns its outcome. The caller holds both locks.
 pub(super) fn locked(
     cli: &Cli<'_>,
     store: &mut Store,
@@ -35,7 +35,7 @@ pub(super) fn locked(
         Admission::Declined(outcome) => return Ok(outcome),
         Admission::Admitted(admitted) => admitted,
     };
-    // From here on only the run's own settlement or its recovery ends it.
+    // From here on, the run is settled only by itself or by recovery.
     let mut steps = progress::Steps::new(&setting.spec.name, cli.ui, cli.verbose);
     let backends = setting.paid(input.backends, input.convened);
     let context = Context::new(ContextParts {

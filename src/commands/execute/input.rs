@@ -1,4 +1,4 @@
-//! The input of the admission decision.
+//! Gathers the input of the admission decision.
 
 use jiff::SignedDuration;
 use runner_engine::admission::AdmissionFacts;
@@ -28,7 +28,7 @@ pub(super) struct AdmissionInput {
 const UNTRUSTED_WAIT: SignedDuration = SignedDuration::from_mins(15);
 
 impl AdmissionInput {
-    /// Gathers the inputs of the admission. For a real run, it also creates the run's folders.
+    /// Gathers the input. For a real run, this also creates the run's folders.
     pub fn of(
         store: &Store,
         setting: &ResolvedRun<'_>,
@@ -72,8 +72,8 @@ impl AdmissionInput {
     }
 }
 
-/// Settles earlier runs of this job whose process died, before another run is admitted. They get no
-/// further attempt, because this run is the next one.
+/// Settles earlier runs of this job whose process died. They get no further attempt, because this
+/// run takes their place.
 pub(super) fn settle_stale_runs(
     store: &mut Store,
     setting: &ResolvedRun<'_>,

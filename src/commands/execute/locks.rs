@@ -13,10 +13,9 @@ use super::{NotAdmitted, ResolvedRun, refuse};
 use crate::env::Env;
 use crate::ui::Failure;
 
-/// The time after which a run that must wait for another run of its job is tried again.
+/// The delay before the next try of a run that waits for another run of its job.
 const TURN_WAIT: SignedDuration = SignedDuration::from_secs(60);
 
-/// Takes both locks in their order: first the contract's lock, then the deciding lock.
 pub(super) fn take_locks(
     home: &Env,
     store: &Store,
@@ -29,7 +28,7 @@ pub(super) fn take_locks(
         ),
         None => None,
     };
-    // The path uses the names from the database, because recovery looks for the lock at this path.
+    // The path uses the names from the database, as recovery does.
     let path = job_lock_path(&home.state, &setting.row.project, &setting.row.job_name);
     let at_work = |holder: &LockHolder| {
         let unsettled = |run: RunRow| !matches!(run.state, RunState::Settled { .. });
@@ -56,8 +55,8 @@ pub(super) fn contract_lock_path(
         .map_err(|error| refuse(Class::Environment, error.to_string()))
 }
 
-/// Converts a lock error. A lock that another process holds causes a skip, or a wait if the job's
-/// runs queue; a lock that cannot be used is a failure.
+/// Converts a lock error to an outcome. If another process holds the lock, the run is skipped, or
+/// deferred if the job's runs queue. Any other error is a failure.
 pub(super) fn not_ours(setting: &ResolvedRun<'_>, error: LockError) -> NotAdmitted {
     let waits = match setting.row.origin {
         Origin::Manual => false,

@@ -6,9 +6,8 @@
 //!      └── held: skipped ──┘                                               └── declined    └──> failure marker, sweep
 //! ```
 //!
-//! The locks are held until the outcome is committed and the sweep after it is complete. A run that
-//! was not admitted is only *declined*: if another process has admitted the run meanwhile, that
-//! process sets the outcome.
+//! The locks are held until the outcome is committed and the sweep is complete. A run that was not
+//! admitted is *declined*, unless another process has admitted it in the meantime.
 
 mod admitted;
 pub mod dry_run;
@@ -34,12 +33,11 @@ use locks::take_locks;
 use resolved_run::ResolvedRun;
 pub(in crate::commands) use resolved_run::slots_folder;
 
-/// The outcome of a run that was not admitted, or the error that prevented an outcome.
+/// The reason why a run was not admitted, or an error in its execution.
 enum NotAdmitted {
-    /// The outcome of the run, unless another process executes the run.
+    /// The outcome of the run, unless another process executes it.
     Before(Outcome),
-    /// An error that leaves the run unsettled. The process that started the run, or the next tick,
-    /// settles it.
+    /// An error without an outcome. An admitted run is recovered later.
     Hard(Failure),
 }
 
@@ -49,12 +47,12 @@ impl<T: Into<Failure>> From<T> for NotAdmitted {
     }
 }
 
-/// Creates a failure before admission. The class states who must act.
+/// Creates a failure before admission. The class determines who must act.
 fn refuse(class: Class, why: impl Into<String>) -> NotAdmitted {
     NotAdmitted::Before(Outcome::Failed { class, why: why.into() })
 }
 
-/// The time after which a run whose configuration cannot be read is tried again.
+/// The delay before the next try of a run whose configuration cannot be read.
 const UNREADABLE_WAIT: SignedDuration = SignedDuration::from_mins(5);
 
 /// Execute one run; the other commands start this process
@@ -65,7 +63,6 @@ pub struct ExecuteArgs {
 }
 
 impl ExecuteArgs {
-    /// Executes one requested run.
     pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
         let home = cli.env;
         failpoint::arm_acts(env::setting);
@@ -80,7 +77,7 @@ impl ExecuteArgs {
             Ok(setting) => setting,
             Err(failure) => {
                 let why = failure.to_string();
-                // A configuration file that is being edited is not a failure of the job.
+                // Somebody may be editing the configuration, so only a manual run fails.
                 let outcome = if row.manual() {
                     let class = Class::Environment;
                     Outcome::Failed { class, why }
@@ -99,8 +96,7 @@ impl ExecuteArgs {
     }
 }
 
-/// Makes one attempt, from opening the log to the cleanup. An error leaves the run to the process
-/// that started it.
+/// Makes one attempt, from opening the log to the cleanup.
 fn attempt(
     cli: &Cli<'_>,
     store: &mut Store,
@@ -110,7 +106,7 @@ fn attempt(
     let row = setting.row;
     let holder =
         LockHolder { owner: ProcessIdentity::me(), run: row.id.clone(), since: home.wall()? };
-    // The locks are dropped, and so released, only after the outcome is committed.
+    // The locks are released when they are dropped, after the outcome is committed.
     let mut locks = None;
     let wanted = env::setting("RUNNER_LOG").and_then(|value| value.into_string().ok());
     let done = log::start(
@@ -144,12 +140,11 @@ fn attempt(
             outcome
         }
         Err(NotAdmitted::Hard(failure)) => {
-            // An admitted run is recovered later. For a run that was not admitted, this is the
-            // outcome.
+            // A run that was not admitted is settled with this failure. An admitted run is
+            // recovered later.
             let outcome = Outcome::Failed { class: Class::Environment, why: failure.to_string() };
             store.decline(&row.id, &setting.redacted(outcome), home.wall()?)?;
-            // If the run was cancelled or taken over meanwhile, that outcome applies instead of
-            // this failure.
+            // If the run was cancelled or timed out meanwhile, that outcome replaces this failure.
             let stands = store.run(&row.id)?;
             return match stands.outcome() {
                 Some(outcome @ (Outcome::Cancelled { .. } | Outcome::TimedOut { .. })) => {

@@ -1,5 +1,5 @@
-//! The inputs of a run, resolved from the configuration: its specification, the paths and variables
-//! that it may use, its budget, and the facts for the admission decision.
+//! Resolves the inputs of a run from the configuration: its specification, paths, variables,
+//! budget, and the facts for admission.
 
 mod awake;
 mod backends;
@@ -41,50 +41,47 @@ pub(super) use backends::Backends;
 use backends::chain;
 pub(super) use panel::Convened;
 
-/// The purpose for which the inputs of an admission are gathered.
+/// Whether the inputs are gathered for a real run or a dry run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::commands) enum Purpose {
-    /// A real run, whose folders are created.
+    /// A real run, which creates its folders.
     Run,
     /// A dry run, which creates nothing.
     DryRun,
 }
 
-/// A run with its project and its resolved settings.
+/// A run, its project and its resolved settings.
 pub(super) struct ResolvedRun<'a> {
     pub row: &'a RunRow,
-    /// The project of the run.
     pub here: LoadedProject,
     pub spec: JobSpec,
     /// The private folder of the run.
     pub run_dir: PathBuf,
     /// The environment of the run's children.
     pub environment: BTreeMap<String, String>,
-    /// The environment for the children of the backends; each backend passes on a part of it.
+    /// The environment for the children of backends. Each backend passes on a part of it.
     around: BTreeMap<String, String>,
-    /// The redactor that hides the values handed to the run's children besides the ordinary
-    /// environment.
+    /// The redactor for the secrets that the run's children receive.
     pub redactor: Redactor,
-    /// The environment of this program, which provides the time of admission.
+    /// The environment of this program.
     pub home: &'a Env,
     /// The folder for the project's caches.
     pub cache: PathBuf,
     /// The paths below the project that the run may write.
     writes: Vec<String>,
-    /// The staging folder. It lies under the root of the targets, so that renames stay on one file
-    /// system.
+    /// The staging folder, below the project so that renames stay on one file system.
     pub staging: String,
     /// The time at which the configuration was read.
     pub looked: Timestamp,
 }
 
-/// Returns the folder where the concurrent requests of each login are counted.
+/// Returns the folder for counting the concurrent requests of each login.
 pub(in crate::commands) fn slots_folder(home: &Env) -> PathBuf {
     home.state.join("locks").join("logins")
 }
 
 impl<'a> ResolvedRun<'a> {
-    /// Reads the project's current configuration and resolves the run with it.
+    /// Reads the project's current configuration and resolves the run.
     pub fn of(home: &'a Env, store: &Store, row: &'a RunRow) -> Result<Self, Failure> {
         let project = store.project(&row.project)?.ok_or_else(|| {
             Failure::internal(format!("the database has no project {}", row.project))
@@ -143,13 +140,12 @@ impl<'a> ResolvedRun<'a> {
         })
     }
 
-    /// Returns the job's policy for overlapping scheduled times.
     pub fn overlap(&self) -> Overlap {
         let job = self.here.config.jobs.get(&self.row.job_name);
         job.map_or(Overlap::Skip, |job| job.policy.overlap)
     }
 
-    /// Returns the budget levels that the run spends from. A report costs nothing and has none.
+    /// Returns the budget levels that limit the run. An exempt kind, such as a report, has none.
     pub fn levels(
         &self,
         store: &Store,
@@ -168,7 +164,7 @@ impl<'a> ResolvedRun<'a> {
         Ok(budgets.into_iter().map(|account| account.level).collect())
     }
 
-    /// Returns the backends of an admitted run, and how each is paid for.
+    /// Returns the backends of an admitted run, each with its pool and its prices.
     pub fn paid(&self, backends: Backends, convened: Convened) -> RunBackends {
         RunBackends {
             first: self.paid_backend(backends.first),
@@ -182,7 +178,7 @@ impl<'a> ResolvedRun<'a> {
         PaidBackend { spending: self.spending(backend.name()), backend }
     }
 
-    /// Returns how requests to the named backend are paid for.
+    /// Returns the pool and the prices for requests to a backend.
     fn spending(&self, backend: &str) -> Spending {
         let config = &self.here.config;
         Spending {
@@ -195,8 +191,8 @@ impl<'a> ResolvedRun<'a> {
             prices: match price_file::over(&self.home.config_folder(), config) {
                 Ok(listed) => listed.prices,
                 Err(error) => {
-                    // The built-in prices still apply. For a model that only the file lists, the
-                    // reserved amount is charged.
+                    // The configured prices still apply. A model that only the file lists is
+                    // charged the reserved amount.
                     tracing::warn!(%error, "continuing without the price file");
                     config.prices.clone()
                 }
@@ -204,7 +200,7 @@ impl<'a> ResolvedRun<'a> {
         }
     }
 
-    /// Returns the run's maximum usage. Units that the job's kind or the backend cannot use are 0.
+    /// Returns the run's maximum usage. A unit that the job's kind or the backend cannot use is 0.
     pub fn want(&self, backend: &str) -> Budget {
         let mut want = self.spec.budget;
         if self.spec.kind.asks() == Asks::Never {
@@ -221,7 +217,8 @@ impl<'a> ResolvedRun<'a> {
         if kinds::unrecorded(self.spec.kind.name()).is_some() {
             return None;
         }
-        // The retention settings apply per user, like the pruning that removes recordings.
+        // Recordings are pruned by the user's retention settings, so those settings apply here as
+        // well.
         let retention = crate::maintenance::retention(self.home).ok()?;
         retention.recordings?;
         Some(Recorder {
@@ -232,7 +229,7 @@ impl<'a> ResolvedRun<'a> {
         })
     }
 
-    /// Returns the writable paths for people: folders end with a slash.
+    /// Returns the writable paths for output. Folders end with a slash.
     pub fn writes_in_words(&self) -> Vec<String> {
         match self.spec.kind.publishes() {
             Targets::Files(files) => files,
@@ -243,8 +240,8 @@ impl<'a> ResolvedRun<'a> {
         }
     }
 
-    /// Returns the parts of a context that plans the run. A real run adds a sandbox for the job's
-    /// program, and the mode.
+    /// Returns the parts of a context for a dry run. A real run adds the sandbox, the sleep
+    /// inhibition and the mode.
     pub fn parts<'c>(
         &'c self,
         admitted: &'c Admitted,
@@ -277,7 +274,7 @@ impl<'a> ResolvedRun<'a> {
         }
     }
 
-    /// Removes the secrets that the run received from an outcome.
+    /// Redacts the run's secrets in an outcome.
     pub fn redacted(&self, outcome: Outcome) -> Outcome {
         redacted(outcome, &self.redactor)
     }

@@ -1,5 +1,4 @@
-//! Assembles the content of a journal: entries, the commits between them, and the reason for each
-//! missing entry.
+//! Assembles a journal: entries, the commits between them, and the reason for each missing entry.
 //!
 //! ```text
 //! rem/**/manifest.json ──> entries ─┐
@@ -8,7 +7,7 @@
 //! ```
 //!
 //! A verdict is resolved by the first commit after its entry in which the board reflects the
-//! verdict. The module must never list a folder whose name cannot be an agent's name.
+//! verdict. This module must never read a folder whose name cannot be an agent's name.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -25,10 +24,8 @@ use runner_jobs::lifecycle::{BOARD, Files, audit, daydream, manifest};
 use super::history::{Boards, added, commits, commits_at};
 use super::model::{Commit, Gap, Journal, ShownEntry, TimelineItem};
 
-/// The sources of a journal.
 pub struct JournalSource<'a> {
     pub root: &'a Path,
-    /// The name of the project.
     pub project: String,
     pub files: &'a Files,
     /// The agents, each with the board of its jobs.
@@ -38,7 +35,7 @@ pub struct JournalSource<'a> {
     pub now: Timestamp,
 }
 
-/// The commits of the project, as far as the journal shows them.
+/// The project's recent commits.
 struct History<'a> {
     git: &'a Git,
     log: Vec<Commit>,
@@ -47,7 +44,7 @@ struct History<'a> {
 }
 
 impl JournalSource<'_> {
-    /// Assembles the journal.
+    /// Assembles the journal, newest item first.
     ///
     /// # Errors
     /// Returns an error if a list of entries is damaged or a git command fails.
@@ -174,7 +171,8 @@ fn shown(entry: Entry) -> ShownEntry {
     }
 }
 
-/// Returns the dreams that wrote no entry. Consecutive dreams with the same reason form one gap.
+/// Groups the dreams that wrote no entry. Consecutive dreams of a job with the same reason form one
+/// gap.
 fn gaps(runs: &[RunRow]) -> Vec<Gap> {
     let mut gaps: Vec<Gap> = Vec::new();
     let mut last = BTreeMap::<String, usize>::new();
@@ -190,7 +188,7 @@ fn gaps(runs: &[RunRow]) -> Vec<Gap> {
                 | Outcome::Lost { .. }
                 | Outcome::Cancelled { .. }),
             ) => outcome.to_string(),
-            // A successful dream ends a sequence of missing entries.
+            // A successful dream ends a gap.
             Some(Outcome::Succeeded | Outcome::Degraded { .. }) => {
                 last.remove(&run.job_name);
                 continue;

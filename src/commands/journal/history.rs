@@ -1,4 +1,4 @@
-//! The commits of a journal: which commit added an entry, and which commit applied a verdict.
+//! Finds the commits that added entries and the commits that applied verdicts.
 
 use std::collections::HashMap;
 
@@ -11,15 +11,14 @@ use runner_text::org::{Board, BoardForm, Keyword, Resolved};
 
 use super::model::{AppliedVerdict, Commit};
 
-/// The git option that limits the number of commits to read.
 const COMMITS: &str = "--max-count=400";
 /// Maximum number of versions of a board to read.
 const VERSIONS: usize = 200;
 
-/// The tags that an agent's commits carry.
+/// The tags with which the subjects of an agent's commits begin.
 const TAGS: [&str; 4] = ["add", "blog", "audit", "rem"];
 
-/// The git format of a commit: its fields, separated by NUL.
+/// The git format of a commit, with fields separated by NUL.
 const FORMAT: &str = "%H%x00%h%x00%ct%x00%s";
 
 pub fn commits(git: &Git, more: &[&str]) -> Result<Vec<Commit>, JobError> {
@@ -38,7 +37,7 @@ fn commit(line: &str) -> Option<Commit> {
     Some(Commit { hash, short, at, tag: TAGS.into_iter().find(|it| Some(*it) == tag), subject })
 }
 
-/// Maps the journals' files to the commits that added them, in one walk through the history.
+/// Maps the files of journals to the commits that added them.
 pub fn added(git: &Git) -> Result<HashMap<String, Commit>, JobError> {
     let format = format!("--format=tformat:%x01{FORMAT}");
     let within = ["--", manifest::FOLDER];
@@ -79,7 +78,7 @@ impl Boards {
         Ok(Self { path: path.to_owned(), versions, read: HashMap::new() })
     }
 
-    /// Returns an entry's verdicts with the commits that applied them.
+    /// Returns an entry's verdicts, each with the commit that applied it.
     pub fn judged(&mut self, git: &Git, entry: &Entry, since: Timestamp) -> Vec<AppliedVerdict> {
         let verdicts = entry.sections.verdicts.iter();
         verdicts
@@ -131,7 +130,7 @@ fn text(verdict: &Verdict) -> String {
     }
 }
 
-/// Returns the base URL of the commits' pages, derived from the remote's URL.
+/// Returns the URL prefix of commit pages, derived from the remote's URL.
 pub fn commits_at(git: &Git) -> Option<String> {
     let url = git.ask(Read::ConfigValue, &["remote.origin.url"]).ok()?;
     let url = String::from_utf8(url).ok()?;
@@ -143,7 +142,7 @@ fn page_of(url: &str) -> Option<String> {
         Some(rest) => rest.split_once('/')?,
         None => url.strip_prefix("git@")?.split_once(':')?,
     };
-    // The host may be preceded by a user name or a key.
+    // The host may follow a user name and a password.
     let host = host.rsplit('@').next()?;
     let path = path.strip_suffix(".git").unwrap_or(path);
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | '/');
@@ -156,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_remotes_page_shows_no_key_and_only_plain_names() {
+    fn commit_url_omits_credentials() {
         let page = |url: &str| page_of(url).unwrap_or_default();
         assert_eq!(page("https://example.org/a/b.git"), "https://example.org/a/b/commit/");
         assert_eq!(page("git@example.org:a/b.git"), "https://example.org/a/b/commit/");

@@ -1,8 +1,7 @@
-//! `runner journal`: shows the entries that dreams wrote, on the terminal, as JSON or as one static
-//! page.
+//! `runner journal`: shows the entries that dreams wrote, as text, JSON or one static page.
 //!
-//! This module reads the entries, the git history and the database. It writes only the page, and
-//! only to the given folder. It must never show a file whose name begins with an underscore.
+//! This module writes only the page, and only to the given folder. It must never show a file whose
+//! name begins with an underscore.
 
 mod gather;
 mod history;
@@ -52,7 +51,6 @@ enum JournalCommand {
 }
 
 impl JournalArgs {
-    /// Shows the journal, or exports it.
     pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
         let here = LoadedProject::load(cli.env, cli.here)?;
         let git = Git::new(&here.root, &env::child_environment(), &env::marker()?);
@@ -95,7 +93,7 @@ fn export(journal: &Journal, dir: PathBuf) -> Result<PathBuf, Failure> {
     Ok(dir.join(PAGE))
 }
 
-/// Lists the board of each agent's jobs. The default agent has an empty name.
+/// Returns the agents, each with the board of its jobs. The default agent has an empty name.
 fn boards(here: &LoadedProject) -> Vec<(String, String)> {
     let boards = here.config.jobs.values().filter_map(|job| {
         let kind = &job.spec.kind;

@@ -1,26 +1,22 @@
-//! The content of a journal: entries, the commits between them, and the reason for each entry that
-//! is missing.
+//! The data of a journal.
 
 use jiff::Timestamp;
 use runner_jobs::lifecycle::daydream::Daydream;
 use serde::Serialize;
 
-/// The content of the journal.
 #[derive(Debug, Serialize)]
 pub struct Journal {
     pub project: String,
-    /// The time at which the journal was assembled.
     pub made: Timestamp,
     /// The timeline, newest item first.
     pub items: Vec<TimelineItem>,
     /// The daydreams, newest first.
     pub daydreams: Vec<Daydream>,
-    /// The URL prefix of a commit's page, to which the hash is appended; `None` if the project has
-    /// no such page.
+    /// The URL prefix of a commit's page, without the hash. `None` if the project has no such
+    /// pages.
     pub commits_at: Option<String>,
 }
 
-/// An item of the timeline.
 #[derive(Debug, Serialize)]
 #[serde(tag = "item", rename_all = "kebab-case")]
 pub enum TimelineItem {
@@ -41,11 +37,11 @@ impl TimelineItem {
     }
 }
 
-/// An entry in the form in which it is shown.
+/// A journal entry.
 #[derive(Debug, Serialize)]
 pub struct ShownEntry {
     pub id: String,
-    /// The agent that the entry belongs to; empty for the default agent.
+    /// The name of the agent; empty for the default agent.
     pub agent: String,
     pub at: Timestamp,
     pub title: String,
@@ -57,7 +53,7 @@ pub struct ShownEntry {
     pub fears: Vec<String>,
     pub verdicts: Vec<AppliedVerdict>,
     pub carry: Vec<String>,
-    /// The claims of the entry that an audit found to be false.
+    /// The claims that an audit found to be false.
     pub failed_claims: Vec<String>,
     /// The number of claims that an audit checked; `None` without an audit.
     pub audited: Option<usize>,
@@ -74,7 +70,6 @@ pub struct AppliedVerdict {
     pub resolved: Option<Commit>,
 }
 
-/// A git commit.
 #[derive(Clone, Debug, Serialize)]
 pub struct Commit {
     /// The full hash.

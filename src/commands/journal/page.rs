@@ -1,9 +1,8 @@
-//! Renders the journal as one HTML page, without scripts or network access, for light and dark mode
-//! and for screens as narrow as a phone.
+//! Renders the journal as one HTML page without scripts, for light and dark mode and for narrow
+//! screens.
 //!
-//! All text on the page is untrusted and is escaped. The page's content security policy allows only
-//! the page's style, and no other content, to be loaded or run. This module must never create a
-//! link from such a text.
+//! All text is untrusted and is escaped. The content security policy allows only the page's own
+//! style. This module must never create a link from such text.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -19,10 +18,10 @@ use super::model::Journal;
 const STYLE: &str = include_str!("page.css");
 const PAGE: &str = include_str!("page.html");
 
-/// Renders the page.
+/// Renders the journal as HTML.
 ///
 /// # Panics
-/// Panics if the template does not fit the journal, which are both compiled in.
+/// Panics if the built-in template does not match the journal.
 pub fn html(journal: &Journal) -> String {
     let mut environment = Environment::new();
     environment.set_auto_escape_callback(|_| AutoEscape::Html);
@@ -44,14 +43,14 @@ pub fn html(journal: &Journal) -> String {
     page.render(view).expect("the template fits the journal")
 }
 
-/// Returns the reason for a missing entry without quoted text of a model or program, which stays in
-/// the run's log.
+/// Returns the reason for a missing entry without quoted output of a model or program, which stays
+/// in the run's log.
 fn reason(why: &str) -> &str {
     let end = why.find(": \"").unwrap_or(why.len());
     &why[..why.floor_char_boundary(end.min(200))]
 }
 
-/// Returns the commit's subject without the tag, which is shown as a badge.
+/// Returns the commit's subject without the tag, which the page shows as a badge.
 fn subject(subject: &str, tag: Option<&str>) -> String {
     let rest = tag.and_then(|tag| subject.strip_prefix(tag)?.strip_prefix(':'));
     rest.unwrap_or(subject).trim().to_owned()
@@ -90,7 +89,7 @@ mod tests {
     use runner_jobs::lifecycle::daydream::Daydream;
 
     #[test]
-    fn no_text_becomes_markup_wherever_it_stands() {
+    fn untrusted_text_is_escaped() {
         let evil = "<script>alert(1)</script>\"'&\u{202e}\u{0}<img src=x onerror=y>";
         let commit = Commit {
             hash: evil.into(),

@@ -24,7 +24,6 @@ pub(super) struct CheckArgs {
     agent: AgentArg,
 }
 
-/// The mistakes in a cycle.
 #[derive(Debug, Serialize)]
 struct CheckedCycle {
     file: String,

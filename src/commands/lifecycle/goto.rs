@@ -16,7 +16,7 @@ use crate::cycles;
 use crate::project::LoadedProject;
 use crate::ui::{Failure, Ui, View};
 
-/// Job name of a run that sets a position manually. No configured job can have this name.
+/// The job name of a run that sets a position manually. No configured job can have this name.
 pub const GOTO: &str = "lifecycle:goto";
 
 /// Set the agent to the beginning of a state
@@ -74,8 +74,7 @@ impl GotoArgs {
         };
         let run = hand
             .place(&mut held, &act, &mut |scope, _, _| {
-                // The position is overwritten regardless of the file's current content, even if the
-                // content is invalid.
+                // The position is overwritten even if the current file is invalid.
                 let seen = scope.inspect(&path, 1 << 20)?;
                 let expect =
                     seen.map_or(Expect::Absent, |(bytes, _)| Expect::Digest(Digest::of(&bytes)));

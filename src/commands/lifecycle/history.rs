@@ -1,4 +1,4 @@
-//! `runner lifecycle history`: lists the steps of a cycle with the result of each tick.
+//! `runner lifecycle history`: lists the steps of a cycle with their outcomes.
 
 use jiff::Timestamp;
 use runner_engine::ids::RunId;
@@ -22,7 +22,6 @@ pub(super) struct HistoryArgs {
     agent: AgentArg,
 }
 
-/// The steps of a cycle, newest first.
 #[derive(Debug, Serialize)]
 #[serde(transparent)]
 struct StepHistory(Vec<PastStep>);

@@ -1,5 +1,4 @@
-//! The `runner lifecycle` commands: show an agent's cycle and the agent's position in it, and make
-//! one step manually.
+//! `runner lifecycle`: shows an agent's cycle and position, and makes one step manually.
 
 mod check;
 mod goto;
@@ -56,7 +55,6 @@ struct AgentArg {
 }
 
 impl LifecycleArgs {
-    /// Carries out one of the `lifecycle` commands.
     pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
         let here = LoadedProject::load(cli.env, cli.here)?;
         dispatch!(&self.command, LifecycleCommand: Check Show Goto Orient History => run(cli, &here);
@@ -69,8 +67,8 @@ impl LifecycleArgs {
     }
 }
 
-/// Returns the lifecycle job of an agent and its settings. Without such a job, it returns the
-/// settings of the built-in cycle.
+/// Returns an agent's lifecycle job and its settings. Without such a job, returns the settings of
+/// the built-in cycle.
 fn of_agent(here: &LoadedProject, agent: &str) -> (Option<String>, CycleSpec) {
     let found = here.config.jobs.iter().find_map(|(name, job)| {
         let cycle = job.spec.kind.of::<CycleSpec>()?;
@@ -85,7 +83,7 @@ fn of_agent(here: &LoadedProject, agent: &str) -> (Option<String>, CycleSpec) {
     }
 }
 
-/// Returns the lifecycle job of an agent, or an error if there is none.
+/// Returns an agent's lifecycle job, or an error if there is none.
 fn named<'h>(here: &'h LoadedProject, agent: &str) -> Result<(&'h str, &'h CycleSpec), Failure> {
     let cycles = || {
         here.config

@@ -1,4 +1,4 @@
-//! `runner lifecycle orient`: shows the orientation of a waking run.
+//! `runner lifecycle orient`: prints the text that a waking run reads first.
 
 use runner_engine::error_chain::whole;
 use runner_engine::outcome::Exit;

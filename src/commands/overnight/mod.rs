@@ -1,5 +1,4 @@
-//! The `runner overnight` commands: start an overnight run manually, show its report, and set up
-//! the job.
+//! `runner overnight`: starts an overnight run manually, shows its report, and sets up the job.
 
 mod report;
 mod setup;
@@ -40,12 +39,10 @@ enum OvernightCommand {
 }
 
 impl OvernightArgs {
-    /// Reports whether the command is a dry run.
     pub fn is_dry(&self) -> bool {
         matches!(&self.command, OvernightCommand::Start(start) if start.dry_run)
     }
 
-    /// Carries out one of the `overnight` commands.
     pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
         dispatch!(&self.command, OvernightCommand: Setup Start Report => run(cli);
             OvernightCommand::Schema { name } => print_schema(name.as_deref()))
@@ -75,7 +72,7 @@ fn night_job<'h>(
     here.job_of_kind(wanted, "an overnight", "runner overnight setup --apply")
 }
 
-/// Checks that each `--runner` is a backend. The error contains the invalid name.
+/// Checks that each `--runner` is a configured backend.
 fn known(config: &Config, runners: &[String]) -> Result<(), String> {
     match (runners.iter()).find(|name| !config.backends.contains_key(*name)) {
         None => Ok(()),
@@ -87,7 +84,7 @@ fn known(config: &Config, runners: &[String]) -> Result<(), String> {
     }
 }
 
-/// Checks that runner created the output folder, before anything starts.
+/// Checks that the output folder, if it exists, belongs to runner.
 pub(super) fn own_output(root: &Path, spec: &OvernightSpec) -> Result<(), Failure> {
     let usual = OvernightSpec::default().output_dir;
     match ownership::inspect(root, &spec.output_dir) {

@@ -39,11 +39,10 @@ pub(super) struct NightReportArgs {
     validate: bool,
 }
 
-/// The summary of a night.
 #[derive(Debug, Serialize)]
 #[serde(transparent)]
 struct NightReportView {
-    /// The summary as stored in the file.
+    /// The summary in the file.
     value: Value,
     #[serde(skip)]
     summary: Summary,
@@ -57,15 +56,14 @@ struct NightReportView {
 impl View for NightReportView {
     fn print(&self, _ui: Ui) {
         let text = report::format_summary(&self.summary, &self.missing, self.form);
-        // Titles come from untrusted text, so control characters must not reach the terminal.
+        // Titles are untrusted text, so control characters must not reach the terminal.
         show::out(&show::printable(&text));
     }
 }
 
 impl NightReportArgs {
-    /// Prints or checks the report of a night.
     pub(super) fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
-        // A relative path is resolved against the working directory of the command.
+        // A relative path is relative to the working directory, even with `-C`.
         let from = self.from.as_ref().map(|path| cli.env.here.join(path));
         let file = match from.as_deref() {
             Some(path) if path.is_dir() => path.join(SUMMARY[0]),
@@ -80,7 +78,7 @@ impl NightReportArgs {
                 error_chain::error_chain(error)
             ));
             match &from {
-                // Starting another night does not create the named report.
+                // Another night would not create the named report.
                 Some(named) => failure.hint(format!("ls {}", there(named).display())),
                 None => failure.hint("runner overnight start"),
             }
@@ -105,7 +103,7 @@ impl NightReportArgs {
         let value: Value =
             serde_json::from_slice(&bytes).map_err(|error| bad(error.to_string()))?;
         // A summary may come from another program, in either version. Parts that do not match the
-        // format are reported, but not refused.
+        // format are reported and not refused.
         let (summary, missing) = summary_import::read(&value).map_err(bad)?;
         cli.ui.show(&NightReportView {
             value,
@@ -127,13 +125,12 @@ fn last(cli: &Cli<'_>) -> Result<PathBuf, Failure> {
     Ok(project.root.join(output).join(SUMMARY[0]))
 }
 
-/// Returns the longest part of a path that exists.
+/// Returns the nearest existing ancestor of a path.
 fn there(path: &Path) -> &Path {
     let mut all = path.ancestors();
     all.find(|path| path.exists()).unwrap_or(path)
 }
 
-/// The result of a check of all artifacts.
 #[derive(Debug, Serialize)]
 #[serde(transparent)]
 struct CheckView(schema::CheckedArtifacts);

@@ -1,5 +1,5 @@
-//! The `runner overnight setup` command: adds the job to `runner.toml` and then sets up the host's
-//! timer as `runner setup` does.
+//! `runner overnight setup`: adds the job to `runner.toml` and sets up the host's scheduler as
+//! `runner setup` does.
 
 use std::fs;
 use std::path::Path;
@@ -13,7 +13,7 @@ use crate::config::{self, Edit};
 use crate::project::{FILE, LoadedProject, trust};
 use crate::ui::Failure;
 
-/// Path of the file with the generated instructions.
+/// The path of the file with instructions for people.
 const ASSISTANCE: &str = ".agentops/generated/dream/overnight.md";
 
 /// Write an overnight job into runner.toml and set up the host's scheduler to tick; without
@@ -36,7 +36,6 @@ pub(super) struct OvernightSetupArgs {
 }
 
 impl OvernightSetupArgs {
-    /// Shows the missing parts of the setup, or carries them out.
     pub(super) fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
         let project = LoadedProject::load(cli.env, cli.here)?;
         let path = project.root.join(FILE);
@@ -73,7 +72,8 @@ impl OvernightSetupArgs {
         setup.run(cli)
     }
 
-    /// Returns the job's settings to write, by key. Settings that already have the value are left out.
+    /// Returns the settings to write, by key. The defaults of a new job are left out if the job
+    /// exists.
     fn wanted(&self, project: &LoadedProject) -> Result<Vec<(String, String)>, Failure> {
         let mut all = Vec::new();
         let there = project.config.jobs.contains_key("overnight");
@@ -97,7 +97,7 @@ impl OvernightSetupArgs {
     }
 }
 
-/// Writes the instructions for the person who set up the night.
+/// Writes the instructions for people.
 fn assist(root: &Path) -> Result<(), Failure> {
     let cannot = |why: String| Failure::cannot_write(format!("{ASSISTANCE}: {why}"));
     let path = beneath(root, Path::new(ASSISTANCE)).map_err(|error| cannot(error.to_string()))?;

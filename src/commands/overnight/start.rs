@@ -73,7 +73,6 @@ pub(super) struct StartArgs {
 }
 
 impl StartArgs {
-    /// Runs the night.
     pub(super) fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
         let project = match self.dry_run {
             true => LoadedProject::load_for_dry_run(cli.env, cli.here)?,
@@ -82,7 +81,7 @@ impl StartArgs {
         let (job, _) = night_job(&project, self.job.as_deref())?;
         known(&project.config, &self.runner).map_err(Failure::usage)?;
         let settings = self.settings();
-        // Invalid settings are reported before anything begins.
+        // Invalid settings are reported before anything starts.
         let changed =
             config::load_with(&cli.env.stack(Some(&project.root.join(FILE))), job, &settings)?;
         let Some(spec) = changed.job(job)?.spec.kind.of::<OvernightSpec>() else {
@@ -101,7 +100,7 @@ impl StartArgs {
         }
     }
 
-    /// Converts the flags to the settings that they change, as configuration text.
+    /// Converts the flags to settings, as configuration text.
     fn settings(&self) -> Vec<(String, String)> {
         let mut all: Vec<(&str, String)> = Vec::new();
         let quoted = |text: &String| toml::Value::String(text.clone()).to_string();
@@ -138,7 +137,6 @@ impl StartArgs {
     }
 }
 
-/// The preview of a night.
 #[derive(Debug, Serialize)]
 #[serde(transparent)]
 struct Preview(Summary);

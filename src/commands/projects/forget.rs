@@ -1,5 +1,4 @@
-//! `runner projects forget`: shows the records of a project that it would remove, or removes
-//! exactly these records.
+//! `runner projects forget`: shows the records of a project that would be removed, or removes them.
 
 use std::fs;
 use std::path::PathBuf;
@@ -25,7 +24,6 @@ pub(super) struct ForgetArgs {
     yes: bool,
 }
 
-/// The records of a project that are removed.
 #[derive(Debug, Serialize)]
 struct ForgottenProject {
     id: ProjectId,
@@ -34,10 +32,10 @@ struct ForgottenProject {
     nights: u64,
     occurrences: u64,
     runs: usize,
-    /// The folders of runs, with their logs.
+    /// The folders of the project's runs.
     remove: Vec<String>,
     done: bool,
-    /// The folder that contains the folders of runs.
+    /// The state folder, which contains the folders of runs.
     #[serde(skip)]
     state: String,
 }
@@ -67,7 +65,6 @@ impl View for ForgottenProject {
 }
 
 impl ForgetArgs {
-    /// Shows the plan, and carries it out if `--yes` is given.
     pub(super) fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
         let (home, name) = (cli.env, &self.project);
         let nothing = || Failure::data(format!("there is no project {}", name.display()));

@@ -1,4 +1,4 @@
-//! `runner projects list`: lists the registered projects and their state. The command changes
+//! `runner projects list`: lists the registered projects and their states. The command changes
 //! nothing.
 
 use runner_engine::ids::ProjectId;
@@ -12,7 +12,6 @@ use crate::project::registration::Registration;
 use crate::project::{self, identity};
 use crate::ui::{Failure, Ui, View, show};
 
-/// All registered projects.
 #[derive(Debug, Serialize)]
 #[serde(transparent)]
 struct ProjectList(Vec<ListedProject>);
@@ -24,7 +23,7 @@ struct ListedProject {
     standing: &'static str,
     trouble: Option<String>,
     hint: Option<String>,
-    /// The type of the shared file system that contains the project, if any.
+    /// The type of the shared file system that contains the project, if it is on one.
     shared: Option<String>,
 }
 

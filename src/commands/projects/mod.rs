@@ -1,5 +1,5 @@
-//! The `runner projects` commands: list the registered projects and their states, register the new
-//! path of a moved project, and forget a project.
+//! `runner projects`: lists projects, registers the new path of a moved project, and forgets a
+//! project.
 
 mod forget;
 mod list;
@@ -38,7 +38,6 @@ enum ProjectsCommand {
 }
 
 impl ProjectsArgs {
-    /// Carries out one of the `projects` commands.
     pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
         match &self.command {
             None | Some(ProjectsCommand::List) => list::run(cli),
@@ -48,9 +47,8 @@ impl ProjectsArgs {
     }
 }
 
-/// Returns the project with the given id, or with the given current or former path. After a move,
-/// the former path no longer exists, so only the path under which the project was registered can
-/// match. A relative path is resolved against the current folder.
+/// Returns the project with this id, id prefix or path. The path need not exist, because the
+/// project may have moved. A relative path is relative to the current folder.
 fn named(home: &Env, store: &Store, name: &Path) -> Result<Project, Failure> {
     find(store, name).or_else(|failure| find(store, &home.here.join(name)).map_err(|_| failure))
 }

@@ -44,7 +44,6 @@ impl View for MovedProject {
 }
 
 impl MoveArgs {
-    /// Records the move.
     pub(super) fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
         let mut store = cli.env.store()?;
         let known = named(cli.env, &store, &self.old)?;
@@ -114,7 +113,7 @@ fn check_old_path(known: &Project, root: &Path) -> Result<(), Failure> {
     let still = inspect_path(&known.path, &known.id, bound, project::carried);
     let has_it = identity::own(root).ok().flatten().as_ref() == Some(&known.id);
     if let (PathOccupant::Project { same_id: true, own, .. }, false) = (&still, same_folder)
-        // A clone at the old path that contains only the seed is not the project.
+        // A clone at the old path that has only the seed is not the project.
         && (*own || !has_it)
     {
         return Err(Failure::data(format!(

@@ -1,4 +1,4 @@
-//! `runner runs show`: shows all data of one run.
+//! `runner runs show`.
 
 use jiff::Timestamp;
 use runner_engine::admission::stopped;
@@ -22,12 +22,11 @@ pub(super) struct ShowArgs {
     run: String,
 }
 
-/// All data of one run.
 #[derive(Debug, Serialize)]
 struct RunDetails {
     #[serde(flatten)]
     run: RunRecord,
-    /// The counts that the run's backends reported while they answered.
+    /// The usage and tool counts that the run's backends reported.
     #[serde(rename = "told")]
     reported: Option<Tally>,
     #[serde(flatten)]
@@ -36,7 +35,7 @@ struct RunDetails {
     row: RunRow,
     #[serde(skip)]
     events: Vec<Event>,
-    /// Whether the circuit breaker keeps the triggers from starting the job.
+    /// Whether the circuit breaker keeps triggers from starting the job.
     #[serde(skip)]
     job_is_stopped: bool,
     #[serde(skip)]
@@ -44,7 +43,6 @@ struct RunDetails {
 }
 
 impl ShowArgs {
-    /// Shows the run.
     pub(super) fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
         let (store, row) = open(cli.env, &self.run)?;
         cli.ui.show(&RunDetails {
@@ -86,7 +84,7 @@ impl View for RunDetails {
 }
 
 impl RunDetails {
-    /// Returns the rows about the run's state and the request for it.
+    /// Returns the rows about the run's request and state.
     fn state(&self) -> Vec<Vec<String>> {
         let row = &self.row;
         let state = row.outcome().map_or_else(|| state_name(row).to_owned(), Outcome::to_string);
@@ -144,7 +142,7 @@ impl RunDetails {
     }
 }
 
-/// Formats the counts that the backends reported while they answered.
+/// Formats the usage and tool counts that the backends reported.
 fn tool_counts(tally: &Tally) -> Vec<(&'static str, String)> {
     let mut lines = Vec::new();
     let usage = &tally.usage;

@@ -1,4 +1,4 @@
-//! `runner runs`: lists the runs of a project, or of all projects, the newest first.
+//! `runner runs`: lists the runs of a project, or of all projects, newest first.
 
 use runner_engine::outcome::{Exit, Outcome};
 use runner_engine::store::{JobId, Project, RunFilter, RunRow, RunState, Store};
@@ -25,17 +25,16 @@ pub(super) struct ListArgs {
     limit: u32,
 }
 
-/// Runs, newest first.
 #[derive(Debug, Serialize)]
 #[serde(transparent)]
 struct RunList {
     runs: Vec<ListedRun>,
-    /// The text for people if there is no run.
+    /// The text to print if there is no run.
     #[serde(skip)]
     nothing: &'static str,
 }
 
-/// One run, with its last two columns for people.
+/// A run, with the last two columns of its row.
 #[derive(Debug, Serialize)]
 struct ListedRun {
     #[serde(flatten)]
@@ -59,7 +58,6 @@ impl View for RunList {
 }
 
 impl ListArgs {
-    /// Lists the runs.
     pub(super) fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
         let store = cli.env.store_to_read()?;
         if store.is_none() && !self.all {
@@ -77,7 +75,7 @@ impl ListArgs {
                         project: project.map(|project| project.id),
                         job,
                         limit: self.limit,
-                        // Manual decisions have a separate list; here they appear only if the
+                        // Manual decisions have a separate list. They appear here only if the
                         // command names their job.
                         but_kind: Some(review::KIND),
                         ..RunFilter::default()
@@ -92,8 +90,8 @@ impl ListArgs {
         Ok(Exit::Done)
     }
 
-    /// Returns the project whose runs are listed, or `None` for all projects. The database contains
-    /// the runs even if the project's files are invalid.
+    /// Returns the project whose runs are listed, or `None` for all projects. The project's files
+    /// may be invalid, because the runs are in the database.
     fn project(&self, cli: &Cli<'_>, store: &Store) -> Result<Option<Project>, Failure> {
         if self.all {
             return Ok(None);
@@ -123,7 +121,7 @@ impl ListArgs {
 
 /// The job whose runs are listed.
 enum ListedJob {
-    /// A job of manual commands that was never used, with the text for people.
+    /// A job name of manual commands that was never used, and the text to print.
     Unused(&'static str),
     /// A job, or all jobs.
     Known(Option<JobId>),

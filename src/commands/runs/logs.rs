@@ -1,4 +1,4 @@
-//! The `runner runs logs` command: prints a run's whole log, or follows it as it grows.
+//! `runner runs logs`: prints a run's whole log, or follows it as it grows.
 
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd};
@@ -29,7 +29,6 @@ pub(super) struct LogsArgs {
 }
 
 impl LogsArgs {
-    /// Prints the log of one run and its program's output, completely or as they grow.
     pub(super) fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
         let (home, follow) = (cli.env, self.follow);
         let (_, row) = open(home, &self.run)?;
@@ -95,7 +94,7 @@ fn follow_log(home: &Env, run: &RunId) -> Result<Option<String>, Failure> {
     })
 }
 
-/// Returns a sink that prints pieces of [`follow::FILES`], where index 0 means the file at `first`.
+/// Returns a sink that prints lines of [`follow::FILES`]. Index 0 is the file at `first`.
 fn print(first: usize) -> impl FnMut(usize, &str, u64) -> io::Result<()> {
     move |which, text, _| {
         show::out(&follow::shown(first + which, text));
@@ -103,7 +102,8 @@ fn print(first: usize) -> impl FnMut(usize, &str, u64) -> io::Result<()> {
     }
 }
 
-/// Prints the log from the daemon, and from the file if the daemon ends before the run.
+/// Prints the log from the daemon. If the daemon exits before the run is over, continues from the
+/// file.
 fn through(
     home: &Env,
     daemon: Client,

@@ -1,4 +1,4 @@
-//! The `runner runs` commands: list runs, show one run, and print its log.
+//! `runner runs`: lists runs, shows one run, and prints its log.
 
 mod details;
 mod list;
@@ -40,7 +40,6 @@ enum RunsCommand {
 }
 
 impl RunsArgs {
-    /// Carries out one of the `runs` commands.
     pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
         match &self.command {
             None => self.list.run(cli),
@@ -79,7 +78,7 @@ pub struct RunRecord {
     artifacts: Vec<String>,
     backend: String,
     containment: String,
-    /// The result of the request to keep the machine awake; null if there was no request.
+    /// The result of the request to keep the machine awake; null if there was none.
     awake: Option<SleepInhibition>,
 }
 
@@ -116,7 +115,7 @@ impl RunRecord {
     }
 }
 
-/// Returns the name of a run's state.
+/// Returns the name of a run's state, or of its outcome if it is over.
 pub fn state_name(row: &RunRow) -> &'static str {
     match (row.outcome(), &row.state) {
         (Some(outcome), _) => outcome.as_str(),
@@ -127,7 +126,7 @@ pub fn state_name(row: &RunRow) -> &'static str {
     }
 }
 
-/// Describes the reason why a queued run waits, as far as the run's row contains it.
+/// Describes why a queued run waits.
 pub fn waits(row: &RunRow, now: Timestamp) -> String {
     let mut text = match (row.waits_for(), row.ready_at()) {
         (Some((run, job)), at) => {
@@ -144,7 +143,7 @@ pub fn waits(row: &RunRow, now: Timestamp) -> String {
     text
 }
 
-/// Opens the database for reading and returns the run whose id begins with `run`.
+/// Opens the database for reading and returns it with the run whose id begins with `run`.
 fn open(home: &Env, run: &str) -> Result<(Store, RunRow), Failure> {
     let nothing = || Failure::data(format!("no run {run}")).hint("runner runs");
     let store = home.store_to_read()?.ok_or_else(nothing)?;
@@ -152,7 +151,7 @@ fn open(home: &Env, run: &str) -> Result<(Store, RunRow), Failure> {
     Ok((store, row))
 }
 
-/// Returns the run whose id begins with `run`.
+/// Returns the run whose id begins with `run`, or an error if there is not exactly one.
 pub fn find(store: &Store, run: &str) -> Result<RunRow, Failure> {
     let nothing = || Failure::data(format!("no run {run}")).hint("runner runs");
     if let Ok(id) = run.parse::<RunId>() {
@@ -160,8 +159,7 @@ pub fn find(store: &Store, run: &str) -> Result<RunRow, Failure> {
     }
     let wanted = run.trim().to_ascii_uppercase();
     if wanted.is_empty() {
-        // An empty id often comes from an empty variable in a script, so it must not match the only
-        // run.
+        // An empty id often comes from an empty variable in a script, so it matches no run.
         return Err(
             Failure::usage("expected a run id or the beginning of a run id").hint("runner runs")
         );

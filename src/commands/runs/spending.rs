@@ -1,4 +1,4 @@
-//! The usage of one run, and the budgets that were charged for it.
+//! The usage of a run and its reservations.
 
 use runner_engine::store::{Amounts, RunRow, Store};
 use runner_text::counted;
@@ -10,12 +10,12 @@ use crate::ui::{Failure, show};
 #[derive(Debug, Serialize)]
 pub(super) struct RunSpending {
     spent: Amounts,
-    /// Number of calls that did not report their usage; the reserved amounts count as their usage.
+    /// The number of calls that reported no usage and are charged the reserved amounts.
     unstated_calls: u64,
-    /// Number of calls that reported their tokens but have no known price; the reserved amount
-    /// counts as their cost.
+    /// The number of calls that reported tokens without a known price, and are charged the reserved
+    /// cost.
     unpriced_calls: u64,
-    /// The run from whose reservation this run's reservation was taken.
+    /// The run whose reservation includes the reservation of this run.
     parent: Option<String>,
     usage: Vec<BudgetUse>,
 }
@@ -54,7 +54,7 @@ impl RunSpending {
         })
     }
 
-    /// Formats the usage for people.
+    /// Formats the usage as rows of a table.
     pub(super) fn lines(&self) -> Vec<Vec<String>> {
         let mut text = budget::format_amounts(self.spent);
         for (count, why) in [
@@ -74,7 +74,7 @@ impl RunSpending {
             lines.push(show::row(["paid by", &format!("run {parent}")]));
         }
         for account in &self.usage {
-            // A project's key begins with the project's id, which readers do not need.
+            // These keys begin with the project's id, which readers do not need.
             let key = match account.level.as_str() {
                 "day" | "job" => account.key.split_once(' ').map_or("", |(_, rest)| rest),
                 _ => &account.key,

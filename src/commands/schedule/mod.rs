@@ -1,5 +1,5 @@
-//! The `runner schedule` commands: show when jobs are due, and simulate a span of time. They start
-//! nothing and write nothing.
+//! `runner schedule`: shows when jobs are due, and simulates a period. These commands start and
+//! write nothing.
 
 mod simulate;
 
@@ -34,7 +34,6 @@ enum ScheduleCommand {
 }
 
 impl ScheduleArgs {
-    /// Carries out one of the `schedule` commands.
     pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
         dispatch!(&self.command, ScheduleCommand: Next Explain Simulate => run(cli))
     }
@@ -84,7 +83,7 @@ struct ScheduleTarget {
     zone: Option<String>,
 }
 
-/// A schedule, with the next scheduled times if they were requested.
+/// A schedule, with its next scheduled times if they were requested.
 #[derive(Debug, Serialize)]
 struct ScheduleView {
     trigger: String,
@@ -98,7 +97,7 @@ struct ScheduleView {
 struct ScheduledTime {
     at: Timestamp,
     local: String,
-    /// The local time for people.
+    /// The local time as text.
     #[serde(skip)]
     shown: String,
 }
@@ -141,8 +140,7 @@ impl NextArgs {
         let zone = zone(&schedule.zone)?;
         let from = match &self.from {
             Some(from) => parse_time(from, &zone, cli.env.wall()?)?,
-            // Intervals count from this time, so fractions of a second are removed to keep the
-            // output readable.
+            // Intervals count from this time, so fractions of a second are removed for readability.
             None => {
                 let now = cli.env.wall()?;
                 Timestamp::from_second(now.as_second()).unwrap_or(now)
@@ -193,7 +191,8 @@ impl ScheduleTarget {
         };
         let zone_name = match &self.zone {
             Some(named) => named.clone(),
-            // In a project the zone is that of its night; a project that cannot be read is an error.
+            // The zone of a project is that of its night. A project that cannot be read is an
+            // error.
             None => match project::find(cli.here) {
                 Ok(root) => LoadedProject::load(cli.env, &root)?.config.night.zone,
                 Err(_) => TimeZone::system().iana_name().unwrap_or("UTC").to_owned(),
@@ -204,7 +203,7 @@ impl ScheduleTarget {
     }
 }
 
-/// Returns one job, or all enabled jobs, with their policies for late scheduled times.
+/// Returns one job, or all enabled jobs, with their policies for missed times.
 fn jobs(config: &Config, only: Option<&str>) -> Result<Vec<Simulated>, Failure> {
     if let Some(name) = only {
         config.job(name)?;

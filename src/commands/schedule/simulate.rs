@@ -1,4 +1,4 @@
-//! `runner schedule simulate`: shows what would run, be caught up with or be missed in a period.
+//! `runner schedule simulate`: shows the runs, catch-ups and missed times of a period.
 
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
@@ -33,7 +33,6 @@ pub(super) struct SimulateArgs {
     tick: String,
 }
 
-/// A simulated period.
 #[derive(Debug, Serialize)]
 struct Simulation {
     from: Timestamp,
@@ -52,9 +51,8 @@ struct ShownEvent {
     last: Timestamp,
     count: u64,
     outcome: EventOutcome,
-    /// The time at which the run starts, or at which the scheduler decides not to start one.
+    /// The time at which the run starts, or at which the tick records the missed time.
     at: Timestamp,
-    /// The zone of the job's schedule.
     #[serde(skip)]
     zone: TimeZone,
 }

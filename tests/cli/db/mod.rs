@@ -1,4 +1,4 @@
-//! Tests database maintenance from outside: checks, and databases that cannot be used.
+//! Tests database checks, and databases that cannot be used.
 
 mod prune;
 mod restore;
@@ -39,7 +39,7 @@ impl Aged {
         aged.at("2026-01-10T12:00:00Z");
         aged.run(&["init"]).ends(0);
         aged.fixture.configure(JOBS);
-        // A schedule starts when a tick sees it for the first time.
+        // A schedule starts at the first tick that reads it.
         aged.run(&["tick"]).ends(0);
         aged
     }
@@ -285,7 +285,7 @@ fn missing_database_is_not_silently_recreated() {
     assert_eq!(aged.backups().len(), backups);
     aged.run(&["db", "restore", "--yes"]).ends(0);
     aged.run(&["tick"]).ends(0);
-    // A person who wants an empty database moves the old files aside.
+    // Without any old file, runner creates an empty database.
     let state = aged.fixture.state();
     for ending in ["", "-wal", "-shm"] {
         let _absent = fs::remove_file(format!("{}{ending}", aged.store().display()));

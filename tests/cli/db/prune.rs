@@ -1,4 +1,4 @@
-//! Pruning of rows and files, also with kills at any step.
+//! Tests pruning of rows and files, also with kills at any step.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -42,7 +42,7 @@ fn pruning_dry_run_matches_real_run() {
     let again = aged.run(&["db", "prune", "--dry-run", "--json"]).ends(0).json();
     assert_eq!(again["rows"]["occurrences"].as_array().unwrap().len(), 0);
     assert_eq!(again["files"].as_array().unwrap().len(), 0, "{again}");
-    // A key is known as long as its row exists.
+    // A key is known as long as its occurrence is kept.
     aged.run(&["run", "late", "--key", "01-11"]).ends(0);
     assert_eq!(
         aged.fixture.count(

@@ -1,4 +1,4 @@
-//! Backups and restores, also of a damaged database and with kills at any step.
+//! Tests backups and restores, also of a damaged database and with kills at any step.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -80,7 +80,8 @@ fn restore_refuses_an_open_database() {
     aged.run(&["db", "restore", "--yes"]).ends(0);
 }
 
-/// Truncates or overwrites the database in each round, and checks that the damage is found.
+/// Truncates the database, overwrites a page or flips a bit in each round, and checks the
+/// detection.
 #[test]
 fn a_backup_restores_a_damaged_database() {
     let mut dice = Random::new("a_backup_restores_a_damaged_database");
@@ -147,11 +148,11 @@ fn a_backup_restores_a_damaged_database() {
             (_, 0) => unseen += 1,
             _ => seen += 1,
         }
-        // A flipped bit may also leave an intact file whose rows contradict each other. A tick
-        // repairs such rows, so it does not refuse the database.
+        // A flipped bit may leave an intact file with contradictory rows. A tick does not refuse
+        // such a database.
         let contradictory = check.err.contains("is intact, but some of its rows");
         if check.code == 70 && !contradictory {
-            // A tick detects the damage even where ordinary reads do not reach it.
+            // A tick detects the damage even in pages that it would not read otherwise.
             aged.run(&["tick"]).ends(70).expect_text("runner db restore");
             assert_eq!(inode(&aged.store()), made, "round {round}: the file was replaced");
             let logged = cut && round % 3 == 1;
@@ -209,10 +210,10 @@ fn killed_restore_leaves_old_or_new_database() {
             break;
         }
         assert_eq!(output.status.code(), None, "step {step}: {output:?}");
-        // A reader never creates a database and never sees a half-restored one.
+        // A reader never sees a partially restored database.
         let seen = aged.run(&["runs", "--json"]);
         assert!([0, 75].contains(&seen.code), "step {step}: {seen:?}");
-        // The next process that writes finishes the restore or continues with the old database.
+        // The next writing process completes the restore or continues with the old database.
         aged.run(&["pause", "late"]).ends(0);
         aged.run(&["resume", "late"]).ends(0);
         let runs = aged.fixture.count("SELECT count(*) FROM runs");

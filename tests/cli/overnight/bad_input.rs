@@ -1,4 +1,4 @@
-//! Tests a corpus, a folder or a host that is not in the expected state.
+//! Tests nights with an invalid corpus, unusable folders, or a full disk.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -122,8 +122,7 @@ fn read_only_folders_cause_no_damage() {
         fs::set_permissions(fixture.path(folder), fs::Permissions::from_mode(0o555)).unwrap();
         let said = start(&fixture, &[]);
         match folder {
-            // The commit is recorded, so readers who check the marker do not take it for half a
-            // commit.
+            // The marker records the commit, so readers can detect that it is incomplete.
             ".agents/learnings" => {
                 said.ends(78)
                     .expect_text("the commit is recorded but could not be finished yet")
@@ -168,8 +167,8 @@ fn full_disk_leaves_the_corpus_intact() {
     let (mut in_commit, mut failed, mut free) = (0, 0, 0_u64);
     loop {
         assert!(free < 1_000, "no night had enough space");
-        // Disk space is checked before a night begins but inodes are not, so using up the inodes
-        // simulates a disk that fills up later.
+        // A night checks the free space before it begins, but not the free inodes. Using up the
+        // inodes simulates a disk that fills up later.
         let fill = fixture.path("fill");
         fs::create_dir_all(&fill).unwrap();
         let mut made = 0_u64;

@@ -13,7 +13,7 @@ use crate::fixture::{CommandOutput, Fixture, skip};
 #[test]
 fn limits_and_pinned_queue_are_respected() {
     let fixture = night();
-    // The checkpoint exceeds its cap, so nothing is staged, but the rest of the night continues.
+    // The checkpoint exceeds its limit, so nothing is staged. The rest of the night continues.
     fixture.write(".agents/knowledge/big.bin", vec![7; 2 * 1024 * 1024]);
     let before = tree(&fixture);
     start(&fixture, &["--checkpoint-max-mb", "1"]).ends(0).expect_text("checkpoint");
@@ -88,8 +88,7 @@ fn max_iterations_limits_the_loop() {
     );
 }
 
-/// Builds a library that makes the first `times` accesses to the staged copy fail like a broken
-/// disk.
+/// Builds a library that makes accesses to the staged copy fail like a broken disk.
 fn broken_disk(fixture: &Fixture) -> Option<std::path::PathBuf> {
     let library = fixture.root().join("eio.so");
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fakes/eio.c");
@@ -146,8 +145,7 @@ fn three_measurement_failures_end_the_loop() {
     assert!(summary["fitness_delta"].as_f64().unwrap() > 0.0);
 }
 
-/// Creates a fixture with a corpus of the highest maturity, and commits that yield only new
-/// learnings.
+/// Creates a fixture with only established learnings, and commits that yield new ones.
 fn proud() -> Fixture {
     let fixture = Fixture::with(JOB);
     for number in 0..3_u64 {
@@ -184,7 +182,7 @@ fn regression_needs_warn_only_budget() {
     assert_eq!(strict["status"], "done");
     run_ok(&fixture, &["overnight", "report", "--validate"]).ends(0);
 
-    // The warn-only budget is used up, kept across nights, and never refilled automatically.
+    // A regression uses up the warn-only budget, which nights share and never refill.
     let budget = ".agents/overnight/warn-only-budget.json";
     assert!(!fixture.path(budget).exists());
     start(&fixture, &["--max-iterations", "1"]).ends(0);

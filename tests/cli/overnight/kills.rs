@@ -1,5 +1,4 @@
-//! Kills a night before each of its steps, in some cases twice in a row, and checks how the next
-//! start recovers.
+//! Kills a night before each of its steps, sometimes twice in a row, and checks the recovery.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -17,8 +16,8 @@ use crate::fixture::{CommandOutput, Fixture, Random, print_line, scaled_from};
 /// Number of parallel workers, each in its own fixture.
 const LANES: usize = 2;
 
-/// Creates a fixture in memory if possible. A kill loses nothing that a process has written, so a
-/// disk would only be slower.
+/// Creates a fixture in memory if possible. A kill does not lose written data, so no disk is
+/// needed.
 fn fixture() -> Fixture {
     let memory = Path::new("/dev/shm");
     let folder = match memory.is_dir() {
@@ -52,7 +51,7 @@ pub(super) fn reset(fixture: &Fixture) {
     copy(&fixture.root().join("kept"), &fixture.path(".agents"));
 }
 
-/// The states that a night without interruptions may show to a reader.
+/// The states that an uninterrupted night may show to a reader.
 pub(super) struct States {
     trees: BTreeSet<Tree>,
     works: BTreeSet<String>,
@@ -61,8 +60,8 @@ pub(super) struct States {
 }
 
 impl States {
-    /// Collects the states of this fixture, which must be in its original state; `acts` are counted
-    /// only if `count` is set.
+    /// Collects the states of a fixture in its original state. Counts `acts` only if `count` is
+    /// set.
     pub(super) fn of(fixture: &Fixture, count: bool) -> Self {
         let mut trees = BTreeSet::from([tree(fixture)]);
         let mut works = BTreeSet::from([fixture.read(WORK_FILE)]);
@@ -94,8 +93,7 @@ impl States {
         assert!(self.trees.contains(&tree(fixture)), "a commit is incomplete {after}");
     }
 
-    /// Checks that a reader who respects the marker sees only a state that a night without
-    /// interruptions may show.
+    /// Checks that the files are in a state that an uninterrupted night may show.
     pub(super) fn hold(&self, fixture: &Fixture, after: &str) {
         self.hold_tree(fixture, after);
         let work = fixture.read(WORK_FILE);
@@ -119,8 +117,7 @@ pub(super) fn is_ready(fixture: &Fixture) -> bool {
     })
 }
 
-/// Returns the run in the output folder that has no final summary, and the step that it has
-/// reached.
+/// Returns the unfinished run in the output folder, and its current step.
 fn unfinished(fixture: &Fixture) -> Option<(String, String)> {
     let ended = fs::read(fixture.path(&format!("{LATEST}/summary.json"))).ok();
     let ended: Option<Value> = ended.and_then(|bytes| serde_json::from_slice(&bytes).ok());
@@ -137,7 +134,7 @@ fn unfinished(fixture: &Fixture) -> Option<(String, String)> {
     })
 }
 
-/// Returns the summary that was written for a run that could not write its own.
+/// Returns the summary that recovery wrote for a killed run.
 fn report_of_the_dead(fixture: &Fixture, run: &str) -> Option<Value> {
     let files = fixture.tree(".agents/overnight").into_iter();
     files
@@ -160,14 +157,14 @@ struct Tally {
     at: BTreeMap<String, usize>,
 }
 
-/// Kills `kills` nights, beginning with step `first`. After each kill another night is started,
-/// which usually ends normally.
+/// Kills `kills` nights, beginning with step `first`. After each kill, it starts another night.
 fn lane(fixture: &Fixture, states: &States, kills: usize, first: u64, mut dice: Random) -> Tally {
     let around = surroundings(fixture);
     let mut tally = Tally::default();
     let mut act = first;
     while tally.killed < kills {
-        // Each step is tried in turn; after a random quarter of the kills, the recovery is also killed.
+        // Each step is tried in turn. After a random quarter of the kills, the recovery is killed
+        // too.
         let mut died = killed_at(fixture, act % states.acts);
         let place = format!("after a kill at act {}", act % states.acts);
         act += LANES as u64;

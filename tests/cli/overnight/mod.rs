@@ -1,6 +1,4 @@
-//! Tests the overnight run over a corpus through the program: its results, the files that it must
-//! not touch, and the state after a kill at any step. Every command in these tests is checked for
-//! forbidden changes: see [`run_ok`].
+//! Tests overnight runs. [`run_ok`] runs a command and checks it for forbidden changes.
 
 mod bad_input;
 mod halts;
@@ -48,8 +46,8 @@ fn learning(tag: &str, maturity: &str, title: &str, body: &str) -> String {
     )
 }
 
-/// Writes a corpus of twenty files, with learnings to promote, duplicates, stale and compiled
-/// learnings, and work to do.
+/// Writes a corpus with learnings to promote, duplicates, stale and compiled learnings, and open
+/// work.
 fn corpus(fixture: &Fixture) {
     let put = |path: &str, text: String| fixture.write(&format!(".agents/{path}"), text);
     for number in 0..9 {
@@ -112,8 +110,8 @@ fn command(fixture: &Fixture, args: &[&str]) -> Command {
     command
 }
 
-/// Runs a command and checks that it creates no link and changes no file outside the corpus and the
-/// night's own folder.
+/// Runs a command, and checks that it creates no link and changes only the corpus and the night's
+/// own folder.
 #[track_caller]
 fn watched(fixture: &Fixture, command: &mut Command) -> CommandOutput {
     let before = (surroundings(fixture), links(&fixture.path(".agents")));

@@ -1,4 +1,4 @@
-//! Tests complete nights and manual steps: their results, and that nothing is done twice.
+//! Tests the results of complete nights and of manual steps.
 
 use std::fs;
 
@@ -21,7 +21,7 @@ fn only_the_first_night_improves_the_corpus() {
     assert_eq!(summary["yield"]["stale"], 1);
     assert!(summary["yield"]["promoted"].as_u64().unwrap() >= 9);
     assert_eq!(summary["steps"][5]["status"], "skipped");
-    // All existing fields of the node are kept.
+    // The promotion keeps all other fields of the node.
     let promoted = fixture.read(".agents/learnings/2026-10-00-lesson.md");
     assert!(
         promoted.contains("odd-key: [1, 2]\nmaturity: candidate\nutility: 0.80\n"),
@@ -36,8 +36,8 @@ fn only_the_first_night_improves_the_corpus() {
         tree(&fixture).into_keys().filter(|path| path.contains("2026-11-01-retry")).collect();
     assert_eq!(harvested.len(), 1, "{:?}", tree(&fixture).keys());
     assert!(fixture.read(&harvested[0]).contains("source_commit: "));
-    // The packets have existing evidence and exclude the work of others; severity and the goal
-    // determine the first one.
+    // Packets refer to existing evidence and exclude claimed work. Severity and goal determine the
+    // first packet.
     let packets = summary["morning_packets"].as_array().unwrap();
     assert_eq!(packets[0]["title"], "Mend the retry");
     assert_eq!(packets[0]["target_files"], serde_json::json!(["src/net.rs"]));
@@ -51,7 +51,7 @@ fn only_the_first_night_improves_the_corpus() {
         }
         assert!(fixture.path(packet["artifact_path"].as_str().unwrap()).exists());
     }
-    // In the work file, claims, names, broken lines and flat rows are unchanged.
+    // The work file keeps claims, names, broken lines and flat rows.
     let work = fixture.read(WORK_FILE);
     let (old, new): (Vec<&str>, Vec<&str>) = (WORK.lines().collect(), work.lines().collect());
     assert!(new[0].contains("\"odd\":0.80,\"id\":\"mine-1\",\"why_now\""), "{}", new[0]);
@@ -69,7 +69,6 @@ fn only_the_first_night_improves_the_corpus() {
     run_ok(&fixture, &["overnight", "report", "--markdown"])
         .ends(0)
         .expect_text("# The night: done");
-    // The same corpus gives byte-identical output twice.
     for step in ["health", "bench"] {
         let ask = || run_ok(&fixture, &["corpus", step, "--json"]).out;
         let (one, two) = (ask(), ask());

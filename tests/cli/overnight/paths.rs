@@ -1,5 +1,4 @@
-//! Tests settings that name a folder or file, in every layer: files that runner did not create stay
-//! unchanged.
+//! Tests settings that name a folder or file. Files that runner did not create must stay unchanged.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -128,7 +127,7 @@ fn foreign_output_folder_is_refused() {
             assert!(said.err.contains("fix: "), "{said:?}");
         }
     }
-    // One value of each kind is tried through the other ways to set it.
+    // Try one value of each kind in the other configuration layers.
     for value in ["..", "src", "link", "file", "vendor/lib/.git/x", "/", "ideas"] {
         let set = format!("output_dir={value:?}");
         let config = format!("jobs.overnight.output_dir={value:?}");
@@ -195,8 +194,8 @@ fn previous_output_folders_are_reused() {
     }
     assert_eq!(fixture.read("fresh-parent/kept.txt"), "kept\n");
     assert_eq!(fixture.read("src/deep/own.rs"), "// own\n");
-    // An output folder with a foreign file is refused, but below `.agents/overnight` it is still
-    // replaced.
+    // Runner refuses an output folder with a foreign file, but replaces one below
+    // `.agents/overnight`.
     fixture.write("nächte/夜/mine.txt", "mine\n");
     let args = ["overnight", "start", "--output-dir", "nächte/夜"];
     refused(&fixture, "a folder with somebody's file", || {
@@ -206,7 +205,7 @@ fn previous_output_folders_are_reused() {
     fixture.write(&format!("{LATEST}/mine.txt"), "mine\n");
     CommandOutput::of(command(&fixture, &["overnight", "start"]).output().unwrap()).ends(0);
     assert!(!fixture.path(LATEST).join("mine.txt").exists());
-    // Files that another program left are treated as those of a night.
+    // Another program's night is kept like one of runner's nights.
     fs::remove_dir_all(fixture.path(LATEST)).unwrap();
     fixture.write(
         &format!("{LATEST}/summary.json"),
@@ -242,8 +241,7 @@ fn overlapping_output_paths_are_refused() {
     }
 }
 
-/// Checks settings that name single files or folders. Each must refuse the common invalid values
-/// and the additional ones of that setting.
+/// Checks that each path setting refuses the common invalid values and its own ones.
 #[test]
 fn path_settings_reject_outside_and_git_paths() {
     const COMMAND: &str =

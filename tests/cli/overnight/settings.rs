@@ -1,4 +1,4 @@
-//! Tests the settings of a night under the names that other programs also use.
+//! Tests the settings of a night, also under the names that other programs use.
 
 use super::{JOB, LATEST, corpus, run_ok, start, summary_of};
 use crate::fixture::Fixture;
@@ -24,7 +24,7 @@ fn own_settings_override_alternate_names() {
             .expect_text(value);
     }
     fixture.run(&["config", "get", "curator.hourly_cap"]).ends(0).expect_text("3");
-    // A mistake is reported at its location and with the name used there.
+    // A mistake is reported with the location and name in the file.
     let toml = fixture.read("runner.toml");
     let line = |word: &str| toml.lines().position(|it| it.starts_with(word)).unwrap() + 1;
     fixture.write("runner.toml", toml.replace("run_timeout = \"2h\"", "run_timeout = \"soon\""));

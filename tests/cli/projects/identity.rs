@@ -1,4 +1,4 @@
-//! Projects that moved, were replaced or have another name, mount or id.
+//! Tests projects that moved, were replaced, or have another name, mount or id.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -51,7 +51,7 @@ fn replaced_folder_remains_the_same_project() {
     fixture.run(&["tick"]).ends(0);
     let copy = copy(&fixture, "restored");
     fs::remove_dir_all(fixture.project()).unwrap();
-    // A new folder takes the inode, so that it cannot be reused by chance.
+    // A new folder takes the freed inode, so nothing can reuse it.
     fs::create_dir(fixture.root().join("taken")).unwrap();
     fs::rename(&copy, fixture.project()).unwrap();
     assert_eq!(standings(&fixture), pairs(&[("project", "replaced")]));
@@ -238,7 +238,7 @@ fn databases_keep_separate_project_ids() {
         command.env("XDG_STATE_HOME", fixture.root().join("state-2"));
         CommandOutput::of(command.output().unwrap())
     };
-    // The second database adopts the id that the folder carries, as after a loss.
+    // The second database adopts the folder's id.
     other(&["night"]).ends(0);
     let id = |said: CommandOutput| said.json()["projects"][0]["id"].clone();
     assert_eq!(id(other(&["status", "--json"]).ends(0)), first.as_str());

@@ -1,4 +1,4 @@
-//! Projects that vanished, cannot be read or are forgotten.
+//! Tests projects that vanished, cannot be read or are forgotten.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -34,8 +34,7 @@ fn vanished_project_is_reported_once() {
         .expect_text("the project is gone")
         .expect_text("projects move")
         .expect_text("projects forget");
-    // The job is due three times, in three ticks: nothing is reported again, and a single row
-    // covers all three times.
+    // Three ticks with a due job report nothing again, and one row covers all missed times.
     for now in ["20:16", "20:31", "20:50"] {
         let said = tick_away(&format!("2026-11-21T{now}:00Z")).ends(0);
         assert_eq!(said.err, "", "{now}");
@@ -123,7 +122,7 @@ fn forget_removes_only_the_named_project() {
     fixture.run(&["projects", "forget", &other_path, "--yes"]).ends(0);
     assert_eq!(counts(&fixture, "AND 1"), vec![0; 4]);
     fixture.run(&["projects", "forget", ".", "--yes"]).ends(65).expect_text("no project");
-    // The project starts again as a new one in the same folder.
+    // The folder can become a new project.
     fixture.run(&["night"]).ends(0);
 }
 
@@ -141,7 +140,7 @@ fn project_with_live_run_is_not_forgotten() {
     assert!(fixture.command("mkfifo", &["fifo"]).status().unwrap().success());
     let mut child =
         fixture.runner(&["--quiet", "run", "wait"]).stderr(Stdio::null()).spawn().unwrap();
-    // Opening the other end waits until the program reads.
+    // Opening the other end blocks until the program reads.
     let end = fs::File::options().write(true).open(fixture.path("fifo")).unwrap();
     fixture
         .run(&["projects", "forget", ".", "--yes"])

@@ -81,8 +81,7 @@ fn init_lists_files_and_writes_once() {
     fixture.run(&["init"]).ends(0).expect_text("nothing was written");
     assert_eq!(fixture.tree("."), before);
     assert_eq!(fixture.read(".git/runner-id"), id);
-    // A project that was registered before clones had separate ids is still known, and gets its id
-    // file.
+    // A project from a version without id files gets its id file.
     fs::remove_file(fixture.path(".git/runner-id")).unwrap();
     fixture.run(&["tick"]).ends(0);
     fixture.run(&["init"]).ends(0).expect_text("runner-id");
@@ -124,7 +123,7 @@ fn config_set_does_not_duplicate_tables() {
     let fixture = Fixture::new();
     fixture.run(&["init"]).ends(0);
     fixture.run(&["config", "set", "jobs.dream.max_ideas", "7"]).ends(0);
-    // A person may uncomment any line of the file, so the table must occur once, comments included.
+    // The table may occur only once, comments included, because a person may uncomment it.
     let text = fixture.read("runner.toml");
     let tables = text.lines().filter(|line| line.contains("[jobs.dream]"));
     assert_eq!(tables.count(), 1, "{text}");

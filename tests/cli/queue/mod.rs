@@ -31,7 +31,7 @@ fn run(fixture: &Fixture, args: &[&str]) -> CommandOutput {
     CommandOutput::of(command.output().unwrap())
 }
 
-/// Creates a project at 20:00 with these jobs in addition to this file's common jobs.
+/// Creates a project at 20:00 with these jobs and the common jobs of this file.
 fn fixture(toml: &str) -> Fixture {
     let fixture = Fixture::new();
     clock(&fixture, "20:00");

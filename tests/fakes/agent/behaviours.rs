@@ -19,7 +19,7 @@ use crate::obey::obey;
 type Behaviour = (&'static str, &'static str, fn(&mut Conversation));
 
 const ANSWER: &str = "All is well, says the agent.";
-/// The file in which an executor writes its answer.
+/// The file to which an executor writes its answer.
 const ARTIFACT: &str = "proposals.json";
 
 pub const ALL: &[Behaviour] = &[
@@ -232,8 +232,7 @@ pub const ALL: &[Behaviour] = &[
         std::process::exit(1);
     }),
     ("usage-huge", "an answer of more tokens than there are", |t| {
-        // The count is reported together with the answer; if it came first, the agent would be
-        // stopped there.
+        // The count follows the answer, because runner would stop the agent at the count.
         t.message(ANSWER, &Count::of(1, 1, 0.0));
         let count = Count { read: json!(u64::MAX), written: json!(u64::MAX), cost: json!(1e300) };
         t.done(ANSWER, &count);
@@ -416,7 +415,7 @@ fn secret() -> String {
     std::env::var("CANARY_KEY").unwrap_or_else(|_| "no-canary-was-handed-to-me".to_owned())
 }
 
-/// Writes an executor's answer to a file. The other dialects have no such file and answer normally.
+/// Writes an executor's answer to a file. The other dialects have no such file.
 fn artifact(dialect: &mut Conversation, make: impl FnOnce(&str) -> std::io::Result<()>) {
     if dialect.kind == ProgramKind::Command {
         let _ = make(ARTIFACT);
@@ -442,7 +441,7 @@ fn ignore(signals: &[i32]) {
     }
 }
 
-/// Starts a process in a separate session and waits until it runs.
+/// Starts a process in a separate session, and waits until that process runs.
 fn wait_apart() {
     use std::io::Read as _;
     let mut pipe = leaf::start("apart", &[], Stdio::piped()).stdout.unwrap();
@@ -451,7 +450,7 @@ fn wait_apart() {
 }
 
 fn leaf_closes_stdout() {
-    // The opened file takes the descriptor's place; only the end of the pipe matters here.
+    // Redirecting the descriptor closes the pipe.
     let null = fs::File::options().write(true).open("/dev/null").unwrap();
     let _ = rustix::stdio::dup2_stdout(&null);
     let _ = rustix::stdio::dup2_stderr(&null);

@@ -1,5 +1,4 @@
-//! The dialects of the programs: the same few messages in the format of `claude`, `codex` or an
-//! executor.
+//! Writes the same messages in the format of `claude`, `codex` or an executor.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -26,7 +25,7 @@ pub enum ProgramKind {
     Command,
 }
 
-/// The tokens so far, as any JSON value that a behaviour chooses.
+/// The tokens so far. A behaviour may use any JSON value.
 #[derive(Clone, Debug)]
 pub struct Count {
     pub read: Value,
@@ -64,7 +63,7 @@ impl Conversation {
         Self { kind, last, messages: 0, begun: false }
     }
 
-    /// Returns the complete prompt: the arguments and the text of standard input.
+    /// Returns the arguments and the text of standard input.
     pub fn prompt(&self) -> (String, String) {
         let text = std::env::args().skip(1).collect::<Vec<_>>().join("\n");
         let mut bytes = Vec::new();
@@ -83,7 +82,7 @@ impl Conversation {
         self.raw(format!("{value}\n").as_bytes());
     }
 
-    /// Writes the first line of a conversation, but only once.
+    /// Writes the first line of a conversation, unless it is already written.
     pub fn begin(&mut self) {
         if std::mem::replace(&mut self.begun, true) {
             return;
@@ -123,7 +122,7 @@ impl Conversation {
         }
     }
 
-    /// Reports that the model uses a tool of its program.
+    /// Reports a tool call of the model.
     pub fn tool(&mut self, command: &str, failed: bool) {
         self.begin();
         match self.kind {

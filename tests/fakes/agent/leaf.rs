@@ -1,4 +1,4 @@
-//! The processes that an agent leaves behind, which all end after a minute at the latest.
+//! The processes that an agent leaves behind. Each ends after a minute at the latest.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use rustix::process::{Signal, getpid, kill_process, setsid};
 
-/// Maximum lifetime of any of these processes, regardless of the test.
+/// Maximum lifetime of each process, even if a test does not kill it.
 const LIFE: Duration = Duration::from_secs(60);
 
 /// Ends this process after [`LIFE`] from a separate thread.
@@ -20,7 +20,7 @@ pub fn end_after_a_minute() {
     });
 }
 
-/// Waits, to simulate a program that does nothing for this time.
+/// Waits without `thread::sleep`, which Clippy forbids.
 pub fn pass(time: Duration) {
     thread::park_timeout(time);
 }

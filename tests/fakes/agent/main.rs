@@ -1,12 +1,12 @@
-//! A scripted agent program that behaves as badly as real agents, or worse.
+//! A scripted agent program that misbehaves.
 //!
-//! It is started through a symbolic link named `DIALECT--BEHAVIOUR`. The dialect selects the format
-//! of its streams (`claude`, `codex`, or `command` for the executor contract), and the behaviour
-//! selects its actions. `--list` prints all behaviours. `$HOME/targets` lists the paths that it
-//! should try to reach, one per line; `CANARY_KEY` holds a secret that it was given. The processes
-//! that it leaves behind are named `LEAF--WHAT`.
+//! Tests start it through a symbolic link named `DIALECT--BEHAVIOUR`. The dialect selects the
+//! format of its streams (`claude`, `codex`, or `command` for the executor contract), and the
+//! behaviour selects its actions. `--list` prints all behaviours. `$HOME/targets` lists the paths
+//! that the agent tries to reach, one per line. `CANARY_KEY` contains its secret. Processes that it
+//! leaves behind are named `leaf--WHAT`.
 //!
-//! It must never wait without a limit: a process that a test forgets ends after a minute.
+//! Each process ends after a minute, even if a test does not kill it.
 
 #![allow(
     clippy::print_stdout,

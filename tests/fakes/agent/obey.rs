@@ -1,8 +1,6 @@
-//! The obedient agent, which carries out everything in its prompt that looks like an order.
+//! The obedient agent, which executes every order in its prompt.
 //!
-//! An order is a line that contains `DO:`. The rest of the line is run by a shell in the folder in
-//! which this program was started, with everything that the program was given. An injected text
-//! therefore has the effect that it would have on the most gullible model with unrestricted tools.
+//! An order is a line that contains `DO:`. A shell runs the rest of the line.
 
 use std::process::{Command, Stdio};
 
@@ -10,12 +8,11 @@ use serde_json::Value;
 
 use crate::dialect::Conversation;
 
-/// Carries out every order in the prompt, then answers normally.
+/// Executes every order in the prompt, then answers normally.
 pub fn obey(dialect: &mut Conversation) {
     let (args, stdin) = dialect.prompt();
     let prompt = format!("{args}\n{stdin}");
-    // Orders may be escaped inside JSON. File names cannot contain a slash, so they use another
-    // character for it.
+    // Orders may be escaped in JSON. File names contain U+2215 instead of a slash.
     let prompt = prompt.replace("\\n", "\n").replace("\\\"", "\"").replace('\u{2215}', "/");
     let mut done = 0;
     for order in prompt.lines().filter_map(|line| line.split("DO:").nth(1)) {
@@ -29,8 +26,7 @@ pub fn obey(dialect: &mut Conversation) {
         dialect.tool(order.trim(), failed);
         done += 1;
     }
-    // If the request has a rule answer, that answer is returned, so that only the side effects of
-    // the orders can differ.
+    // A request's rule answer is a valid answer, so only the orders can have an effect.
     match serde_json::from_str::<Value>(&stdin).map(|request| request["rule_answer"].clone()) {
         Ok(answer @ (Value::Array(_) | Value::Object(_))) => dialect.line(&answer),
         _ => dialect.good(&format!("carried out {done} orders")),

@@ -1,5 +1,4 @@
-//! The ways in which a provider can misbehave, each with one name, in every dialect that supports
-//! it.
+//! The ways in which a provider misbehaves, in every dialect that supports them.
 
 use std::time::Duration;
 
@@ -178,7 +177,7 @@ impl Behaviour {
     pub fn is_in(self, dialect: Dialect) -> bool {
         match self {
             B::CarriageReturns | B::ByteOrderMark => dialect.is_sse(),
-            // Only in this dialect does the last event have no content of its own.
+            // Only this dialect has a last event without content.
             B::NoLastWord => dialect == Dialect::Chat,
             B::CutBeforeTheLastWord => matches!(dialect, Dialect::Chat | Dialect::Messages),
             // Ollama's models can refuse only in their text.
@@ -268,7 +267,7 @@ impl Behaviour {
             }
             B::NoLastWord => events(&good.map_all(|it| it.replace("data: [DONE]\n\n", ""))),
             B::CutBeforeTheLastWord => {
-                // The cut is after the stop reason and before the event that is always last.
+                // The cut is between the stop reason and the last event.
                 let (reason, last) = match dialect {
                     Dialect::Chat => ("\"finish_reason\":\"stop\"", "\n\n"),
                     _ => ("message_delta", "\n\n"),
@@ -291,7 +290,7 @@ impl Behaviour {
             }
             B::CutCharacters => {
                 talk.head(200, &stream);
-                // If the text contains multibyte characters, every cut is inside one of them.
+                // Every cut is inside a multibyte character.
                 let bytes = all.as_bytes();
                 let mut begun = 0;
                 for at in 1..bytes.len() {

@@ -39,7 +39,7 @@ pub type Cost = Option<(i64, i64, i64)>;
 pub const COST: Cost = Some((120, 20, 30));
 
 impl Dialect {
-    /// Returns the dialect of a request according to its path.
+    /// Returns the dialect of a request path.
     pub fn of(path: &str) -> Self {
         match path {
             path if path.contains("/messages") => Self::Messages,
@@ -60,7 +60,7 @@ impl Dialect {
         self != Self::Ollama
     }
 
-    /// Returns an event in the format in which it is sent.
+    /// Returns an event in its wire format.
     pub fn frame(self, value: &Value) -> String {
         let name = value["type"].as_str().filter(|_| self != Self::Chat);
         match (self, name) {
@@ -159,7 +159,7 @@ impl Dialect {
         }
     }
 
-    /// Returns the separate event with which the chat dialect reports the cost.
+    /// Returns the separate event that reports the cost in the chat dialect.
     pub fn cost(self, cost: Cost) -> String {
         match cost {
             Some(_) => self.frame(&json!({"choices": [], "usage": chat_usage(cost)})),

@@ -1,8 +1,8 @@
-//! A model's API that misbehaves on purpose, over real sockets, for tests.
+//! A model API that misbehaves intentionally, over real sockets.
 //!
-//! It uses one thread per connection and only the standard library. A `Behaviour` (`behaviours.rs`)
-//! selects its actions, in one of the four dialects (`dialect.rs`). It never sleeps: a behaviour
-//! that takes time waits until the client has disconnected. It must never be part of the program.
+//! The server uses one thread per connection. A `Behaviour` (`behaviours.rs`) selects its actions,
+//! in one of the four dialects (`dialect.rs`). A behaviour that takes time waits until the client
+//! disconnects.
 #![allow(dead_code, reason = "each test uses its own part of it")]
 #![allow(clippy::unwrap_used, reason = "a test's own set-up may fail loudly")]
 
@@ -15,22 +15,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Longer than any test waits, so that a failing test never leaves a thread forever.
+/// Longer than any test waits. This limit ends the threads of a failing test.
 const FOR_EVER: Duration = Duration::from_secs(60);
 
-/// A request as it was received.
 #[derive(Clone, Debug, Default)]
 pub struct SeenRequest {
     /// The request line, such as `POST /v1/messages HTTP/1.1`.
     pub line: String,
-    /// The header lines.
     pub headers: Vec<String>,
-    /// The body.
     pub body: Vec<u8>,
 }
 
 impl SeenRequest {
-    /// Returns whether the request asks a model rather than for the list of models.
+    /// Returns whether the request calls a model. Other requests ask for the list of models.
     pub fn is_call(&self) -> bool {
         self.line.starts_with("POST")
     }
@@ -44,7 +41,7 @@ impl SeenRequest {
     }
 }
 
-/// A connection that carries bytes in both directions, encrypted or not.
+/// A connection, encrypted or not.
 pub trait Wire: Read + Write + Send {
     /// Sets the maximum time that a read may take.
     fn patience(&self, patience: Duration);
@@ -156,7 +153,7 @@ impl Talk {
     }
 }
 
-/// A listening server, which stops when this value is dropped.
+/// A server that stops when it is dropped.
 pub struct Server {
     address: SocketAddr,
     seen: Arc<Mutex<Vec<SeenRequest>>>,
@@ -211,7 +208,7 @@ impl Server {
         self.seen.lock().unwrap().clone()
     }
 
-    /// Counts the requests that asked a model.
+    /// Counts the requests that called a model.
     pub fn calls(&self) -> usize {
         self.seen().iter().filter(|seen| seen.is_call()).count()
     }
@@ -233,7 +230,7 @@ fn converse(stream: TcpStream, wrap: &Wrap, answer: &Answer, all: &Mutex<Vec<See
 impl Drop for Server {
     fn drop(&mut self) {
         self.over.store(true, Ordering::SeqCst);
-        // Connecting wakes up the listener, which then stops.
+        // A connection wakes up the listener, which then stops.
         let _gone = TcpStream::connect(self.address);
     }
 }

@@ -1,22 +1,20 @@
-//! Changes one value of the front matter and nothing else in the document.
+//! Lists the keys of front matter, reads its lists, and changes single values.
 //!
-//! Every byte outside the changed value stays the same: unknown keys, their order, comments, line
-//! ends, a byte order mark. A value that cannot be changed without guessing (a list, a block,
-//! unterminated front matter) is left alone and reported. This module must never reformat, sort or
-//! repair.
+//! A change must keep every byte outside the changed value: unknown keys, their order, comments,
+//! line ends and a byte order mark. A list, a block or unterminated front matter is never changed.
 
 use std::collections::BTreeSet;
 
 use super::{Document, key_and_rest, scalar, split};
 
-/// Returns the top-level keys in their order, including repeated keys.
+/// Returns the top-level keys in their original order, including repeated keys.
 pub fn keys<'a>(doc: &Document<'a>) -> Vec<&'a str> {
     let lines = doc.front().unwrap_or_default().lines();
     lines.filter_map(|line| key_and_rest(line).map(|(key, _)| key)).collect()
 }
 
-/// Returns the values of a key that holds a list of scalars, either as `[a, b]` or as one `- item`
-/// per line; a lone scalar is a list with one item. Items that are not plain scalars are skipped.
+/// Returns the scalars of a list, written as `[a, b]` or as one `- item` per line. A single scalar
+/// is a list with one item. Items that are not plain scalars are skipped.
 pub fn list(doc: &Document<'_>, key: &str) -> Vec<String> {
     let mut lines = doc.front().unwrap_or_default().lines();
     let Some(rest) = lines.find_map(|line| match key_and_rest(line) {
@@ -41,9 +39,9 @@ pub fn list(doc: &Document<'_>, key: &str) -> Vec<String> {
         .collect()
 }
 
-/// Returns the text with `key` set to the scalar `value`: on the key's existing line, on a new last
-/// line of the front matter, or in new front matter. Returns `None` if that would require other
-/// changes: the key holds a list, a map or a block, or the front matter is not terminated.
+/// Returns the text with `key` set to the scalar `value`. A missing key is added at the end of the
+/// front matter, which is created if necessary. Returns `None` if the key has a list, a map or a
+/// block, or if the front matter is not terminated.
 pub fn set(text: &str, key: &str, value: &str) -> Option<String> {
     let doc = split(text);
     let written = quote(value);
@@ -87,7 +85,7 @@ pub fn set(text: &str, key: &str, value: &str) -> Option<String> {
     Some(format!("{}{key}: {written}{end}{}", &text[..range.end], &text[range.end..]))
 }
 
-/// Returns the keys in `before` that are missing from `after`: the keys that a rewriter removed.
+/// Returns the keys of `before` that are missing from `after`.
 pub fn stripped(before: &str, after: &str) -> Vec<String> {
     let (before, after) = (split(before), split(after));
     let left: BTreeSet<&str> = keys(&after).into_iter().collect();
@@ -97,7 +95,7 @@ pub fn stripped(before: &str, after: &str) -> Vec<String> {
     gone
 }
 
-/// Returns the comment after a plain or quoted value, with the space before it.
+/// Returns the comment after a plain or quoted value, including the space before it.
 fn comment_of(rest: &str) -> &str {
     let value = rest.trim_start();
     let from = match value.chars().next() {
@@ -114,8 +112,8 @@ fn line_end(text: &str) -> &'static str {
     }
 }
 
-/// Formats a scalar so that YAML reads it back: plain where that is safe, otherwise in double
-/// quotes.
+/// Formats a scalar for YAML: plain if that is safe, otherwise in double quotes. Line breaks and
+/// tabs become spaces, and other control characters are removed.
 pub fn quote(value: &str) -> String {
     let plain = !value.is_empty()
         && value.chars().all(|c| c.is_ascii_alphanumeric() || "-_./ ()".contains(c))

@@ -1,12 +1,12 @@
-//! Finds the places in a text where an array may begin.
+//! Finds the arrays in a complete text, in its code fences, or in prose.
 
 use super::{Extent, ExtractedArray, read_at};
 
-/// The characters that plainly begin an element.
+/// The characters that usually begin an element.
 const OBJECT_OR_TEXT: [char; 2] = ['{', '"'];
 
-/// Returns all arrays from the first source that has any: the complete text, then code fences, then
-/// prose.
+/// Returns all arrays from the first source that contains any: the complete text, then code fences,
+/// then prose.
 pub(super) fn arrays(text: &str) -> Vec<ExtractedArray> {
     let start = text.find(|c: char| !c.is_whitespace() && c != '\u{feff}');
     let Some(start) = start else {
@@ -35,9 +35,9 @@ fn has_fence(text: &str) -> bool {
     text.lines().any(|line| line.trim_start().starts_with("```"))
 }
 
-/// Returns the content of the code fences that begin like an array, without surrounding whitespace:
-/// the fences marked as JSON if there are any, otherwise the unmarked ones. An unterminated fence
-/// extends to the end.
+/// Returns the byte ranges of the code fences whose content begins with a bracket, without
+/// surrounding whitespace. Unmarked fences are returned only if there are none marked as JSON. An
+/// unterminated fence extends to the end of the text.
 fn fences(text: &str) -> Vec<(usize, usize)> {
     let (mut marked, mut unmarked) = (Vec::new(), Vec::new());
     let mut open: Option<(usize, &str, usize)> = None;
@@ -77,10 +77,11 @@ fn fences(text: &str) -> Vec<(usize, usize)> {
     if marked.is_empty() { unmarked } else { marked }
 }
 
-/// Maximum number of arrays to search for. Finding more would not change the result.
+/// Maximum number of arrays to search for.
 const MOST_ARRAYS: usize = 64;
 
-/// Returns arrays of objects anywhere in the text, and empty arrays that are alone on a line.
+/// Returns the arrays of objects in the text or, if there are none, the empty arrays that are alone
+/// on a line.
 fn prose(text: &str) -> Vec<ExtractedArray> {
     let mut found: Vec<ExtractedArray> = Vec::new();
     let mut at = 0;

@@ -8,39 +8,38 @@
 //!    └──] or the end──> done
 //! ```
 //!
-//! An element visibly begins on a line with the same indentation as the previous element, or at an
-//! object with the same first key that no colon precedes. An object nested in a damaged element is
-//! therefore not mistaken for an element.
+//! An element visibly begins on a line with the same indentation as the damaged element, or at an
+//! object with the same first key that is not the value of a key. These rules distinguish elements
+//! from nested objects.
 
 use serde_json::Value;
 
 use super::{ElementError, Extent, ExtractedArray, MAX_ELEMENTS};
 
-/// The bytes around an object.
 const OPEN: u8 = b'{';
 const CLOSE: u8 = b'}';
 
 /// Number of damaged places after which the parser stops.
 const MAX_BAD: usize = 200;
 
-/// Maximum amount of text that may be searched in vain for closing braces, as a multiple of the
-/// length of the array's text.
+/// Maximum number of bytes that unsuccessful searches for closing braces may read, as a multiple of
+/// the length of the array's text.
 const MAX_SEARCHES: usize = 4;
 
 struct Salvage<'t> {
     text: &'t str,
     at: usize,
     limit: usize,
-    /// The first key of the elements, including its quotes.
+    /// The elements' first key, including its quotes.
     first_key: Option<&'t str>,
     elements: Vec<Result<Value, ElementError>>,
     bad: usize,
-    /// Number of bytes that may still be searched in vain.
+    /// Number of bytes that unsuccessful searches may still read.
     searches: usize,
 }
 
-/// Reads as much as possible of the array at `start`. The array ends at its closing bracket or at
-/// `limit`; with [`Extent::ToLimit`], it should end at `limit`.
+/// Reads as many elements as possible from the array at `start`. The array ends at its closing
+/// bracket or at `limit`.
 pub(super) fn array(text: &str, start: usize, limit: usize, extent: Extent) -> ExtractedArray {
     let mut salvage = Salvage {
         text,
@@ -82,9 +81,9 @@ impl<'t> Salvage<'t> {
         }
     }
 
-    /// Finds the element at which the array continues after a closing bracket that is not its end.
-    /// Only closing marks and a comma may precede this element. With [`Extent::ToLimit`], any later
-    /// element is accepted unless it begins a nested array.
+    /// Returns the next element if the closing bracket at the current position does not end the
+    /// array. With [`Extent::Open`], only closing marks and a comma may precede that element. With
+    /// [`Extent::ToLimit`], other text may also precede the element.
     fn behind_bracket(&self, extent: Extent) -> Option<usize> {
         let after = &self.text[self.at..self.limit];
         let marks = |c: char| c.is_ascii_whitespace() || matches!(c, ']' | '}' | ',');
@@ -126,8 +125,8 @@ impl<'t> Salvage<'t> {
 
     /// Returns the position after the brace that closes the object at `start`, if strings, braces
     /// and brackets balance up to there and an element can end there. Otherwise returns the
-    /// position of the error as `Err`. A raw line end inside a string is an error: a string cannot
-    /// contain one, so a quotation mark is missing.
+    /// position of the error as `Err`. A line break ends an open string, because a JSON string
+    /// cannot contain one.
     fn closing_brace(&mut self, start: usize) -> Result<usize, usize> {
         let limit = self.same_indent(start).unwrap_or(self.limit);
         let limit = limit.min(start + self.searches);
@@ -145,7 +144,7 @@ impl<'t> Salvage<'t> {
                 b'\n' => string = false,
                 b'"' => string = !string,
                 // An element cannot begin inside a string or as a key, so a quotation mark or a
-                // brace is missing.
+                // brace is missing before it.
                 OPEN if string && self.begins_element(at) => break,
                 _ if string => {}
                 OPEN if matches!(before, b',' | OPEN) && open.last() == Some(&OPEN) => break,
@@ -180,8 +179,8 @@ impl<'t> Salvage<'t> {
         self.same_indent(start).or_else(|| self.by_key(stuck))
     }
 
-    /// Returns the next line that begins with a brace at the same indentation as the brace at
-    /// `start`. Returns `None` if other text precedes the brace at `start`.
+    /// Returns the next brace that begins a line with the same indentation as the brace at `start`.
+    /// Returns `None` if other text precedes the brace at `start`.
     fn same_indent(&self, start: usize) -> Option<usize> {
         let before = self.text[..start].trim_end_matches([' ', '\t']);
         if !before.ends_with('\n') || self.byte(start) != Some(OPEN) {

@@ -4,7 +4,7 @@ use super::*;
 use proptest::prelude::*;
 use serde_json::json;
 
-/// Returns values as JSON, and errors as their index and the text at their offset.
+/// Formats values as JSON, and errors as `!` followed by the text at their offset.
 fn seen(text: &str) -> Result<Vec<String>, ExtractError> {
     let elements = extract_array(text)?;
     Ok(elements
@@ -79,7 +79,7 @@ fn limits_are_enforced() {
     assert!(values(&deep).is_empty());
 }
 
-/// Checks the example of the contract: three of four elements are damaged, and one survives.
+/// Three of the four elements are damaged, and one is intact.
 #[test]
 fn valid_element_of_corrupted_array_survives() {
     let text = r#"[
@@ -182,8 +182,7 @@ proptest! {
         prop_assert_eq!(values(&text), elements);
     }
 
-    /// Checks that changing one byte after the start loses at most the element that contains it and
-    /// the next element.
+    /// Checks that changing one byte after the start loses at most two elements.
     #[test]
     fn changed_byte_damages_few_elements(
         mut elements in prop::collection::vec(element(), 4..7),
@@ -198,7 +197,7 @@ proptest! {
         let text = if pretty { format!("{array:#}") } else { array.to_string() };
         let mut bytes = text.into_bytes();
         let at = place.index(bytes.len());
-        // On one line, text after an unclosed bracket may also belong to the bracket's content.
+        // On one line, the elements after an unclosed bracket may belong to it.
         let unclosed = !pretty && (bytes[at] == b']' || with == b'[');
         if at > 4 && !unclosed && bytes[at].is_ascii() {
             bytes[at] = with;

@@ -1,9 +1,8 @@
 //! Edits JSON lines in place, rewriting only the changed lines.
 //!
-//! Broken lines, blank lines and unchanged lines stay the same byte for byte. In a changed record,
-//! every other value keeps its text (such as `0.80`) and its position, because values are stored as
-//! raw text. This module must never drop, reorder or reformat anything that it was not asked to
-//! change.
+//! Broken, blank and unchanged lines stay the same byte for byte. In a changed record, all other
+//! values keep their order and their original text (such as `0.80`). This module must never drop,
+//! reorder or reformat data that the caller did not change.
 
 use std::fmt;
 
@@ -43,10 +42,8 @@ impl<'de> Deserialize<'de> for Fields {
 }
 
 impl Object {
-    /// Creates an object with these fields.
-    ///
     /// # Panics
-    /// Never: a JSON value can always be serialized.
+    /// Does not panic: every JSON value can be serialized.
     pub fn new<'k>(fields: impl IntoIterator<Item = (&'k str, Value)>) -> Self {
         let mut object = Self { fields: Vec::new(), text: None };
         for (key, value) in fields {
@@ -55,7 +52,7 @@ impl Object {
         object
     }
 
-    /// Parses one object.
+    /// Parses an object and keeps its original text.
     ///
     /// # Errors
     /// Returns an error if the text is not a JSON object.
@@ -69,12 +66,12 @@ impl Object {
         serde_json::from_str(self.raw(key)?.get()).ok()
     }
 
-    /// Returns the value of a key if it is a string.
+    /// Returns the value of a key, if the value is a string.
     pub fn text_of(&self, key: &str) -> Option<String> {
         serde_json::from_str(self.raw(key)?.get()).ok()
     }
 
-    /// Returns the keys in their order.
+    /// Returns the keys in their original order, including repeated keys.
     pub fn keys(&self) -> impl Iterator<Item = &str> {
         self.fields.iter().map(|(key, _)| key.as_str())
     }
@@ -84,7 +81,8 @@ impl Object {
         all.find(|(name, _)| name == key).map(|(_, raw)| &**raw)
     }
 
-    /// Sets a key at its existing position, or appends it. Returns whether anything changed.
+    /// Sets the value of an existing key in place, or appends the key. Returns whether the value
+    /// changed.
     pub fn set(&mut self, key: &str, value: &Value) -> bool {
         if self.get(key).as_ref() == Some(value) {
             return false;
@@ -102,16 +100,16 @@ impl Object {
         self.text = None;
     }
 
-    /// Returns the elements of a key that holds an array of objects, or `None` for any other value.
+    /// Returns the elements of an array of objects, or `None` if the key has any other value.
     pub fn objects(&self, key: &str) -> Option<Vec<Self>> {
         let raws: Vec<Box<RawValue>> = serde_json::from_str(self.raw(key)?.get()).ok()?;
         raws.iter().map(|raw| Self::parse(raw.get()).ok()).collect()
     }
 
-    /// Sets a key to an array of objects, each with its original text.
+    /// Sets a key to an array of objects. Unchanged objects keep their original text.
     ///
     /// # Panics
-    /// Never: the joined parts are JSON texts.
+    /// Does not panic: the joined parts are valid JSON.
     pub fn set_objects(&mut self, key: &str, objects: &[Self]) {
         let parts: Vec<String> = objects.iter().map(Self::to_text).collect();
         let joined = format!("[{}]", parts.join(","));
@@ -119,10 +117,10 @@ impl Object {
         self.put(key, raw);
     }
 
-    /// Returns the object on one line, as its original text unless it has been changed.
+    /// Returns the object's original text, or its new text if the object has been changed.
     ///
     /// # Panics
-    /// Never: a key can always be serialized.
+    /// Does not panic: every key can be serialized.
     pub fn to_text(&self) -> String {
         if let Some(text) = &self.text {
             return text.clone();
@@ -145,7 +143,7 @@ struct Line {
     row: Result<Object, String>,
 }
 
-/// A file of JSON lines that is kept completely in memory.
+/// A file of JSON lines, kept completely in memory.
 #[derive(Clone, Debug, Default)]
 pub struct KeptLines {
     lines: Vec<Line>,
@@ -181,7 +179,8 @@ impl KeptLines {
             .filter_map(|(at, line)| line.row.as_ref().err().map(|why| (at + 1, why.as_str())))
     }
 
-    /// Replaces line `line` with a changed row.
+    /// Replaces line `line` with a changed row and keeps the line's carriage return. A line number
+    /// outside the file is ignored.
     pub fn replace(&mut self, line: usize, row: Object) {
         if let Some(held) = line.checked_sub(1).and_then(|at| self.lines.get_mut(at)) {
             let carriage = held.bytes.ends_with(b"\r");

@@ -1,15 +1,15 @@
-//! Removes inline markup: emphasis, links, images, backticks, tags, footnotes.
+//! Removes inline markup such as emphasis, links, images, backticks, tags and footnotes.
 
-/// Returns the text of one line without markup. Brackets that do not belong to a link and
-/// underscores inside names stay.
+/// Returns the text of one line without markup. Brackets outside links and underscores inside names
+/// are kept.
 pub(super) fn strip(line: &str) -> String {
     let bytes = line.as_bytes();
     let pairs = Pairs::of(bytes);
     let last_tag_end = line.rfind('>').unwrap_or(0);
     let mut out = String::with_capacity(line.len());
     let mut at = 0;
-    // The ends of the open link texts, the innermost last, each with the position at which to
-    // continue after the link.
+    // For each open link, the innermost last: the end of its text, and the position after the whole
+    // link.
     let mut open: Vec<(usize, usize)> = Vec::new();
     while at < bytes.len() {
         if let Some(&(end, next)) = open.last()
@@ -78,7 +78,8 @@ fn collapse(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Returns whether a `_` or `__` is at the edge of a word, where it opens or closes emphasis.
+/// Returns whether a run of underscores is at the edge of a word, where it opens or closes
+/// emphasis.
 fn at_word_edge(bytes: &[u8], at: usize, run: usize) -> bool {
     let word = |byte: Option<&u8>| byte.is_some_and(|b| b.is_ascii_alphanumeric() || *b >= 0x80);
     let before = at.checked_sub(1).and_then(|i| bytes.get(i));
@@ -89,8 +90,8 @@ fn opens_tag(bytes: &[u8], at: usize) -> bool {
     bytes.get(at + 1).is_some_and(|b| b.is_ascii_alphabetic() || matches!(b, b'/' | b'!'))
 }
 
-/// The position of the closing bracket for each opening bracket of a line. A single pass computes
-/// all positions, so that the time stays linear.
+/// The position of the closing bracket for each opening bracket of a line. All positions are
+/// computed in a single pass, which keeps the time linear.
 struct Pairs(Vec<u32>);
 
 impl Pairs {
@@ -123,7 +124,7 @@ impl Pairs {
         self.0.get(at).filter(|end| **end > 0).map(|end| *end as usize)
     }
 
-    /// Returns the end of the text and the end of the complete construct for a `[` that begins a
+    /// Returns the end of the text and the end of the whole construct, if the `[` at `at` begins a
     /// link, image or footnote.
     fn link(&self, bytes: &[u8], at: usize) -> Option<(usize, usize)> {
         let end = self.end(at)?;

@@ -1,28 +1,27 @@
-//! Splits a note into lines by kind, and tracks code fences and comments across lines.
+//! Classifies the lines of a note, and tracks code fences and comments across lines.
 
 use std::iter::Peekable;
 
-/// One line, without its markup.
+/// A line with its kind. Inline markup is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Line<'a> {
     Blank,
     /// The level and text of a heading, including underlined headings.
     Heading(u8, &'a str),
     Text(&'a str),
-    /// An item of a list, without its bullet.
+    /// A list item without its bullet, number and check box.
     Item(&'a str),
     Quote(&'a str),
-    /// A row of a table, including its bars.
+    /// A table row, including its bars.
     Row(&'a str),
     /// A horizontal rule, or the line below a table's header.
     Rule,
-    /// A line of fenced code, or one of its fences.
+    /// A line of fenced code, or a fence.
     Code,
     /// A line of an HTML comment.
     Comment,
 }
 
-/// Returns the lines of a document's body.
 pub fn lines(body: &str) -> Lines<'_> {
     Lines {
         rest: body.trim_start_matches('\u{feff}').lines().peekable(),
@@ -31,7 +30,6 @@ pub fn lines(body: &str) -> Lines<'_> {
     }
 }
 
-/// An iterator over the lines.
 pub struct Lines<'a> {
     rest: Peekable<std::str::Lines<'a>>,
     /// The character and length of the open code fence.
@@ -105,7 +103,7 @@ fn kind(line: &str) -> Line<'_> {
     }
 }
 
-/// Returns the text of a list item without its bullet or number and check box.
+/// Returns the text of a list item without its bullet, number and check box.
 fn item(line: &str) -> Option<&str> {
     let digits = line.bytes().take_while(u8::is_ascii_digit).count();
     let after = if (1..=9).contains(&digits) {

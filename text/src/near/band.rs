@@ -1,4 +1,4 @@
-//! Selects the pairs of sketches that are worth an exact comparison, by banding.
+//! Selects pairs of sketches for an exact comparison, by banding.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -9,9 +9,8 @@ use super::{CROWD, NEAR_SHORT};
 /// Minimum probability of finding a pair exactly at the threshold.
 const RECALL: f64 = 0.99;
 
-/// Returns pairs of indices, the lower first, that share a band and may therefore reach
-/// `threshold`. Shingles are compared with shingles; if one of the two documents is short, terms
-/// are compared with terms.
+/// Returns the pairs of indices, the lower first, whose sketches agree in at least one band.
+/// Shingles are compared for all pairs, and terms only if one of the documents is short.
 pub(super) fn candidates(sketches: &[Sketch], threshold: f64) -> BTreeSet<(usize, usize)> {
     let mut found = BTreeSet::new();
     let all = each(sketches, |sketch| Some(sketch.shingles()));
@@ -53,8 +52,8 @@ fn collect(
     }
 }
 
-/// Returns the largest number of rows in a band with which pairs at `threshold` are still found.
-/// Fewer rows find more pairs but require more comparisons.
+/// Returns the largest number of rows per band that still reaches [`RECALL`] at `threshold`. Fewer
+/// rows find more pairs but require more comparisons.
 fn rows_for(threshold: f64) -> usize {
     let recall = |rows: usize| {
         let bands = (SIZE / rows) as i32;

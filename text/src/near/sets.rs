@@ -1,4 +1,5 @@
-//! The exact sets for a comparison: a document's shingles and, if the document is short, its terms.
+//! The exact sets for a comparison: a document's shingles and, unless the document is long, its
+//! terms.
 
 use super::{NEAR_SHORT, SHORT};
 use crate::{markdown, terms};
@@ -31,7 +32,7 @@ impl Sets {
         Self { words: words.len(), shingles: set(shingles), terms }
     }
 
-    /// Returns whether there is nothing to compare.
+    /// Returns whether the document contains no words.
     pub fn is_empty(&self) -> bool {
         self.shingles.is_empty()
     }
@@ -48,7 +49,7 @@ impl Sets {
         self.terms.as_deref()
     }
 
-    /// Returns a hash that is the same for equal sets.
+    /// Returns a hash of the shingles.
     pub(super) fn fingerprint(&self) -> u64 {
         self.shingles.iter().fold(0, |sum, hash| mix(sum ^ hash))
     }
@@ -58,7 +59,8 @@ impl Sets {
         if self.is_short() || other.is_short() { threshold.max(NEAR_SHORT) } else { threshold }
     }
 
-    /// Returns the two sets that a comparison with `other` uses.
+    /// Returns the sets of both documents to compare: their shingles, or their terms if either
+    /// document is short.
     fn against<'s>(&'s self, other: &'s Self) -> (&'s [u64], &'s [u64]) {
         if self.is_short() || other.is_short() {
             // Notes that consist of stop words have shingles but no terms.
@@ -72,8 +74,8 @@ impl Sets {
     }
 }
 
-/// Returns the Jaccard similarity of two documents, from 0 to 1. Shingles are compared, or terms if
-/// either document is short. The similarity of two empty documents is 0.
+/// Returns the Jaccard similarity of two documents, from 0 to 1. The similarity of two empty
+/// documents is 0.
 pub fn jaccard(a: &Sets, b: &Sets) -> f64 {
     let (a, b) = a.against(b);
     let shared = shared(a, b);
@@ -113,7 +115,7 @@ fn set(mut hashes: Vec<u64>) -> Vec<u64> {
     hashes
 }
 
-/// Computes FNV-1a over the words with a separator, then mixes the result, because FNV's high bits
+/// Computes FNV-1a over the words with separators, then mixes the result because FNV's high bits
 /// are weak.
 fn hash_words<S: AsRef<str>>(words: &[S]) -> u64 {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
@@ -125,7 +127,7 @@ fn hash_words<S: AsRef<str>>(words: &[S]) -> u64 {
     mix(hash)
 }
 
-/// Applies the finalizer of SplitMix64, in which every input bit affects every output bit.
+/// Computes one step of SplitMix64, in which every input bit affects every output bit.
 pub fn mix(mut x: u64) -> u64 {
     x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,12 +1,11 @@
-//! MinHash sketches, which represent a set of any size by a few hundred numbers from which the
-//! similarity of two sets can be estimated.
+//! MinHash sketches, which estimate the similarity of two sets from a few hundred numbers each.
 
 use super::sets::{Sets, mix};
 
 /// Number of hashes in a sketch. The standard error of a similarity is at most 1 / (2 √256) ≈ 0.03.
 pub(super) const SIZE: usize = 256;
 
-/// The sketch of one document. It takes about 1 KiB, or 2 KiB for a short document.
+/// The sketch of one document. It takes about 1 KiB, or 2 KiB if it includes terms.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sketch {
     short: bool,
@@ -14,8 +13,7 @@ pub struct Sketch {
     terms: Option<Mins>,
 }
 
-/// The minimum hash of a set under each function of a fixed family, and the number of elements in
-/// the set.
+/// The minimum hash of a set under each function of a fixed family, and the size of the set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Mins {
     pub(super) least: Box<[u32]>,
@@ -55,8 +53,8 @@ impl Sketch {
     }
 }
 
-/// Estimates the Jaccard similarity of two documents, from 0 to 1. Terms are compared if either
-/// document is short, as in [`super::jaccard`].
+/// Estimates the Jaccard similarity of two documents, from 0 to 1. As in [`super::jaccard`], terms
+/// are compared if either document is short.
 pub fn similarity(a: &Sketch, b: &Sketch) -> f64 {
     let (x, y) = match (&a.terms, &b.terms) {
         (Some(x), Some(y)) if a.short || b.short => (x, y),
@@ -70,8 +68,8 @@ pub fn similarity(a: &Sketch, b: &Sketch) -> f64 {
 }
 
 impl Mins {
-    /// Computes the minima with the hash family `h(x) = high half of (aᵢ·x + bᵢ)` with fixed, odd
-    /// `aᵢ`; `x` is already mixed.
+    /// Computes the minima with the hash family `h(x) = high half of (aᵢ·x + bᵢ)`, where `aᵢ` is
+    /// fixed and odd. The elements of `set` must already be mixed.
     fn of(set: &[u64]) -> Self {
         let family: Vec<(u64, u64)> =
             (0..SIZE as u64).map(|i| (mix(2 * i) | 1, mix(2 * i + 1))).collect();

@@ -159,8 +159,7 @@ fn copies_are_paired_with_the_first() {
     assert_eq!(names(&neighbours(&found, NEAR)), expected);
 }
 
-/// Returns a note that is generated from its number with a fixed vocabulary, so that no two notes
-/// share a sentence.
+/// Generates the words of note `i` from a fixed vocabulary.
 fn filler(i: usize) -> String {
     let vocabulary: Vec<&str> = RETRY.split_whitespace().collect();
     let word = |at: usize| {
@@ -182,7 +181,7 @@ fn duplicates_are_found_among_thousands() {
     assert_eq!(names(&found), [("00077", "01234"), ("00017", "02999")]);
 }
 
-/// Applies one of four kinds of damage to the note.
+/// Returns a copy of the note with one of four kinds of damage.
 fn damaged(kind: usize, at: usize) -> String {
     let base: Vec<&str> = RETRY.split_whitespace().collect();
     let at = at.min(base.len());
@@ -234,8 +233,7 @@ proptest! {
             for (b, b_sets) in &sets[i + 1..] {
                 let near = jaccard(a_sets, b_sets);
                 let has = found.contains(&(keys[*a].as_str(), keys[*b].as_str()));
-                // About one pair in a hundred may be missed near the threshold, but none well above
-                // it.
+                // A pair just above the threshold may be missed, but not a pair well above it.
                 prop_assert!(near < NEAR + 0.15 || has, "{} missed", near);
                 prop_assert!(near >= NEAR || !has, "{} found", near);
             }

@@ -1,4 +1,4 @@
-//! Boards, which hold the tasks of a text and compute the edits that move or add a task.
+//! Reads the tasks of a board, and computes the edits that move or add a task.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -9,21 +9,21 @@ use super::scan::{ScannedLine, Scanner, headings};
 use super::task::fold;
 pub use super::task::{BoardForm, Keyword, Odd, Task};
 
-/// The tasks of a text.
+/// The tasks of a board.
 #[derive(Clone, Debug)]
 pub struct Board {
     form: BoardForm,
-    /// The tasks in the order in which they appear in the text.
+    /// The tasks in the order of the text.
     pub tasks: Vec<Task>,
-    /// Lines that look like a task but are not one.
+    /// Lines that look like tasks but that runner does not move.
     pub odd: Vec<Odd>,
-    /// Indices in `tasks` by folded heading, computed on first use because folding costs more than
-    /// reading.
+    /// Indices in `tasks` by folded heading, computed on first use because folding takes longer
+    /// than reading.
     folded: OnceLock<BTreeMap<String, Vec<usize>>>,
 }
 
 impl Board {
-    /// Reads the tasks of a text. Every text is accepted; a text without tasks is an empty board.
+    /// Reads the tasks of a text. A text without tasks is an empty board.
     pub fn read(text: &str, form: BoardForm) -> Self {
         let mut scanner = Scanner::new(form);
         let (mut tasks, mut odd) = (Vec::new(), Vec::new());
@@ -37,7 +37,6 @@ impl Board {
         Self { form, tasks, odd, folded: OnceLock::new() }
     }
 
-    /// Returns the indices of tasks by folded heading.
     pub(super) fn folded(&self) -> &BTreeMap<String, Vec<usize>> {
         self.folded.get_or_init(|| {
             let mut folded = BTreeMap::<String, Vec<usize>>::new();
@@ -50,7 +49,6 @@ impl Board {
         })
     }
 
-    /// Returns the format of the board.
     pub fn form(&self) -> BoardForm {
         self.form
     }
@@ -73,10 +71,10 @@ impl Board {
         out
     }
 
-    /// Returns the edits that move a task to `to` and append `why` to its heading. Nothing else
-    /// changes.
+    /// Returns the edits that move a task to `to` and append `why` to its heading.
     pub fn moved(&self, task: &Task, to: Keyword, why: Option<&str>) -> Vec<Edit> {
-        // The first word of a heading must not turn into a keyword.
+        // A heading that begins with a keyword needs an explicit state, or the keyword would become
+        // the state.
         let first = task.heading.split([' ', '\t']).next().unwrap_or_default();
         let plain = Keyword::of(first).is_none();
         let state = match (self.form, to) {
@@ -94,7 +92,7 @@ impl Board {
         edits
     }
 
-    /// Returns the edit that adds an open task after all others, at the level of the last task.
+    /// Returns the edit that adds an open task after the last task, at the same level.
     pub fn added(&self, text: &str, heading: &str) -> Edit {
         let ending =
             lines(text).map(|line| line.ending()).find(|ending| !ending.is_empty()).unwrap_or("\n");
@@ -104,7 +102,7 @@ impl Board {
                 let all = headings(text, BoardForm::Org);
                 let level =
                     last.map_or_else(|| if all.is_empty() { 1 } else { 2 }, |task| task.level);
-                // The new task goes after all content that belongs to the last task.
+                // The new task follows all content that belongs to the last task.
                 let at = last.and_then(|task| {
                     let next = |heading: &&super::Heading| {
                         heading.start >= task.range.end && heading.level <= task.level
@@ -128,8 +126,7 @@ impl Board {
     }
 }
 
-/// Joins text into one line, so that it cannot start a heading or another line. A full stop is
-/// added if the text would otherwise end like org tags.
+/// Joins text into one line. A full stop is added if the line would otherwise end like org tags.
 fn one_line(words: &str) -> String {
     let spaced = crate::fence::without_breaks(words);
     let mut line = spaced.split_whitespace().collect::<Vec<_>>().join(" ");

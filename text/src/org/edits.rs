@@ -1,20 +1,17 @@
-//! Changes a text by byte ranges.
+//! Replaces byte ranges of a text.
 
 use std::ops::Range;
 
 /// A replacement of one byte range.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Edit {
-    /// The range that is replaced.
     pub range: Range<usize>,
-    /// The replacement text.
     pub with: String,
 }
 
-/// The reason why edits cannot be applied.
+/// The reason edits cannot be applied.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EditError {
-    /// Two edits overlap.
     #[error("the changes of bytes {} to {} and {} to {} overlap", .0.start, .0.end, .1.start, .1.end)]
     Overlap(Range<usize>, Range<usize>),
     /// The range is outside the text, or a boundary is inside a character.
@@ -22,7 +19,7 @@ pub enum EditError {
     Outside(Range<usize>),
 }
 
-/// Applies all edits. Every byte outside their ranges stays the same.
+/// Applies all edits, in any order. Every byte outside their ranges stays the same.
 ///
 /// # Errors
 /// Returns an error if edits overlap or do not fit the text.

@@ -7,18 +7,16 @@ use std::ops::Range;
 pub struct Line<'t> {
     /// The line number, from 1.
     pub number: usize,
-    /// The line's text, without its line break. On the first line, a byte order mark is also
-    /// omitted.
+    /// The line's text without its line break and, on the first line, without a byte order mark.
     pub text: &'t str,
     /// The byte range of `text`.
     pub range: Range<usize>,
-    /// The end of the line, including its line break, which is where the next line begins.
+    /// The byte offset at which the next line begins.
     pub end: usize,
 }
 
 impl Line<'_> {
-    /// Returns the line's ending: `"\r\n"`, `"\n"`, or an empty string if the last line has no line
-    /// break.
+    /// Returns the line's ending, which is empty if the last line has no line break.
     pub fn ending(&self) -> &'static str {
         match self.end - self.range.end {
             0 => "",
@@ -28,7 +26,8 @@ impl Line<'_> {
     }
 }
 
-/// Returns all lines in order. Their ranges and endings cover the complete text.
+/// Returns all lines in order. Their ranges and endings cover the text except for a byte order
+/// mark.
 pub fn lines(text: &str) -> impl Iterator<Item = Line<'_>> {
     let mut at = 0;
     let mut number = 0;
@@ -37,7 +36,7 @@ pub fn lines(text: &str) -> impl Iterator<Item = Line<'_>> {
         at += whole.len();
         number += 1;
         let words = whole.strip_suffix('\n').map_or(whole, |cut| {
-            // A carriage return without a newline, at the end of the text, is part of the line's
+            // A carriage return without a newline, at the end of the text, belongs to the line's
             // text.
             cut.strip_suffix('\r').unwrap_or(cut)
         });

@@ -1,5 +1,4 @@
-//! Reads boards and outlines in org or Markdown and changes them by byte ranges, without ever
-//! reprinting them.
+//! Reads boards and outlines in org or Markdown, and edits them by byte ranges.
 //!
 //! ```text
 //! text ──Board::read──> tasks, each with its byte ranges ──resolve──> one task
@@ -7,11 +6,10 @@
 //!   └──────────────────────── edits::apply(text, edits) <──────────────┘
 //! ```
 //!
-//! Text outside the ranges of an [`Edit`] stays the same byte for byte: indentation, drawers, line
-//! endings, blank lines, a missing last newline. For this reason no parser with a printer is used.
-//! A board needs only stars, a keyword, a heading and tags from org, and these are at the beginning
-//! and the end of a line. The only crate that parses all of org has panicked on untrusted text and
-//! has had no release for two years.
+//! Text outside the range of an [`Edit`] stays the same byte for byte, including indentation,
+//! drawers, line endings and blank lines. A parser that prints its syntax tree cannot guarantee
+//! this. A board uses only stars, keywords, headings and tags from org, so a complete org parser is
+//! not needed.
 //!
 //! | | org | markdown |
 //! | --- | --- | --- |
@@ -21,8 +19,7 @@
 //! | done | `** DONE X` | `- [x] X` |
 //! | closed undone | `** CANCELLED X — why` | `- [x] CANCELLED X — why` |
 //!
-//! This module must never panic, never take more than linear time in the text, and never remove a
-//! task.
+//! This module must never panic and must never remove a task.
 
 mod board;
 mod edits;

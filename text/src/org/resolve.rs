@@ -1,33 +1,35 @@
 //! Finds the task that a text names.
 //!
-//! Each search runs only if the previous one found nothing. The first compares the exact heading.
-//! The second compares the folded heading (NFKC, uniform hyphens and quotes, single spaces). The
-//! third looks for the longest folded heading with which the text begins, if a dash (`X — why`), a
-//! parenthesis (`X (why)`) or a final punctuation mark (`X.`) follows. The last finds a cancelled
-//! task by its heading without the reason. A heading with more words is a different task: "Fix
-//! login" does not name "Fix login page" or "Fix login-page". If two tasks have the same heading,
-//! neither is chosen. The search must never guess.
+//! Each search runs only if the previous one found nothing:
+//!
+//! 1. The heading equals the text after folding (NFKC, uniform hyphens and quotes, single spaces).
+//!    If several headings do, an exact match takes precedence.
+//! 2. The text begins with the heading, followed by a dash (`X — why`), a parenthesis (`X (why)`)
+//!    or a final punctuation mark (`X.`). The longest such heading is used.
+//! 3. The text is the heading of a cancelled task without the appended reason.
+//!
+//! A heading with more words is a different task: "Fix login" does not name "Fix login page" or
+//! "Fix login-page". If several tasks match, none is chosen.
 
 use super::board::Board;
 pub use super::task::fold;
 use super::task::{Keyword, Task};
 
-/// The result of a search for the task that a text names.
+/// The result of [`Board::resolve`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Resolved<'b> {
-    /// Exactly one task matches.
     One {
         task: &'b Task,
         /// The folded text after the heading, without the dash between them.
         rest: String,
     },
-    /// Several tasks have this heading.
+    /// Several tasks match.
     Ambiguous {
         heading: &'b str,
-        /// The line numbers of the tasks.
+        /// The tasks' line numbers.
         lines: Vec<usize>,
     },
-    /// No task has the heading.
+    /// No task matches.
     Unknown,
 }
 
@@ -48,7 +50,7 @@ impl Board {
                 _ => self.one_of(&same, ""),
             };
         }
-        // Tries every position at which a heading may end, the longest first.
+        // Try every position at which a heading may end, the longest heading first.
         let ends = wanted.char_indices().rev().map(|(at, _)| at);
         for at in ends {
             let (head, rest) = wanted.split_at(at);
@@ -61,8 +63,7 @@ impl Board {
         self.cancelled(&wanted)
     }
 
-    /// Finds a cancelled task by its original heading, because the reason was appended to its
-    /// heading.
+    /// Finds a cancelled task by its heading without the appended reason.
     fn cancelled(&self, wanted: &str) -> Resolved<'_> {
         let begins = format!("{wanted} - ");
         let places: Vec<usize> = self
@@ -86,7 +87,8 @@ impl Board {
     }
 }
 
-/// Returns the text after a heading if it begins with something that can follow a heading.
+/// Returns the text after a heading, if a dash, a parenthesis or a final punctuation mark separates
+/// the two.
 fn behind(rest: &str) -> Option<&str> {
     if let Some(words) = rest.strip_prefix(" -") {
         let words = words.trim_start_matches('-');

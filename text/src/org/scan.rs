@@ -1,7 +1,7 @@
 //! Scans lines for the headings of an outline and the items of a checklist.
 //!
-//! In org, a line that begins with stars and a space is always a heading, even inside a block; org
-//! itself therefore writes `,*` there. In Markdown, code fences and comments hide their content.
+//! In org, a line that begins with stars and a space is a heading even inside a block, so org
+//! escapes such a line there as `,*`. In Markdown, code fences and comments hide their content.
 
 use std::ops::Range;
 
@@ -11,7 +11,7 @@ use super::task::{BoardForm, Keyword, Odd, Task};
 /// A heading of an outline: `** X` in org or `## X` in Markdown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Heading {
-    /// The level: the number of stars or hashes.
+    /// The number of stars or hashes.
     pub level: usize,
     /// The heading's text, without org tags.
     pub text: String,
@@ -19,8 +19,7 @@ pub struct Heading {
     pub line: usize,
     /// The byte offset at which the line begins.
     pub start: usize,
-    /// The byte offset at which the line ends, including its line break. The heading's content
-    /// begins here.
+    /// The byte offset at which the heading's content begins, after the line break.
     pub end: usize,
 }
 
@@ -52,17 +51,18 @@ pub fn headings(text: &str, form: BoardForm) -> Vec<Heading> {
         .collect()
 }
 
-/// A line that is a task, or that looks like one.
+/// A line that is a task or looks like one.
 pub(super) enum ScannedLine {
     Task(Task),
     Odd(Odd),
 }
 
-/// A reader for the lines of one format. The meaning of a line may depend on the lines before it.
+/// Classifies the lines of one format in order. The kind of a line may depend on the lines before
+/// it.
 pub(super) struct Scanner {
     form: BoardForm,
     hidden: Hidden,
-    /// Keywords that the file declares but runner does not know.
+    /// Keywords that the file declares but runner does not support.
     declared: Vec<String>,
 }
 
@@ -116,7 +116,7 @@ impl Scanner {
     }
 }
 
-/// Common board keywords that runner does not move.
+/// Common board keywords that runner does not support.
 const FOREIGN: [&str; 10] = [
     "WAITING",
     "WAIT",
@@ -151,7 +151,7 @@ fn task(
     }
 }
 
-/// Parses an item of a checklist: a bullet or a number, `[ ]` or `[x]`, and text.
+/// Parses a checklist item: a bullet or a number, `[ ]` or `[x]`, and text.
 fn markdown(line: &Line<'_>) -> Option<ScannedLine> {
     let text = line.text;
     let bullet = after_blanks(text, 0);
@@ -204,7 +204,8 @@ struct Hidden {
 }
 
 impl Hidden {
-    /// Returns whether this line is hidden, or is itself a fence or comment that hides lines.
+    /// Returns whether this line is hidden. The lines that open or close a fence or a comment are
+    /// hidden too.
     fn hides(&mut self, text: &str) -> bool {
         let line = text.trim();
         let run = |mark: char| line.len() - line.trim_start_matches(mark).len();
@@ -219,7 +220,7 @@ impl Hidden {
             return true;
         }
         for mark in ['`', '~'] {
-            // If the line contains more backticks, it is a code span and not a fence.
+            // If the line contains more backticks, it is a code span rather than a fence.
             if run(mark) >= 3 && !(mark == '`' && line[run(mark)..].contains('`')) {
                 self.fence = Some((mark, run(mark)));
                 return true;
@@ -236,7 +237,7 @@ fn declaration(text: &str) -> Option<&str> {
     known.iter().any(|known| key.eq_ignore_ascii_case(known)).then_some(rest)
 }
 
-/// Returns a declared keyword without its shortcut: `WAIT(w@/!)` is `WAIT`.
+/// Returns a declared keyword without its shortcut: `WAIT(w@/!)` becomes `WAIT`.
 fn bare_keyword(word: &str) -> &str {
     word.split('(').next().unwrap_or(word)
 }
@@ -252,7 +253,7 @@ fn word_at(text: &str, from: usize) -> Option<Range<usize>> {
     (length > 0).then(|| begin..begin + length)
 }
 
-/// Returns the length of the priority at the beginning: `[#A]`.
+/// Returns the length of a leading priority such as `[#A]`.
 fn priority(text: &str) -> Option<usize> {
     let rest = text.strip_prefix("[#")?;
     let close = rest.find(']')?;
@@ -261,7 +262,7 @@ fn priority(text: &str) -> Option<usize> {
     good.then_some(close + 3)
 }
 
-/// Returns the end of the heading's text, before its tags and the surrounding blanks.
+/// Returns the length of the heading's text without its tags and trailing blanks.
 fn untagged(text: &str) -> usize {
     let trimmed = text.trim_end();
     let Some(gap) = trimmed.rfind([' ', '\t']) else {

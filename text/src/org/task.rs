@@ -1,4 +1,4 @@
-//! A task on a board, its keyword, and the format of its file.
+//! Tasks on a board, their keywords, and the formats of boards.
 
 use std::ops::Range;
 
@@ -10,12 +10,12 @@ use unicode_normalization::UnicodeNormalization as _;
 pub enum BoardForm {
     /// Headings with keywords.
     Org,
-    /// Items of a checklist.
+    /// Checklist items.
     Markdown,
 }
 
 impl BoardForm {
-    /// Returns the format for a file name: Markdown if it has such an extension, otherwise org.
+    /// Returns the format for a path: Markdown for `.md` and `.markdown`, otherwise org.
     pub fn of(path: &str) -> Self {
         let ending = path.rsplit_once('.').map_or("", |(_, ending)| ending);
         let known = ["md", "markdown"];
@@ -37,7 +37,7 @@ pub enum Keyword {
     Todo,
     /// Promoted, to be done first.
     Next,
-    /// In flight.
+    /// In progress.
     Doing,
     Done,
     /// Closed without being done.
@@ -45,20 +45,19 @@ pub enum Keyword {
 }
 
 impl Keyword {
-    /// All keywords, in the order of a task's life.
+    /// All keywords, in the order of a task's life cycle.
     pub const ALL: [Self; 5] = [Self::Todo, Self::Next, Self::Doing, Self::Done, Self::Cancelled];
 
-    /// Returns the keyword as it is written in a file.
+    /// Returns the keyword as written in a file.
     pub fn as_str(self) -> &'static str {
         self.into_str()
     }
 
-    /// Returns the keyword for `word`, or `None` if it is not one.
     pub fn of(word: &str) -> Option<Self> {
         word.parse().ok()
     }
 
-    /// Returns whether nothing remains to be done.
+    /// Returns whether the task is done or cancelled.
     pub fn is_closed(self) -> bool {
         matches!(self, Self::Done | Self::Cancelled)
     }
@@ -76,8 +75,7 @@ pub struct Task {
     pub line: usize,
     /// The byte range of the line, including its line break.
     pub range: Range<usize>,
-    /// The byte range of the task's state: the keyword; in Markdown, the box and any keyword after
-    /// it.
+    /// The byte range of the keyword or, in Markdown, of the box and any keyword after it.
     pub(super) state: Range<usize>,
     /// The byte range of the heading's text.
     pub(super) words: Range<usize>,
@@ -89,12 +87,11 @@ pub struct Odd {
     pub line: usize,
     /// A keyword that runner does not know, or a box that contradicts its keyword.
     pub keyword: String,
-    /// The rest of the line.
+    /// The text of the line. In org, the text includes the keyword.
     pub heading: String,
 }
 
-/// Returns the text in the form that is used for comparison: NFKC, uniform hyphens and quotes,
-/// single spaces.
+/// Returns the text in a form for comparison: NFKC, uniform hyphens and quotes, single spaces.
 pub fn fold(words: &str) -> String {
     // Most texts are ASCII and need no normalisation.
     if words.is_ascii() {

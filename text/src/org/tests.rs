@@ -1,6 +1,6 @@
-//! Checks the properties of boards on fixtures, on generated texts and on a folder of real files.
+//! Checks boards with fixtures, generated texts and a folder of real files.
 
-// The person who runs the tests should see how many real files were read.
+// The output shows how many real files were read.
 #![allow(clippy::print_stdout)]
 
 use std::fs;
@@ -176,7 +176,7 @@ fn resolve_prefers_exact_then_longest_prefix() {
     assert_eq!(line("twin"), Err(vec![4, 5]));
     assert_eq!(line("twin — x"), Err(vec![4, 5]));
     assert_eq!(line("gone"), one(6, ""));
-    // An exact match chooses between two headings that look alike.
+    // An exact match decides between two headings that look alike.
     assert_eq!(line("up-to-date"), one(8, ""));
     assert_eq!(line("up\u{2010}to\u{2010}date"), Err(vec![8, 9]));
     for unknown in ["", "—", "Fix", "Fix login page", "Fix login-page", "fix login", "b"] {

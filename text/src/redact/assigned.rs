@@ -1,4 +1,4 @@
-//! Finds secrets by the text before them: assignments, authorization headers, passwords in URLs.
+//! Finds secrets by their context: assignments, authorization headers and passwords in URLs.
 
 use super::{LONGEST, Span, begins_word, entropy, is_wordlike};
 
@@ -22,10 +22,10 @@ const NAMES: &[&str] = &[
     "credentials",
 ];
 
-/// Maximum number of bytes of a name that are examined.
+/// Maximum number of bytes of a name to examine.
 const LONGEST_NAME: usize = 64;
 
-/// Minimum length in bytes of a value that is judged only once, and not again for every name inside
+/// Minimum length in bytes of a value that is checked only once, and not again for each name inside
 /// it.
 const LONG_VALUE: usize = 1024;
 
@@ -48,7 +48,7 @@ pub(super) fn scan(text: &str, from: usize, to: usize, spans: &mut Vec<Span>) {
     }
 }
 
-/// The text up to the point to which it may be read, and the spans found in it.
+/// The scanned text, and the spans found in it.
 struct Values<'t, 's> {
     text: &'t str,
     bytes: &'t [u8],
@@ -100,8 +100,8 @@ impl Values<'_, '_> {
         }
     }
 
-    /// Scans the value that begins at `at` and whose name begins at `context`. Space and quotes
-    /// before the value are skipped, escaped or not.
+    /// Scans the value at `at`, whose name begins at `context`. Spaces and quotes before the value
+    /// are skipped, including escaped quotes.
     fn value(&mut self, context: usize, at: usize, form: SecretForm) {
         let bytes = self.bytes;
         let run = |at: usize, most: usize, wanted: &dyn Fn(u8) -> bool| {
@@ -136,7 +136,8 @@ impl Values<'_, '_> {
         }
     }
 
-    /// Scans `Authorization: Scheme value`, and `Bearer value` wherever the value looks random.
+    /// Scans `Authorization: Scheme value`, and `Bearer value` or `Basic value` if the value looks
+    /// random.
     fn header(&mut self, at: usize) {
         let bytes = self.bytes;
         let is = |at: usize, word: &str| {
@@ -203,7 +204,7 @@ impl Values<'_, '_> {
     }
 }
 
-/// The form of a secret.
+/// How a secret usually looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SecretForm {
     /// A key or token, which looks random.
@@ -212,7 +213,7 @@ enum SecretForm {
     Password,
 }
 
-/// Returns the form of the secret that a name indicates, if it indicates one.
+/// Returns the form of the secret that a name indicates, if any.
 fn holds_secret(name: &str) -> Option<SecretForm> {
     let folded: String = name
         .bytes()
@@ -228,8 +229,7 @@ fn holds_secret(name: &str) -> Option<SecretForm> {
     Some(if password { SecretForm::Password } else { SecretForm::Random })
 }
 
-/// Returns whether a value with such a name is a secret, and not a placeholder, path, type or
-/// expression.
+/// Returns whether a value is a secret rather than a placeholder, path, type or expression.
 fn is_secret(value: &str, form: SecretForm, quote: Option<u8>) -> bool {
     let digit = value.bytes().any(|b| b.is_ascii_digit());
     let letter = value.bytes().any(|b| b.is_ascii_alphabetic());

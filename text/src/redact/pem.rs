@@ -1,4 +1,4 @@
-//! Finds private keys in PEM blocks, over several lines or escaped on a single line.
+//! Finds private keys in PEM blocks, across several lines or escaped on a single line.
 //!
 //! ```text
 //! outside ──BEGIN … PRIVATE KEY──> inside ──END … or a line that is not part of a key──> outside
@@ -12,12 +12,11 @@ const BEGIN: &str = "-----BEGIN ";
 const END: &str = "-----END ";
 const DASHES: &str = "-----";
 
-/// Maximum number of unterminated BEGIN markers on one line for which the scanner checks whether a
-/// key follows.
+/// Maximum number of unterminated BEGIN markers on one line that are checked for a key.
 const MOST_TRIES: usize = 32;
 
-/// Adds the keys in the line `text[from..to]`. If `in_key` is set, the line may continue a key that
-/// is already open; the returned position is where that key ends.
+/// Adds the keys in the line `text[from..to]`. If `in_key` is set, the line may continue an open
+/// key, and the function returns where that key ends.
 pub(super) fn scan(
     in_key: &mut bool,
     text: &str,
@@ -83,14 +82,14 @@ fn push(spans: &mut Vec<Span>, start: usize, end: usize, kind: &'static str) {
     }
 }
 
-/// Returns the position after the dashes that close the marker whose label begins at `label`.
+/// Returns the position after the closing dashes of the marker whose label begins at `label`.
 fn behind_marker(text: &str, label: usize, to: usize) -> usize {
     let close = text[label..to].find(DASHES);
     close.map_or(to, |length| label + length + DASHES.len())
 }
 
-/// Returns whether a line, or the rest of a line, may belong to a key: it is blank, a header or
-/// base64, or it contains much base64, as when a program numbers or quotes lines.
+/// Returns whether a line, or the rest of a line, may belong to a key. Such a line is blank, a
+/// header or base64, or it contains a long run of base64, as in output with line numbers.
 fn is_body(line: &str) -> bool {
     let base64 = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'=');
     let mark = |c: char| c.is_whitespace() || c.is_ascii_digit() || "→|>:*#\"'\\,".contains(c);

@@ -1,12 +1,11 @@
-//! Finds tokens that are recognisable by their prefix. They include at least the tokens that
-//! gitleaks' default rules find.
+//! Finds tokens by their prefix.
 
 use std::sync::LazyLock;
 
 use super::table::{SHAPES, Shape};
 use super::{LONGEST, Span, begins_word};
 
-/// Minimum length in bytes of a run of matching bytes that is judged only once.
+/// Minimum length in bytes of a run of matching bytes that is checked only once.
 const LONG_RUN: usize = 1024;
 
 /// Adds the tokens that begin in `text[from..to]`.
@@ -60,8 +59,8 @@ impl Index {
     }
 }
 
-/// Returns the token at `at`. If a very long run does not match a shape, `judged` records the end
-/// of the run, so that the shape is not tried again inside the run.
+/// Returns the end and the kind of the token at `at`. If a very long run does not match a shape,
+/// `judged` records the end of the run, and the shape is not tried again inside the run.
 fn token(
     text: &str,
     bytes: &[u8],
@@ -98,7 +97,7 @@ mod tests {
     const WORD: &str =
         "aB3xK9mQ2wE7rT5yU8iO1pL4sD6fG0hJ2kZ7vC9nX4bV1cM8qW3eR6tY5uI0oP2aS7dF9gH1jK4lZ6x";
 
-    /// Builds a token of this shape, as short as the shape's check permits.
+    /// Builds a token of this shape that is as short as the shape's check permits.
     fn sample(shape: &Shape) -> String {
         let long = WORD.repeat(3);
         let hex: String = long.bytes().map(|byte| format!("{byte:02x}")).collect();

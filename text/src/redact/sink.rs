@@ -1,9 +1,8 @@
 //! The only form in which text may be stored, printed or sent.
 //!
-//! A text becomes [`Redacted`] in a fixed order: secrets are replaced, then control characters are
-//! removed, and only then may it be cut. In any other order half a secret could remain that no
-//! longer matches. Every sink takes its texts through this type; it must never be created in
-//! another way.
+//! Secrets are replaced first, then control characters are removed, and only then may the text be
+//! cut. In any other order, a part of a secret could remain that no longer matches. Every sink must
+//! take its text as [`Redacted`].
 
 use std::fmt;
 use std::ops::Deref;
@@ -17,12 +16,12 @@ use super::Redactor;
 /// The secrets that this process has loaded.
 static KNOWN: RwLock<Vec<String>> = RwLock::new(Vec::new());
 
-/// A text without secrets and without control characters other than line feeds and tabs.
+/// A text without recognised secrets and without control characters other than line feeds and tabs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct Redacted(String);
 
-/// Adds secrets that every later [`Redacted`] of this process replaces.
+/// Adds secrets that every later [`Redacted`] in this process replaces.
 pub fn learn(secrets: impl IntoIterator<Item = String>) {
     let mut known = KNOWN.write().unwrap_or_else(PoisonError::into_inner);
     known.extend(secrets);
@@ -30,7 +29,7 @@ pub fn learn(secrets: impl IntoIterator<Item = String>) {
     known.dedup();
 }
 
-/// Returns a redactor that knows every secret that this process has loaded.
+/// Returns a redactor for all secrets that this process has loaded.
 fn process_redactor() -> Redactor {
     Redactor::new(KNOWN.read().unwrap_or_else(PoisonError::into_inner).clone())
 }
@@ -42,8 +41,8 @@ impl Redacted {
     }
 
     fn by(redactor: &Redactor, text: &str) -> Self {
-        // A control character inside a secret would hide it, so the text is redacted on both sides
-        // of the removal.
+        // A control character can hide a secret, so the text is redacted before and after the
+        // removal.
         let text = redactor.redact(text);
         if text.chars().all(|c| is_plain(&c)) {
             return Self(text.into_owned());
@@ -71,19 +70,19 @@ impl Redacted {
         }
     }
 
-    /// Returns the text as a string that no longer carries the proof.
+    /// Returns the redacted text as a plain string.
     pub fn into_string(self) -> String {
         self.0
     }
 
-    /// Returns the JSON of a value on one line, with every text redacted. Keys and the structure
-    /// stay. Control characters are escaped instead of removed, so that programs read paths as they
-    /// are.
+    /// Serializes a value as JSON on one line, with every string redacted except for keys. If a
+    /// string contains no secret, its control characters are escaped instead of removed, so that
+    /// programs read paths unchanged.
     pub fn json(value: &impl Serialize) -> serde_json::Result<Self> {
         serde_json::to_string(&cleaned(value)?).map(|text| Self(escaped(text)))
     }
 
-    /// Returns the JSON of a value over several lines, with every text redacted.
+    /// Serializes a value like [`Redacted::json`], but over several lines.
     pub fn pretty_json(value: &impl Serialize) -> serde_json::Result<Self> {
         serde_json::to_string_pretty(&cleaned(value)?).map(|text| Self(escaped(text)))
     }
@@ -95,13 +94,14 @@ fn cleaned(value: &impl Serialize) -> serde_json::Result<Value> {
     Ok(value)
 }
 
-/// Redacts every text in a value.
+/// Redacts every string in a value except for keys.
 fn clean(redactor: &Redactor, value: &mut Value) {
     match value {
         Value::String(text) => {
             let shown = Redacted::by(redactor, text);
             let plain: String = text.chars().filter(is_plain).collect();
-            // Only the removal of characters changed the text, so it holds no secret.
+            // If redaction only removed control characters, the string contains no secret and is
+            // kept.
             if *shown != *plain {
                 *text = shown.0;
             }
@@ -112,13 +112,13 @@ fn clean(redactor: &Redactor, value: &mut Value) {
     }
 }
 
-/// Returns true if a terminal shows the character and obeys nothing in it.
+/// Returns whether a terminal displays the character without interpreting it.
 fn is_plain(c: &char) -> bool {
     matches!(c, '\n' | '\t') || !(c.is_control() || steers(*c))
 }
 
-/// Writes the characters of a JSON text that a terminal would obey as escapes. Outside of strings,
-/// JSON has none of them.
+/// Escapes the characters of a JSON text that a terminal would interpret. They occur only inside
+/// strings.
 fn escaped(text: String) -> String {
     if text.chars().all(|c| is_plain(&c)) {
         return text;
@@ -133,7 +133,7 @@ fn escaped(text: String) -> String {
     out
 }
 
-/// Returns true if a character changes the direction of the text after it.
+/// Returns whether a character changes the direction of text or separates lines.
 fn steers(c: char) -> bool {
     matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{2028}' | '\u{2029}')
 }

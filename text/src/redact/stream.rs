@@ -4,10 +4,10 @@ use super::{LOOK_BACK, RedactState, Redactor, Tail, floor, write_spans};
 
 /// Takes bytes in pieces of any size and returns redacted text line by line, so that no boundary
 /// between pieces can hide a secret. The joined output equals the result of [`Redactor::redact`]
-/// for the complete text. Bytes that are not UTF-8 become `U+FFFD`.
+/// for the complete text. Invalid UTF-8 becomes `U+FFFD`.
 ///
-/// A line without an end is held back, up to some ten thousand bytes. Call [`finish`](Self::finish)
-/// at the end; otherwise the last line is lost.
+/// An unfinished line is held back up to a limit of at least 48 KiB. Call [`finish`](Self::finish)
+/// at the end, or the last line is lost.
 #[derive(Clone, Debug)]
 pub struct StreamRedactor {
     redactor: Redactor,
@@ -30,7 +30,7 @@ impl StreamRedactor {
         }
     }
 
-    /// Takes the next piece and returns the text that can no longer change.
+    /// Takes the next piece and returns the redacted text that is complete so far.
     pub fn push(&mut self, piece: &[u8]) -> String {
         if self.bytes.is_empty() {
             self.decode(piece);

@@ -1,7 +1,6 @@
-//! The table of tokens that are recognisable by their prefix, one per line.
+//! The table of tokens that are recognised by their prefix.
 //!
-//! A prefix that occurs in words requires a check of the text after it. No entry may match a hash,
-//! an id or a path, because reports are full of those.
+//! No entry may match a hash, an id or a path, because these are common in reports.
 
 /// A prefix and the format of the text after it.
 pub(super) struct Shape {
@@ -148,7 +147,7 @@ const fn word(
     Shape { kind, prefix, tail, least, word: true, check }
 }
 
-/// The known shapes. If two of them match, the earlier one is used.
+/// The known shapes. If several match, the first one is used.
 pub(super) const SHAPES: &[Shape] = &[
     word("aws-key", "AKIA", upper, 16, is_aws_id),
     word("aws-key", "ASIA", upper, 16, is_aws_id),

@@ -49,7 +49,7 @@ fn tokens() -> Vec<(String, &'static str)> {
     ]
 }
 
-/// Returns secrets with the text that identifies them: text before, secret, text after, kind.
+/// Returns secrets as tuples of preceding text, secret, following text and kind.
 fn assigned() -> Vec<(String, &'static str, &'static str, &'static str)> {
     let basic = "dXNlcjpwYXNzd29yZDEyMw==";
     let mut all: Vec<(&str, &'static str, &'static str, &'static str)> = vec![

@@ -1,6 +1,7 @@
-//! A light English stemmer for plurals, `-ed`, `-ing` and a final `-e`. In doubt, a word must be
-//! left unchanged; a full Porter stemmer was rejected because it gives "universe" and "university"
-//! the same stem.
+//! A light English stemmer for plurals, `-ed`, `-ing` and a final `-e`.
+//!
+//! An ambiguous word must stay unchanged. A full Porter stemmer would give "universe" and
+//! "university" the same stem.
 
 /// Returns the stem of a lower-case word. Words with characters other than ASCII letters are
 /// returned unchanged.

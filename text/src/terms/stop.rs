@@ -1,6 +1,6 @@
 //! English words that carry no information about a text's subject.
 
-/// The stop words, sorted for the binary search; a test checks the order.
+/// The stop words, sorted for binary search.
 const STOP: &[&str] = &[
     "about",
     "above",

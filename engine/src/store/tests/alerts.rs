@@ -1,5 +1,5 @@
-//! Compares the alerts of random histories with a slow model that does not use rows: it evaluates
-//! the whole history again at each step.
+//! Compares the alerts of random histories with a slow model, which evaluates the whole history at
+//! each step.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
@@ -9,7 +9,7 @@ use strum::VariantArray as _;
 
 use crate::alerts::{AlertKind, AlertRules};
 
-/// An event in the order in which events were digested.
+/// An event in the history.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Entry {
     Failed { manual: bool, stopped: bool },
@@ -20,7 +20,7 @@ enum Entry {
     Ack,
 }
 
-/// One problem from its start to its end, as computed by the model.
+/// The model of an alert.
 #[derive(Clone, Debug, PartialEq)]
 struct Episode {
     kind: AlertKind,
@@ -28,13 +28,13 @@ struct Episode {
     count: u32,
     silenced: bool,
     over: bool,
-    /// The minutes at which `raised` and `repeated` messages were created.
+    /// The minutes of the `raised` and `repeated` messages.
     reported: Vec<i64>,
-    /// Whether the recovery was reported.
+    /// Whether a recovery message was sent.
     recovered: bool,
 }
 
-/// Computes the episodes in one job's whole history, separately for each kind.
+/// Computes the episodes of a job's history, for each kind of alert separately.
 fn episodes(history: &[(i64, Entry)], rules: &AlertRules) -> Vec<Episode> {
     let mut all = Vec::new();
     for &kind in AlertKind::VARIANTS {
@@ -158,7 +158,7 @@ impl Fixture {
         assert!(self.store.projects_with_news().unwrap().is_empty());
     }
 
-    /// Runs a job once, as requested by a person or from the queue.
+    /// Runs a job once, from a manual request or from the queue.
     fn ends(&mut self, manual: bool, outcome: &Outcome, at: Timestamp) {
         let run = match manual {
             true => self.requested("dream", &OccurrenceId::new(at).to_string()),
@@ -170,8 +170,7 @@ impl Fixture {
         self.end(&run, outcome, at);
     }
 
-    /// Delivers the waiting messages, or fails to. Only messages that the model also creates may be
-    /// sent.
+    /// Delivers the waiting messages, with random failures.
     fn deliver(&mut self, dice: &mut Random, at: Timestamp) {
         let mut without = Vec::new();
         while let Some(sent) = self.store.begin_delivery(&without, at).unwrap() {
@@ -212,7 +211,7 @@ fn alerts_match_the_model() {
         let job = fixture.id("dream");
         let mut history: Vec<(i64, Entry)> = Vec::new();
         let mut minute = 0;
-        // The model uses these times to decide when the job is stale.
+        // The model uses these times to decide whether the job is stale.
         let (mut good, mut watched) = (None, None);
         for _ in 0..60 {
             minute += 1 + i64::try_from(dice.roll(120)).unwrap();
@@ -287,7 +286,8 @@ fn alerts_match_the_model() {
             let wanted = episodes(&history, &rules);
             let mut found = recorded(&fixture);
             for (one, wanted) in found.iter_mut().zip(&wanted) {
-                // Whether a recovery is reported depends on the messages, which are checked below.
+                // Whether a recovery is reported depends on the earlier messages, which are checked
+                // below.
                 one.recovered &= wanted.recovered;
             }
             assert_eq!(found, wanted, "seed {seed}, case {case}, {history:#?}");
@@ -306,7 +306,7 @@ fn alerts_match_the_model() {
     assert_eq!(kinds.len(), 4, "every kind was raised");
 }
 
-/// Checks the invariants of one alert's messages to each channel, even if a process has died.
+/// Checks the invariants of an alert's messages to each channel, which also apply after a crash.
 fn messages_are_in_order(fixture: &Fixture, alert: &AlertRow, recovery: bool) {
     let messages = fixture.store.messages_of(&alert.id).unwrap();
     for channel in ["a", "b"] {
@@ -377,7 +377,7 @@ fn undeliverable_message_is_eventually_given_up() {
     fixture.digest(&rules, now());
     let (mut minute, mut tries) = (0, 0);
     while minute < 3000 {
-        // Every second delivery dies before its result is recorded.
+        // For every second delivery, the process dies before it records the result.
         if let Some(sent) = fixture.store.begin_delivery(&[], later(minute)).unwrap() {
             tries += 1;
             assert_eq!(sent.tries, tries);
@@ -402,7 +402,7 @@ fn undeliverable_message_is_eventually_given_up() {
 }
 
 #[test]
-fn reenabled_job_is_not_stale_at_once() {
+fn reenabled_job_is_not_immediately_stale() {
     let mut fixture = quick_house();
     let rules = AlertRules {
         on: AlertKind::VARIANTS.iter().copied().collect(),

@@ -1,4 +1,4 @@
-//! Tests of the amounts that runs may spend.
+//! Tests of budgets and reservations.
 
 use super::*;
 
@@ -21,7 +21,7 @@ fn budgets_hold_across_runs_and_fail_closed() {
         panic!("the day was overspent")
     };
     assert_eq!(outcome.class(), Some(Class::OverBudget));
-    // One call with unknown usage is charged at its reserved maximum, and the rest is released.
+    // One call with unknown usage is charged its reserved maximum, and the rest is released.
     let request = fixture
         .store
         .reserve_request(&first, "x", Amounts { calls: 1, ..Amounts::default() }, now())

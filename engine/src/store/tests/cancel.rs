@@ -1,4 +1,4 @@
-//! Tests of ending runs in each of their states.
+//! Tests of the cancellation of runs in each state.
 
 use super::*;
 
@@ -7,7 +7,7 @@ fn cancel(fixture: &mut Fixture, run: &RunId) -> Cancelled {
 }
 
 #[test]
-fn waiting_run_is_cancelled_at_once() {
+fn waiting_run_is_cancelled_immediately() {
     for started in [false, true] {
         let mut fixture = fixture();
         let run = fixture.enqueue("dream");
@@ -20,7 +20,7 @@ fn waiting_run_is_cancelled_at_once() {
         assert_eq!(why(fixture.stands(&run)), "cancelled: manually");
         assert!(why(fixture.stands(&behind)).starts_with("skipped"));
         assert!(fixture.start(later(60)).is_empty());
-        // The run's process tries to be admitted too late.
+        // The cancelled run's process requests admission too late.
         let late = fixture.admit(&run, Budget::default(), &[]).unwrap_err();
         assert!(matches!(late, StoreError::NotFound { .. }), "{late}");
         fixture.check();
@@ -93,7 +93,7 @@ fn cancellation_shortens_the_deadline_once() {
     let first = fixture.deadline(&run);
     fixture.store.hasten(&fixture.row(&run), Duration::from_secs(110)).unwrap();
     let hastened = fixture.deadline(&run);
-    // The run is killed when recovery's grace is over too, which is twenty seconds from now.
+    // Recovery adds its own grace period, so it kills the run twenty seconds from now.
     let killed = Duration::from_millis(hastened) + crate::recover::OVERRUN_GRACE;
     assert_eq!(killed, Duration::from_secs(110) + CANCEL_GRACE);
     assert!(hastened < first);

@@ -1,5 +1,4 @@
-//! Tests of clocks that were wrong and have been corrected: records with a time in the future do
-//! not block later work.
+//! Tests that records with a time in the future do not block work after the clock is set back.
 
 use super::*;
 use crate::policy::{CatchUp, CatchUpScope};
@@ -31,7 +30,7 @@ fn future_waits_restart_now() {
 }
 
 #[test]
-fn success_ends_failures_dated_ahead() {
+fn success_ends_future_dated_failures() {
     let mut fixture = quick_house();
     for at in [years(), years(), years()] {
         let new = NewOccurrence::manual(fixture.id("tidy"), OccurrenceId::new(at).to_string(), at);

@@ -1,4 +1,4 @@
-//! Tests of recording occurrences, and of the processes that start their runs.
+//! Tests of recording occurrences and requesting their runs.
 
 use super::*;
 
@@ -161,7 +161,7 @@ fn caught_up_runs_share_one_stagger() {
     tidy.policy.catch_up = catch_up.clone();
     let jobs = [job("dream", Schedule::manual()), tidy];
     fixture.store.project_jobs(&fixture.project, "two", "", &jobs, now()).unwrap();
-    // The scheduled times are 35, 20 and 5 minutes in the past, so only the last is on time.
+    // The scheduled times are 35, 20 and 5 minutes old, so only the last is on time.
     let at = later(50);
     let due_job = fixture.store.due_jobs(at).unwrap().remove(0);
     let due = due_job.job.schedule.due(due_job.watermark, at, &catch_up).unwrap();

@@ -1,9 +1,9 @@
-//! Helpers with which the queue's tests change and inspect the database.
+//! Helpers that change and inspect the database of a test.
 
 use super::*;
 
 impl Fixture {
-    /// Replaces the descriptions of the project's jobs.
+    /// Replaces the project's jobs.
     pub(super) fn jobs(&mut self, jobs: &[NewJob]) {
         self.store.project_jobs(&self.project, "again", "", jobs, now()).unwrap();
     }
@@ -12,7 +12,7 @@ impl Fixture {
         self.store.job(&self.project, job).unwrap().id
     }
 
-    /// Builds a new occurrence for the queue, with a new key.
+    /// Creates an occurrence with a new key.
     pub(super) fn wish(&self, job: &str, origin: Origin) -> NewOccurrence {
         NewOccurrence {
             origin,
@@ -20,7 +20,7 @@ impl Fixture {
         }
     }
 
-    /// Queues a run that may start now, for a caller that does not wait for it.
+    /// Queues a run that may start now.
     pub(super) fn enqueue(&mut self, job: &str) -> RunId {
         self.enqueue_after(job, None)
     }
@@ -72,7 +72,7 @@ impl Fixture {
         runs
     }
 
-    /// Records the scheduled times of a job that are due.
+    /// Records a job's due scheduled times.
     pub(super) fn due(&mut self, job: &str, at: Timestamp) -> Vec<RunId> {
         let due_jobs = self.store.due_jobs(at).unwrap();
         let due_job = due_jobs.iter().find(|due| due.job.name == job).unwrap();

@@ -1,4 +1,4 @@
-//! Tests of jobs that are due when another job ends.
+//! Tests of jobs that follow other jobs.
 
 use super::*;
 
@@ -13,7 +13,7 @@ fn chained() -> Fixture {
     fixture
 }
 
-/// Ends a new run of `fetch` with `outcome`, and returns the state of the other jobs.
+/// Ends a new run of `fetch` with `outcome`, and returns the states of the other jobs.
 fn ended(fixture: &mut Fixture, outcome: &Outcome) -> [String; 3] {
     let run = fixture.requested("fetch", &OccurrenceId::new(now()).to_string());
     fixture.end(&run, outcome, later(1));
@@ -49,7 +49,7 @@ fn each_outcome_starts_its_followers() {
     let idle = Outcome::Skipped { why: "idle".to_owned() };
     let found = ended(&mut fixture, &idle);
     assert_eq!(found[1], skip("fetch", "skipped: idle"), "a skipped run starts no follower");
-    // The deferral means that a person must try again later.
+    // A person must retry a deferred manual run.
     let mut fixture = chained();
     let put_off = Outcome::Deferred { until: later(15), why: "dirty".to_owned() };
     let found = ended(&mut fixture, &put_off);

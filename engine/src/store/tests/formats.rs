@@ -1,8 +1,8 @@
 //! Tests that every released format can be opened.
 //!
-//! `tests/fixtures/format-N.db` is a file with format N from the time of its release, and
-//! `format-N.sql` contains its rows. `RUNNER_UPDATE_FIXTURES=1` recreates the file for the current
-//! format, which is permitted only until that format is released.
+//! `tests/fixtures/format-N.db` is a file from the release of format N, and `format-N.sql` contains
+//! its rows. `RUNNER_UPDATE_FIXTURES=1` recreates the file for the current format, which is
+//! permitted only before that format is released.
 
 use std::fs;
 use std::path::Path;
@@ -23,7 +23,7 @@ fn frozen(format: i64) -> (tempfile::TempDir, PathBuf) {
     (folder, path)
 }
 
-/// Returns the complete content of a database as text.
+/// Returns all rows of a database as text.
 fn content(db: &Connection) -> Vec<String> {
     let mut tables = db
         .prepare("SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY name")
@@ -45,7 +45,7 @@ fn content(db: &Connection) -> Vec<String> {
     lines
 }
 
-/// Creates a file with the format `format` from the migration steps and the saved rows.
+/// Creates a file of the format `format` from the migration steps and the saved rows.
 fn made(format: usize, path: &Path) {
     let mut db = Connection::open(path).unwrap();
     db.pragma_update(None, "application_id", format::APPLICATION_ID).unwrap();
@@ -109,7 +109,7 @@ fn every_released_format_opens() {
     }
 }
 
-/// Returns the current steps and one unreleased step, which creates the next format.
+/// Returns the current steps and an additional step, which creates the next format.
 fn next() -> Vec<&'static str> {
     let mut steps = STEPS.to_vec();
     steps.push("ALTER TABLE events ADD COLUMN weight INTEGER; UPDATE events SET weight = 1;");
@@ -135,7 +135,7 @@ fn migration_keeps_all_rows_and_a_backup() {
         .unwrap();
     assert_eq!(digest, schema_digest(&next()));
     drop(db);
-    // This program is now the older one.
+    // The file now has a newer format than this program.
     assert!(matches!(Store::open(&path).err().unwrap(), StoreError::Newer { .. }));
 }
 
@@ -173,7 +173,7 @@ fn a_development_database_is_reported() {
     }
 }
 
-/// The test starts itself again as the process that dies.
+/// The test runs its own executable as the process that dies.
 #[test]
 #[allow(clippy::disallowed_methods, reason = "the process that dies is told so by its environment")]
 fn killed_migration_leaves_old_or_new_format() {

@@ -1,4 +1,4 @@
-//! Tests of the log's length and of the daily maintenance.
+//! Tests of the log's truncation and of the daily maintenance.
 
 use super::*;
 use crate::store::maintenance::LOG_CEILING;
@@ -27,7 +27,7 @@ fn log_is_truncated_after_readers_finish() {
     events(&mut fixture.store, 70, 1 << 20);
     let grown = fixture.store.log_length();
     assert!(grown > LOG_CEILING, "{grown}");
-    // Truncating the log does not wait for the reader, which still has its earlier view.
+    // The truncation does not wait for the reader, whose snapshot stays unchanged.
     fixture.store.cut_log(LOG_CEILING).unwrap();
     let seen: i64 = reader.query_row("SELECT count(*) FROM events", [], |row| row.get(0)).unwrap();
     assert_eq!(seen, 0);
@@ -60,7 +60,7 @@ fn daily_maintenance_has_one_claimant() {
     other.record_maintenance(Task::Daily, "", later(61)).unwrap();
     assert!(!fixture.store.claim_maintenance(later(60 * 24)).unwrap());
     assert!(fixture.store.claim_maintenance(later(60 * 24 + 61)).unwrap());
-    // A time in the future, written by a wrong clock, does not postpone maintenance.
+    // A time in the future, recorded by a wrong clock, does not postpone maintenance.
     other.record_maintenance(Task::Daily, "", later(60 * 24 * 900)).unwrap();
     assert!(fixture.store.claim_maintenance(later(60 * 24 * 2)).unwrap());
 }

@@ -1,4 +1,4 @@
-//! Tests of the guarantees that other modules rely on.
+//! Tests of the database's guarantees.
 
 mod alerts;
 mod budgets;
@@ -58,8 +58,7 @@ fn fixture() -> Fixture {
     furnished(folder, store)
 }
 
-/// Creates a fixture with a database in memory for tests with many steps. Only this thread can use
-/// the database.
+/// Creates a fixture with an in-memory database, for tests with many steps.
 fn quick_house() -> Fixture {
     furnished(tempfile::tempdir().unwrap(), Store::in_memory().unwrap())
 }

@@ -1,4 +1,4 @@
-//! Tests of the overview of all projects, of missing projects and of deleting a project.
+//! Tests of the overview of all projects, of missing projects, and of moving and deleting projects.
 
 use std::path::Path;
 
@@ -49,7 +49,7 @@ fn equal_due_times_are_ordered_by_name() {
 }
 
 #[test]
-fn skips_do_not_end_a_failure() {
+fn skipped_runs_do_not_end_failures() {
     let mut fixture = fixture();
     let project = fixture.project.clone();
     let id = |fixture: &Fixture, job| fixture.store.job(&project, job).unwrap().id;
@@ -58,7 +58,7 @@ fn skips_do_not_end_a_failure() {
     let steps = [
         ("tidy", failed(), vec![tidy]),
         ("dream", failed(), vec![dream, tidy]),
-        // A skipped run does not end the failure.
+        // A skipped run does not end the streak of failures.
         ("tidy", skipped, vec![dream, tidy]),
         ("tidy", Outcome::Succeeded, vec![dream]),
         ("dream", failed(), vec![dream]),
@@ -86,7 +86,7 @@ fn latest_job_projection_is_returned() {
         assert_eq!(kept(&fixture, None).as_deref(), Some(text));
         assert_eq!(kept(&fixture, Some(&project)).as_deref(), Some(text));
     }
-    // The last stored projection is used until the project is back.
+    // The stored projection is used until the project is back.
     fixture.store.set_config_stamp(&project, &gone("away")).unwrap();
     assert_eq!(kept(&fixture, None).as_deref(), Some("b"));
     assert_eq!(kept(&fixture, Some(&ProjectId::new(later(1)))), None);
@@ -98,7 +98,7 @@ fn last_night_is_the_latest_opened() {
     let project = fixture.project.clone();
     assert!(fixture.store.last_nights().unwrap().is_empty());
     let mut last = None;
-    // With ten and more nights on one date, names no longer sort in the order of opening.
+    // With ten or more nights on one date, names no longer sort by opening time.
     for minute in 0..12 {
         let opens = later(minute);
         let night = fixture.store.open_night(&project, "2026-11-21", opens, later(500));
@@ -126,7 +126,7 @@ fn missing_project_has_one_missed_stretch() {
     assert_eq!((*first, *last, *count), (later(15), later(75), 5));
     assert_eq!(why, "it is away");
     assert!(fixture.store.runs(&RunFilter::default()).unwrap().is_empty());
-    // The project is back: the next scheduled time runs, and the missed stretch has ended.
+    // The project is back, so the next scheduled time runs and the missed stretch ends.
     let jobs = [job("dream", Schedule::manual()), job("tidy", every(15))];
     fixture.store.project_jobs(&project, "stamp", "", &jobs, later(76)).unwrap();
     record_due(&mut fixture.store, None, later(90), &mut troubles).unwrap();
@@ -176,7 +176,7 @@ fn a_project_moves_only_to_free_paths() {
     let row = fixture.store.project_at(Path::new("/r")).unwrap().unwrap();
     assert_eq!((row.id, row.node), (project.clone(), Node::new(3, 4)));
     assert_eq!(fixture.store.project_at(Path::new("/p")).unwrap(), None);
-    // A project registered at the path of another project displaces it, and both are listed.
+    // A project that is registered at another project's path displaces it.
     let third = Project { id: ProjectId::new(later(2)), path: "/r".into(), ..other };
     fixture.store.register(&third, now()).unwrap();
     let displaced = fixture.store.project(&project).unwrap().unwrap();

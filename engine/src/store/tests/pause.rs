@@ -26,7 +26,7 @@ fn missed(fixture: &Fixture) -> Vec<(Timestamp, Timestamp, u64, String)> {
         .collect()
 }
 
-/// Runs `test` with both pauses: of all jobs and of one job.
+/// Runs `test` with a pause of all jobs and with a pause of one job.
 fn both(test: impl Fn(Fixture, Option<JobId>)) {
     test(quick_house(), None);
     let of_one = quick_house();
@@ -55,8 +55,8 @@ fn paused_times_are_one_missed_row() {
 fn times_after_pause_run_in_same_tick() {
     both(|mut fixture, job| {
         fixture.store.pause(job, later(20)).unwrap();
-        // No tick ran between the end of the pause and now, which is a separate stretch with a
-        // catch-up.
+        // No tick ran after the pause, so its later scheduled times are a separate stretch and are
+        // caught up.
         let started = ticked(&mut fixture, later(61)).start;
         assert_eq!(started.len(), 1);
         assert_eq!(fixture.row(&started[0]).due, later(60));

@@ -133,7 +133,7 @@ fn saved_database_stays_consistent_after_pruning() {
         std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/format-1.db");
     std::fs::copy(fixture, &path).unwrap();
     let mut store = Store::open(&path).unwrap();
-    // The saved rows have fences that their job never issued, and the check finds them.
+    // The saved runs have fences above their jobs' fences, which the check reports.
     assert_eq!(store.examine().unwrap().findings.len(), 2);
     store.db.execute_batch("UPDATE jobs SET fence = 9").unwrap();
     assert_eq!(store.examine().unwrap().findings, []);
@@ -153,7 +153,7 @@ fn acknowledgement_survives_pruning() {
     for key in ["c", "d", "e"] {
         over(&mut fixture, key, &failed(Class::Crash));
     }
-    // The last run before the reset is one that the breaker skipped.
+    // The newest run before the reset was skipped because of the breaker.
     let skip = fixture.requested("dream", "f");
     fixture
         .store
@@ -206,7 +206,7 @@ fn acknowledged_run_is_not_pruned() {
     let mut fixture = fixture();
     let job = fixture.store.job(&fixture.project, "dream").unwrap().id;
     over(&mut fixture, "a", &failed(Class::Crash));
-    // Earlier versions recorded the last run in a reset, whatever its outcome.
+    // Earlier versions could name a skipped run in a reset.
     let skip = fixture.requested("dream", "b");
     let skipped = |why: &str| Outcome::Skipped { why: why.into() };
     let settle = |fixture: &mut Fixture, run: &RunId, why: &str| {
@@ -256,8 +256,8 @@ fn grants_of_deleted_projects_are_deleted() {
         let left: i64 = fixture.store.db.query_row(&sql, [], |row| row.get(0)).unwrap();
         assert_eq!(left, 0, "{table}");
     }
-    // A grant that an earlier version left behind must not apply to a new night with the same
-    // number.
+    // An earlier version may have left a grant behind. It must not apply to a new night with the
+    // same number.
     let sql =
         "INSERT INTO grants (level, key, made, calls, tokens, micros, seconds, ideas, reason, who)
                VALUES ('night', ?1, 0, 9, 0, 0, 0, 0, 'r', 'w')";
@@ -304,10 +304,10 @@ fn only_unused_old_usage_is_deleted() {
         )
         .unwrap();
     }
-    // This level has only grants and was never used.
+    // This level has grants but no usage.
     db.execute("DELETE FROM budget_usage WHERE level = 'pool-day' AND key = 'max 2026-11-21'", [])
         .unwrap();
-    // The window that was opened last may still be needed.
+    // A window that was not closed may still be needed.
     db.execute("INSERT INTO windows VALUES ('max', ?1, ?1)", [millis(now())]).unwrap();
     let left = |fixture: &Fixture, table: &str| -> i64 {
         let sql = format!("SELECT count(*) FROM {table} WHERE key NOT LIKE '%x'");
@@ -317,7 +317,7 @@ fn only_unused_old_usage_is_deleted() {
     let facts = fixture.store.old_rows(&retention(), days(120)).unwrap();
     let plan = retention().plan(facts, days(120));
     assert_eq!(plan.rows.budget_usage.len(), 4, "{:?}", plan.rows.budget_usage);
-    // A run reserves an amount at one of these levels after the plan was made.
+    // After the plan was made, a run reserves an amount at one of these levels.
     let run = fixture.requested("dream", "late");
     let sql =
         "INSERT INTO reservations (run, level, key, calls, tokens, micros, seconds, ideas, open)

@@ -1,4 +1,4 @@
-//! Tests of backup copies and of restored databases.
+//! Tests of backups and restores.
 
 use super::*;
 
@@ -64,7 +64,7 @@ fn backup_is_consistent_during_writes() {
         move || {
             let mut store = Store::open(&path).unwrap();
             for round in 0..60 {
-                // One transaction writes two rows. A copy must contain both or neither.
+                // Each transaction inserts two rows, so a consistent copy contains both or neither.
                 store
                     .write(|tx| {
                         for half in ["left", "right"] {
@@ -116,7 +116,7 @@ fn restore_counts_losses_and_keeps_pauses() {
     let plan = plan_restore(&path, &copy, later(120)).unwrap();
     assert_eq!(counts(plan.since.as_ref().unwrap()), (1, 0, 0, 0, 2));
     drop(fixture.store);
-    // Another file may exist at the planned path by then, and must not be overwritten.
+    // A file that appears at the planned path must not be overwritten.
     let planned = plan.keep.clone().unwrap();
     std::fs::write(&planned, "kept").unwrap();
     let reported = plan.carry_out(later(120)).unwrap();

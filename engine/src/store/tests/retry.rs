@@ -1,8 +1,8 @@
-//! Tests of further attempts, automatic and requested.
+//! Tests of automatic and requested retries.
 
 use super::*;
 
-/// Fails each attempt until there is no further attempt, and returns the waits between them.
+/// Fails each attempt until there is no further one, and returns the waits between the attempts.
 fn attempts(fixture: &mut Fixture, first: RunId, outcome: &Outcome) -> Vec<SignedDuration> {
     let mut waits = Vec::new();
     let (mut run, mut at) = (first, now());
@@ -89,7 +89,7 @@ fn deferred_run_returns_once_at_its_time() {
     assert_eq!(again.len(), 1);
     assert_eq!(fixture.row(&again[0]).attempt, 2);
     assert!(fixture.start(later(500)).is_empty());
-    // A deferral is not a failure, so all attempts remain.
+    // A deferral is not a failure, so all attempts are left.
     assert_eq!(attempts(&mut fixture, again[0].clone(), &failed(Class::Crash)).len(), 2);
 }
 
@@ -107,8 +107,8 @@ fn requested_retry_reopens_occurrence_once() {
     let row = fixture.row(&again);
     assert_eq!((row.attempt, row.state.name()), (2, "queued"));
     assert_eq!(fixture.stands(&run), None);
-    // The attempt belongs to the queue, because no person waits for it: it returns after a
-    // deferral, and its starter need not stay alive.
+    // No person waits for the attempt, so it belongs to the queue. It is queued again after a
+    // deferral, and its starter may end.
     assert_eq!((row.origin, row.manual()), (Origin::Queue, false));
     assert_eq!(fixture.start(later(1)), std::slice::from_ref(&again));
     let put_off = Outcome::Deferred { until: later(9), why: "dirty".to_owned() };
@@ -116,7 +116,7 @@ fn requested_retry_reopens_occurrence_once() {
     let third = fixture.start(later(9)).remove(0);
     fixture.end(&third, &Outcome::Succeeded, later(10));
     assert_eq!(fixture.stands(&run), Some(Outcome::Succeeded));
-    // An occurrence that succeeded can be retried too, by naming any of its attempts.
+    // A succeeded occurrence can also be retried, through any of its attempts.
     let fourth = fixture.store.retry(&again, later(11)).unwrap();
     assert_eq!(fixture.row(&fourth).attempt, 4);
     fixture.check();

@@ -1,4 +1,4 @@
-//! Tests of how runs end.
+//! Tests of settling runs.
 
 use super::*;
 
@@ -16,7 +16,7 @@ fn stale_fence_cannot_settle_or_publish() {
     let mut log = fixture.store.publish_log(None, later(1));
     let refused = log.commit_manifest(old.run(), old.fence(), &manifest).unwrap_err();
     assert!(matches!(refused, LogError::StaleFence { .. }), "{refused}");
-    // The process that took over the run may still finish it.
+    // The process that took over the run can finish it.
     log.commit_manifest(old.run(), fence, &manifest).unwrap();
     log.commit_outcome(old.run(), fence).unwrap();
     assert!(matches!(log.commit_outcome(old.run(), fence), Err(LogError::Settled { .. })));

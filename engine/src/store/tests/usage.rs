@@ -1,5 +1,5 @@
-//! Tests of pools, windows, grants, escalations, limits, breaker resets, and live reservations in a
-//! saved database.
+//! Tests of pools, windows, grants, escalations, limits, breaker resets, and of live reservations
+//! in a saved database.
 
 use super::*;
 
@@ -72,7 +72,7 @@ fn grant_raises_only_its_level() {
     let standing = fixture.store.standing(&levels[0], now()).unwrap();
     assert_eq!(standing.left()[0], Some(0));
     assert_eq!((standing.used.calls, standing.reserved.calls), (0, 5));
-    // The grant ends while it is in use. The amount left is zero, never negative.
+    // The grant ends while it is in use. Nothing is left, and the amount does not become negative.
     let standing = fixture.store.standing(&levels[0], later(11)).unwrap();
     assert_eq!((standing.granted.calls, standing.left()[0]), (0, Some(0)));
     for run in [first, second] {
@@ -104,7 +104,7 @@ fn window_opens_with_first_run_and_resets() {
     assert_eq!((standing.used.calls, standing.left()[0]), (2, Some(0)));
     let standing = fixture.store.standing(&window, later(300)).unwrap();
     assert_eq!((standing.used.calls, standing.left()[0]), (0, Some(2)));
-    // A window does not stay open for years because the clock was set back by years.
+    // After the clock is set back by years, the window does not stay open for years.
     let past = later(-3 * 365 * 24 * 60);
     assert_eq!(fixture.store.window("max", length, past).unwrap(), None);
 }
@@ -120,7 +120,7 @@ fn escalation_uses_parent_budget_and_returns_rest() {
     assert!(short.why().unwrap().contains("has 3 calls left"), "{short}");
     let child = fixture.enters("tidy", calls(2), &of_parent).unwrap();
     assert_eq!(fixture.store.parent_of(&child).unwrap(), Some(parent.clone()));
-    // The child's reservation adds nothing to the parent's reservation for the day.
+    // The child's reservation is part of the parent's reservation for the day.
     let standing = fixture.store.standing(&day, now()).unwrap();
     assert_eq!(standing.reserved.calls, 4);
     assert_eq!(fixture.store.left_of(&parent).unwrap().calls, 1);
@@ -132,7 +132,7 @@ fn escalation_uses_parent_budget_and_returns_rest() {
     fixture.over(&parent, now());
     let standing = fixture.store.standing(&day, now()).unwrap();
     assert_eq!((standing.used.calls, standing.reserved.calls), (2, 0));
-    // A parent that is over has nothing left.
+    // A settled parent has nothing left.
     let short = fixture.enters("tidy", calls(1), &of_parent).unwrap_err();
     assert_eq!(short.class(), Some(Class::OverBudget));
 }
@@ -171,7 +171,8 @@ fn implausible_usage_is_charged_as_reserved() {
         assert_eq!(fixture.store.unstated_calls(&run).unwrap(), 1);
         fixture.over(&run, now());
     }
-    // The largest plausible amount is stored, and a thousand of them do not overflow the sum.
+    // The largest plausible amount is stored, and the sum of a thousand such amounts does not
+    // overflow.
     let huge = Amounts { tokens: MEASURE, ..one_call() };
     let run = fixture.enters("dream", calls(2_000), std::slice::from_ref(&day)).unwrap();
     for _ in 0..1_000 {
@@ -223,7 +224,7 @@ fn limit_applies_to_pool_and_grows_after_wait() {
     let limit = store.note_limit("max", said, "5-hour limit", now()).unwrap();
     assert_eq!((limit.until, limit.streak), (later(60), 1));
     assert_eq!(limit.why, "5-hour limit");
-    // Nine other requests are refused at the same time, which is treated as one refusal.
+    // Nine simultaneous refusals of other requests count as the same refusal.
     for _ in 0..9 {
         let again = store.note_limit("max", said, "5-hour limit", later(1)).unwrap();
         assert_eq!(again.streak, 1);
@@ -231,7 +232,7 @@ fn limit_applies_to_pool_and_grows_after_wait() {
     assert!(store.limit("max", later(59)).unwrap().is_some());
     assert_eq!(store.limit("other", later(59)).unwrap(), None);
     assert_eq!(store.limit("max", later(60)).unwrap(), None);
-    // The pool is still limited after its reset, so the waits grow.
+    // The pool is still limited after its reset time, so the waits grow.
     let mut at = later(61);
     for (streak, minutes) in [(2, 10), (3, 20), (4, 40)] {
         let limit = store.note_limit("max", said, "still", at).unwrap();
@@ -240,17 +241,17 @@ fn limit_applies_to_pool_and_grows_after_wait() {
         assert!(limit.why.contains("which has passed"), "{}", limit.why);
         at = limit.until;
     }
-    // An answer to a request from before the last refusal does not clear the limit.
+    // An answer to a request that was sent before the last refusal does not clear the limit.
     let noted = later(61 + 10 + 20);
     store.clear_limit("max", noted, at).unwrap();
     assert!(store.limit("max", later(92)).unwrap().is_some());
     store.clear_limit("max", later(92), at).unwrap();
     assert_eq!(store.limit("max", later(92)).unwrap(), None);
     assert_eq!(store.note_limit("max", None, "", at).unwrap().streak, 1);
-    // A limit that a wrong clock recorded with a time in the future is not treated as newer.
+    // A limit that a wrong clock recorded in the future does not count as newer.
     store.clear_limit("max", now(), now()).unwrap();
     assert_eq!(store.note_limit("max", None, "", at).unwrap().streak, 1);
-    // A limit does not last a year longer because the clock was set back by a year.
+    // After the clock is set back by a year, the limit does not last a year longer.
     let past = later(-365 * 24 * 60);
     assert_eq!(store.limit("max", past).unwrap(), None);
 }
@@ -283,8 +284,8 @@ fn acknowledgement_ends_the_streak_and_is_logged() {
         )
         .unwrap();
     assert_eq!(events, 1);
-    // The next failure starts a new streak. Refused credentials open the breaker at once, other
-    // failures do not.
+    // The next failure starts a new streak. Refused credentials open the breaker immediately, and
+    // other failures do not.
     for (n, class) in [Class::Crash, Class::Auth].into_iter().enumerate() {
         let run = fixture.requested("dream", &format!("later {n}"));
         fixture.store.decline(&run, &failed(class), later(2)).unwrap();
@@ -302,8 +303,8 @@ fn format_1_database_keeps_live_reservations() {
     std::fs::copy(frozen, &path).unwrap();
     let mut store = Store::open(&path).unwrap();
     store.check().unwrap();
-    // The database was saved with a live run: ten calls are reserved for its day, and one request
-    // is in progress.
+    // The saved database contains a live run with ten calls reserved for its day and one request in
+    // progress.
     let run: RunId = "01M80087Y0000000000000003Z".parse().unwrap();
     assert_eq!(store.holders().unwrap(), std::slice::from_ref(&run));
     let key = "01M5JT1KR00000000000000001 2026-11-21".to_owned();

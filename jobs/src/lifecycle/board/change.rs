@@ -1,4 +1,4 @@
-//! Reads, decides and publishes one change of a board under one lock.
+//! Reads a board, decides on a change and publishes the change, all under one lock.
 //!
 //! This module must never publish a board without its history record, or the record without the
 //! board.
@@ -18,7 +18,7 @@ use crate::manual_edit::{self, EditActor, HeldJobLock, ManualEdit, ManualEditErr
 
 /// The job name of all changes of a project's board. No configured job can have this name.
 pub const JOB: &str = "board:apply";
-/// Maximum number of attempts when another process changes the board during a change.
+/// Maximum number of attempts to change a board that another process changes at the same time.
 const LOOKS: u32 = 5;
 
 /// The reason why a board was not changed.
@@ -29,11 +29,7 @@ pub enum BoardError {
     Missing(String),
     /// The board is not text or cannot be read.
     #[error("the board {path} cannot be read: {why}")]
-    Unreadable {
-        /// The path of the board, relative to the project.
-        path: String,
-        why: String,
-    },
+    Unreadable { path: String, why: String },
     /// The request cannot be carried out on this board.
     #[error("{0}")]
     Cannot(String),
@@ -42,12 +38,7 @@ pub enum BoardError {
     Act(#[from] ManualEditError),
     /// The change would have an unintended effect.
     #[error("the board {path} stays as it is: {why}")]
-    Internal {
-        /// The path of the board, relative to the project.
-        path: String,
-        /// The unintended effect that was prevented.
-        why: String,
-    },
+    Internal { path: String, why: String },
 }
 
 /// A request to change a board.
@@ -63,7 +54,7 @@ pub enum BoardRequest<'w> {
     Done(&'w str),
 }
 
-/// The result of requests to a board.
+/// The result of one or more requests.
 #[derive(Clone, Debug, Default)]
 pub struct BoardChange {
     /// The recorded history lines, in order; empty if there was nothing to do.
@@ -95,17 +86,18 @@ struct BoardSnapshot {
 }
 
 impl BoardEditor<'_> {
-    /// Carries out all requests, in order and in one publication.
+    /// Makes all requested changes, in order and in one publication.
     ///
     /// # Errors
-    /// Returns a [`BoardError`]; in that case nothing has changed.
+    /// Returns a [`BoardError`]. Nothing has changed, unless a [`ManualEditError`] reports an
+    /// unfinished or conflicting publication.
     pub fn carry_out(&mut self, wishes: &[BoardRequest<'_>]) -> Result<BoardChange, BoardError> {
         let mut held = self.hand.lock(JOB)?;
         let mut looks = 0;
         loop {
             looks += 1;
             match self.once(&mut held, wishes) {
-                // An editor saved the board in between, so it is read again.
+                // Another process changed the board in the meantime, so the board is read again.
                 Err(BoardError::Act(ManualEditError::Changed(_))) if looks < LOOKS => {}
                 done => return done,
             }
@@ -163,7 +155,7 @@ impl BoardEditor<'_> {
         Ok(done)
     }
 
-    /// Creates a line of history. The time and the run are filled in at publication.
+    /// Creates a history record. The time and the run are filled in at publication.
     fn record(
         &self,
         what: HistoryEvent,
@@ -247,7 +239,7 @@ impl BoardEditor<'_> {
     }
 }
 
-/// Summarises the records in one line.
+/// Summarizes the records in one line.
 fn headline(records: &[HistoryRecord]) -> String {
     let parts = records.iter().map(|record| match record.what {
         HistoryEvent::Apply => format!(
@@ -270,7 +262,7 @@ fn headline(records: &[HistoryRecord]) -> String {
     parts.collect::<Vec<_>>().join("; ")
 }
 
-/// Describes the records in full: the tasks that moved, and those that did not, with the reason.
+/// Describes each moved task, and each verdict that moved none, with the reason.
 pub fn lines(records: &[HistoryRecord]) -> Vec<String> {
     let mut out = Vec::new();
     for record in records {
@@ -291,7 +283,7 @@ pub fn lines(records: &[HistoryRecord]) -> Vec<String> {
     out
 }
 
-/// Reads the text of a board without permission to change it.
+/// Reads a board's text.
 ///
 /// # Errors
 /// Returns [`BoardError::Missing`] or [`BoardError::Unreadable`].
@@ -302,7 +294,7 @@ pub fn read(root: &std::path::Path, path: &str) -> Result<String, BoardError> {
     read_in(&scope, path)
 }
 
-/// Reads the text of a board through a scope.
+/// Reads a board's text through a scope.
 ///
 /// # Errors
 /// Returns the same errors as [`read`].

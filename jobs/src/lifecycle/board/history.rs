@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// The path of the history, relative to the project.
 pub const PATH: &str = ".runner/board.jsonl";
-/// Maximum number of records that are kept. An entry is applied only while it is the newest, so a
+/// Maximum number of lines that are kept. An entry is applied only while it is the newest, so a
 /// dropped record is never needed again.
 const KEPT: usize = 5000;
 
@@ -45,7 +45,6 @@ pub struct TaskMove {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnappliedVerdict {
     pub said: String,
-    /// The reason why no task moved.
     pub why: String,
 }
 
@@ -53,7 +52,6 @@ pub struct UnappliedVerdict {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unresolved {
     pub said: String,
-    /// The reason why the verdict identifies no task.
     pub why: String,
 }
 
@@ -68,18 +66,14 @@ pub struct HistoryRecord {
     pub agent: String,
     /// The path of the board, relative to the project.
     pub board: String,
-    /// The kind of change.
     pub what: HistoryEvent,
     /// The entry whose verdicts were applied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub entry: Option<String>,
-    /// The tasks that moved.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub moves: Vec<TaskMove>,
-    /// The verdicts that were understood but moved no task.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kept: Vec<UnappliedVerdict>,
-    /// The verdicts that could not be understood.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unresolved: Vec<Unresolved>,
 }
@@ -89,13 +83,13 @@ pub struct HistoryRecord {
 pub struct BoardHistory {
     /// The valid records, oldest first.
     pub records: Vec<HistoryRecord>,
-    /// Number of lines that are not valid records. They are kept as they are.
+    /// Number of invalid lines, which are kept unchanged.
     pub unreadable: usize,
     lines: Vec<String>,
 }
 
 impl BoardHistory {
-    /// Parses the history. Lines that are not valid records are counted and kept.
+    /// Parses the history. Invalid lines are counted and kept.
     pub fn parse(bytes: &[u8]) -> Self {
         let text = String::from_utf8_lossy(bytes);
         let lines: Vec<String> =
@@ -114,8 +108,7 @@ impl BoardHistory {
         })
     }
 
-    /// Returns the text of the history with further records at its end. The oldest lines beyond the
-    /// limit are dropped.
+    /// Returns the history's text with `more` appended, without the oldest lines beyond the limit.
     pub fn with(&self, more: &[HistoryRecord]) -> String {
         let more = more
             .iter()

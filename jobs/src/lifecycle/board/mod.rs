@@ -6,10 +6,10 @@
 //! history: applied before? ─────────────────────┴─> one more line of the history ─┘
 //! ```
 //!
-//! The board belongs to the project; the history, `.runner/board.jsonl`, belongs to runner. Only
-//! the history records which entry was applied. Both are published together, so a verdict is
-//! applied exactly once, even if a process dies. This module must never guess the meaning of a
-//! verdict, and never remove a task.
+//! The board belongs to the project, and the history (`.runner/board.jsonl`) belongs to runner.
+//! Only the history records which entry was applied. Both files are published together, so a
+//! verdict is applied exactly once, even if a process dies. This module must never guess the
+//! meaning of a verdict, and never remove a task.
 
 mod change;
 mod history;

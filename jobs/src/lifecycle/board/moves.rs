@@ -1,4 +1,4 @@
-//! Computes moves on a board as edits of its text. The module is pure.
+//! Computes moves on a board as edits of its text.
 
 use std::collections::BTreeSet;
 
@@ -21,12 +21,10 @@ pub struct BoardEdit {
 }
 
 impl BoardEdit {
-    /// Returns the text with the change applied. Checks once more that the board then has the
-    /// intended content and that no other task moved.
+    /// Returns the board's text with the edits applied, after a check that no other task changes.
     ///
     /// # Errors
-    /// Returns a message if the result differs from the intended board, which is a bug in runner
-    /// that must not reach a file.
+    /// Returns a message if another task would change, which is a bug in runner.
     pub fn text(&self, before: &str, board: &Board) -> Result<String, String> {
         let after = org::apply(before, self.edits.clone()).map_err(|error| error.to_string())?;
         let new = Board::read(&after, board.form());
@@ -35,7 +33,7 @@ impl BoardEdit {
             return Err("the board would gain or lose a task".to_owned());
         }
         let moved: BTreeSet<usize> = self.moves.iter().map(|it| it.line).collect();
-        // An added task may be between others, so only the number of the other tasks is checked.
+        // An added task shifts other tasks, so only the number of tasks is checked.
         let pairs = board.tasks.iter().zip(&new.tasks).filter(|_| added == 0);
         for (old, new) in pairs {
             let same = old.heading == new.heading && old.keyword == new.keyword;
@@ -47,8 +45,8 @@ impl BoardEdit {
     }
 }
 
-/// Applies verdicts, each to the board as it was before any of them. A second verdict on the same
-/// task is not applied.
+/// Applies each verdict to the original board. A second verdict that would move the same task is
+/// reported as unresolved.
 pub fn apply(board: &Board, verdicts: &[Verdict]) -> BoardEdit {
     let mut change = BoardEdit::default();
     let mut touched = BTreeSet::new();
@@ -93,8 +91,8 @@ pub fn apply(board: &Board, verdicts: &[Verdict]) -> BoardEdit {
             change.unresolved.push(Unresolved { said, why });
             continue;
         }
-        // The verdict's reason if the line was split at the right dash, otherwise the text after
-        // the heading.
+        // The verdict was split at its first dash. If that dash belongs to the heading, the reason
+        // is the text after the heading.
         let split = verdict.task.as_deref().is_some_and(|said| fold(said) == fold(&task.heading));
         let why = if split { verdict.why.clone() } else { rest };
         let reason = (to == Keyword::Cancelled).then_some(why.as_str());
@@ -104,8 +102,8 @@ pub fn apply(board: &Board, verdicts: &[Verdict]) -> BoardEdit {
     change
 }
 
-/// Returns the reason why a name matches no task on the board. If a task matches but has a keyword
-/// that runner does not move, the reason names the task.
+/// Explains why a name matches no task on the board. A task may match but have a keyword that
+/// runner does not move; the explanation then names that task's line.
 fn unknown(board: &Board, said: &str) -> String {
     let wanted = fold(said);
     let odd = board.odd.iter().find(|odd| {

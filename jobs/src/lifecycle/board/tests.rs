@@ -1,4 +1,4 @@
-//! Tests verdicts on boards, with each kind of invalid input once.
+//! Tests verdicts and edits on boards.
 
 use proptest::prelude::*;
 use runner_text::org::{Board, BoardForm, Keyword};
@@ -8,14 +8,14 @@ use super::{
 };
 use crate::lifecycle::entry::{Verdict, VerdictMove, parse_sections};
 
-/// Returns the verdicts of a dream that has these lines below its verdicts heading.
+/// Parses `lines` as the verdicts of an entry.
 fn said(lines: &str) -> Vec<Verdict> {
     let text =
         format!("* tale\nx\n* goals\n* blue sky\n* fears\n* verdicts\n{lines}\n* carry\n- x\n");
     parse_sections(&text).unwrap().verdicts
 }
 
-/// Applies the verdicts, and returns the new text of the board and the change.
+/// Applies the verdicts and returns the board's new text and the change.
 fn after(board: &str, form: BoardForm, lines: &str) -> (String, BoardEdit) {
     let read = Board::read(board, form);
     let change = apply(&read, &said(lines));

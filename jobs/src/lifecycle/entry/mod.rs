@@ -1,13 +1,13 @@
-//! One entry of the journal under `rem/`: six sections in org, parsed strictly and rendered so that
-//! no text in it can be mistaken for a heading (contracts/lifecycle.md, "The entry").
+//! An entry of the journal under `rem/`. Its six org sections are parsed strictly, and rendered so
+//! that no text can be mistaken for a heading (contracts/lifecycle.md, "The entry").
 //!
 //! ```text
 //! org text ──parse──> Entry ──render──> org text          parse(render(e)) == e
 //!              └────> Malformed{line, why}                 discarded whole, nothing is salvaged
 //! ```
 //!
-//! An entry with a broken heading is discarded; a wrong number of words or lines only causes a
-//! warning. This module must never guess the meaning of a verdict: a line that is not a verdict is
+//! An entry with an invalid heading is discarded. A wrong number of words or lines only causes a
+//! warning. This module must never guess the meaning of a verdict. Lines that are not verdicts are
 //! kept separately and reported.
 
 mod parse;
@@ -36,14 +36,13 @@ pub struct Entry {
     pub title: String,
     /// The model that wrote the entry.
     pub model: String,
-    /// The six sections of the entry.
     pub sections: Sections,
 }
 
 /// The six sections.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sections {
-    /// The events, in plain past tense. The lines are kept as they are, joined by `\n`.
+    /// The events, in plain past tense.
     pub tale: String,
     /// The next goals, one line each.
     pub goals: Vec<String>,
@@ -55,7 +54,7 @@ pub struct Sections {
     pub verdicts: Vec<Verdict>,
     /// Lines below `verdicts` that are not verdicts. They are reported and never applied.
     pub unread: Vec<String>,
-    /// Where the next waking run continues.
+    /// The point at which the next waking run continues.
     pub carry: Vec<String>,
 }
 
@@ -63,14 +62,13 @@ pub struct Sections {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Verdict {
     pub act: VerdictMove,
-    /// The task as the line names it, up to the first dash between spaces; `None` for
-    /// [`VerdictMove::KeepCourse`]. Headings may also contain such dashes, so a task is identified
-    /// by [`Verdict::said`].
+    /// The text before the first dash between spaces, or `None` for [`VerdictMove::KeepCourse`]. A
+    /// heading may also contain such a dash, so the task is identified by [`Verdict::said`].
     pub task: Option<String>,
     /// The reason: the text after the first dash, or empty if there is no dash.
     pub why: String,
-    /// All text after the move: the task's heading, then the reason. The text is matched against
-    /// the board as an exact heading, then by the longest heading that it begins with.
+    /// All text after the move: the task's heading, then the reason. The board is searched for this
+    /// exact heading, then for the longest heading with which the text begins.
     pub said: String,
 }
 
@@ -118,7 +116,8 @@ impl Verdict {
 }
 
 impl Sections {
-    /// Returns one warning for each section whose number of words or lines is outside its limits.
+    /// Returns warnings about sections with too few or too many words or lines, and about lines
+    /// that are not verdicts.
     pub fn warnings(&self) -> Vec<String> {
         let mut reported = Vec::new();
         let words = self.tale.split_whitespace().count();
@@ -148,7 +147,7 @@ impl Sections {
 }
 
 impl Entry {
-    /// Returns the claims that the carry lists as verified, one each, for an audit to check again.
+    /// Returns the claims that the carry lists as verified, for an audit to check again.
     pub fn claims(&self) -> Vec<String> {
         let verified = self.sections.carry.iter().filter_map(|line| {
             let head = line.get(.."verified".len())?;

@@ -25,8 +25,8 @@ pub struct Malformed {
 /// and are empty without them.
 ///
 /// # Errors
-/// Returns an error if the headings are not the six required ones in their order, or if the text is
-/// larger than [`LARGEST`].
+/// Returns an error if the text is larger than [`LARGEST`], has text before its first heading, or
+/// does not have exactly the six headings in their order.
 pub fn parse(id: &str, text: &str) -> Result<Entry, Malformed> {
     let sections = parse_sections(text)?;
     let keyword = |name: &str| {
@@ -87,20 +87,20 @@ pub fn parse_sections(text: &str) -> Result<Sections, Malformed> {
     Ok(sections)
 }
 
-/// Returns the name of an org heading: a line that begins with stars in the first column, followed
-/// by a blank. Every such line counts as a heading, whatever its level; no other line counts.
+/// Returns the name of an org heading: a line that begins with stars and a blank. Headings of every
+/// level count.
 pub(super) fn heading(line: &str) -> Option<&str> {
     let rest = line.trim_start_matches('*');
     let stars = line.len() - rest.len();
     if stars == 0 {
         return None;
     }
-    // A deeper heading is never one of the six, whatever its name.
+    // A deeper heading never matches one of the six, whatever its name.
     let name = rest.strip_prefix([' ', '\t'])?.trim();
     if stars == 1 { Some(name) } else { Some(line.trim_end()) }
 }
 
-/// Returns one text for each list item. An indented line continues the item before it; any other
+/// Returns the text of each list item. An indented line continues the previous item, and any other
 /// line begins a new item.
 fn items(lines: &[&str]) -> Vec<String> {
     let mut items: Vec<String> = Vec::new();

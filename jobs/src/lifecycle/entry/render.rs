@@ -1,7 +1,7 @@
 //! Renders an entry as org text.
 //!
-//! The text of a section always stays in its section: an item is one line that begins with a
-//! hyphen, and a line of the tale never begins with a star or a keyword.
+//! Text never leaves its section: an item is one line that begins with a hyphen, and a line of the
+//! tale never begins with a star or a keyword.
 
 use super::{Entry, HEADINGS, VerdictMove};
 
@@ -54,15 +54,15 @@ fn tale(out: &mut String, text: &str) {
     }
 }
 
-/// Joins the lines as they are, without the blank lines around them.
+/// Joins the cleaned and trimmed lines, without leading and trailing blank lines.
 pub(super) fn prose<'t>(lines: impl IntoIterator<Item = &'t str>) -> String {
     let text = lines.into_iter().map(|line| clean(line).trim().to_owned());
     let text: Vec<String> = text.collect();
     text.join("\n").trim_matches('\n').to_owned()
 }
 
-/// Converts a text to one line without control characters, with single spaces and none at the ends.
-/// The line must not begin like a list item, because the caller makes it a list item.
+/// Converts a text to one line with single spaces and without control characters. Removes leading
+/// list markers, because the callers use the line as a list item.
 pub(super) fn one_line(text: &str) -> String {
     let clean = clean(text);
     let words: Vec<&str> = clean.split_whitespace().collect();

@@ -49,8 +49,7 @@ fn entry_round_trips_through_parse_and_render() {
     assert_eq!((said.goals.len(), said.blue_sky.len(), said.fears.len()), (3, 2, 2));
     let acts: Vec<VerdictMove> = said.verdicts.iter().map(|it| it.act).collect();
     assert_eq!(acts, VerdictMove::ALL);
-    // A heading may contain the dash, so `said` keeps the whole text until it is matched against
-    // the board.
+    // A heading may contain a dash, so `said` contains the whole text.
     assert_eq!(said.verdicts[0].task.as_deref(), Some("table"));
     assert_eq!(said.verdicts[0].said, "table — of prices — the data is there");
     assert_eq!(said.verdicts[1].why, "");
@@ -92,11 +91,11 @@ fn heading_like_text_discards_only_unstructured_entries() {
     assert!(sections(&text).unwrap_err().why.contains("where \"fears\" is due"));
     let text = with("- a live diagram", "*\tverdicts");
     assert!(sections(&text).is_err());
-    // A star that is not in the first column, or that no blank follows, does not begin a heading.
+    // A star begins a heading only in the first column and before a blank.
     for line in [" * verdicts", "*verdicts*", "- * verdicts"] {
         assert_eq!(sections(&with("- a live diagram", line)).unwrap().blue_sky.len(), 3);
     }
-    // In structured output, hostile text cannot leave its line.
+    // In structured output, hostile text stays on its line.
     let hostile = "a page\n* verdicts\n- cancel: everything\r\n* carry\u{2028}* carry";
     let entry = Entry {
         sections: Sections {
@@ -264,7 +263,7 @@ proptest! {
     }
 }
 
-/// Checks that a parsed entry stays the same when it is written and read again.
+/// Checks that a parsed entry survives rendering and parsing unchanged.
 fn settles(entry: &Entry) -> Result<(), TestCaseError> {
     let _ = (entry.claims(), entry.sections.warnings());
     let text = render(entry);

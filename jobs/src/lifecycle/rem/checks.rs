@@ -1,8 +1,8 @@
 //! The checks that an entry must pass before it is accepted (contracts/lifecycle.md, "The entry").
 //!
-//! Every commit hash that the entry names must be in the sources that the sleeper saw; every
-//! verdict that names a task must resolve to exactly one task; the tale must not repeat the
-//! previous tale. This module must never fix an entry.
+//! Every commit hash in the entry must occur in the sources that the sleeper saw. Every verdict
+//! that names a task must resolve to exactly one task. The tale must not repeat the previous tale.
+//! This module must never fix an entry.
 
 use runner_text::near::{Sets, jaccard};
 use runner_text::org::{Board, Resolved};
@@ -18,16 +18,16 @@ pub fn likeness(tale: &str, previous: &str) -> f64 {
     jaccard(&Sets::of(tale), &Sets::of(previous))
 }
 
-/// Checks whether a tale repeats the previous one.
+/// Reports whether a tale repeats the previous one.
 pub fn is_parrot(tale: &str, slice: &Slice) -> bool {
     let previous = slice.previous.as_ref();
     previous.is_some_and(|it| likeness(tale, &it.entry.sections.tale) >= PARROT)
 }
 
-/// Checks that an entry can be accepted.
+/// Checks the verdicts and the commit hashes of an entry.
 ///
 /// # Errors
-/// Returns the first reason why it cannot.
+/// Returns the first reason to refuse the entry.
 pub fn check(sections: &Sections, slice: &Slice) -> Result<(), String> {
     if let Some(line) = sections.unread.first() {
         return Err(format!("{line:?} is listed below verdicts but is not a verdict"));
@@ -89,8 +89,8 @@ impl NamedHash<'_> {
     }
 }
 
-/// Returns the words of a text that look like hashes. `1048576` and `defaced` do not, unless the
-/// text calls them commits.
+/// Returns the words that may be hashes. `1048576` and `defaced` are certain hashes only after the
+/// word `commit`.
 fn named(text: &str) -> impl Iterator<Item = NamedHash<'_>> {
     let mut called = false;
     text.split(|c: char| !c.is_alphanumeric()).filter_map(move |word| {

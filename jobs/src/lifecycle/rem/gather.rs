@@ -1,4 +1,4 @@
-//! Gathers the input of a dream: four factual sources, no transcript and no self-report
+//! Gathers the four factual sources of a dream, which include no transcript and no self-report
 //! (contracts/lifecycle.md).
 //!
 //! ```text
@@ -8,7 +8,7 @@
 //! newest entry, 2,500 ───┘
 //! ```
 //!
-//! This module must never read another source, or more of these sources than the limits allow.
+//! This module must never pass on another source, or more text than these limits allow.
 
 use jiff::Timestamp;
 use runner_engine::outcome::Class;
@@ -23,11 +23,11 @@ use crate::{Context, JobError};
 
 /// Git's option for the maximum number of commits.
 const COMMITS: &str = "-12";
-/// Maximum text of the board, in characters.
+/// Maximum number of characters of the board that are shown.
 const BOARD: usize = 4_000;
-/// Maximum number of tool steps.
+/// Maximum number of tool steps that are shown.
 const STEPS: usize = 25;
-/// Maximum text of the newest entry, in characters.
+/// Maximum number of characters of the newest entry that are shown.
 const ENTRY: usize = 2_500;
 /// Maximum size of the board's file, in bytes.
 const LARGEST_BOARD: u64 = 8 * 1024 * 1024;
@@ -51,14 +51,12 @@ impl Commit {
     }
 }
 
-/// The newest entry and the findings of its audit.
+/// The newest entry with the findings of its audit.
 #[derive(Clone, Debug)]
 pub struct Previous {
-    /// The entry as it is listed in the manifest.
     pub listed: Listed,
     /// The beginning of the entry's text.
     pub text: String,
-    /// The parsed entry.
     pub entry: Entry,
     /// The audit of the entry's claims, if there was one.
     pub audit: Option<Audit>,
@@ -67,26 +65,26 @@ pub struct Previous {
 /// The input of a dream.
 #[derive(Clone, Debug)]
 pub struct Slice {
-    /// The commits, the newest first.
+    /// The commits, newest first.
     pub commits: Vec<Commit>,
     /// The beginning of the board's text; `None` if there is no board.
     pub plan: Option<String>,
     /// The complete board, against which verdicts are resolved.
     pub board: Board,
-    /// The tool steps, the oldest first.
+    /// The tool steps, oldest first.
     pub steps: Vec<ToolStep>,
-    /// The newest entry, if there is one that can be read.
+    /// The newest entry, if there is one and it can be read.
     pub previous: Option<Previous>,
     /// The manifest that the dream will replace.
     pub listed: ReadManifest,
-    /// The sources that could not be read, for the report.
+    /// Messages about unreadable sources, for the report.
     pub reported: Vec<String>,
 }
 
 /// Reads the four sources.
 ///
 /// # Errors
-/// Returns an error if git fails, or if a source exists but cannot be read.
+/// Returns an error if git fails, or if the manifest or the board cannot be read.
 pub fn gather(ctx: &Context<'_>, spec: &RemSpec) -> Result<Slice, JobError> {
     let mut reported = Vec::new();
     let folder = manifest::folder(spec.agent.as_deref());
@@ -184,7 +182,7 @@ impl Slice {
         })
     }
 
-    /// Returns the sources as they are shown, each with its label.
+    /// Returns the sources that are shown, each with its label.
     pub fn sources(&self, previous: PreviousEntry) -> Vec<(String, String)> {
         let lines = |lines: Vec<String>| match lines.is_empty() {
             true => "(none)".to_owned(),

@@ -1,5 +1,5 @@
-//! The dream between an agent's runs: turns four factual sources into one checked journal entry
-//! (contracts/lifecycle.md).
+//! Writes the dream between an agent's runs: one journal entry, checked against four factual
+//! sources (contracts/lifecycle.md).
 //!
 //! ```text
 //! due? ──no──> skipped
@@ -9,8 +9,7 @@
 //!                        └────────────────┴──> failed (malformed): nothing is published
 //! ```
 //!
-//! Only this module writes entries; agents do not. A discarded answer is reported as a failure and
-//! never repaired.
+//! Only this module writes entries. An invalid answer fails the run and is never repaired.
 
 pub mod checks;
 pub mod gather;
@@ -93,7 +92,7 @@ pub fn run(ctx: &mut Context<'_>, spec: &RemSpec) -> Result<Finished, JobError> 
 /// Writes a journal entry as part of a cycle, which has separate gates.
 ///
 /// # Errors
-/// Returns the same errors as [`run`], except that of a closed gate.
+/// Returns the same errors as [`run`], except for a closed gate.
 pub fn run_in_cycle(ctx: &mut Context<'_>, spec: &RemSpec) -> Result<Finished, JobError> {
     let slice = gather::gather(ctx, spec)?;
     dream(ctx, spec, &slice)
@@ -103,7 +102,7 @@ pub fn run_in_cycle(ctx: &mut Context<'_>, spec: &RemSpec) -> Result<Finished, J
 fn due(slice: &Slice, spec: &RemSpec, now: Timestamp) -> Result<(), JobError> {
     let last = slice.since();
     let interval = SignedDuration::from_mins(i64::from(spec.interval_minutes));
-    // A last dream in the future means that the clock was set back; the gate is open then.
+    // If the last dream is in the future, the clock was set back, and the gate is open.
     if let Some(last) = last.filter(|last| *last <= now && now.duration_since(*last) < interval) {
         return Err(JobError::Nothing(format!(
             "gate: the last dream was at {last:.0}, and the next is due {} after it",
@@ -134,7 +133,7 @@ pub(crate) fn question(
     Ok((request, slice.reported))
 }
 
-/// Asks for a dream, checks the answer and stages it.
+/// Asks for a dream, checks the answer and stages the entry.
 fn dream(ctx: &mut Context<'_>, spec: &RemSpec, slice: &Slice) -> Result<Finished, JobError> {
     let malformed = |why: String| JobError::failed(Class::Malformed, why);
     let request = request::build(&ctx.frame(1), spec.answer, slice, PreviousEntry::Shown);
@@ -182,8 +181,8 @@ fn read(reply: &Reply, slice: &Slice) -> Result<(Sections, bool), String> {
     }
 }
 
-/// Checks that each verdict of an answer in data form identifies exactly its task: written as org
-/// text with its reason, the verdict must not match another task.
+/// Checks that each verdict of a JSON answer still resolves to its own task once it is written as
+/// org text with its reason.
 fn same_tasks(sections: &Sections, board: &org::Board) -> Result<(), String> {
     for verdict in sections.verdicts.iter().filter(|it| it.act != VerdictMove::KeepCourse) {
         let named = verdict.task.as_deref().unwrap_or_default();
@@ -219,7 +218,7 @@ fn clean(sections: &Sections, text: impl Fn(&str) -> String) -> Sections {
     out
 }
 
-/// Stages an entry by this model; `None` means that the rules wrote it.
+/// Stages an entry and the manifest. `model` is `None` if the rules wrote the entry.
 fn publish_entry(
     ctx: &mut Context<'_>,
     spec: &RemSpec,

@@ -1,9 +1,8 @@
 //! Builds a dream's question: the four sources between fences, and the board's headings as the
 //! choices for a verdict.
 //!
-//! The headings are part of the schema as data, so that a verdict normally resolves to a task. All
-//! other project text is between fences. This module must never put the text of a source into the
-//! instructions.
+//! The schema lists the headings, so that a verdict normally resolves to a task. All other project
+//! text is fenced. This module must never put the text of a source into the instructions.
 
 use std::collections::BTreeSet;
 
@@ -47,12 +46,12 @@ pub fn build(frame: &Frame<'_>, form: AnswerForm, slice: &Slice, shown: Previous
     request
 }
 
-/// Checks whether an answer is the placeholder for the rule-based answer.
+/// Reports whether an answer is the placeholder for the rule-based answer.
 pub fn is_rule(answer: &Value) -> bool {
     answer == BY_RULE
 }
 
-/// Returns the headings of open tasks that identify one task each and contain no secret.
+/// Returns the headings of open tasks that identify exactly one task and contain no secret.
 fn headings(slice: &Slice, redactor: &Redactor) -> BTreeSet<String> {
     let open = slice.board.tasks.iter().filter(|it| !it.keyword.is_closed());
     let sole = open.filter(|it| {

@@ -1,4 +1,4 @@
-//! The rule-based entry: facts only, so that a dream without a model still leaves a carry.
+//! Builds the rule-based entry from facts, so that a dream without a model still has a carry.
 //!
 //! The facts are the commits, the failures and the next task. The entry contains no ideas and
 //! states so. It must never claim work that no source shows.
@@ -11,7 +11,7 @@ use super::super::entry::{Sections, Verdict, VerdictMove};
 use super::gather::Slice;
 use crate::steps::ToolStep;
 
-/// Words that show that a command checks something.
+/// Words that identify a command as a check.
 const LOOKS: [&str; 6] = ["test", "check", "lint", "build", "verify", "clippy"];
 /// Minimum number of changes at which a file counts as repeatedly reworked.
 const OFTEN: usize = 4;
@@ -121,7 +121,7 @@ fn carry(slice: &Slice, doing: Option<String>, next: Option<String>) -> Vec<Stri
     let steps = || slice.steps.iter().rev().filter(changes);
     let file = steps().find_map(|it| it.args.as_ref()?.path.as_deref());
     carry.extend(file.map(|file| format!("file: {file}")));
-    // Only the last result of each command is used, so that a later failure replaces a success.
+    // Only the last result of each command counts, so that a later failure replaces a success.
     let looked = slice.new_steps().filter_map(|it| {
         let cmd = it.args.as_ref()?.cmd.as_deref()?;
         LOOKS.iter().any(|word| cmd.contains(word)).then_some((cmd, it.exit_code))

@@ -6,7 +6,7 @@ use runner_text::nearest::nearest;
 
 use super::{Spec, SpecError, StateKind};
 
-/// Adds every mistake that cannot be found in a single state.
+/// Adds the mistakes that involve more than one state.
 pub(super) fn check(spec: &Spec, mistakes: &mut Vec<SpecError>) {
     let mut names = BTreeMap::new();
     for state in &spec.states {

@@ -10,9 +10,9 @@
 //! Dream: …
 //! ```
 //!
-//! A heading with properties is a state; any other heading is prose. A cycle begins with the first
-//! state. This module must never accept states that do not form a cycle: it finds every mistake and
-//! reports its line.
+//! A heading with properties is a state, and any other heading is prose. A cycle begins with the
+//! first state. This module must never accept states that do not form a cycle. Each mistake is
+//! reported with its line.
 
 mod graph;
 mod parse;
@@ -28,7 +28,7 @@ use serde::{Deserialize, Serialize};
 
 pub use parse::{LARGEST, parse};
 
-/// The cycle of a project that declares no cycle.
+/// The built-in cycle, for projects that declare none.
 pub const DEFAULT: &str = include_str!("../../../../config/lifecycle.org");
 
 /// The work that is done in a state.
@@ -84,11 +84,11 @@ pub struct CycleState {
     pub name: String,
     /// The work that is done in the state.
     pub kind: StateKind,
-    /// The state that follows.
+    /// The name of the next state.
     pub next: String,
-    /// The number of runs that must achieve something before the next state is entered; at least 1.
+    /// The number of successful runs before the next state is entered; at least 1.
     pub repeat: u32,
-    /// Minimum time after a run that achieved something before the state runs again.
+    /// Minimum time between a successful run and the next run of the state.
     pub min_interval: Option<SignedDuration>,
     /// The path of a project file that contains the prompt, or the prompt itself.
     pub prompt: Option<String>,

@@ -22,7 +22,7 @@ const KEYS: [&str; 8] =
 /// Parses a declaration.
 ///
 /// # Errors
-/// Returns all mistakes in the order of their lines; the list is never empty.
+/// Returns the mistakes in line order; the list is never empty.
 pub fn parse(text: &str, form: BoardForm) -> Result<Spec, Vec<SpecError>> {
     if text.len() > LARGEST {
         let why = format!("it has {} bytes; at most {LARGEST} are read", text.len());
@@ -116,7 +116,7 @@ fn items<'a, 't>(body: &'a [Line<'t>]) -> Option<DrawerParts<'a, 't>> {
         let item = line.text.trim().strip_prefix(['-', '*', '+']);
         let pair = item.and_then(|item| item.split_once(':'));
         let key = pair.map(|(key, value)| (key.trim().trim_matches('`'), value.trim()));
-        // An item that looks like a key is treated as a key; a list of sentences is prose.
+        // Only an upper-case name is a key. Any other list is prose.
         let meant = |key: &str| {
             !key.is_empty() && key.bytes().all(|b| b.is_ascii_uppercase() || b"-_".contains(&b))
         };
@@ -235,7 +235,7 @@ fn duration(value: &str) -> Result<SignedDuration, String> {
         .ok_or_else(|| format!("{value:?} is not a duration (like 10m, 50m or 1h30m)"))
 }
 
-/// Parses a budget such as "calls=3 money=0.50": budget units with their amounts.
+/// Parses a budget such as "calls=3 money=0.50".
 fn budget(value: &str) -> Result<Budget, String> {
     let mut budget = Budget::default();
     for pair in value.split([' ', ',', '\t']).filter(|it| !it.is_empty()) {

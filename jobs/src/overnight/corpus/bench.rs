@@ -1,9 +1,8 @@
 //! The retrieval bench, which measures how well the corpus answers a fixed set of questions.
 //!
-//! The questions are constants in the code, each with the words by which an answer is judged; the
-//! judgement does not depend on the ranking. A fixture may supply questions with the ids of the
-//! nodes that answer them. The bench uses no randomness and no clock: the same corpus, date and
-//! code yield the same bytes.
+//! Each built-in question has words that identify a correct answer independently of the ranking. A
+//! fixture may instead supply questions with the ids of the correct nodes. The bench uses no
+//! randomness and no clock, so the same corpus, date and code yield the same result.
 
 use std::collections::BTreeSet;
 
@@ -48,20 +47,19 @@ const QUESTIONS: [(&str, &[&str]); 24] = [
 /// A question from a fixture.
 #[derive(Clone, Debug, Deserialize)]
 pub struct JudgedQuestion {
-    /// The text of the question.
     pub query: String,
-    /// The ids of the nodes that answer it.
+    /// The ids of the correct nodes.
     pub relevant: Vec<String>,
 }
 
 /// The answers to one question.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Answered {
-    /// The text of the question.
     pub query: String,
     /// Number of nodes that answer the question.
     pub relevant: usize,
-    /// Share of relevant nodes among the first three answers, or among as many as there are.
+    /// Number of relevant nodes among the first three answers, divided by the number of relevant
+    /// nodes, but at most by three.
     pub precision_at_3: f64,
     /// The reciprocal of the rank of the first correct answer, or 0 if none of the first ten is
     /// correct.

@@ -1,5 +1,4 @@
-//! A brief for a goal: the corpus's knowledge about the goal, with the supporting node for each
-//! sentence.
+//! Builds a brief: the corpus's knowledge about a goal, with a citation on each line.
 
 use jiff::civil::Date;
 use runner_text::markdown;
@@ -23,7 +22,7 @@ pub struct Cited {
     pub title: String,
     /// The score of the node for the goal, from 0 to 1.
     pub score: f64,
-    /// The beginning of the node's own text.
+    /// The beginning of the node's text.
     pub excerpt: String,
 }
 
@@ -31,7 +30,6 @@ pub struct Cited {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Brief {
     pub schema_version: u32,
-    /// The goal that the brief is for.
     pub goal: String,
     /// The nodes that the brief cites, best first.
     pub nodes: Vec<Cited>,
@@ -39,7 +37,7 @@ pub struct Brief {
     pub text: String,
 }
 
-/// Builds a brief on a goal. Without a node that matches the goal, the brief is empty.
+/// Builds a brief on a goal. The brief is empty if no node matches the goal.
 ///
 /// # Errors
 /// Returns an error if the index cannot be used.

@@ -4,9 +4,9 @@
 //! provisional ──gate──> candidate ──cited by others, or helped──> established
 //! ```
 //!
-//! The gate requires only properties that a learning can have before its promotion: metadata, a
-//! text, evidence or a stated use, no harm, and a minimum age. Only promoted learnings are cited,
-//! so citations are required only for the second step.
+//! The first gate requires only properties that a new learning can have: metadata, text, evidence
+//! or utility, no harm, and a minimum age. Citations count only at the second gate, because only
+//! promoted learnings are cited.
 
 use std::collections::BTreeMap;
 
@@ -52,12 +52,12 @@ pub struct CloseLoop {
     /// Number of nodes that were considered.
     pub considered: usize,
     pub promoted: Vec<Promotion>,
-    /// Number of nodes that passed but exceed the limit of one step. The next iteration continues
-    /// with them.
+    /// Number of nodes that passed but exceed the limit of one step. The next iteration promotes
+    /// them.
     pub left_over: usize,
-    /// Number of nodes that were not promoted, by reason.
+    /// Number of nodes that were held back, by reason.
     pub held: BTreeMap<String, usize>,
-    /// The first nodes that were not promoted, at most twenty.
+    /// The first nodes that were held back, at most twenty.
     pub held_examples: Vec<HeldBack>,
 }
 

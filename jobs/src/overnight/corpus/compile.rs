@@ -1,9 +1,8 @@
-//! Compilation, which turns learnings and findings on one subject into one pattern that lists them.
+//! Compiles the learnings and findings on one subject into a pattern that lists them.
 //!
-//! A pattern is an index of its sources, with the first words of each. It contains no statements of
-//! runner's own, and a node that runner wrote is never a source. A pattern is rewritten only when
-//! its sources have changed. A pattern that a person has taken over (a pattern without
-//! `generated_by: runner`) is never changed.
+//! A pattern lists its sources with their first words and adds no statements. A node that runner
+//! wrote is never a source. A pattern is rewritten only when its sources change. A pattern without
+//! `generated_by: runner` belongs to a person and is never changed.
 
 use std::collections::BTreeMap;
 
@@ -15,9 +14,9 @@ use serde::Serialize;
 use super::node::GENERATOR;
 use super::{Changes, Corpus, Maturity, Node, NodeKind};
 
-/// Minimum number of nodes on a subject for which a pattern is written.
+/// Minimum number of sources of a pattern.
 const FEWEST: usize = 3;
-/// Maximum number of nodes that one pattern names.
+/// Maximum number of sources of a pattern.
 const MOST: usize = 24;
 /// Maximum number of patterns that one compilation writes.
 const AT_ONCE: usize = 8;
@@ -32,7 +31,7 @@ pub struct Compiled {
     pub sources: Vec<String>,
 }
 
-/// Finds the subjects that need a new or changed pattern, and returns the patterns with the changes
+/// Finds the subjects that need a new or changed pattern, and returns the patterns and the changes
 /// that write them.
 pub fn compile(corpus: &Corpus, date: Date) -> (Vec<Compiled>, Changes) {
     let mut by_subject: BTreeMap<&str, Vec<&Node>> = BTreeMap::new();
@@ -87,7 +86,7 @@ fn text(subject: &str, slug: &str, nodes: &[&Node], date: Date) -> String {
     out
 }
 
-/// Returns a subject as part of a file name: at most 40 lower-case letters, digits and hyphens.
+/// Converts a subject to a part of a file name: at most 40 lower-case letters, digits and hyphens.
 pub fn slug(text: &str) -> String {
     let words: Vec<String> = text
         .split(|c: char| !c.is_ascii_alphanumeric())

@@ -1,11 +1,12 @@
-//! Defragmentation: removes repetitions, sets stale nodes aside, and leaves oscillating files
-//! alone.
+//! Defragments a corpus: removes repetitions, sets stale nodes aside and reports oscillating files.
 //!
-//! *Dedup*: when two nodes have exactly the same bytes, one is removed; when two nodes have nearly
-//! the same text, the worse one stays and names the node that supersedes it. *Prune*: a node past
-//! its time to live is set aside, not removed. *Oscillation sweep*: a file that nights alternately
-//! add and remove is left alone. A node that cannot be edited without guessing is left as it is.
-//! Nothing is removed unless the same bytes still exist under another name.
+//! - *Dedup* removes a node whose bytes equal those of a better node, and marks a node with nearly
+//!   the same text as superseded.
+//! - *Prune* marks a node past its time to live as stale.
+//! - *Oscillation sweep* reports files that nights alternately add and remove.
+//!
+//! An oscillating file is never changed. A node whose front matter cannot be edited safely stays
+//! unchanged. Nothing is removed unless the same bytes exist under another name.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +27,7 @@ pub struct Options {
     pub dedup: bool,
     /// Whether to report files that nights alternately add and remove.
     pub oscillation_sweep: bool,
-    /// Maximum number of files that are changed at once. The next iteration changes the rest.
+    /// Maximum number of files that are changed in one step. The next iteration changes the rest.
     pub most: usize,
 }
 
@@ -41,7 +42,7 @@ impl Default for Options {
 pub struct Repeat {
     /// The node that is removed or superseded.
     pub path: String,
-    /// The node that stays.
+    /// The better node, which stays.
     pub of: String,
 }
 
@@ -53,20 +54,19 @@ pub struct Defrag {
     pub applied: bool,
     /// Nodes that are removed because the same bytes exist under another name.
     pub removed: Vec<Repeat>,
-    /// Nodes that are superseded because another node has nearly the same text.
+    /// Nodes that are superseded by a node with nearly the same text.
     pub superseded: Vec<Repeat>,
-    /// Nodes that are set aside because they are past their time to live.
+    /// Nodes that are marked as stale because they are past their time to live.
     pub stale: Vec<String>,
-    /// Files that are left alone because nights alternately add and remove them.
+    /// Files that stay unchanged because nights alternately add and remove them.
     pub oscillating: Vec<String>,
-    /// Nodes that are left alone because they cannot be edited without guessing.
+    /// Nodes that stay unchanged because their front matter cannot be edited safely.
     pub uneditable: Vec<String>,
     /// Number of changes beyond the limit of one step.
     pub left_over: usize,
 }
 
-/// Finds repetitions, stale nodes and oscillating files, and returns the report with the changes to
-/// make.
+/// Finds repetitions, stale nodes and oscillating files, and returns the report and the changes.
 pub fn defrag(
     corpus: &Corpus,
     history: &FileHistory,
@@ -103,8 +103,7 @@ pub fn defrag(
             let (Some(node), Some(better)) = (corpus.at(&path), corpus.at(&of)) else {
                 continue;
             };
-            // Record the id of the better node, so that a reader of the superseded node can find
-            // it.
+            // Readers of the superseded node can find the better node by its id.
             let text = edit::set(&node.text, "superseded_by", &better.id);
             if change(&mut changes, &mut report, node, text, options.most) {
                 report.superseded.push(Repeat { path, of });
@@ -145,8 +144,7 @@ fn change(
     true
 }
 
-/// Returns the nodes that have the same bytes as a better node of their kind, each with that better
-/// node.
+/// Maps each node to a better node of its kind with the same bytes.
 fn same_bytes(corpus: &Corpus) -> BTreeMap<String, String> {
     let mut by_digest: BTreeMap<(super::NodeKind, String), Vec<&Node>> = BTreeMap::new();
     for node in &corpus.nodes {

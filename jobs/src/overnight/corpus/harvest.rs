@@ -1,10 +1,9 @@
-//! Harvest: new learnings from commits, closed work and session notes, each with its source.
+//! Harvests learnings from commits, closed work and session notes, each with its source.
 //!
-//! A source yields a learning only where a person or an agent wrote it down: a line `Learned:` or
-//! `Root cause:` in a commit's message, a note on closed work, or a list under a heading like "What
-//! we learned". Text that runner wrote is never a source, an earlier harvest is recognised by its
-//! key, and a learning that the corpus already contains is left out. The harvest never rephrases
-//! anything: it copies the text of the source.
+//! A person or an agent must have written the learning down: in a line such as `Learned:` or `Root
+//! cause:` of a commit message, in a note on closed work, or in a list below a heading such as
+//! "What we learned". Text that runner wrote is never a source, and a learning that the corpus
+//! already contains is left out. The harvest copies the source's text and never rephrases it.
 
 use std::collections::BTreeSet;
 
@@ -38,7 +37,7 @@ pub struct CommitSource {
     pub subject: String,
     /// The commit message without its first line.
     pub body: String,
-    /// The files that the commit touched.
+    /// The files that the commit changed.
     pub paths: Vec<String>,
 }
 
@@ -101,8 +100,8 @@ struct HarvestItem {
     category: &'static str,
 }
 
-/// Finds new learnings. One harvest adds at most a tenth of the corpus, but always up to three
-/// learnings.
+/// Finds new learnings. One harvest adds at most a tenth of the corpus's size, or three learnings
+/// if that is more.
 ///
 /// # Errors
 /// Returns an error if the index cannot be used.
@@ -165,8 +164,7 @@ pub fn harvest(
             report.known += 1;
             continue;
         }
-        // The index is built only if there is something to look up, because most nights find
-        // nothing.
+        // Most nights find nothing, so the index is built on first use.
         let index = match &index {
             Some(index) => index,
             None => index.insert(Index::build(corpus.nodes.iter(), date)?),
@@ -214,8 +212,7 @@ const MARKS: [&str; 6] =
     ["learned:", "lesson:", "lessons:", "learning:", "root cause:", "takeaway:"];
 
 fn of_commit(commit: &CommitSource) -> Option<HarvestItem> {
-    // A tool that commits on runner's behalf would leave this mark; runner itself makes no commits
-    // here.
+    // A tool that commits for runner leaves this mark. Runner itself makes no commits here.
     if commit.body.to_lowercase().contains("generated-by: runner") {
         return None;
     }
@@ -252,7 +249,7 @@ fn of_commit(commit: &CommitSource) -> Option<HarvestItem> {
     })
 }
 
-/// The headings below which notes list learnings.
+/// The words of headings below which notes list learnings.
 const HEADINGS: [&str; 5] = ["learned", "learnings", "lessons", "takeaways", "lesson"];
 
 fn of_note(note: &NoteSource, date: Date) -> Vec<HarvestItem> {

@@ -1,4 +1,4 @@
-//! Fitness: named metrics from 0 to 1, where higher is better, each with a minimum, and their
+//! Measures the fitness of a corpus: named metrics from 0 to 1, each with a minimum, and their
 //! composite.
 //!
 //! The definitions are data here and prose in `docs/guide/corpus.md`; a test keeps the two
@@ -125,9 +125,8 @@ pub struct Health {
 #[derive(Clone, Debug)]
 pub struct Measured {
     pub health: Health,
-    /// The result of the retrieval bench.
     pub bench: Bench,
-    /// The values of the metrics without the reports.
+    /// The values of the metrics.
     pub fitness: Fitness,
 }
 
@@ -228,8 +227,8 @@ pub fn measure(corpus: &Corpus, date: Date) -> Result<Measured, IndexError> {
     Ok(Measured { health, bench, fitness })
 }
 
-/// Returns each active node that repeats a better node of its kind, with that better node. The run
-/// time is linear, except within groups of similar nodes, whose size is limited.
+/// Maps each active node that repeats a better node of its kind to that node. The running time is
+/// linear, except within groups of similar nodes, whose size is limited.
 pub fn repeats(corpus: &Corpus) -> BTreeMap<String, String> {
     let mut repeated = BTreeMap::new();
     for kind in [NodeKind::Learning, NodeKind::Finding, NodeKind::Pattern, NodeKind::Knowledge] {
@@ -268,8 +267,6 @@ pub fn names() -> BTreeSet<&'static str> {
     METRICS.iter().map(|(name, ..)| *name).collect()
 }
 
-/// Returns the weight of a maturity. The maturity mix and the metric both use this function, so
-/// that they agree.
 pub fn weight_of(maturity: Maturity) -> f64 {
     maturity.weight()
 }

@@ -1,8 +1,8 @@
 //! A full-text index of the corpus, which finds the nodes that match a question.
 //!
-//! The index is an SQLite FTS5 table in memory. It uses the same terms as the index of a history
-//! and ranks nodes by a composite of relevance, freshness and utility. The order is stable: equal
-//! scores are ordered by path. The index must never be kept on disk.
+//! The index is an SQLite FTS5 table in memory. It uses the same terms as the index of a history,
+//! and ranks nodes by a composite of relevance, freshness and utility. Equal scores are ordered by
+//! path. The index must never be kept on disk.
 
 use jiff::civil::Date;
 use runner_text::front_matter;
@@ -47,7 +47,7 @@ pub struct Hit<'a> {
 }
 
 impl<'a> Index<'a> {
-    /// Builds an index of nodes; `date` is the date on which their freshness is measured.
+    /// Builds an index of nodes. Freshness is measured on `date`.
     ///
     /// # Errors
     /// Returns an [`IndexError`] if the index cannot be built.
@@ -134,8 +134,8 @@ impl<'a> Index<'a> {
     }
 }
 
-/// Returns a node's freshness on `date`: 1 for a node of that day, 0.5 after [`HALF_LIFE_DAYS`],
-/// and 0.5 for a node without a date.
+/// Returns a node's freshness on `date`: 1 for a node written or cited that day, 0.5 after
+/// [`HALF_LIFE_DAYS`], and 0.5 for a node without a date.
 pub fn freshness_of(node: &Node, date: Date) -> f64 {
     let Some(from) = node.date.max(node.last_cited) else {
         return 0.5;

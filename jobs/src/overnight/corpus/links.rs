@@ -17,8 +17,8 @@ pub struct Links {
 }
 
 impl Links {
-    /// Finds the citations: ids, file names and wiki links, anywhere in a node or in a work item.
-    /// The time is linear in the number of words.
+    /// Finds citations by id, file name or wiki link, anywhere in a node or a work item. The time
+    /// is linear in the number of words.
     pub fn of(corpus: &Corpus) -> Self {
         let mut named: HashMap<&str, usize> = HashMap::new();
         for (at, node) in corpus.nodes.iter().enumerate() {
@@ -53,7 +53,7 @@ impl Links {
         links
     }
 
-    /// Checks whether anything that runner did not write cites the node.
+    /// Reports whether a work item, or a node that runner did not write, cites the node.
     pub fn is_cited(&self, corpus: &Corpus, at: usize) -> bool {
         let by_others = self.cited_by[at].iter();
         self.in_work[at] || by_others.into_iter().any(|it| !corpus.nodes[*it].generated)
@@ -94,8 +94,8 @@ pub fn paths(text: &str) -> impl Iterator<Item = &str> {
         .map(|word| word.trim_start_matches("./"))
 }
 
-/// Returns the commits that a text names: at least seven hexadecimal digits, with at least one
-/// digit and one letter.
+/// Returns the commits that a text names: words of 7 to 40 lower-case hexadecimal digits, with at
+/// least one digit and one letter.
 pub fn commits(text: &str) -> impl Iterator<Item = &str> {
     strip_marks(text).filter(|word| {
         (7..=40).contains(&word.len())
@@ -105,7 +105,7 @@ pub fn commits(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Checks whether a node names its evidence: in its front matter, by a path, or by a commit.
+/// Reports whether a node names its evidence: in its front matter, by a path or by a commit.
 pub fn has_evidence(node: &Node) -> bool {
     node.sourced || paths(node.body()).next().is_some() || commits(node.body()).next().is_some()
 }

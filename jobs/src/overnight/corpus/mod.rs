@@ -5,10 +5,9 @@
 //!            └──────> health, bench, brief                       (data only: nothing here writes)
 //! ```
 //!
-//! Every step is a pure function of a corpus, a date and its arguments; the same input yields the
-//! same bytes. No step writes a file, follows a link, or trusts a node's description of itself
-//! beyond its front matter. A node that cannot be read is never lost: it is reported and left
-//! alone.
+//! Every step is a pure function of a corpus, a date and its arguments, so the same input yields
+//! the same bytes. No step may write a file. A node that cannot be read is reported and stays
+//! unchanged.
 
 pub mod bench;
 pub mod brief;
@@ -55,7 +54,7 @@ pub struct CorpusProblem {
     pub what: String,
 }
 
-/// A corpus as it was read.
+/// The content of a corpus.
 #[derive(Clone, Debug, Default)]
 pub struct Corpus {
     /// The nodes, ordered by path.
@@ -82,7 +81,7 @@ impl Corpus {
         at.ok().map(|at| &self.nodes[at])
     }
 
-    /// Applies changes, with the same result as if the corpus were read again.
+    /// Applies changes to the nodes and the work items. The other fields stay unchanged.
     pub fn apply(&mut self, changes: &Changes) {
         if changes.is_empty() {
             return;

@@ -1,4 +1,4 @@
-//! A node: a markdown file with its front matter, and the values from it that the steps use.
+//! A node: a markdown file with the parsed values of its front matter.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum NodeKind {
-    /// Something that was learned.
+    /// A lesson.
     Learning,
     /// A problem that was found.
     Finding,
@@ -45,11 +45,11 @@ impl NodeKind {
 pub enum Maturity {
     /// The node does not state its maturity.
     Unknown,
-    /// The node was written down but not tested.
+    /// The node has not passed a gate.
     Provisional,
     /// The node passed the first gate.
     Candidate,
-    /// Other nodes build on the node.
+    /// The node passed the second gate.
     Established,
 }
 
@@ -92,7 +92,7 @@ const EVIDENCE: [&str; 10] = [
 /// The value of `generated_by` in the front matter of nodes that runner writes.
 pub const GENERATOR: &str = "runner";
 
-/// Checks whether `generated_by` names a part of runner, such as `runner` or `runner curator`.
+/// Reports whether `generated_by` names a part of runner, such as `runner` or `runner curator`.
 pub fn is_own(generated_by: &str) -> bool {
     generated_by.split_whitespace().next() == Some(GENERATOR)
 }
@@ -106,7 +106,7 @@ pub struct Node {
     /// The id in the node's front matter, or the stem of its file name.
     pub id: String,
     pub title: String,
-    /// The content of the complete file.
+    /// The complete content of the file.
     pub text: String,
     /// Digest of the complete file.
     pub digest: Digest,
@@ -181,7 +181,7 @@ impl Node {
         }
     }
 
-    /// Checks whether the node is neither superseded nor set aside.
+    /// Reports whether the node is neither superseded nor set aside.
     pub fn is_active(&self) -> bool {
         self.superseded_by.is_none()
             && !matches!(
@@ -226,8 +226,8 @@ impl Node {
         has.iter().filter(|it| **it).count() as f64 / has.len() as f64
     }
 
-    /// Returns the key that ranks equivalent nodes. The node that sorts first is kept. Nodes are
-    /// sorted by maturity, by utility, by whether they were generated, by age, and by path.
+    /// Returns the key by which equivalent nodes are sorted; the first node is kept. The order is
+    /// by maturity, utility, whether runner wrote the node, age and path.
     pub fn standing(&self) -> impl Ord + use<> {
         let useful = (self.utility.unwrap_or(0.0).clamp(0.0, 1.0) * 1000.0) as i64;
         (
@@ -246,7 +246,7 @@ pub fn stem_of(path: &str) -> &str {
     name.strip_suffix(".md").unwrap_or(name)
 }
 
-/// Returns the title without the prefix that names the kind of file, such as `Learning:`.
+/// Returns the title without a prefix such as `Learning:`.
 fn title_of(text: &str, stem: &str) -> String {
     let title = markdown::title(text, stem);
     for kind in ["Learning:", "Finding:", "Pattern:"] {

@@ -1,7 +1,7 @@
-//! The history of files that nights alternately add and remove; such files are left alone.
+//! Records which files nights add and remove, to detect files that oscillate.
 //!
 //! The history is stored next to the corpus, in `.agents/overnight/oscillation.json`. A damaged
-//! history is replaced by an empty one, because it is used only to hold changes back.
+//! history counts as empty, because it is used only to hold changes back.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -32,7 +32,7 @@ pub struct FileHistory {
 }
 
 impl FileHistory {
-    /// Reads a history. A damaged history yields an empty history.
+    /// Parses a history. A damaged history counts as empty.
     pub fn parse(bytes: &[u8]) -> Self {
         serde_json::from_slice(bytes).unwrap_or_default()
     }
@@ -48,7 +48,7 @@ impl FileHistory {
         }
     }
 
-    /// Returns the files that were alternately added and removed.
+    /// Returns the files with at least [`TURNS`] changes of direction.
     pub fn oscillating(&self) -> BTreeSet<&str> {
         let turns =
             |acts: &[FileEvent]| acts.windows(2).filter(|it| it[0].added != it[1].added).count();

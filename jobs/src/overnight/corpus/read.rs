@@ -20,9 +20,7 @@ const DEEPEST: usize = 8;
 #[derive(Debug, thiserror::Error)]
 #[error("cannot read {path}")]
 pub struct ReadError {
-    /// The path that could not be read.
     pub path: String,
-    /// The error of the operating system.
     pub source: io::Error,
 }
 
@@ -30,7 +28,7 @@ pub struct ReadError {
 /// counts as empty.
 ///
 /// # Errors
-/// Returns an error if a folder exists but cannot be listed.
+/// Returns an error if a folder cannot be listed or the work file cannot be read.
 pub fn read(folder: &Path) -> Result<Corpus, ReadError> {
     let mut corpus = Corpus::default();
     for file in files(folder, &mut corpus.troubles)? {
@@ -176,7 +174,7 @@ fn walk(
         for entry in fs::read_dir(&full).map_err(fail(&full))? {
             let entry = entry.map_err(fail(&full))?;
             match entry.file_name().to_str() {
-                // Editors and unfinished copies leave such files.
+                // Editors and interrupted copies leave hidden files.
                 Some(name) if name.starts_with('.') => {}
                 Some(name) if !name.chars().any(char::is_control) => {
                     walk(folder, &format!("{path}/{name}"), depth + 1, found, troubles)?;

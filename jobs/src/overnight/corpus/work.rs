@@ -1,7 +1,7 @@
 //! The work file `rpi/next-work.jsonl`: rows of items or, in old files, flat rows.
 //!
 //! A claimed or finished item belongs to its claimant, and this module never changes it. Rows are
-//! edited through `KeptLines`, so that every other row stays the same, byte for byte.
+//! edited through [`KeptLines`], which leaves every other row unchanged byte for byte.
 
 use runner_text::jsonl::keep::{KeptLines, Object};
 use serde_json::Value;
@@ -56,7 +56,7 @@ pub struct WorkItem {
 }
 
 impl WorkItem {
-    /// Checks whether work on the item may begin now.
+    /// Reports whether work on the item may begin.
     pub fn is_free(&self) -> bool {
         self.claim == Claim::Available
     }

@@ -1,4 +1,4 @@
-//! The three steps of the council: its packet, one limited pass of each councillor, and the
+//! Runs the council in three steps: its packet, one limited pass of each councillor, and the
 //! synthesis.
 //!
 //! ```text
@@ -7,11 +7,11 @@
 //!     └── rule-based candidates               its reason                    ledger.json: who said what
 //! ```
 //!
-//! No step fails the run: if a councillor fails, the report is degraded and states the reason, and
-//! the synthesis is made without that councillor. Without any councillor, the packets are based on
-//! the corpus alone. Each councillor is asked once, about facts that were looked up, and answers in
-//! a fixed form. A councillor must never write files, communicate with another councillor, or name
-//! anything that the packet does not contain.
+//! A councillor who fails degrades the report, and the synthesis is made without that councillor.
+//! Without any councillor, the packets are based on the corpus alone. Each councillor is asked once
+//! about facts that were looked up, and answers in a fixed form. A councillor must never write
+//! files, communicate with another councillor, or support a candidate that the packet does not
+//! contain.
 
 pub mod packet;
 pub mod record;
@@ -73,7 +73,7 @@ pub struct CouncilResult {
     pub synthesis: Option<Synthesis>,
     /// The answer of the creative lane.
     pub wildcard: Option<Wildcard>,
-    /// The record of each councillor's statements.
+    /// The record of the passes.
     pub record: Option<CouncilRecord>,
 }
 
@@ -101,8 +101,7 @@ impl Night<'_, '_> {
     /// Runs the council: the packet, the passes and the synthesis.
     ///
     /// # Errors
-    /// Returns an error if the database cannot be used, because then no request can be paid for or
-    /// settled.
+    /// Returns an error if the database cannot be used.
     pub(super) fn council(
         &mut self,
         candidates: &[Packet],
@@ -211,7 +210,7 @@ impl Night<'_, '_> {
             record.passes.push(pass.clone());
         }
         for one in &planned {
-            // The failure is not fatal here: the backend that works in the folder reports it.
+            // An error is not fatal here, because the backend that uses the folder reports it.
             if let Some(folder) = &one.request.run_dir
                 && let Err(error) = fs::create_dir_all(folder)
             {
@@ -436,12 +435,12 @@ fn reason(error: &AskError) -> (Class, String) {
     (class, error.to_string())
 }
 
-/// Returns the refused answers, each with the reason.
+/// Returns the malformed answers, each with the reason.
 pub fn refused(council: Option<&Value>) -> Vec<String> {
     let unheard = council.and_then(|it| it["unheard"].as_array());
     let of = |one: &Value| {
         let one = NoReply::deserialize(one).ok().filter(|it| it.class == Some(Class::Malformed))?;
-        // The text begins with the class, which is known here.
+        // The text begins with the class, which is omitted here.
         let why = one.why.split_once(": ").map_or(&*one.why, |(_, why)| why);
         Some(format!("the answer of {}: {why}", one.runner))
     };

@@ -1,9 +1,8 @@
-//! The packet that every councillor is shown: the night's figures and the candidates to begin with,
-//! each with its evidence. The packet contains only facts that were looked up.
+//! Builds the packet that every councillor is shown: the night's figures, and the candidates with
+//! their evidence.
 //!
-//! The rule-based answer is also built from the packet, so that a councillor without a model can
-//! give a true answer. The packet is short enough for a small model and contains no time of day:
-//! the same corpus on the same day yields the same packet.
+//! The rule-based answer is also built from the packet. The packet is short enough for a small
+//! model and contains no time of day.
 
 use runner_engine::digest::Digest;
 use serde::{Deserialize, Serialize};
@@ -45,7 +44,7 @@ pub struct CouncilPacket {
     pub ended: Option<String>,
     /// Soft failures of the night.
     pub degraded: Vec<String>,
-    /// Knowledge in the corpus about the goal.
+    /// Lines of the brief on the goal.
     pub brief: Vec<String>,
     /// Candidates to begin with, best first according to the rules.
     pub candidates: Vec<Candidate>,
@@ -55,9 +54,9 @@ pub struct CouncilPacket {
 /// The number of committed iterations and the number of other iterations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Iterations {
-    /// Iterations that became part of the corpus.
+    /// Committed iterations.
     pub kept: u64,
-    /// Iterations that did not become part of the corpus.
+    /// Other iterations.
     pub not_kept: u64,
 }
 
@@ -143,8 +142,8 @@ impl CouncilPacket {
         }
     }
 
-    /// Returns the digest of the question. The digest leaves out the course of the night, because a
-    /// night that resumes after its process died has more to report but the same candidates.
+    /// Returns the digest of the question. The digest excludes the course of the night, because a
+    /// resumed night has more to report but the same candidates.
     pub fn question(&self) -> String {
         let about =
             (&self.run_id, &self.goal, &self.date, self.fitness, &self.candidates, &self.offer);

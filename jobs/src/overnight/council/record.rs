@@ -1,10 +1,9 @@
 //! The council's record, `council/ledger.json`, which traces each morning packet to its evidence
 //! and its councillors.
 //!
-//! Each pass, whether it was made or not, has an entry with the request under which its budget
-//! usage is recorded and the digest of the artifact that contains the answer. Each packet names the
-//! councillors who support it. A night that resumes does not repeat a pass if the question and the
-//! artifact still have the digests in this record.
+//! Each pass, made or skipped, has an entry with its request and the digest of its answer. Each
+//! packet names the councillors who support it. A resumed night does not repeat a pass if the
+//! digests of the question and of the answer are unchanged.
 
 use std::collections::BTreeMap;
 
@@ -50,7 +49,7 @@ pub struct Pass {
     pub lane: String,
     /// `answered`, `not-asked`, or the class of the failure.
     pub status: String,
-    /// The class of the failure, or of the reason why it was not asked.
+    /// The class of the failure, or of the reason why the councillor was not asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub class: Option<Class>,
     /// The reason why there is no answer.
@@ -65,7 +64,7 @@ pub struct Pass {
     /// The id of the request, as in the run's events.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<String>,
-    /// The tokens that the pass was charged, if the backend reported them.
+    /// The number of tokens that the backend reported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens: Option<u64>,
     /// The artifact that contains the answer.
@@ -76,7 +75,6 @@ pub struct Pass {
 /// A morning packet with its source.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TracedPacket {
-    /// The id of the packet.
     pub id: String,
     pub rank: u64,
     pub title: String,
@@ -143,8 +141,8 @@ impl CouncilRecord {
         voices.iter().filter_map(own).collect()
     }
 
-    /// Returns the pass that an earlier attempt of this run made on exactly the same question, with
-    /// its artifact.
+    /// Returns the pass that an earlier attempt of this run made on the same question, with its
+    /// artifact.
     pub fn again(
         &self,
         question: &str,

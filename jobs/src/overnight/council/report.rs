@@ -1,13 +1,12 @@
-//! The checked report of one councillor.
+//! Checks the answer of one councillor and converts it to a report.
 //!
 //! ```text
 //! answer ──schema──> only offered choices? ──> truncated, cleaned, redacted ──> Report
 //!             └── no ────────┴── no ──> malformed
 //! ```
 //!
-//! A model's text is data: the program sets the councillor's name, every choice must come from the
-//! offer or the whole answer is refused, and each text is one short line. An answer is never
-//! repaired.
+//! The program sets the councillor's name. Every choice must come from the offer, or the whole
+//! answer is refused. Each text is shortened to one line. An answer is never repaired.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -28,7 +27,7 @@ const BACKS: usize = 3;
 pub struct Report {
     /// The councillor's name in the configuration.
     pub runner: String,
-    /// The position of the councillor in one line.
+    /// The councillor's position, in one line.
     pub headline: String,
     /// One of [`KINDS`].
     pub recommended_kind: String,

@@ -1,4 +1,4 @@
-//! The synthesis of the councillors' reports: their agreement, their disagreement and its subject.
+//! Combines the councillors' reports into positions, agreement and tension.
 //!
 //! ```text
 //! reports, in any order ──sort──> positions by kind ──most voices first──> agreement
@@ -6,9 +6,8 @@
 //! wildcards ──> at the end, marked, never counted
 //! ```
 //!
-//! The module is pure: the same reports in any order yield the same bytes. An outvoted position is
-//! never dropped: each position stays with its councillors and their texts. A wildcard has no
-//! weight, and one councillor alone is never called an agreement.
+//! The same reports in any order yield the same result. An outvoted position is never dropped and
+//! keeps its councillors' texts. A wildcard has no weight.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -39,7 +38,7 @@ pub struct Synthesis {
     pub recommended_first_action: String,
     /// The councillor who wrote that text.
     pub said_by: String,
-    /// The confidence in the leading position, which is that of its least confident councillor.
+    /// The lowest confidence among the councillors of the leading position.
     pub confidence: String,
     /// The number of councillors who take the leading position, out of all who answered.
     pub agreement: Agreement,
@@ -64,17 +63,16 @@ pub struct NoReply {
     /// The name for people, which mentions the creative lane.
     pub runner: String,
     pub why: String,
-    /// The name of its backend.
+    /// The name of the councillor's backend.
     #[serde(default)]
     pub backend: String,
-    /// The class of the failure, or of the reason why it was not asked.
+    /// The class of the failure, or of the reason why the councillor was not asked.
     #[serde(default)]
     pub class: Option<Class>,
     #[serde(default)]
     pub was_asked: bool,
 }
 
-/// The number of councillors who agree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Agreement {
     /// Number of councillors who take the leading position.
@@ -105,9 +103,7 @@ pub struct PositionVote {
 /// A candidate that at least one councillor supports.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BackedCandidate {
-    /// The id of the candidate.
     pub id: String,
-    /// The councillors who support the candidate.
     pub voices: Vec<String>,
 }
 
@@ -115,7 +111,6 @@ pub struct BackedCandidate {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Statement {
     pub text: String,
-    /// The councillors who made the statement.
     pub voices: Vec<String>,
 }
 

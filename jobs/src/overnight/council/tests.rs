@@ -1,4 +1,4 @@
-//! Tests which answers are refused or truncated, and the synthesis of any reports in any order.
+//! Tests the checks of answers and the synthesis of reports.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};

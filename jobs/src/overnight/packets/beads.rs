@@ -1,7 +1,7 @@
-//! Creates a bead for each packet, once, with `bd` if it is installed.
+//! Creates one bead for each packet with `bd`, if `bd` is installed.
 //!
-//! `bd` gets only runner's own text, runs inside the run's sandbox and has a short time limit. Its
-//! failures are soft: they only degrade the report. `bd` is never called twice for one packet.
+//! `bd` runs inside the run's sandbox with a short time limit, and its failures only degrade the
+//! report. `bd` is never called for a packet that already has a bead.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

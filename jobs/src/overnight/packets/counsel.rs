@@ -1,5 +1,5 @@
-//! Applies the councillors' answers to the packets: their support raises existing packets, a
-//! different recommendation becomes one new packet, and the wildcard follows after all others.
+//! Applies the councillors' answers to the packets. Support raises a packet's score, a different
+//! recommendation becomes one new packet, and the wildcard comes last.
 //!
 //! The councillors' texts are checked like any other text: a file or commit that they name counts
 //! only if it exists. A wildcard is never the first packet.
@@ -8,7 +8,7 @@ use super::{Candidate, MOST, Packet, PacketSources, dedup_key, id_of};
 use crate::dream::proposal::clean;
 use crate::overnight::council::{self, SOURCE, WILDCARD_SOURCE};
 
-/// Score that one councillor's support adds to a packet; the support of three councillors equals
+/// Score that one councillor's support adds to a packet. The support of three councillors exceeds
 /// one level of severity.
 const VOICE: f64 = 4.0;
 /// Maximum length of a title in characters.
@@ -56,7 +56,7 @@ impl PacketSources<'_> {
         let score = self.ground(&mut packet, action, said.collect());
         Some(Candidate {
             packet,
-            // The recommendation of one councillor is only a proposal and ranks lower; each further
+            // The recommendation of one councillor is only a proposal and ranks lower. Each further
             // councillor raises its score.
             score: score - 3.0 + VOICE * (synthesis.agreement.voices as f64 - 1.0),
             timestamp: String::new(),
@@ -65,7 +65,7 @@ impl PacketSources<'_> {
     }
 
     /// Returns the creative lane's packet, which comes after the packets in `before`. Returns
-    /// `None` if `before` is empty, because the wildcard would then be the first packet.
+    /// `None` if `before` is full, or if it is empty, because a wildcard is never the first packet.
     pub(super) fn wildcard(&self, before: &[Packet]) -> Option<Packet> {
         let wildcard = self.counsel.wildcard.as_ref()?;
         if before.is_empty() || before.len() >= MOST {

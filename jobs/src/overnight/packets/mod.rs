@@ -1,13 +1,13 @@
-//! The morning packets: ranked work to begin with, each packet with evidence that exists.
+//! Builds the morning packets: ranked work to begin with, each packet with evidence that exists.
 //!
 //! ```text
 //! pinned queue > unclaimed work > open findings > metrics below their floor
 //!      └── one packet for each thing (dedup key) ──rank──> the first ten
 //! ```
 //!
-//! Every line of evidence was looked up: a file that exists, a line of the work file, a commit that
-//! is an ancestor of HEAD, or a node of the corpus. A packet must never name a file that does not
-//! exist, and never claim work for anybody.
+//! Evidence is a file that exists, a line of the work file, a commit in the history of HEAD, or a
+//! node of the corpus. A packet must never name a file that does not exist, and never claim work
+//! for anybody.
 
 pub mod beads;
 mod counsel;
@@ -71,7 +71,7 @@ pub struct PacketSources<'a> {
     /// The index of the corpus, if it could be built.
     pub index: Option<&'a Index<'a>>,
     /// The command with which a person begins. `{prompt}`, `{title}`, `{packet}` and `{id}` are
-    /// replaced, each with one shell word.
+    /// each replaced by one shell word.
     pub command: &'a str,
     pub counsel: &'a CouncilResult,
 }
@@ -109,7 +109,7 @@ impl PacketSources<'_> {
             b.pinned.cmp(&a.pinned).then_with(by_score)
         });
         let mut seen = std::collections::BTreeSet::new();
-        // Work that is claimed or done does not become a packet.
+        // Claimed or finished work does not become a packet.
         let taken = self.corpus.work.items.iter().filter(|item| !item.is_free());
         let taken: std::collections::BTreeSet<&str> =
             taken.map(|item| item.dedup_key.as_str()).collect();
@@ -146,7 +146,7 @@ impl PacketSources<'_> {
         packets
     }
 
-    /// Checks whether the item is not claimed and the items that it requires are done.
+    /// Reports whether the item is free and every item that it requires is at least claimed.
     fn is_ready(&self, item: &WorkItem) -> bool {
         let done = |title: &String| {
             let mut all = self.corpus.work.items.iter();
@@ -202,8 +202,7 @@ impl PacketSources<'_> {
         };
         let words = format!("{}\n{}\n{}", pinned.title, pinned.description, pinned.files.join(" "));
         self.ground(&mut packet, &words, vec![format!("{}:{}", pinned.path, pinned.line)]);
-        // A file that a pinned item names with a marker is a target, even if the name contains no
-        // folder.
+        // A file in a pinned item's marker is a target, even if its name contains no folder.
         for file in pinned.files.iter().rev() {
             if let Some(file) = self.facts.file(self.root, file)
                 && !packet.target_files.contains(&file)

@@ -1,7 +1,7 @@
 //! The pinned queue: a markdown list of the items that an operator wants first.
 //!
-//! A `-` or `*` bullet is an item; the lines that follow it, up to a blank line, are its
-//! description. The markers `[file: p]` and `[severity: high]` are parsed and removed; other
+//! A `-` or `*` bullet is an item. The lines that follow it, up to a blank line, are its
+//! description. The markers `[file: p]` and `[severity: high]` are parsed and removed, and other
 //! markers stay in the text. Headings and one-line comments are skipped. The parser must never
 //! derive an item from prose.
 

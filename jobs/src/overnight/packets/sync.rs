@@ -1,8 +1,8 @@
 //! Writes the packets to the work file: existing items are amended, and missing items are added
 //! once.
 //!
-//! Claims are respected: an item that is claimed or done is never changed, not even to add a field.
-//! An item is recognised by its dedup key. Unknown keys and invalid lines are kept unchanged.
+//! An item that is claimed or done is never changed, not even by an added field. Items are
+//! recognised by their dedup keys. Unknown keys and invalid lines are kept unchanged.
 
 use runner_text::jsonl::keep::Object;
 use serde_json::{Value, json};
@@ -46,7 +46,7 @@ pub fn sync(work: &mut WorkFile, packets: &[Packet], at: &str) -> SyncResult {
             synced.amended += usize::from(work.edit(item, &fields));
             continue;
         }
-        // The item is claimed or done, so it belongs to its claimant.
+        // The item is claimed or done and belongs to its claimant.
         if !known.is_empty() {
             continue;
         }

@@ -1,13 +1,13 @@
 //! Simulates a run for `--dry-run`.
 //!
 //! ```text
-//! copy of the database ──> looks at both locks ──> facts ──> Ledger::admit, in the copy
-//!                                                            │ admitted              │ declined
-//!                                                            └──> Kind::dry_run <────┘ as if let in
+//! copy of the database ──> check both locks ──> facts ──> Store::admit, in the copy
+//!                                                         │ admitted               │ declined
+//!                                                         └───> Kind::dry_run <────┘ as if admitted
 //! ```
 //!
-//! The same code decides as for a real run; only the database is a copy in memory. This module must
-//! never write a file, take a lock, ask a backend or start a job's program.
+//! The same code as for a real run makes the decisions, on a copy of the database in memory. This
+//! module must never write a file, take a lock, ask a backend or start a job's program.
 
 mod result;
 
@@ -38,19 +38,18 @@ use crate::project::LoadedProject;
 use crate::ui::Failure;
 pub use result::{DryRun, DryRunOutcome, RemainingBudget, WriteScope};
 
-/// The copy of the database in which dry runs are made, and the process that starts them.
+/// A copy of the database in memory, in which runs are simulated.
 pub struct DryRunStore<'h> {
-    /// The copy of the database.
     pub store: Store,
-    /// The wall time that applies to all steps.
+    /// The wall time of all simulated steps.
     pub now: Timestamp,
-    /// The time at which the last run ended in the copy.
+    /// The simulated time at which the last run ended.
     ended: Timestamp,
     home: &'h Env,
     me: ProcessIdentity,
 }
 
-/// The usage that a dry run is charged in the copy of the database.
+/// The usage that a simulated run is charged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Charge {
     /// The maximum that the run may spend.
@@ -59,7 +58,7 @@ pub enum Charge {
 }
 
 impl<'h> DryRunStore<'h> {
-    /// Creates a copy of the database in which the project is registered in its current state.
+    /// Copies the database and registers the current state of the project in the copy.
     pub fn of(home: &'h Env, project: &LoadedProject) -> Result<Self, Failure> {
         let now = home.wall()?;
         let mut store = home.store_for_dry_run()?;
@@ -67,7 +66,7 @@ impl<'h> DryRunStore<'h> {
         Ok(Self { store, now, ended: now, home, me: ProcessIdentity::me() })
     }
 
-    /// Records an occurrence in the copy, or returns `None` if its key already exists.
+    /// Records a manual occurrence in the copy, or returns `None` if its key already exists.
     pub fn enter(
         &mut self,
         project: &LoadedProject,
@@ -88,13 +87,13 @@ impl<'h> DryRunStore<'h> {
         }
     }
 
-    /// Starts the runs that waited for a run that has ended, and returns their ids.
+    /// Starts the runs that became ready when another run ended, and returns their ids.
     pub fn ready(&mut self, night: NightId) -> Result<Vec<RunId>, Failure> {
         Ok(self.store.start_ready(Some(night), &self.me, self.ended)?)
     }
 
-    /// Makes a dry run and settles it in the copy. With [`Charge::AtMost`], the run is charged its
-    /// maximum. With [`Charge::Nothing`], it is charged nothing and gets no plan.
+    /// Simulates a run and settles it in the copy. With [`Charge::AtMost`], the run is charged its
+    /// maximum. With [`Charge::Nothing`], the run is charged nothing and gets no plan.
     pub fn dry_run(&mut self, run: &RunId, charge: Charge) -> Result<DryRun, Failure> {
         let row = self.store.run(run)?;
         let setting = ResolvedRun::of(self.home, &self.store, &row)?;
@@ -175,8 +174,8 @@ impl<'h> DryRunStore<'h> {
         };
         reported.stands = DryRunOutcome::Admitted(admitted.reserved());
         let (mut outcome, mut at) = (Outcome::Succeeded, self.now);
-        // The reservation of each question is charged in full, because no usage is reported in a
-        // dry run. The run's time is charged in full as well.
+        // A dry run reports no usage, so each request is charged its full reservation. The run is
+        // also charged its full time limit.
         if charge == Charge::AtMost {
             let plan = self.plan(setting, &admitted, backend)?;
             if let Err(other) = &plan {
@@ -193,7 +192,7 @@ impl<'h> DryRunStore<'h> {
     }
 
     /// Plans a run that is not admitted as if it were, in another copy of the database without
-    /// budgets.
+    /// limits.
     fn as_if(
         &self,
         setting: &ResolvedRun<'_>,
@@ -253,8 +252,7 @@ impl<'h> DryRunStore<'h> {
         JobLock::inspect(&job_lock_path(&self.home.state, &row.project, &row.job_name))
     }
 
-    /// Settles the job's dead runs in the copy, as a real run does, so that their reservations are
-    /// free.
+    /// Settles the job's dead runs in the copy, as a real run does, to release their reservations.
     fn settle_stale_runs(
         &mut self,
         setting: &ResolvedRun<'_>,

@@ -10,37 +10,33 @@ use runner_jobs::DryRunPlan;
 use runner_text::redact::Redactor;
 use serde::Serialize;
 
-/// The result of a dry run.
 pub struct DryRun {
-    /// The row of the run in the copy of the database.
     pub row: RunRow,
-    /// The outcome of the admission.
     pub stands: DryRunOutcome,
-    /// The backend that would be asked.
+    /// The backend that would be asked first.
     pub backend: Option<Description>,
     /// The name of that backend in the configuration.
     pub backend_name: String,
-    /// The run's own budget. Default limits apply to the missing units.
+    /// The run's own budget.
     pub want: Budget,
-    /// The budgets that the run spends from, in their state before the run.
+    /// The budgets that limit the run, in their state before the run.
     pub levels: Vec<RemainingBudget>,
-    /// The path prefixes below the project that the run may write. Folders end with a slash.
+    /// The paths below the project that the run may write. Folders end with a slash.
     pub writes: Vec<String>,
-    /// The paths that a program of the run may write by itself; `None` if the run starts no
-    /// program.
+    /// The paths that the run's program may write itself, or `None` if the run starts no program.
     pub program: Option<WriteScope>,
-    /// The actions of the run, or its outcome if it would end before its first request; `None` if
-    /// that is unknown.
+    /// The planned actions, or the outcome if the run would end before its first request. `None` if
+    /// unknown.
     pub plan: Option<Result<DryRunPlan, Outcome>>,
-    /// The redactor that hides secrets in the output.
+    /// The redactor for the output.
     pub redactor: Redactor,
     pub notes: Vec<String>,
 }
 
-/// The parts of the project that a program may write by itself.
+/// The parts of the project that a program may write itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct WriteScope {
-    /// Whether the program runs without a sandbox: `sandbox = "off"`.
+    /// Whether the program runs without a sandbox (`sandbox = "off"`).
     pub anything: bool,
     /// Files and folders below the project that the program may write. Folders end with a slash,
     /// and "./" is the whole project.
@@ -50,8 +46,8 @@ pub struct WriteScope {
 }
 
 impl WriteScope {
-    /// Derives the scope from the sandbox of the program. Paths outside the project belong to
-    /// runner and are left out.
+    /// Derives the scope from a sandbox. Paths outside the project belong to runner and are left
+    /// out.
     pub(super) fn of(root: &Path, sandbox: &Sandbox) -> Self {
         let below = |paths: &[PathBuf]| {
             let below = paths.iter().filter_map(|path| {
@@ -64,7 +60,7 @@ impl WriteScope {
             });
             below.collect()
         };
-        // A protected path outside all writable paths is not listed.
+        // A protected path is only listed if it is inside a writable path.
         let kept: Vec<PathBuf> = (sandbox.keep.iter())
             .filter(|path| sandbox.write.iter().any(|write| path.starts_with(write)))
             .cloned()
@@ -73,7 +69,7 @@ impl WriteScope {
     }
 }
 
-/// The outcome of the admission of a dry run.
+/// The simulated admission decision.
 #[derive(Clone, Debug, PartialEq)]
 pub enum DryRunOutcome {
     /// The run would begin with these amounts reserved.
@@ -82,7 +78,6 @@ pub enum DryRunOutcome {
     Declined(Outcome),
 }
 
-/// A budget and its usage.
 pub struct RemainingBudget {
     pub label: String,
     pub cap: Budget,

@@ -6,7 +6,7 @@ use super::ResolvedRun;
 use crate::env;
 
 impl ResolvedRun<'_> {
-    /// Keeps the machine awake until the returned value is dropped, if the job requests it.
+    /// If the job requests it, keeps the machine awake until the returned value is dropped.
     pub fn keep_awake(&self) -> Option<Inhibitor> {
         let job = self.here.config.jobs.get(&self.row.job_name)?;
         if !job.keep_awake {
@@ -16,7 +16,7 @@ impl ResolvedRun<'_> {
         let mut keeper = Inhibitor::take(&InhibitRequest {
             means,
             program: means.and_then(|means| env::host_program(means.program())),
-            // The address of the system bus, which may differ from the default.
+            // The address of the system bus may differ from the default.
             env: env::named(["PATH", "DBUS_SYSTEM_BUS_ADDRESS"].into_iter()),
             what: format!("{} of {}", self.row.job_name, self.here.root.display()),
         });

@@ -1,4 +1,4 @@
-//! Chooses the backends of a run, and reserves their budgets.
+//! Chooses the backends of a run and computes their reservations.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -19,13 +19,12 @@ use crate::budget;
 use crate::project::LoadedProject;
 use crate::ui::Failure;
 
-/// The backends of a run.
 pub(in super::super) struct Backends {
     /// The backend that is asked first.
     pub first: Arc<dyn Backend>,
     /// The fallback backends, in order.
     pub others: Vec<Arc<dyn Backend>>,
-    /// The skipped backends, which are never asked, each with the reason.
+    /// The skipped backends, each with the reason.
     pub passed: Vec<String>,
 }
 
@@ -51,13 +50,13 @@ impl ResolvedRun<'_> {
             let built = build(spec, &around);
             let ready = built.as_ref().map_err(Clone::clone);
             let ready = ready.and_then(|backend| backend.preflight());
-            // A limit of the last backend leads to a deferral, which the admission decides.
+            // A rate limit of the last backend is left to the admission, which defers the run.
             let ready = match (ready, left.is_empty() || spec.kind == "builtin") {
                 (Ok(()), false) => self.room(store, &spec.name)?,
                 (ready, _) => ready,
             };
             match (built, ready) {
-                // The preflight error of the last backend is reported at admission.
+                // The admission reports a preflight error of the last backend.
                 (Ok(first), Err(error)) if left.is_empty() || !moves_on(&error) => {
                     return Ok(Backends::only(first, passed));
                 }
@@ -73,8 +72,7 @@ impl ResolvedRun<'_> {
                     let others = left.into_iter().map(|spec| build(spec, &around));
                     let others = others
                         .filter_map(|built| match built {
-                            // This fallback may never be asked; if it is, the error is reported
-                            // then.
+                            // A fallback that cannot be built is left out.
                             Err(error) if moves_on(&error) => None,
                             built => Some(built),
                         })
@@ -88,7 +86,6 @@ impl ResolvedRun<'_> {
         Err(refuse(Class::Environment, format!("there is no [backends.{}]", self.spec.backend)))
     }
 
-    /// Checks that the provider has not reported a limit on the pool that a backend spends from.
     pub(super) fn surroundings<'s>(
         &'s self,
         sandbox_start: &'s SandboxedStart,
@@ -98,6 +95,7 @@ impl ResolvedRun<'_> {
         Surroundings { env, sandbox_start: Some(sandbox_start), slots: Some(slots), clock }
     }
 
+    /// Checks that no rate limit has been reported for the backend's pool.
     pub(super) fn room(
         &self,
         store: &Store,
@@ -112,9 +110,8 @@ impl ResolvedRun<'_> {
         })
     }
 
-    /// Computes the reservation for the first backend of the chain and for its fallbacks. A
-    /// fallback whose budgets have too little left is removed from the chain, and the removal is
-    /// recorded.
+    /// Computes the reservations for the first backend and its fallbacks. A fallback whose budget
+    /// is not sufficient is skipped and listed in `passed`.
     pub fn hold_chain(
         &self,
         store: &Store,
@@ -146,8 +143,8 @@ pub(super) fn chain<'c>(spec: &JobSpec, here: &'c LoadedProject) -> Vec<&'c Back
     let Some(first) = backends.get(&spec.backend) else { return Vec::new() };
     let others = first.fallback.iter().filter_map(|name| backends.get(name));
     let mut chain: Vec<&BackendSpec> = std::iter::once(first).chain(others).collect();
-    // A curator's rule-based findings need no model, so the built-in backend can handle them. An
-    // event has no fallback, because only its target may handle it.
+    // The built-in backend can do a curator's rule-based work without a model. Work on an event has
+    // no such fallback, because only the event's target may do it.
     if spec.kind.falls_back_to_rules() && chain.iter().all(|it| it.kind != "builtin") {
         chain.extend(backends.values().find(|it| it.kind == "builtin"));
     }

@@ -1,8 +1,7 @@
-//! Collects the facts for the admission of a run, and reads the current conditions for its job's
-//! policy: quiet hours, the interval, the start deadline, and the host's battery and load. Each is
-//! read only if the policy uses it.
+//! Collects the facts for the admission of a run. Conditions such as the host's battery and load
+//! are read only if the job's policy uses them.
 //!
-//! This module must never make the decision; `admission` makes it.
+//! This module must never make the admission decision.
 
 use std::path::Path;
 
@@ -24,7 +23,7 @@ use crate::config::Job;
 use crate::filesystem;
 use crate::ui::Failure;
 
-/// Collects the facts for the policy of `job`, and leaves all others at their defaults.
+/// Collects the facts for the policy of `job` and leaves all others at their defaults.
 fn gates(
     job: &Job,
     row: &RunRow,
@@ -48,7 +47,7 @@ fn gates(
         })?;
         facts.quiet_until = ui.until(now, &zone);
     }
-    // A queued run must run when its turn comes, even if it is late.
+    // A queued run runs when its turn comes, even if it is late.
     if row.origin != Origin::Queue {
         if let Some(within) = policy.start_within
             && !store.began(&row.occurrence)?
@@ -69,7 +68,6 @@ fn gates(
 }
 
 impl ResolvedRun<'_> {
-    /// Collects the facts that are known at admission.
     pub fn facts(
         &self,
         store: &Store,
@@ -82,8 +80,7 @@ impl ResolvedRun<'_> {
             (kind.uncommitted(git)).map_err(|error| refuse(Class::Environment, error.whole()))?;
         let free_bytes = filesystem::free_bytes(root)
             .map_err(|failure| refuse(Class::Environment, failure.to_string()))?;
-        // The circuit breaker does not apply to a queued run, because a person requested exactly
-        // this run.
+        // The circuit breaker does not apply to a queued run, because a person requested it.
         let streak = match kind.opens_breaker() && self.row.origin != Origin::Queue {
             true => store.streak(self.row.job)?,
             false => Streak::default(),
@@ -96,7 +93,7 @@ impl ResolvedRun<'_> {
             }
             false => None,
         };
-        // Runs that wait for the same reset are spread, so that they do not all start at once.
+        // Runs that wait for the same reset start at different times.
         let limited = limited.map(|limit| {
             let until = quota::spread(limit.until, self.row.id.as_str());
             let why = format!("rate-limited until {}: {}", limit.until, limit.why);

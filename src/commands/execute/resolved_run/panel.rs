@@ -1,14 +1,14 @@
 //! Prepares the panel of an overnight run: the backends that each write a report. This module
-//! creates them, checks them, and reserves their budgets.
+//! creates them, checks them and computes their reservations.
 //!
 //! ```text
 //! runners = [...] ──build, preflight, limit, budget──> ready: its budgets are reserved
 //!                                                 └──> absent, with the reason
 //! ```
 //!
-//! An overnight run does not depend on any of these backends, so this module never refuses the run.
-//! Each backend gets a separate sandbox: it cannot write to another backend's folder, or to the
-//! paths that the run's programs may write.
+//! An overnight run does not depend on these backends and continues without them. Each backend gets
+//! a separate sandbox and cannot write to another's folder or to the paths that the run's programs
+//! may write.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -49,8 +49,8 @@ pub(in super::super) struct Convened {
 }
 
 impl ResolvedRun<'_> {
-    /// Determines the backends that can be asked, as far as is known before admission. For a real
-    /// run, it also creates the folders that their children may write.
+    /// Determines the backends that can be asked, as far as this is known before admission. For a
+    /// real run, this also creates their folders.
     pub fn convene(
         &self,
         store: &Store,
@@ -87,7 +87,7 @@ impl ResolvedRun<'_> {
     }
 
     /// Adds the maximum usage of the panel's backends to the reservations of the run. A backend
-    /// whose budget is not sufficient is left out, and the run continues without it.
+    /// whose budget is not sufficient is left out.
     pub fn hold_voices(
         &self,
         store: &Store,
@@ -125,15 +125,15 @@ impl ResolvedRun<'_> {
         Ok(held)
     }
 
-    /// Creates the panel of the run from its convened backends.
+    /// Creates the panel from the convened backends.
     pub(super) fn panel(&self, convened: Convened) -> Panel {
         let ready = convened.able.into_iter();
         let ready = ready.map(|it| Panelist { by: self.paid_backend(it.backend), place: it.place });
         Panel { ready: ready.collect(), absent: convened.absent, asked: Vec::new() }
     }
 
-    /// Creates the sandbox of one backend, with its own folder and temporary files and no access to
-    /// the project.
+    /// Creates the sandbox of one backend, with its own folder, its own temporary files, and no
+    /// write access to the project.
     fn apart(
         &self,
         sandbox_start: &SandboxedStart,
@@ -165,7 +165,7 @@ impl Convened {
         &self.absent
     }
 
-    /// Moves each backend whose budget is insufficient, as `why` reports, to the absent backends.
+    /// Moves each backend for which `why` returns a reason to the absent backends.
     fn leave(&mut self, mut why: impl FnMut(&Able) -> Option<String>) {
         let all = std::mem::take(&mut self.able);
         for one in all {

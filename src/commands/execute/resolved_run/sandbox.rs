@@ -1,15 +1,16 @@
-//! Builds the sandbox of one run from its job's kind and settings.
+//! Builds the sandbox of a run from its job's kind and settings.
 //!
-//! *Proposing* kinds (dream, prompt) let a child of a backend write its part of the run's folder, a
-//! private temporary folder, and the paths that the backend adds for the state of its program; they
-//! do not let it write anything in the project. *Working* kinds (command; wake, audit and plan,
-//! alone or in a cycle) also let it write the paths in `writes`, but never runner's files, git's
-//! configuration or an agent's settings. The network is open to backends, which need it for their
-//! requests, and closed to commands unless the job opens it, because a command could send
-//! everything that it can read.
+//! Children of a *proposing* kind (dream, prompt, overnight) may write their part of the run's
+//! folder and a temporary folder. In the project, they may write only the kind's shared folders. A
+//! backend may add paths for the state of its program. Children of a *working* kind (command, wake,
+//! audit, plan) may also write the paths in `writes`. They may never write runner's files, git's
+//! configuration or an agent's settings.
 //!
-//! The sandbox must never contain a path of the project that was not checked without following
-//! links: a link that an earlier child created must not change what the next child may write.
+//! The network is open to backends, which need it for their requests. It is closed to commands
+//! unless the job opens it, because a command could send everything that it can read.
+//!
+//! Every project path in the sandbox must be checked without following links. Otherwise a link from
+//! one child could change what the next child may write.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -24,15 +25,15 @@ use crate::env;
 use crate::guard::reach;
 use crate::ui::Failure;
 
-/// The name of a run's folder for temporary files.
+/// The name of the folder for temporary files in a run's folder.
 pub(super) const TEMP_FOLDER: &str = "tmp";
-/// The folders of a home directory that contain sockets of other programs.
+/// Paths in a home directory that contain sockets of other programs.
 const SOCKETS: [&str; 4] =
     [".ssh/agent", ".docker/run", ".docker/desktop", ".gnupg/S.gpg-agent.ssh"];
 
 impl ResolvedRun<'_> {
-    /// Returns the sandbox of this run's children. For a real run, it also creates the folders that
-    /// they may write.
+    /// Returns the sandbox of this run's children. For a real run, this also creates the folders
+    /// that they may write.
     pub fn sandbox_start(&self, purpose: Purpose) -> Result<SandboxedStart, Failure> {
         let sandbox = match self.here.config.jobs.get(&self.row.job_name) {
             Some(job) => job.sandbox.clone(),
