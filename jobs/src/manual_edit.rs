@@ -56,10 +56,7 @@ pub enum ManualEditError {
     Disk(String),
     /// The edit is recorded, but not all of its files could be moved. A tick completes it.
     #[error("run {run} is half published: {why}")]
-    Unfinished {
-        run: RunId,
-        why: String,
-    },
+    Unfinished { run: RunId, why: String },
     /// The database could not be used.
     #[error(transparent)]
     Ledger(#[from] StoreError),

@@ -148,10 +148,7 @@ pub enum RecordingError {
     File(#[from] FileError),
     /// The run read more than a recording keeps.
     #[error("the run read {bytes} bytes, but only {most} are kept: it cannot be replayed")]
-    TooLong {
-        bytes: u64,
-        most: u64,
-    },
+    TooLong { bytes: u64, most: u64 },
 }
 
 impl Recording {
