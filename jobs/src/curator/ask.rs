@@ -1,4 +1,4 @@
-//! Asks a model for help, if one is configured; without a model, the rule-based answer is used.
+//! Asks a model for help, if one is configured. Otherwise the rule-based answer is used.
 
 use runner_backends::Request;
 use serde_json::Value;
@@ -20,8 +20,7 @@ pub(super) struct CuratorQuestion<'a> {
     pub(super) schema: Value,
 }
 
-/// Asks the question and returns the answer, or the reason why there is no answer. Without an
-/// answer, the rule-based answer is used.
+/// Asks the question and returns the answer, or the reason to use the rule-based answer.
 ///
 /// # Errors
 /// Returns an error if the run was cancelled or its database cannot be used.

@@ -1,8 +1,8 @@
-//! Events that need attention, each with a budget.
+//! Records events that need attention, each with a budget.
 //!
 //! `events/pending.jsonl` contains the raised events and is append-only. `events/ledger.jsonl`
-//! contains every later step; the smallest `budget_after` in an event's rows is the event's
-//! remaining budget.
+//! contains every later step. An event's remaining budget is the smallest `budget_after` in its
+//! rows.
 //!
 //! ```text
 //! raised{budget} ── ask: −1, before the model is asked ──> told{note}
@@ -11,9 +11,9 @@
 //!    └─ no budget left ──> refused, and a row records the refusal
 //! ```
 //!
-//! The budget of a child event is taken from its parent's budget before the child is raised.
-//! Therefore all model calls that result from one event add up to at most the event's initial
-//! budget, even if processes die. This module must never restore spent budget.
+//! The budget of a child event is taken from its parent's budget before the child is raised. All
+//! model calls that result from one event therefore stay within the event's initial budget, even if
+//! processes die. This module must never restore spent budget.
 
 use runner_text::counted;
 use std::collections::BTreeMap;
@@ -41,7 +41,7 @@ const LARGEST: u64 = 64 << 20;
 pub enum Severity {
     /// No action is needed.
     Info,
-    /// A person should know about it.
+    /// A person should know about the event.
     Warn,
     /// A person should act.
     High,
@@ -71,7 +71,7 @@ pub struct Event {
     /// The person or program that raised the event.
     pub source: String,
     pub severity: Severity,
-    /// The action that the event asks for.
+    /// The requested action.
     pub desired_action: String,
     /// The name of the backend or person that should act.
     pub escalation_target: String,
@@ -104,7 +104,6 @@ pub struct EventStep {
 /// An event with its current status.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct EventStatus {
-    /// The event as it was raised.
     #[serde(flatten)]
     pub event: Event,
     /// The event's remaining budget, in model calls.
@@ -115,7 +114,7 @@ pub struct EventStatus {
     pub over: bool,
 }
 
-/// The event has already been acknowledged.
+/// The reason why an event cannot be raised or handled.
 #[derive(Debug, thiserror::Error)]
 pub enum EventError {
     /// The event has no budget left.
@@ -124,7 +123,7 @@ pub enum EventError {
     /// There is no event with this id.
     #[error("there is no event {0:?}")]
     NoSuch(String),
-    /// The event is over: it was acknowledged.
+    /// The event was acknowledged.
     #[error("event {0} is over: it was acknowledged")]
     Over(String),
     /// The given values do not form a valid event.
@@ -135,13 +134,13 @@ pub enum EventError {
     Io(#[from] io::Error),
 }
 
-/// An event that is to be raised.
+/// An event to raise.
 #[derive(Clone, Debug)]
 pub struct NewEvent {
     /// The person or program that raises the event.
     pub source: String,
     pub severity: Severity,
-    /// The action that the event asks for.
+    /// The requested action.
     pub desired_action: String,
     /// The backend or the person that should act.
     pub escalation_target: String,

@@ -1,6 +1,6 @@
 //! A job file in the queue.
 //!
-//! Any program may have written the file. Its content is therefore validated and never determines
+//! Any program may have written the file, so its content is validated. The content never determines
 //! where a file is written.
 
 use std::fmt;
@@ -69,8 +69,7 @@ pub struct Source {
     pub chunk_end: Option<u64>,
 }
 
-/// A job file. The last four fields extend the contract; a field that the contract does not define
-/// has a default.
+/// A job file. The last four fields extend the contract and have defaults.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobFile {
     /// The id, `20060102T150405Z-kind-8hex`, which is also the file name without its extension.
@@ -85,7 +84,7 @@ pub struct JobFile {
     /// The file that the job processes, for kinds that need one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<Source>,
-    /// The priority; jobs with a higher value go first.
+    /// The priority. Jobs with a higher priority go first.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub priority: i32,
     /// The number of failed attempts.

@@ -462,7 +462,7 @@ fn tree(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     found
 }
 
-/// Returns the files that the folder must contain after the shown plan was executed completely.
+/// Returns the files that the folder must contain once the shown plan has been executed.
 fn as_shown(
     worker: &Worker,
     shown: &compact::CompactionPlan,
@@ -542,7 +542,7 @@ fn compaction_survives_crashes_without_loss() {
                 break;
             }
             deaths += 1;
-            // Meanwhile the worker appends to the audit log, and another entry arrives.
+            // The worker appends to the audit log, and another entry arrives.
             if late.is_none() && dice.roll(3) == 0 {
                 worker_status::audit(&worker, now(), &["meanwhile".to_owned()]).unwrap();
                 let path = worker.path("logs/pending-log-entries/late.txt");

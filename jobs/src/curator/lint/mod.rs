@@ -1,8 +1,6 @@
-//! lint-wiki: finds problems in the notes and writes them to a file of findings, each with file and
-//! line.
-//!
-//! Rules find the problems. A model may only add a suggestion to an existing finding. No note is
-//! changed.
+//! lint-wiki: finds problems in notes and writes them to a file, each with its note and line.
+//! The rules find the problems. A model may only add a suggestion to an existing finding. This
+//! module must never change a note.
 
 mod check;
 mod links;
@@ -65,8 +63,8 @@ pub fn vault(root: &Path, dir: &str) -> Result<PathBuf, String> {
     if path.is_dir() { Ok(path) } else { Err(format!("{} is no folder", path.display())) }
 }
 
-/// Returns all notes below `folder` except those that runner wrote, sorted by path, and the
-/// problems with files that could not be read.
+/// Returns the notes below `folder`, or below `one`, except those in the folders of `leave`. The
+/// notes are sorted by path. Also returns the problems with files that could not be read.
 pub(super) fn notes(
     folder: &Path,
     root: &Path,
