@@ -1,13 +1,13 @@
-//! Reads transcripts of Claude Code, of all versions, as one stream of events.
+//! Reads transcripts of every Claude Code version as one stream of events.
 //!
 //! ```text
 //! bytes ──records──> one JSON object each, with its line ──row──> events: said, called, came back
 //!            └── blank, bad, too long, torn: counted            └── foreign: counted
 //! ```
 //!
-//! Every line is counted in exactly one category of [`Tally`]. The memory that reading needs
-//! depends on the maximum length of a line and not on the size of the file. This module must never
-//! panic on the content of a file, and never mistake a damaged line for the end of the file.
+//! Every line is counted in exactly one category of [`Tally`]. Memory use depends on the maximum
+//! line length and not on the file size. This module must never panic on the content of a file, and
+//! never mistake a damaged line for the end of the file.
 
 mod records;
 mod row;
@@ -77,12 +77,12 @@ impl<R: BufRead> Transcript<R> {
         Self::with_cap(reader, from, MAX_LINE)
     }
 
-    /// Creates a reader with another maximum length of a line, in bytes.
+    /// Creates a transcript with another maximum line length, in bytes.
     pub fn with_cap(reader: R, from: LineGap, cap: usize) -> Self {
         Self { records: Records::new(reader, from, cap), ready: Vec::new().into_iter() }
     }
 
-    /// Stops the reader after this line.
+    /// Stops after this line.
     #[must_use]
     pub fn until(mut self, line: u64) -> Self {
         self.records.stop_after(line);

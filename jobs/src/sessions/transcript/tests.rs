@@ -1,5 +1,4 @@
-//! Tests lines of every kind, all kinds of damage that have been observed, and that a file of 50 MB
-//! needs little memory.
+//! Tests valid lines, damaged lines, and the memory use for a large file.
 
 use std::io::{self, BufRead, BufReader, Read};
 
