@@ -316,7 +316,7 @@ fn unreadable_ideas_are_reported_without_failing() {
     );
 }
 
-/// Saves an idea again while the pass is running.
+/// Changes an idea while a pass is running.
 struct Editor {
     path: PathBuf,
 }

@@ -325,8 +325,8 @@ fn rate_limited_run_is_deferred_and_charged() {
     let spent = place.store.spent_by(&row.id).unwrap();
     assert_eq!((spent.calls, spent.tokens, spent.micros), (1, 0, 0));
     assert_eq!(place.store.limit("max", at(8)).unwrap().unwrap().streak, 1);
-    // Without a time, or with a time in the past, the run waits, and longer after each wait that
-    // did not help.
+    // Without a time, or with a time in the past, the run waits. A wait that did not help is
+    // followed by a longer one.
     place.store.clear_limit("max", at(9), at(9)).unwrap();
     let mut waits = Vec::new();
     for said in [None, Some(at(1)), None] {
@@ -339,7 +339,7 @@ fn rate_limited_run_is_deferred_and_charged() {
         waits[0] < 7 && (10..12).contains(&waits[1]) && (20..22).contains(&waits[2]),
         "{waits:?}"
     );
-    // A limit that is reported while nothing else arrives ends the wait for an answer.
+    // A reported limit ends the wait for an answer if nothing else arrives.
     let reached = Event::Limit(Limit { until: Some(at(20)), reached: true, overage: false });
     let (settled, _) = pass(&mut place, &[reached], End::Waits);
     assert!(matches!(settled.outcome, Outcome::Deferred { .. }), "{settled:?}");
