@@ -15,7 +15,7 @@ use crate::fixture::{CommandOutput, Fixture, Random, ended_within, print_line, s
 /// changes the owner of a database's side files.
 type Trace = (u32, i64, i64, Vec<u8>);
 
-/// Returns all metadata and content of a folder and everything below it.
+/// Returns the traces of a folder and everything below it.
 fn traces(root: &Path) -> BTreeMap<PathBuf, Trace> {
     let mut found = BTreeMap::new();
     let mut waiting = vec![root.to_owned()];
