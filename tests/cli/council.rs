@@ -16,7 +16,7 @@ const WORK: &str = concat!(
     "],\"consumed\":false,\"claim_status\":\"available\"}\n",
 );
 
-/// Returns the settings of a scripted councillor; `$id` in the script contains the candidates, one
+/// Returns the settings of a scripted councillor. `$id` in the script contains the candidates, one
 /// per line.
 fn voice(name: &str, script: &str) -> String {
     let script = format!(

@@ -86,7 +86,7 @@ fn dry_run_changes_nothing() {
     fixture.run(&["status"]).ends(0);
     dry(&fixture, &["run", "dream", "--dry-run"]).ends(0).expect_text("skipped: no delta");
     dry(&fixture, &["night", "--dry-run"]).ends(0);
-    // A dry run does not recreate the log's index, which is missing after a power cut.
+    // A dry run does not recreate a missing index of the log.
     let beside = |ending: &str| fixture.state().join(format!("database.sqlite{ending}"));
     fixture.run(&["status"]).ends(0);
     assert!(beside("-wal").exists());

@@ -77,7 +77,7 @@ impl Fixture {
         fixture
     }
 
-    /// Creates a project whose `runner.toml` has `toml` after its id.
+    /// Creates a project and appends `toml` to its `runner.toml`.
     pub fn with(toml: &str) -> Self {
         let fixture = Self::new();
         fixture.run(&["init"]).ends(0);
