@@ -199,7 +199,6 @@ impl Server {
         format!("http://{}", self.address)
     }
 
-    /// Returns the server's port.
     pub fn port(&self) -> u16 {
         self.address.port()
     }
