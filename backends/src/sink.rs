@@ -97,17 +97,8 @@ pub enum OwnedEvent {
     Usage(Usage),
     Total(Usage),
     Note(String),
-    ToolUse {
-        id: String,
-        name: String,
-        target: Option<OwnedTarget>,
-    },
-    ToolResult {
-        id: String,
-        failed: bool,
-        exit_code: Option<i64>,
-        error: Option<String>,
-    },
+    ToolUse { id: String, name: String, target: Option<OwnedTarget> },
+    ToolResult { id: String, failed: bool, exit_code: Option<i64>, error: Option<String> },
     Limit(Limit),
     NotBilled,
 }
