@@ -72,7 +72,6 @@ pub struct WorkSpec {
 }
 
 impl WorkSpec {
-    /// Returns the settings for work of this kind.
     #[must_use]
     pub fn with_kind(self, kind: StateKind) -> Self {
         Self { kind, ..self }

@@ -24,7 +24,6 @@ pub enum HistoryEvent {
     Done,
 }
 
-/// A task that moved.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskMove {
     /// The heading of the task before the move.
@@ -55,7 +54,6 @@ pub struct Unresolved {
     pub why: String,
 }
 
-/// One line of the history.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HistoryRecord {
     pub ts: Timestamp,
@@ -78,7 +76,6 @@ pub struct HistoryRecord {
     pub unresolved: Vec<Unresolved>,
 }
 
-/// The history of a board.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct BoardHistory {
     /// The valid records, oldest first.

@@ -1,7 +1,7 @@
 //! Builds the rule-based entry from facts, so that a dream without a model still has a carry.
 //!
 //! The facts are the commits, the failures and the next task. The entry contains no ideas and
-//! states so. It must never claim work that no source shows.
+//! states so. This module must never claim work that no source shows.
 
 use std::collections::BTreeMap;
 
