@@ -53,15 +53,12 @@ pub enum CommitError {
     TakenOver,
 }
 
-/// The commit of one iteration.
 pub struct Commit<'a> {
     /// The project's root.
     pub root: &'a Path,
-    /// The run that makes the commit.
     pub run: RunId,
-    /// The fence of the run.
     pub fence: Fence,
-    /// Checks whether the fence still holds.
+    /// Checks that the run still has its fence.
     pub guard: &'a marker::CommitGuard<'a>,
     /// The number in the marker's name.
     pub number: u64,

@@ -10,7 +10,6 @@ pub struct Packet {
     /// The rank, from 1.
     pub rank: u64,
     pub title: String,
-    /// The kind of work.
     #[serde(rename = "type")]
     pub kind: String,
     pub severity: String,
@@ -38,7 +37,6 @@ pub struct Packet {
     /// True if the work file contains the packet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue_backed: Option<bool>,
-    /// The id of the packet's bead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bead_id: Option<String>,
     /// The path of the packet's own file below the project.

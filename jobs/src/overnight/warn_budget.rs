@@ -15,10 +15,8 @@ pub const INITIAL: u64 = 3;
 /// The name of the file that stores the rescues.
 pub const FILE: &str = "warn-only-budget.json";
 
-/// A rescue that was spent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SpentWarning {
-    /// The iteration for which the rescue was spent.
     pub iteration_id: String,
     /// The reason why the rescue was needed.
     pub reason: String,
