@@ -5,7 +5,6 @@ use serde_json::Value;
 
 use crate::{AskError, Context, JobError};
 
-/// A question that the curator asks a model.
 pub(super) struct CuratorQuestion<'a> {
     /// The purpose of the question, which also identifies it within the run.
     pub(super) name: &'a str,
@@ -42,8 +41,8 @@ pub(super) fn ask_or_reason(
     }
 }
 
-/// Returns the reason why the answer is rule-based: the configured backend did not answer, for this
-/// file or an earlier one, or no model is configured.
+/// Returns the reason why the answer is rule-based: the configured backend did not answer an
+/// earlier request, or no model is configured.
 fn wordless(ctx: &Context<'_>) -> String {
     match ctx.spender.fell().first() {
         Some(why) => why.clone(),

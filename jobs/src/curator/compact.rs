@@ -6,8 +6,9 @@
 //!
 //! If the process dies, the journal remains. The journal contains the length of the audit log with
 //! the new entries, and the digest of the text up to that length. From these, the next plan
-//! determines whether the log already contains the entries. If so, it only removes their files;
-//! otherwise it folds the entries again. The executed plan is exactly the plan that was shown.
+//! determines whether the log already contains the entries. If so, the plan only removes their
+//! files. Otherwise the plan folds the entries again. The executed plan is exactly the plan that
+//! was shown.
 
 use std::fs;
 use std::io;
@@ -23,12 +24,11 @@ use super::queue::{Worker, remove};
 const ENTRIES: &str = "logs/pending-log-entries";
 const AUDIT: &str = "logs/audit.md";
 const JOURNAL: &str = "logs/.compacting.json";
-/// Maximum length of an entry in bytes; longer entries are left in place.
+/// Maximum length of an entry in bytes. Longer entries are not folded.
 const LARGEST: u64 = 1 << 20;
 /// Maximum number of entries in one plan.
 const MOST: usize = 10_000;
 
-/// One step of a compaction.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "do", rename_all = "kebab-case")]
 pub enum CompactStep {
@@ -57,7 +57,6 @@ pub enum CompactStep {
     },
 }
 
-/// The steps of a compaction.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct CompactionPlan {
     /// The steps, in the order in which they are executed.

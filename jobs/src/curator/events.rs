@@ -35,7 +35,6 @@ pub const MOST: u32 = 1_000;
 /// Maximum size of an events file in bytes; a larger file is not read.
 const LARGEST: u64 = 64 << 20;
 
-/// The severity of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
@@ -71,7 +70,6 @@ pub struct Event {
     /// The person or program that raised the event.
     pub source: String,
     pub severity: Severity,
-    /// The requested action.
     pub desired_action: String,
     /// The name of the backend or person that should act.
     pub escalation_target: String,
@@ -97,11 +95,9 @@ pub struct EventStep {
     pub budget_before: u32,
     /// The event's budget after this step, in model calls.
     pub budget_after: u32,
-    /// The result of the step.
     pub outcome: String,
 }
 
-/// An event with its current status.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct EventStatus {
     #[serde(flatten)]
@@ -123,7 +119,6 @@ pub enum EventError {
     /// There is no event with this id.
     #[error("there is no event {0:?}")]
     NoSuch(String),
-    /// The event was acknowledged.
     #[error("event {0} is over: it was acknowledged")]
     Over(String),
     /// The given values do not form a valid event.
@@ -134,13 +129,11 @@ pub enum EventError {
     Io(#[from] io::Error),
 }
 
-/// An event to raise.
 #[derive(Clone, Debug)]
 pub struct NewEvent {
     /// The person or program that raises the event.
     pub source: String,
     pub severity: Severity,
-    /// The requested action.
     pub desired_action: String,
     /// The backend or the person that should act.
     pub escalation_target: String,

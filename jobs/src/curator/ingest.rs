@@ -60,7 +60,6 @@ pub struct Finder {
 }
 
 impl Finder {
-    /// Processes one event.
     pub fn take(&mut self, event: &SessionEvent) {
         self.count += 1;
         match &event.what {
@@ -156,7 +155,7 @@ impl Finder {
     }
 }
 
-/// Returns what calls with the same intent have in common: the program and its first arguments, or
+/// Returns the common part of calls with the same intent: the program and its first arguments, or
 /// the file.
 fn about(tool: &str, target: &str) -> String {
     if tool != "Bash" {

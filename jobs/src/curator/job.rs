@@ -32,10 +32,8 @@ pub enum CuratorJobKind {
 }
 
 impl CuratorJobKind {
-    /// All kinds.
     pub const ALL: [Self; 3] = [Self::LintWiki, Self::DreamSeed, Self::IngestClaudeSession];
 
-    /// Returns the name of the kind.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::LintWiki => "lint-wiki",
@@ -74,7 +72,6 @@ pub struct Source {
 pub struct JobFile {
     /// The id, `20060102T150405Z-kind-8hex`, which is also the file name without its extension.
     pub id: String,
-    /// The kind of work.
     pub kind: CuratorJobKind,
     /// The time at which the job was requested.
     pub created_at: Timestamp,
@@ -93,7 +90,6 @@ pub struct JobFile {
     /// The number of times that the job was returned to the queue because its process died.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub returned: u32,
-    /// The error of the last attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_error: Option<String>,
 }

@@ -111,7 +111,7 @@ pub fn run(ctx: &mut Context<'_>, spec: &CuratorSpec) -> Result<Finished, JobErr
             status.set(&worker, WorkerState::Idle, ctx.clock.wall());
             return Err(error);
         }
-        // A returned job may have killed its earlier process, so the run ends with it.
+        // A returned job may have killed its earlier process, so the run ends after this job.
         if claimed.job.returned > 0 {
             break;
         }
@@ -240,7 +240,7 @@ fn one(
         Err(error) => {
             let why = ctx.redactor.redact(&whole(&error)).into_owned();
             reported.last_error = Some(format!("{}: {why}", job.id));
-            // Only an I/O error may resolve itself; an error in the job file cannot.
+            // An I/O error may be temporary, but an error in the job file is not.
             let again = matches!(error, JobError::Io { .. }) && job.attempts < job.max_retries;
             let done = if again {
                 reported.back += 1;

@@ -338,7 +338,7 @@ fn orphaned_job_is_requeued_once_unless_done() {
     assert!(third.moved[0].why.contains("second time"));
     assert!(names(&worker, "processing").is_empty());
 
-    // The process published the job and died before it could report it: the job stays done.
+    // A job that was published before its process died stays done.
     let job = worker.enqueue(CuratorJobKind::DreamSeed, None, 0, now()).unwrap();
     assert!(claimed(take()).is_some());
     fs::write(worker.path("done").join(format!("{}.json", job.id)), "{}").unwrap();
@@ -346,7 +346,7 @@ fn orphaned_job_is_requeued_once_unless_done() {
     let last = take();
     assert!(last.moved.is_empty() && claimed(last).is_none());
     assert!(names(&worker, "processing").is_empty());
-    // The same file in the queue again is not a new job.
+    // A copy of a finished job's file is not a new job.
     fs::write(worker.path("queue").join(format!("{}.json", job.id)), job.text()).unwrap();
     assert!(take().moved[0].why.contains("done before"));
 }

@@ -11,7 +11,6 @@ use serde::{Deserialize, Serialize};
 use super::queue::{Worker, append, host};
 use crate::json::pretty;
 
-/// The state of the worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum WorkerState {

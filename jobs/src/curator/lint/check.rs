@@ -34,7 +34,6 @@ const ROOTS: [&str; 5] = ["readme", "index", "home", "changelog", "contributing"
 const ENDINGS: [&str; 14] =
     ["rs", "toml", "md", "json", "py", "ts", "js", "go", "sh", "sql", "yml", "yaml", "c", "org"];
 
-/// A note of the vault.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LintNote {
     /// The path relative to the vault, with slashes.

@@ -40,7 +40,7 @@ pub struct LintFinding {
     pub rule: &'static str,
     /// A description of the problem.
     pub message: String,
-    /// A model's suggestion for a fix. Nobody has checked it.
+    /// A model's suggestion for a fix, which has not been checked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub suggestion: Option<String>,
 }
@@ -118,8 +118,8 @@ pub(super) fn notes(
     (notes, left)
 }
 
-/// Returns the reason why a folder is not walked, if there is one. The walker opens ignore files
-/// without this check and would block on a FIFO.
+/// Returns the reason why a folder is not searched, or `None` if the folder is searched. The walker
+/// opens ignore files without this check and would block on a FIFO.
 fn unusable(folder: &Path) -> Option<String> {
     let mut named = [".ignore", ".gitignore", ".git/info/exclude"].into_iter();
     let odd = named.find(|name| {

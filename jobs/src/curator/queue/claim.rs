@@ -1,4 +1,4 @@
-//! Claims the jobs of the queue one after the other, by priority and then age.
+//! Claims the queue's jobs, ordered by priority and then age.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::fs;
@@ -70,7 +70,7 @@ impl Claimed {
     }
 }
 
-/// Claims jobs one after the other.
+/// Claims one job at a time.
 #[derive(Debug)]
 pub struct Consumer<'a> {
     worker: &'a Worker,

@@ -40,8 +40,8 @@ impl Worker {
         Ok(u32::try_from(self.starts(now)?.list.len()).unwrap_or(u32::MAX))
     }
 
-    /// Reads the starts of the last hour. A start in the future, recorded before the clock was set
-    /// back, gets the time `now`.
+    /// Reads the starts of the last hour. If the clock was set back, a start may be in the future.
+    /// Such a start is dated to `now`.
     pub(super) fn starts(&self, now: Timestamp) -> io::Result<StartWindow> {
         let mut starts = StartWindow::default();
         let text = match read_no_link(self.path("logs/hour.jsonl"), DOCUMENT) {
