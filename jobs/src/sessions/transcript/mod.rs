@@ -18,11 +18,10 @@ use jiff::Timestamp;
 
 pub use records::{LineGap, MAX_LINE, Record, Records, Tally};
 
-/// An event of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionEvent {
-    /// The line of the file that contains the event, from 1; for an object that spans several
-    /// lines, its first line.
+    /// The line of the event in the file, from 1. For an object that spans several lines, this is
+    /// the first line.
     pub line: u64,
     /// The time of the event, if the row states one.
     pub at: Option<Timestamp>,
@@ -33,7 +32,6 @@ pub struct SessionEvent {
     pub what: SessionEventKind,
 }
 
-/// The kind of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SessionEventKind {
     /// A text from a person.
@@ -51,11 +49,9 @@ pub enum SessionEventKind {
     },
     /// The result of a call.
     Outcome {
-        /// The id of the call.
         id: String,
         /// True if the tool reports that it failed.
         failed: bool,
-        /// The text of the result.
         text: String,
     },
     /// The program's own summary of a session.

@@ -41,7 +41,6 @@ impl Default for LineGap {
 /// The number of lines in each category. Every line is in exactly one category.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Tally {
-    /// The number of all lines.
     pub lines: u64,
     /// Lines that contain at least one of the program's objects, or a part of such an object.
     pub read: u64,
@@ -119,7 +118,6 @@ impl Scan {
     }
 }
 
-/// The records of a reader.
 #[derive(Debug)]
 pub struct Records<R> {
     reader: R,
@@ -192,7 +190,7 @@ impl<R: BufRead> Records<R> {
         self.torn.or(self.block.as_ref().map(|block| block.begins)).unwrap_or(self.at)
     }
 
-    /// Counts the last record as foreign, because it is not one of the program's rows.
+    /// Counts the last record as foreign instead of read.
     pub(super) fn note_foreign(&mut self) {
         self.tally.read -= self.given;
         self.tally.foreign += self.given;
@@ -346,7 +344,6 @@ impl<R: BufRead> Records<R> {
     }
 }
 
-/// The JSON parts of a text.
 struct JsonParts {
     values: Vec<String>,
     /// The offset of an object that does not end.

@@ -87,8 +87,8 @@ struct Input {
     description: Option<String>,
 }
 
-/// Reads a value if it has the expected form, so that one unexpected field does not invalidate the
-/// whole row.
+/// Reads a value, or returns `None` if its form is unexpected. One unexpected field therefore does
+/// not invalidate the row.
 fn lenient<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Option<T>, D::Error> {
     let raw = <&serde_json::value::RawValue>::deserialize(from)?;
     Ok(serde_json::from_str(raw.get()).ok())
