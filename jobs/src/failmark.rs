@@ -19,7 +19,6 @@ use serde::{Deserialize, Serialize};
 use crate::JobSpec;
 use crate::json::pretty;
 
-/// The content of a failmark.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failmark {
     pub at: Timestamp,

@@ -35,7 +35,6 @@ pub struct KindRow {
     pub unrecorded: Option<&'static str>,
     /// Reads the settings of a job from the configuration.
     pub read: fn(toml::Value) -> Result<Box<dyn Kind>, BadValue>,
-    /// Returns the schema of the settings.
     pub schema: fn(&mut SchemaGenerator) -> Schema,
     /// Reads the settings of a job from a recording.
     pub restore: fn(serde_json::Value) -> serde_json::Result<Box<dyn Kind>>,

@@ -148,7 +148,7 @@ pub struct StepsFile {
     pub path: String,
     /// The size at which the file is rotated, in bytes.
     pub cap: u64,
-    /// The named agent that uses the tools. `None` for the default agent.
+    /// The named agent that uses the tools, or `None` for the default agent.
     pub agent: Option<String>,
 }
 

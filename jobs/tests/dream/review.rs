@@ -300,7 +300,7 @@ fn canonical_tracked_and_linked_ideas_are_untouched() {
     assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 0);
     fs::remove_file(place.root.join("ideas/done")).unwrap();
 
-    // The idea itself has become a link to the same content.
+    // The idea is a link to the same content.
     let twin = outside.path().join("twin.md");
     fs::rename(place.root.join("ideas/retry-policy.md"), &twin).unwrap();
     symlink(&twin, place.root.join("ideas/retry-policy.md")).unwrap();

@@ -40,7 +40,6 @@ const STEMS: [&str; 5] = [
     "---\ntitle: fronted\n---\n\nWindows\r\nlines without an end",
 ];
 
-/// One history of a project.
 struct ProjectLife {
     place: Fixture,
     dice: Random,

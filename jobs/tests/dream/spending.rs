@@ -240,8 +240,8 @@ fn only_a_reported_total_replaces_reservations() {
     let cases: [(&[Event<'static>], &End, (u64, u64)); 7] = [
         (&[Event::Text("half"), total(50, Some(40))], &cut, (50, 40)),
         (&[partly, total(50, Some(40))], &stopped, (50, 40)),
-        // Money that is not reported and has no price is charged as reserved; the tokens were
-        // reported.
+        // The tokens were reported. Money without a report and without a price is charged as
+        // reserved.
         (&[total(50, None)], &cut, (50, RESERVED)),
         // A child that lowers its figures is not trusted.
         (&[Event::Usage(usage(90, Some(95))), total(50, Some(40))], &cut, (90, 95)),

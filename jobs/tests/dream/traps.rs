@@ -101,7 +101,7 @@ fn third_useless_answer_quarantines_the_idea() {
         matches!(&skipped.outcome, Outcome::Skipped { why } if why.contains("set aside")),
         "{skipped:?}"
     );
-    // A changed idea is shown again; removing the quarantine file brings back all ideas.
+    // A changed idea is shown again. Without the quarantine file, all ideas are shown again.
     place.write("ideas/good.md", "Tea is.\n");
     assert_eq!(place.pass().summary.facts["shown"], 1);
     std::fs::remove_file(Quarantine::path(&place.cache())).unwrap();
