@@ -42,7 +42,7 @@ pub struct PlannedQuestion {
 pub struct PlannedChild {
     /// The program as the configuration names it.
     pub program: String,
-    /// The path of the program; `None` if it is not found.
+    /// The path of the program, or `None` if the program is not found.
     pub found: Option<PathBuf>,
     pub args: Vec<String>,
     /// The working directory of the program.

@@ -97,8 +97,8 @@ struct Journal {
     entries: Vec<(String, String)>,
 }
 
-/// Plans a compaction. `keep` is how long finished jobs and findings are kept; `None` keeps them
-/// forever.
+/// Plans a compaction. Finished jobs and findings are kept for `keep`, or forever if `keep` is
+/// `None`.
 ///
 /// # Errors
 /// Returns an error if a file cannot be read.
@@ -151,7 +151,7 @@ pub fn plan(
 /// execution.
 ///
 /// # Errors
-/// Returns an error if a file operation fails; the next plan contains the remaining steps.
+/// Returns an error if a file operation fails. The next plan contains the remaining steps.
 pub fn apply(
     worker: &Worker,
     plan: &CompactionPlan,

@@ -32,7 +32,7 @@ use crate::json::line;
 const TEXT: usize = 2_000;
 /// Maximum budget of one event, in model calls.
 pub const MOST: u32 = 1_000;
-/// Maximum size of an events file in bytes; a larger file is not read.
+/// Maximum size of an events file in bytes. A larger file is not read.
 const LARGEST: u64 = 64 << 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

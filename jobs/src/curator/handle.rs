@@ -17,7 +17,7 @@ use crate::{Context, Finished, JobError};
 /// Maximum number of events that one answer raises.
 const RAISED: usize = 5;
 
-/// Handles one event.
+/// Asks the model about one event and raises the events that the answer requests.
 ///
 /// # Errors
 /// Returns an error if the event does not exist, its budget is used up, or the model did not

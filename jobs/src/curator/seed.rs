@@ -269,7 +269,7 @@ pub(super) fn shortened(text: &str, most: usize) -> String {
     out
 }
 
-/// Converts a title to a file name.
+/// Converts a title to a part of a file name.
 pub(super) fn slug(title: &str) -> String {
     let words: Vec<String> = title
         .to_lowercase()

@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn audit_record_round_trips_and_foreign_is_ignored() {
+    fn audit_record_round_trips() {
         let folder = tempfile::tempdir().unwrap();
         let mut scope = Scope::open(folder.path(), &["rem"], ".runner/staging/x").unwrap();
         let entry = Entry { id: "2026-06-10-1430".into(), ..Entry::default() };

@@ -1,4 +1,4 @@
-//! Runs the loop, one iteration after the other.
+//! Runs the loop, one iteration at a time.
 //!
 //! ```text
 //! budget, most, plateau ──> iteration ──> note it ──> clear its marker and its copy ──┐

@@ -176,7 +176,7 @@ impl Output {
         names.iter().filter_map(|name| self.read::<RunState>(&format!("{name}/run.json"))).collect()
     }
 
-    /// Inspects the contents of the folder; see [`ownership::inspect`].
+    /// Inspects the folder with [`ownership::inspect`].
     ///
     /// # Errors
     /// Returns a [`Refusal`] if the folder does not belong to runner.

@@ -26,7 +26,7 @@ pub struct Packet {
     pub target_repo: Option<String>,
     /// The reason why the packet is listed.
     pub why_now: String,
-    /// The evidence; each line was looked up.
+    /// The evidence. Each line was looked up.
     pub evidence: Vec<String>,
     /// The files that the work concerns.
     pub target_files: Vec<String>,

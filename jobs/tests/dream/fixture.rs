@@ -42,7 +42,7 @@ pub struct Fixture {
     pub spec: DreamSpec,
     /// How the passes are paid for.
     pub spending: Spending,
-    /// The time limit that the passes request, in seconds; `None` for the default timeout.
+    /// The time limit that the passes request, in seconds, or `None` for the default timeout.
     pub seconds: Option<u64>,
     /// The store that records the passes and decisions.
     pub store: Store,

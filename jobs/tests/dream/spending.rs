@@ -124,7 +124,7 @@ fn place() -> Fixture {
 }
 
 fn pass(place: &mut Fixture, events: &[Event<'static>], end: End) -> (SettledRun, RunRow) {
-    // Each pass has a new text to ask about.
+    // Each pass needs a changed idea to ask about.
     let round = place.store.runs(&Default::default()).unwrap().len();
     place.write("ideas/a.md", format!("Maybe use shorter names, {round}?\n"));
     let backend = EventBackend { events: events.to_vec(), end, seen: Mutex::default() };

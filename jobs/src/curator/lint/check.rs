@@ -41,8 +41,8 @@ pub struct LintNote {
     pub text: String,
 }
 
-/// Checks the notes and returns the findings. `exists` looks up files of the vault; `there` also
-/// looks up files of the project.
+/// Checks the notes and returns the findings. `exists` looks up files of the vault, and `there`
+/// also looks up files of the project.
 pub fn check(
     notes: &[LintNote],
     exists: &dyn Fn(&str) -> bool,

@@ -24,7 +24,7 @@ use crate::json::pretty;
 use crate::{Context, JobError};
 pub use check::{LintNote, check};
 
-/// Maximum size of a note in bytes; larger notes are listed but not read.
+/// Maximum size of a note in bytes. Larger notes are listed but not read.
 const LARGEST: u64 = 1 << 20;
 /// Maximum number of findings that are shown to a model.
 const SHOWN: usize = 40;

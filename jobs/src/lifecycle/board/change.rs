@@ -71,7 +71,7 @@ pub struct BoardEditor<'d> {
     pub hand: EditActor<'d>,
     /// The path of the board, relative to the project.
     pub board: &'d str,
-    /// The name of the agent; empty for the default agent.
+    /// The name of the agent. Empty for the default agent.
     pub agent: &'d str,
 }
 

@@ -66,7 +66,7 @@ pub struct Previous {
 pub struct Slice {
     /// The commits, newest first.
     pub commits: Vec<Commit>,
-    /// The beginning of the board's text; `None` if there is no board.
+    /// The beginning of the board's text, or `None` if there is no board.
     pub plan: Option<String>,
     /// The complete board, against which verdicts are resolved.
     pub board: Board,

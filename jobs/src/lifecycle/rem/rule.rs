@@ -13,7 +13,7 @@ use crate::steps::ToolStep;
 
 /// Words that identify a command as a check.
 const LOOKS: [&str; 6] = ["test", "check", "lint", "build", "verify", "clippy"];
-/// Minimum number of changes at which a file counts as repeatedly reworked.
+/// Minimum number of tool uses at which a file counts as used repeatedly.
 const OFTEN: usize = 4;
 
 /// Builds the sections of the entry.

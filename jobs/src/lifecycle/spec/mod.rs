@@ -49,7 +49,7 @@ pub enum StateKind {
 impl StateKind {
     pub const ALL: [Self; 4] = [Self::Wake, Self::Audit, Self::Rem, Self::Plan];
 
-    /// Returns the kind as it is written in a declaration.
+    /// Returns the kind's name in a declaration.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Wake => "wake",
@@ -59,7 +59,7 @@ impl StateKind {
         }
     }
 
-    /// Returns the default prompt of an agent; empty for the dream.
+    /// Returns the default prompt of an agent, which is empty for the dream.
     pub fn prompt(self) -> &'static str {
         match self {
             Self::Wake => include_str!("../../../../config/prompts/wake.md"),

@@ -2,8 +2,8 @@
 //! composite.
 //!
 //! A test checks that `docs/guide/corpus.md` contains the same definitions. A metric without
-//! anything to measure is absent and does not affect the composite. This module never reads a clock
-//! or anything outside the given corpus.
+//! anything to measure is absent and does not affect the composite. This module must never read a
+//! clock or anything outside the given corpus.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -143,7 +143,7 @@ impl PacketSources<'_> {
         packets
     }
 
-    /// Reports whether the item is free and every item that it requires is at least claimed.
+    /// Reports whether the item is free and every required item is at least claimed.
     fn is_ready(&self, item: &WorkItem) -> bool {
         let done = |title: &String| {
             let mut all = self.corpus.work.items.iter();
