@@ -1,14 +1,14 @@
-//! Links the program at a fixed address on Linux.
+//! Links the program at a fixed address on Linux with glibc.
 //!
-//! The program is started for every hook, tick and status, so its cold start is a feature, and a
-//! position-independent executable spends about half of it on tens of thousands of load-time
-//! relocations. Linking without PIE resolves them once, here. `-C relocation-model=static` in a
-//! cargo configuration would do the same, but it also reaches procedural macros, which are shared
-//! objects and then fail to link unless every build names its target.
+//! The program is started for every hook, tick and status, so it must start quickly. A
+//! position-independent executable spends about half of its cold start on load-time relocations.
+//! Linking without PIE resolves them when the program is built. `-C relocation-model=static` in a
+//! cargo configuration would do the same, but it also affects procedural macros, which then fail to
+//! link unless every build names its target.
 //!
-//! The price: the executable's own image is not randomised in memory; its libraries, stack and
-//! heap still are. The program is safe Rust with `unsafe` denied and treats untrusted text as data
-//! only, which is why the price is paid.
+//! Without PIE, the executable's own image is not randomised in memory, but its libraries, stack
+//! and heap are. This is acceptable because the program is safe Rust and treats untrusted text as
+//! data only.
 
 #[allow(
     clippy::disallowed_methods,

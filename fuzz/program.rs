@@ -1,9 +1,10 @@
-//! The part of the program that the targets are about: it is a program and no library.
+//! The modules of the program that the fuzz targets test. They are included by path, because the
+//! program is not a library.
 
 #[path = "../src/ui/failure.rs"]
 mod failure;
 
-/// The part of the command line that the configuration depends on.
+/// The part of the command line on which the configuration depends.
 pub mod cli {
     pub use super::failure::Failure;
 }

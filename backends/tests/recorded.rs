@@ -1,6 +1,6 @@
 //! Passes streams recorded from the real programs through the complete adapters and checks the
 //! results.
-#![allow(clippy::unwrap_used, clippy::disallowed_methods)] // a test's own set-up may fail loudly
+#![allow(clippy::unwrap_used, clippy::disallowed_methods)] // test set-up may panic
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -134,7 +134,7 @@ fn recorded_refusals_map_to_classes() {
         ("codex/credit", 1, Class::OverBudget, "credit balance"),
         ("codex/empty", 0, Class::Malformed, "empty"),
         ("codex/cut", 1, Class::RateLimited, "disconnected"),
-        // An exit code proves nothing, whether it is 0 or not.
+        // The exit code alone does not determine the result.
         ("claude/answer", 1, Class::Crash, "then failed"),
         ("claude/status-401", 0, Class::Auth, "401"),
         ("codex/status-401", 0, Class::Auth, "401"),

@@ -1,4 +1,4 @@
-//! Any text as a board: read, moved, added to and resolved; nothing but what is meant changes.
+//! Fuzzes boards: any text is read as a board, on which tasks are moved and added.
 #![no_main]
 
 use runner_jobs::lifecycle::board::{add, apply, pick};

@@ -1,4 +1,4 @@
-//! Any bytes as a project's `runner.toml`: read or refused with its place, and never a panic.
+//! Fuzzes `runner.toml`: any bytes are either valid or refused, and never cause a panic.
 #![no_main]
 
 #[path = "../program.rs"]

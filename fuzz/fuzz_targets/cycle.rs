@@ -1,4 +1,5 @@
-//! Any text as a declared cycle: refused with its lines, or one that goes round for ever.
+//! Fuzzes declared cycles: any text is either refused with the lines of its mistakes, or declares a
+//! cycle that never ends.
 #![no_main]
 
 use runner_jobs::lifecycle::position::Position;

@@ -1,5 +1,5 @@
-//! Any text as an entry of the journal: read or refused with its line; what is read is written and read
-//! again the same, and nothing in it passes for a heading.
+//! Fuzzes journal entries: an entry that parses stays the same when it is rendered and parsed
+//! again.
 #![no_main]
 
 use runner_jobs::lifecycle::entry::{parse, render};

@@ -1,5 +1,5 @@
-//! Checks properties that hold for any bytes of a configuration file. `fuzz/` and a test that
-//! generates its own input call these functions.
+//! Checks properties that hold for any bytes of a configuration file. The fuzz targets and a test
+//! that generates its own input call these functions.
 //!
 //! This module must never read or write a file.
 
@@ -26,8 +26,7 @@ pub fn ctxrc(bytes: &[u8]) -> bool {
     judge(ctxrc::NAME, ctxrc::FILE, bytes)
 }
 
-/// Reads the bytes as a run does and as `config check` does, and asserts that both agree. Returns
-/// whether the file is valid.
+/// Checks that a run and `config check` agree on whether the file is valid. Returns whether it is.
 fn judge(name: &'static str, file: &str, bytes: &[u8]) -> bool {
     let Ok(text) = decoded(file.as_ref(), bytes.to_vec()) else { return false };
     let lines = text.split('\n').count();

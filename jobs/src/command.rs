@@ -3,7 +3,7 @@
 //! The program runs in the project's folder and writes its artifacts to the private folder named by
 //! `RUNNER_OUT`. The run succeeds only if the program exits with code 0 and every declared artifact
 //! exists and is valid. Runner reads the artifacts after the whole process tree has ended, and
-//! publishes those bytes. It must never move a file that the child wrote.
+//! publishes those bytes. This module must never move a file that the child wrote.
 
 use std::ffi::OsString;
 use std::fs;

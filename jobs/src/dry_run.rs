@@ -1,6 +1,6 @@
 //! Plans a run up to the point where it would ask a model or start a program.
 //!
-//! A dry run builds and prices its questions with the same code as a run. It must never ask a
+//! Questions are built and priced with the same code as in a run. A dry run must never ask a
 //! backend, start a job's program, stage a file or save a cache.
 
 use std::path::{Path, PathBuf};
@@ -32,7 +32,8 @@ pub struct PlannedQuestion {
     pub request: Request,
     /// Approximate number of tokens of the question.
     pub tokens: u64,
-    /// The maximum charge for the question, or the reason why the run's budget does not allow it.
+    /// The maximum charge for the question, or the reason why the run's budget refuses the
+    /// question.
     pub reserved: Result<Amounts, String>,
 }
 
@@ -41,7 +42,7 @@ pub struct PlannedQuestion {
 pub struct PlannedChild {
     /// The program as the configuration names it.
     pub program: String,
-    /// The path of the program; `None` if it is not found.
+    /// The path of the program, or `None` if the program is not found.
     pub found: Option<PathBuf>,
     pub args: Vec<String>,
     /// The working directory of the program.

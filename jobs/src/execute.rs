@@ -20,7 +20,6 @@ use runner_text::redact::Redactor;
 use crate::lifecycle::publish::{CommitTarget, publish};
 use crate::{Context, Finished, JobError, JobSpec};
 
-/// The result of a settled run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SettledRun {
     pub outcome: Outcome,
@@ -35,11 +34,11 @@ pub enum ExecuteError {
     /// else.
     #[error("another run of this job took over while this one was running")]
     TakenOver,
-    /// The artifacts are recorded, but not all of them could be moved; recovery completes the
+    /// The artifacts are recorded, but not all of them could be moved. Recovery completes the
     /// publication.
     #[error("not all artifacts could be published yet: {0}")]
     Unfinished(String),
-    /// The database could not be used; recovery will settle the run.
+    /// The database could not be used. Recovery settles the run.
     #[error(transparent)]
     Ledger(#[from] StoreError),
 }

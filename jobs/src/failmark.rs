@@ -19,7 +19,6 @@ use serde::{Deserialize, Serialize};
 use crate::JobSpec;
 use crate::json::pretty;
 
-/// The content of a failmark.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failmark {
     pub at: Timestamp,
@@ -94,7 +93,7 @@ pub fn update(root: &Path, spec: &JobSpec, end: &RunEnd<'_>) -> io::Result<()> {
     write_atomic(&path, pretty(&mark).as_bytes(), 0o644).map_err(io::Error::other)
 }
 
-/// Removes the failmark of a job, and returns whether there was one.
+/// Removes the failmark of a job, and returns whether it existed.
 ///
 /// # Errors
 /// Returns an error if the file cannot be removed.

@@ -13,7 +13,6 @@ use crate::Context;
 
 /// The parts of a request that the run determines.
 pub struct Frame<'a> {
-    /// The id of the request.
     pub id: String,
     /// The seed of the fence's nonce.
     pub seed: u64,

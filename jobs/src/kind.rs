@@ -56,7 +56,7 @@ pub trait Kind: KindObject + Debug + Send + Sync + 'static {
     /// Sets whether the host stays awake during a run.
     fn set_keep_awake(&mut self, _keep_awake: bool) {}
 
-    /// Inserts the date of the night, or of the day, where the settings refer to it.
+    /// Replaces `{date}` in the settings by the date of the night or of the day.
     fn set_date(&mut self, _date: &str) {}
 
     /// Returns the inputs that the program supplied in addition to the settings, for a recording.
@@ -137,7 +137,8 @@ pub trait Kind: KindObject + Debug + Send + Sync + 'static {
         Ok(Vec::new())
     }
 
-    /// Returns why no run may start in the project's current state, if there is a reason.
+    /// Returns the reason why no run may start in the project's current state, or `None` if a run
+    /// may start.
     fn refusal(&self, _root: &Path) -> Option<(Class, String)> {
         None
     }
@@ -147,7 +148,7 @@ pub trait Kind: KindObject + Debug + Send + Sync + 'static {
         None
     }
 
-    /// Returns the same paths as [`Kind::works`] for the next run, as far as its state is known.
+    /// Returns the paths of [`Kind::works`] that apply to the next run.
     fn works_now(&self) -> Option<Works<'_>> {
         self.works()
     }
@@ -248,7 +249,6 @@ pub enum Asks {
 
 /// Operations that the settings type of every [`Kind`] provides.
 pub trait KindObject: Any {
-    /// Returns a boxed copy.
     fn boxed(&self) -> Box<dyn Kind>;
     /// Returns the settings as JSON.
     ///

@@ -31,11 +31,10 @@ pub struct KindRow {
     /// Whether a run whose process died before any model call is retried. Programs are not retried,
     /// because they may already have done work that must not be repeated.
     pub retries_lost: bool,
-    /// The reason why runs are not recorded and cannot be replayed; `None` if they are recorded.
+    /// The reason why runs are not recorded and cannot be replayed, or `None` if they are recorded.
     pub unrecorded: Option<&'static str>,
     /// Reads the settings of a job from the configuration.
     pub read: fn(toml::Value) -> Result<Box<dyn Kind>, BadValue>,
-    /// Returns the schema of the settings.
     pub schema: fn(&mut SchemaGenerator) -> Schema,
     /// Reads the settings of a job from a recording.
     pub restore: fn(serde_json::Value) -> serde_json::Result<Box<dyn Kind>>,
@@ -131,7 +130,7 @@ pub fn retries_lost(name: &str) -> bool {
     name != dream::review::KIND && find(name).is_none_or(|row| row.retries_lost)
 }
 
-/// Returns the reason why runs of a kind are not recorded; `None` if they are recorded.
+/// Returns the reason why runs of a kind are not recorded, or `None` if they are recorded.
 pub fn unrecorded(name: &str) -> Option<&'static str> {
     find(name)?.unrecorded
 }

@@ -47,14 +47,15 @@ pub enum ManualEditError {
     /// The scope refused the change, or a file changed while it was replaced.
     #[error("{0}")]
     Guard(String),
-    /// Another program changed a target during the publication; the content that was to be
-    /// published is kept.
+    /// Another program changed a target during the publication. The content to publish is kept in
+    /// staging.
     #[error("{0}")]
     Conflict(String),
     /// An operation of the file system or the host failed.
     #[error("{0}")]
     Disk(String),
-    /// The edit is recorded, but not all of its files could be moved. A tick completes it.
+    /// The edit is recorded, but not all of its files could be moved. The next tick completes the
+    /// publication.
     #[error("run {run} is half published: {why}")]
     Unfinished { run: RunId, why: String },
     /// The database could not be used.
@@ -84,7 +85,6 @@ pub struct EditActor<'h> {
     pub state: &'h Path,
     /// The source of wall time and boot time.
     pub clock: &'h Clock,
-    /// The identity of this process.
     pub me: &'h ProcessIdentity,
     pub store: &'h mut Store,
     /// Free space on the project's file system, in bytes.
@@ -94,9 +94,7 @@ pub struct EditActor<'h> {
 /// A job's lock, held from the first read to the end of the manual edit.
 pub struct HeldJobLock(JobLock);
 
-/// A manual edit to publish.
 pub struct ManualEdit<'a> {
-    /// The job that the edit belongs to.
     pub job: &'a str,
     /// Path prefixes below which the edit may write.
     pub allowed: &'a [&'a str],
@@ -136,8 +134,8 @@ impl EditActor<'_> {
     /// lock.
     pub(crate) fn recover_stale(&mut self, job: &str) -> Result<(), ManualEditError> {
         let now = self.clock.read().map_err(|error| ManualEditError::Disk(error.to_string()))?;
-        // A manual edit is not retried: the person can see that nothing was decided and decide
-        // again.
+        // A manual edit is not retried, because the person sees that nothing was decided and can
+        // decide again.
         let driver = Driver::on_host(self.state, self.me);
         let stale = recover_stale(self.store, &driver, self.project, job, now)?;
         for row in &stale.settled {

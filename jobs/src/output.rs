@@ -1,6 +1,6 @@
 //! Stores the redacted output of a job's program in the run's folder as it arrives.
 //!
-//! An error while storing must never block the program. It is reported at the end.
+//! A failed write must never block the program. The error is reported at the end.
 
 use std::fs::File;
 use std::io::Write as _;

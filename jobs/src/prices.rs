@@ -14,8 +14,7 @@ pub struct Price {
     pub input: u64,
     /// The price of an output token, including reasoning tokens.
     pub output: u64,
-    /// The price of an input token from a cache; `None` if it is unknown, in which case `input`
-    /// applies.
+    /// The price of an input token from a cache. If this price is unknown, `input` applies.
     pub cached: Option<u64>,
 }
 

@@ -52,7 +52,6 @@ pub fn run_named(name: &str) -> Option<RunId> {
 /// The destination of a run's recording, and facts that the program supplies.
 #[derive(Clone, Debug)]
 pub struct Recorder {
-    /// The path of the recording.
     pub path: PathBuf,
     pub project: ProjectId,
     /// Prefixes that the run may write.
@@ -82,7 +81,6 @@ pub struct RecordingHeader {
     pub head: Option<String>,
     /// The backend that answered, or would have answered.
     pub backend: String,
-    /// The description of the backend.
     pub described: Description,
     /// The backends that were not asked or did not answer, each with the reason.
     pub passed: Vec<String>,
@@ -92,19 +90,15 @@ pub struct RecordingHeader {
     pub staging: String,
 }
 
-/// A job as it is stored in a recording.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RecordedJob {
     /// The name of the job within the project.
     pub name: String,
-    /// The name of the kind.
     pub kind: String,
-    /// The settings of the kind.
     pub settings: Value,
     /// The inputs that came from the program and not from the settings.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub given: Value,
-    /// The backend that answered.
     pub backend: String,
     /// The maximum amounts that the run could spend.
     pub budget: Budget,
@@ -134,7 +128,6 @@ pub struct Recording {
     pub data: RecordingData,
     /// The recorded requests and replies.
     pub asked: Vec<Exchange>,
-    /// The outcome of the recorded run.
     pub outcome: Outcome,
     /// Number of contents from which something was redacted.
     pub redacted: usize,

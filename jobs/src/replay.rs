@@ -29,14 +29,11 @@ use crate::{
     kinds,
 };
 
-/// The result of a replay.
 #[derive(Clone, Debug, Serialize)]
 pub struct Replayed {
     /// True if the replay equals the recorded run.
     pub equal: bool,
-    /// The outcome of the recorded run.
     pub recorded: Outcome,
-    /// The outcome of the replay.
     pub outcome: Outcome,
     /// The artifacts of the recorded run and of the replay.
     pub artifacts: Vec<Compared>,
@@ -55,7 +52,7 @@ pub struct Compared {
     pub target: String,
     /// True if the bytes are the same.
     pub equal: bool,
-    /// A description of the difference, if there is one.
+    /// A description of the difference, if the contents differ.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub differs: Option<String>,
 }
@@ -80,7 +77,6 @@ pub enum ReplayError {
     Job(String),
 }
 
-/// Restores the job from a recording.
 fn job(recorded: &RecordedJob) -> Result<JobSpec, String> {
     let row = kinds::find_recorded(&recorded.kind)
         .ok_or_else(|| format!("there is no kind {:?}", recorded.kind))?;

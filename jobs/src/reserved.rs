@@ -46,7 +46,7 @@ pub fn target(to: &str) -> Result<(), String> {
     }
 }
 
-/// Checks the paths of a `writes` setting; `.` means nearly all of the project.
+/// Checks the paths of a `writes` setting. `.` means nearly all of the project.
 ///
 /// # Errors
 /// Returns the reason for the first refusal, as a message for the user.

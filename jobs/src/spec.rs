@@ -22,7 +22,6 @@ use crate::manual_edit::ManualEditError;
 pub struct JobSpec {
     /// The job's name within the project.
     pub name: String,
-    /// The kind of the job, with its settings.
     pub kind: Box<dyn Kind>,
     /// The backend that answers the job's requests.
     pub backend: String,
@@ -35,7 +34,8 @@ pub struct JobSpec {
 /// The result of a run. Its artifacts are the files that the run staged through its scope.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Finished {
-    /// The reason why the run achieved less than requested; `None` if it achieved everything.
+    /// The reason why the run achieved less than requested, or `None` if the run achieved
+    /// everything.
     pub degraded: Option<String>,
     /// A one-line summary for people.
     pub headline: String,

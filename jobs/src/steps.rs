@@ -1,4 +1,4 @@
-//! Writes `_steps.jsonl`, which contains one row for every tool that an agent used in a project
+//! Writes `_steps.jsonl`, which contains one row for every tool use of an agent in a project
 //! (contracts/lifecycle.md, "What the sleeper sees").
 //!
 //! ```text
@@ -39,7 +39,7 @@ const LONGEST: usize = 400;
 /// Maximum number of tool uses that wait for their result. Further uses are recorded immediately,
 /// without a result.
 const MOST_AT_ONCE: usize = 1_000;
-/// The number of bytes at the end of the file in which the last rows are searched.
+/// The number of bytes at the end of the file in which [`StepsFile::last`] searches for rows.
 const TAIL: u64 = 64 * 1024;
 
 /// A row of the file.
@@ -63,7 +63,7 @@ pub struct ToolStep {
     /// The time at which the tool returned.
     #[serde(default)]
     pub ts: String,
-    /// The project's named agent that used the tool; `None` for the default agent.
+    /// The project's named agent that used the tool, or `None` for the default agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
 }
@@ -148,7 +148,7 @@ pub struct StepsFile {
     pub path: String,
     /// The size at which the file is rotated, in bytes.
     pub cap: u64,
-    /// The named agent that uses the tools. `None` for the default agent.
+    /// The named agent that uses the tools, or `None` for the default agent.
     pub agent: Option<String>,
 }
 
@@ -166,8 +166,8 @@ impl StepsFile {
     /// Opens the file, creating or rotating it if necessary. The file is not rotated again while
     /// the returned handle is open.
     ///
-    /// The sandbox of a child depends on the lock: it hides an existing file, but mounts a folder
-    /// at a missing path, where no process could then create the file.
+    /// A child's sandbox depends on the lock. The sandbox hides an existing file, but mounts a
+    /// folder at a missing path, where no process can then create the file.
     ///
     /// # Errors
     /// Returns the same errors as [`append`](Self::append).

@@ -45,14 +45,18 @@ pub enum TelemetryEvent {
     /// The request was sent.
     Asked,
     /// A piece of the model's text.
-    Text { text: String, bytes: usize },
+    Text {
+        text: String,
+        bytes: usize,
+    },
     /// The usage so far, which replaces the previous report of the same request.
     Usage(Usage),
-    /// A remark.
-    Note { text: String },
-    /// A tool was used.
-    ToolUse { name: String },
-    /// A tool returned its result.
+    Note {
+        text: String,
+    },
+    ToolUse {
+        name: String,
+    },
     ToolResult {
         /// Whether the tool failed or was not permitted.
         failed: bool,
@@ -69,7 +73,7 @@ pub enum TelemetryEvent {
     },
     /// The request ended with an answer or with an error.
     Ended {
-        /// The error, redacted; `None` if there is an answer.
+        /// The redacted error, or `None` if the request was answered.
         error: Option<String>,
     },
     /// The file is full, and later events are not recorded.

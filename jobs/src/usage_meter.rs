@@ -21,7 +21,7 @@ use crate::prices::Price;
 /// The reason why a request was stopped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LimitExceeded {
-    /// The request used more of a unit than was reserved for it.
+    /// The request used more of a unit than its reservation allows.
     Over {
         /// The unit: `tokens`, `micros` or `seconds`.
         unit: &'static str,
@@ -55,7 +55,6 @@ impl std::fmt::Display for LimitExceeded {
     }
 }
 
-/// The usage that was observed for one request.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct ObservedUsage {
     /// The highest value of each reported figure, if any was reported.

@@ -153,7 +153,8 @@ fn fallback_with_exhausted_pool_is_skipped() {
     let keys = fixture.root().join("other-keys");
     fs::write(&keys, "CODEX_API_KEY=k\nSITUATION=Good\n").unwrap();
     fs::set_permissions(&keys, Permissions::from_mode(0o600)).unwrap();
-    // Each run calls both backends. The second run does not fit into the rest of the pool.
+    // The first run calls both backends. The second run could need two calls, but the pool has only
+    // one left.
     fixture.configure(&format!(
         "[backends.other]\ntype = \"codex\"\nprogram = \"{FAKES}/codex\"\nenv_file = \"{}\"\n\
          pool = \"max\"\n[jobs.ask.budget]\ncalls = 2\n",

@@ -175,7 +175,7 @@ fn budget_grant_ends_with_its_day() {
     assert_eq!((&pool["used"]["calls"], &pool["left"]["calls"]), (&2.into(), &1.into()));
     assert_eq!(pool["renews"], "2026-11-22T00:00:00Z");
     assert_eq!(pool["grants"][0]["who"], "ann");
-    // The grants end with the day, so the next day has the configured cap again.
+    // The grants end with the day, so the next day has the configured limit again.
     let next = at(&fixture, "2026-11-22T12:00:00Z", &["budget", "--json"]).json();
     let pool = account(&next, "pool-day");
     assert_eq!((&pool["used"]["calls"], &pool["left"]["calls"]), (&0.into(), &1.into()));

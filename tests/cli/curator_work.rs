@@ -79,7 +79,7 @@ fn kill_one_at_work(fixture: &Fixture, dice: &mut Random) -> bool {
     let Some(handle) = handle(pid) else {
         return false;
     };
-    // The open handle keeps the PID from being reused, so the command line belongs to this process.
+    // The signal goes through the handle, so it cannot reach another process with a reused PID.
     let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let words = String::from_utf8_lossy(&words).into_owned();
     words.contains("execute") && pidfd_send_signal(&handle, Signal::KILL).is_ok()

@@ -79,8 +79,7 @@ fn keys_reach_ticks_only_through_credentials_file() {
     assert!(!said.out.contains("hush"), "{said:?}");
 }
 
-/// Checks that a tick started by the host sees the saved variables, the keys, and the variables
-/// that the host sets.
+/// Checks that a scheduled tick uses the saved variables, the keys, and the variables of the host.
 #[test]
 fn host_tick_uses_the_saved_environment() {
     let fixture = fixture(

@@ -15,7 +15,7 @@ use crate::fixture::{CommandOutput, Fixture, Random, ended_within, print_line, s
 /// changes the owner of a database's side files.
 type Trace = (u32, i64, i64, Vec<u8>);
 
-/// Returns all metadata and content of a folder and everything below it.
+/// Returns the traces of a folder and everything below it.
 fn traces(root: &Path) -> BTreeMap<PathBuf, Trace> {
     let mut found = BTreeMap::new();
     let mut waiting = vec![root.to_owned()];
@@ -86,7 +86,7 @@ fn dry_run_changes_nothing() {
     fixture.run(&["status"]).ends(0);
     dry(&fixture, &["run", "dream", "--dry-run"]).ends(0).expect_text("skipped: no delta");
     dry(&fixture, &["night", "--dry-run"]).ends(0);
-    // A dry run does not recreate the log's index, which is missing after a power cut.
+    // A dry run does not recreate a missing index of the log.
     let beside = |ending: &str| fixture.state().join(format!("database.sqlite{ending}"));
     fixture.run(&["status"]).ends(0);
     assert!(beside("-wal").exists());

@@ -64,7 +64,7 @@ impl Fixture {
     pub fn at(folder: tempfile::TempDir) -> Self {
         let fixture = Self { folder, uid: None };
         fs::create_dir_all(fixture.project()).unwrap();
-        // Runner clears git's variables, so only a file in the home folder can set an identity.
+        // Runner clears git's variables, so a file in the home folder sets the identity.
         fs::write(fixture.root().join(".gitconfig"), GIT_CONFIG).unwrap();
         // Without this, late jobs would be spread over a minute and tests would have to wait.
         let config = fixture.root().join("config/runner/config.toml");
@@ -77,7 +77,7 @@ impl Fixture {
         fixture
     }
 
-    /// Creates a project whose `runner.toml` has `toml` after its id.
+    /// Creates a project and appends `toml` to its `runner.toml`.
     pub fn with(toml: &str) -> Self {
         let fixture = Self::new();
         fixture.run(&["init"]).ends(0);

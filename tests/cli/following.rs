@@ -26,7 +26,8 @@ fn followed_run_streams_program_output() {
     assert_eq!(fs::read_to_string(fixture.path("up.fifo")).unwrap(), "up\n");
     let mut out = BufReader::new(follower.stdout.take().unwrap());
     let mut said = String::new();
-    // Both lines arrive before the program ends, because it waits for input from this test.
+    // Both lines arrive before the program ends, because the program waits for input from this
+    // test.
     while !(said.contains("\nout | first ") && said.contains("\nerr | ")) {
         assert!(out.read_line(&mut said).unwrap() > 0, "{said}");
     }

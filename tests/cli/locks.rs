@@ -102,7 +102,7 @@ fn execute_leaves_a_started_run_alone() {
         .store()
         .query_row("SELECT id FROM runs WHERE state = 'running'", [], |row| row.get(0))
         .unwrap();
-    // A tick may also start the run just before it begins.
+    // A tick may execute a run that has just begun.
     fixture.run(&["execute", &run]).ends(0);
     assert_eq!(fixture.count("SELECT count(*) FROM runs WHERE state = 'running'"), 1);
     std::fs::write(fixture.path("go.fifo"), "go\n").unwrap();

@@ -46,7 +46,7 @@ fn concurrent_schedulers_run_each_minute_once() {
         let (hour, minute, second) = (20 + step / 360, step / 6 % 60, step % 6 * 10);
         let now = format!("2026-11-21T{hour}:{minute:02}:{second:02}Z");
         at(&fixture, &now);
-        // In even minutes the command and the daemon tick concurrently; in odd minutes the command
+        // In even minutes the command and the daemon tick concurrently. In odd minutes the command
         // ticks first.
         let tick = fixture
             .runner(&["tick", "--json"])

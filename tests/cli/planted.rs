@@ -32,8 +32,7 @@ done
 echo changed >README.md
 "#;
 
-/// The configuration that a careless person, or an agent outside the sandbox, left in the git
-/// folder.
+/// Git settings that start the injected program.
 const CONFIG: &str = r#"
 [filter "x"]
 	clean = {}

@@ -10,7 +10,7 @@ use rustix::process::{
 
 use crate::fixture::{Fixture, Random, ended_within, print_line, scaled};
 
-/// Kills the runs that are children of `parent`, even if another process reuses a PID meanwhile.
+/// Kills the children of `parent`, but no process that reuses the PID of a child.
 fn kill_children(parent: u32) {
     let children = std::fs::read_to_string(format!("/proc/{parent}/task/{parent}/children"));
     for word in children.unwrap_or_default().split_whitespace() {

@@ -149,8 +149,8 @@ fn surviving_runs_are_not_started_twice() {
     assert_eq!(fixture.survivors(), Vec::<String>::new());
 }
 
-/// Creates a fixture with a daily pass over one idea. Its git signals that it was called, and waits
-/// as long as the file `hold` exists.
+/// Creates a fixture with a daily pass over one idea. A fake git signals its start, and waits as
+/// long as the file `hold` exists.
 fn passes() -> (Fixture, String) {
     let fixture = Fixture::new();
     at(&fixture, "2026-11-20T20:00:00Z");
@@ -192,8 +192,8 @@ fn lost_pass_is_retried_once() {
             .spawn()
             .unwrap();
         let up = fixture.root().join("up.fifo");
-        // Git may only read inside the sandbox, so it signals by reading: this write waits until
-        // git reads.
+        // Git has only read access in the sandbox, so it signals by reading. This write blocks
+        // until git reads.
         fs::write(up, "up\n").unwrap();
         fs::remove_file(&hold).unwrap();
         if both {
@@ -280,8 +280,7 @@ fn next_tick_kills_an_overdue_run() {
     run(&fixture, &["tick"]).ends(0);
     assert_eq!(fixture.survivors().len(), 2);
     at(&fixture, "2026-11-21T22:01:00Z\n3660");
-    // The tick that started the run also sees it die. Whichever tick settles the run, its outcome
-    // is the same.
+    // Either tick may settle the run, and the outcome is the same.
     run(&fixture, &["tick"]).ends(0);
     let first = CommandOutput::of(first.wait_with_output().unwrap()).ends(1);
     assert!(first.err.contains("timed-out"), "{first:?}");

@@ -467,8 +467,8 @@ fn cycle_waits_for_a_valid_dream() {
     let position = fixture.read(".runner/lifecycle-pos");
     let invented =
         data("In a3f91c2 somebody mended the roof of the shed.", "keep-course", "").to_string();
-    // The program gives a malformed answer, is killed, repeats the last entry and, after the
-    // backoff of three failures, names a commit hash that does not exist.
+    // The model gives a malformed answer, is killed, and repeats the last entry. After the backoff,
+    // it names a missing commit.
     let now = jiff::Timestamp::now();
     let day = |days: i64| (now + jiff::SignedDuration::from_hours(24 * days)).to_string();
     for (bad, clock) in [("{\"tale\": 3}", 0), ("kill", 0), (&first, 0), (&invented, 1)] {

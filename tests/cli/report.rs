@@ -49,7 +49,7 @@ fn all_report_formats_agree() {
     assert_eq!(fixture.run(&["report", "--md"]).ends(0).out, published("report.md"));
     let json = fixture.run(&["report", "--json", "--night", &name]).ends(0).json();
     assert_eq!(json, serde_json::from_str::<serde_json::Value>(&published("report.json")).unwrap());
-    // The failed run is the first thing to do, and the suggested command works.
+    // The report suggests a command for the failed run first, and the command works.
     let command = json["first"][0]["command"].as_str().unwrap();
     assert!(json["first"][0]["what"].as_str().unwrap().contains("broken"), "{json}");
     assert!(page.contains(command), "{page}");

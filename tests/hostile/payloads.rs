@@ -90,13 +90,9 @@ pub const ORDERS: &[&str] = &[
 /// The place of an order in the sources.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Carrier {
-    /// In the text of an idea.
     Idea,
-    /// In a heading of an idea.
     Heading,
-    /// In the file name of an idea.
     FileName,
-    /// In a commit's message.
     Commit,
 }
 

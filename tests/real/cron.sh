@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Checks that Debian's cron starts the nights that `runner setup --apply` configures. In a mount namespace,
-# empty files and folders cover cron's spool, other tables and PID file, so the machine's own are not touched.
+# empty files and folders cover cron's spool, other tables and PID file, so the script does not touch the machine's own.
 # usage (root): tests/real/cron.sh RUNNER
 set -euo pipefail
 check="real cron"

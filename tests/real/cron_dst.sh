@@ -2,7 +2,7 @@
 # Checks clock changes with the real programs in accelerated, faked time (libfaketime):
 #   1. Debian's cron, with the lines that `runner setup --apply` writes, calls at every quarter of an hour around
 #      both clock changes of a year, and each call is a `runner tick` at that time;
-#   2. `runner tick` itself is called every quarter of an hour on the day before, of and after each clock change.
+#   2. `runner tick` itself is called every quarter of an hour for 5 hours, on three days around each change.
 # A job due at 02:30 and a job due at 01:30 must each run once a day, even if the time does not exist or occurs
 # twice.
 # usage (root): tests/real/cron_dst.sh RUNNER

@@ -1,14 +1,13 @@
 //! The attempts of a malicious program, as shell scripts. The tests check their effects from
 //! outside.
 //!
-//! A script gets `W` (writable), `O` (not writable), `S` (hidden), `V` (the PID of another
-//! process), `FD` (a descriptor of `O/victim` that was open when the launcher started), `ABSTRACT`,
-//! `PORT` and `T` (an argument that identifies surviving processes). It prints `THROUGH` if only
-//! the script can detect its success.
+//! A script gets these variables: the fixture's root `R`, the folders `W` (writable), `O` (not
+//! writable) and `S` (hidden), and `HOME`. `V` is the PID of another process, and `FD` is an
+//! inherited descriptor of `O/victim`. `ABSTRACT` and `PORT` name sockets, `RUNNER` is the built
+//! program, and `T` is an argument that identifies surviving processes. A script prints `THROUGH`
+//! if only the script can detect its success.
 
-/// One attempt.
 pub struct Attempt {
-    /// Name of the attempt in the table.
     pub name: String,
     pub script: String,
     pub about: About,

@@ -1,8 +1,8 @@
-//! Anthropic's Messages API: named events, and one message made of blocks.
+//! Anthropic's Messages API, which sends named events and a message that consists of blocks.
 //!
 //! An answer with a schema arrives as the input of a single tool named `answer`, which does
-//! nothing. A tool is used because every model and every server that uses this dialect supports
-//! tools. `structured = "schema"` requests the newer `output_config` instead.
+//! nothing. A tool is used because every model and every server with this dialect supports tools.
+//! `structured = "schema"` requests the newer `output_config` instead.
 
 use serde_json::{Value, json};
 
@@ -45,11 +45,11 @@ pub(super) fn body(plan: &EndpointPlan, request: &Request) -> Value {
     body
 }
 
-/// A reader for the blocks of one message.
+/// Reads the blocks of one message.
 #[derive(Debug)]
 pub(super) struct Messages {
     belief: Belief,
-    /// The index of the block that holds the answer, and the block's initial content.
+    /// The index of the block that contains the answer, and the block's initial content.
     tool: Option<(u64, Value)>,
     /// Input tokens by category: uncached, written to a cache, read from a cache.
     read: [u64; 3],
@@ -60,12 +60,12 @@ impl Messages {
         Self { belief, tool: None, read: [0; 3] }
     }
 
-    /// Records the usage in an event. A later figure replaces an earlier one.
+    /// Records the usage in an event. A later count replaces an earlier one.
     fn usage(&mut self, usage: &Value, last: bool, into: &mut Gathered) {
         let keys = ["input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens"];
         let mut found = usage["input_tokens"].is_number() && !last;
         for (at, key) in keys.into_iter().enumerate() {
-            // The last event of a stream omits figures that its first event stated, or gives them
+            // The last event of a stream omits counts that its first event stated, or reports them
             // as 0.
             if let Some(figure) = into.figure(&usage[key], self.belief.input)
                 && (figure > 0 || !last)

@@ -1,4 +1,4 @@
-//! OpenAI's Chat Completions, as used by OpenAI and the many compatible servers.
+//! OpenAI's Chat Completions API, which many other servers also provide.
 //!
 //! The last message is `[DONE]`. Some servers omit it, so an answer is also complete when its stop
 //! reason and its usage have arrived and the stream has ended.
@@ -12,7 +12,7 @@ use crate::agent::prompt;
 use crate::request::Request;
 
 pub(super) fn body(plan: &EndpointPlan, request: &Request) -> Value {
-    // OpenAI rejects the older name for its newer models; other servers accept only the older name.
+    // OpenAI rejects the older name for its newer models, and other servers accept only that name.
     let most = if plan.is_first_hand { "max_completion_tokens" } else { "max_tokens" };
     let mut body = json!({
         "model": plan.model,
@@ -31,7 +31,7 @@ pub(super) fn body(plan: &EndpointPlan, request: &Request) -> Value {
     body
 }
 
-/// A reader for the chunks of one completion.
+/// Reads the chunks of one completion.
 #[derive(Debug)]
 pub(super) struct Chunks {
     belief: Belief,
@@ -98,7 +98,7 @@ fn end(reason: &Value) -> Option<End> {
     })
 }
 
-/// Returns the choice with index 0, if there is one. All others are ignored.
+/// Returns the choice with index 0, if there is one.
 fn first(data: &Value) -> Option<&Value> {
     let choices = data["choices"].as_array()?;
     choices.iter().find(|choice| choice["index"].as_u64().unwrap_or(0) == 0)

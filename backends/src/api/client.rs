@@ -1,12 +1,12 @@
-//! The connection to one endpoint: certificates, proxies, no redirects, no compression.
+//! The HTTP client for one endpoint.
 //!
 //! - **Redirects are never followed**, because they would send the key to another address.
 //! - **Compressed replies are never requested**, so no reply is ever decompressed.
 //! - **Proxies** come from the endpoint's environment. Loopback addresses bypass them.
 //! - **Certificates** are the host's, plus those of `ca_file`; `SSL_CERT_FILE` replaces the host's.
 //!
-//! A client is used for one request only, so a failed connection is never reused. This module must
-//! never send a key to any host but the endpoint.
+//! Connections are never kept for reuse. This module must never send a key to any host but the
+//! endpoint.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -24,9 +24,9 @@ use crate::error::BackendError;
 
 /// The value of the `anthropic-version` header.
 const VERSION: HeaderValue = HeaderValue::from_static("2023-06-01");
-/// The variables that name the proxy of endpoints with TLS.
+/// The variables with the proxy of endpoints with TLS.
 const HTTPS_PROXY: [&str; 2] = ["https_proxy", "HTTPS_PROXY"];
-/// The variables that name the proxy of endpoints without TLS.
+/// The variables with the proxy of endpoints without TLS.
 const HTTP_PROXY: [&str; 2] = ["http_proxy", "HTTP_PROXY"];
 
 /// Builds a client for one request.
@@ -95,7 +95,8 @@ fn headers(plan: &EndpointPlan) -> Result<HeaderMap, BackendError> {
     if plan.dialect == Dialect::Messages {
         put(HeaderName::from_static("x-api-key"), key.to_owned())?;
     }
-    // Servers that use Anthropic's dialect but are not Anthropic expect the key in this header.
+    // Servers other than Anthropic's own expect the key in this header, even with Anthropic's
+    // dialect.
     if plan.dialect != Dialect::Messages || !plan.is_first_hand {
         put(AUTHORIZATION, format!("Bearer {key}"))?;
     }
@@ -105,7 +106,7 @@ fn headers(plan: &EndpointPlan) -> Result<HeaderMap, BackendError> {
 /// Builds the TLS configuration with the trusted certificates.
 fn tls(plan: &EndpointPlan) -> Result<ClientConfig, BackendError> {
     let mut roots = RootCertStore::empty();
-    // Reading certificates takes a while, and a connection without TLS needs none.
+    // Reading certificates is slow, and a connection without TLS needs none.
     let proxy = set(plan, &HTTP_PROXY).map(|(_, address)| address);
     if plan.base.scheme() == "https" || proxy.is_some_and(|it| it.starts_with("https://")) {
         match plan.env.get("SSL_CERT_FILE").filter(|it| !it.is_empty()) {
@@ -143,7 +144,8 @@ fn add(roots: &mut RootCertStore, path: &Path) -> Result<(), BackendError> {
     }
 }
 
-/// Describes a connection error by its chain of causes, innermost last, without addresses.
+/// Describes a connection error by its causes, innermost last. The error's own message contains the
+/// address and is omitted.
 pub(crate) fn describe_error(error: &dyn std::error::Error) -> String {
     let mut words: Vec<String> = Vec::new();
     let mut next = error.source();

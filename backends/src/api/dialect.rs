@@ -1,9 +1,9 @@
 //! The differences between providers: the address, the body of a question, and the events of a
 //! reply.
 //!
-//! A dialect is pure: it creates request bodies and reads events, but opens no connection and has
-//! no deadlines. An event of an unknown kind is skipped, but an event that should contain text and
-//! does not is an error, because text must never be lost silently.
+//! A dialect creates request bodies and reads events, but opens no connection and has no deadlines.
+//! An event of an unknown kind is skipped. An event whose text has the wrong type is an error,
+//! because text must never be lost silently.
 
 use serde_json::{Value, json};
 
@@ -16,7 +16,7 @@ use crate::request::Request;
 
 /// Interprets one reply.
 pub(crate) trait Reader: Send {
-    /// Processes one event: its name, which is empty if it has none, and its data as JSON.
+    /// Processes one event. `name` is empty if the event has none.
     fn event(&mut self, name: &str, data: &Value, into: &mut Gathered) -> Result<(), Fault>;
 
     /// Processes a reply that arrived as a single JSON text.
@@ -64,9 +64,8 @@ impl Dialect {
     }
 }
 
-/// Limits up to which a stated usage is believed: a text has no more tokens than bytes, apart from
-/// the tokens that a provider adds itself, and an answer does not greatly exceed its allowed
-/// tokens.
+/// Limits for a plausible usage. A text has at most one token per byte, apart from the tokens that
+/// a provider adds, and an answer does not greatly exceed its allowed tokens.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Belief {
     pub input: u64,
@@ -83,7 +82,7 @@ impl Belief {
     }
 }
 
-/// Returns the provider's own error, wherever it appears in `value`.
+/// Returns the error that the provider reports in `value`, if any.
 pub(crate) fn provider_error(value: &Value) -> Option<Fault> {
     let error = value.get("error").filter(|error| !error.is_null())?;
     let text = |value: &Value| match value {
@@ -144,8 +143,8 @@ pub(crate) fn named_format(schema: &Value) -> serde_json::Map<String, Value> {
     }
 }
 
-/// Removes the keywords that strict formats reject: length limits of texts. The job checks these
-/// limits itself.
+/// Removes the length limits of strings, which strict formats reject. The job checks these limits
+/// itself.
 pub(crate) fn portable(schema: &Value) -> Value {
     match schema {
         Value::Object(map) => {

@@ -7,10 +7,9 @@
 //! Connect   FirstByte             refusal    Idle, cut off, an error among the events
 //! ```
 //!
-//! All deadlines use the boot-time clock, so after a sleeping host wakes, expired deadlines are
-//! noticed within a second. When the request ends for any reason, its connection is closed, so that
-//! the provider stops generating an answer that nobody reads. This module must never send a second
-//! request.
+//! All deadlines use the boot-time clock, so expired deadlines are noticed within a second after a
+//! sleeping host wakes. When the request ends for any reason, its connection is closed, so that the
+//! provider stops generating the answer. This module must never send a second request.
 
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -31,7 +30,7 @@ use crate::redact::Secrets;
 use crate::request::{RequestLimits, Usage};
 use crate::sink::{Event, Limit, Sink};
 
-/// Maximum number of bytes that are read from the body of an error response.
+/// Maximum number of bytes to read from the body of an error response.
 const ERROR_BODY: usize = 64 * 1024;
 /// Maximum wait for the body of an error response. The status alone is sufficient.
 const ERROR_WAIT: Duration = Duration::from_secs(5);
@@ -209,7 +208,7 @@ impl Exchange<'_> {
             };
             report_new(gathered, &mut reported, sink);
             match fault {
-                // A last line without a line end is incomplete.
+                // A last line without a line break may be incomplete.
                 Some(Fault::NoJson(_)) if ended && !whole => {}
                 Some(fault) => return Err(refusal::of_fault(self.plan, fault, self.secrets)),
                 None => {}
@@ -294,8 +293,8 @@ impl Exchange<'_> {
     }
 }
 
-/// Returns whether a response with this status certainly cost nothing because the request was
-/// rejected. A gateway timeout gives no such certainty.
+/// Returns whether a response with this status is certainly not billed, because the request was
+/// rejected. A request that timed out may be billed.
 pub(crate) fn is_not_billed(status: u16) -> bool {
     matches!(status, 300..400 | 400..=407 | 409..500 | 503 | 529)
 }

@@ -7,11 +7,10 @@
 //!       ──> Whole  the complete body is one JSON text
 //! ```
 //!
-//! The usual crate (`eventsource-stream`) is not used: where carriage returns end lines, it
-//! withholds the last event until more data arrives, and loses the event if none does; it rescans
-//! an event from the start for each chunk; and it buffers events of any size. Tests compare the two
-//! parsers wherever that crate is correct. This module must never keep more than one event or
-//! interpret its content.
+//! The crate `eventsource-stream` is not used, because it buffers events of any size, rescans an
+//! event from the start for each chunk, and may lose the last event if carriage returns end lines.
+//! Tests compare the two parsers on other input. This module must never keep more than one event,
+//! and must never interpret its content.
 
 use std::ops::ControlFlow;
 
@@ -20,14 +19,14 @@ use crate::agent::lines::Lines;
 /// Maximum size in bytes of an event, a line or a whole body.
 pub(crate) const LONGEST: usize = 16 * 1024 * 1024;
 
-/// A callback that receives an event's name, which is empty if it has none, and the event's data.
+/// A callback that receives an event's name, which may be empty, and the event's data.
 pub(crate) type Each<'a> = dyn FnMut(&[u8], &[u8]) -> ControlFlow<()> + 'a;
 
 /// The error for an event that is larger than the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TooLarge;
 
-/// The format that divides a body into events.
+/// The format of a body.
 #[derive(Debug)]
 pub(crate) enum Framing {
     /// `text/event-stream`.
@@ -39,7 +38,7 @@ pub(crate) enum Framing {
 }
 
 impl Framing {
-    /// Chooses the framing for a content type; returns `None` for an unknown type.
+    /// Returns the framing for a content type, or `None` if the type is unknown.
     pub fn of(content_type: &str) -> Option<Self> {
         let kind = content_type.split(';').next().unwrap_or_default().trim();
         match kind.to_ascii_lowercase().as_str() {
@@ -52,7 +51,7 @@ impl Framing {
         }
     }
 
-    /// Returns whether the body is a single text rather than a stream.
+    /// Returns whether the body is a single JSON text rather than a stream.
     pub fn is_whole(&self) -> bool {
         matches!(self, Self::Whole(_))
     }
@@ -107,7 +106,7 @@ pub(crate) struct Sse {
     /// Whether the last line ended with a carriage return. A line feed right after the carriage
     /// return belongs to the same line end.
     returned: bool,
-    /// Whether nothing has been read yet, so that a byte order mark may follow.
+    /// Whether no line has been read yet, so that a byte order mark may come first.
     fresh: bool,
     name: Vec<u8>,
     data: Vec<u8>,

@@ -1,4 +1,4 @@
-//! The state of a reply that is being received, in the same form for every dialect.
+//! The state of an incoming reply, in the same form for every dialect.
 //!
 //! ```text
 //! events ──dialect──> Gathered ──whole──> verdict ──> Reply
@@ -6,7 +6,8 @@
 //!                         └──new text, usage──> Sink
 //! ```
 //!
-//! This module must never turn half a reply into an answer, and never repair text that is not JSON.
+//! This module must never turn an incomplete reply into an answer, and never repair text that is
+//! not JSON.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +20,7 @@ use crate::error::BackendError;
 use crate::redact::Secrets;
 use crate::request::{Reply, Request, Stop, Usage};
 
-/// The reason why a model stopped, in terms common to all dialects.
+/// The reason a model stopped, in terms common to all dialects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     /// The answer is finished.
@@ -28,7 +29,7 @@ pub(crate) enum End {
     Length,
     /// The question and the answer did not fit into the model's context.
     Context,
-    /// The model, or a filter before it, refused to answer.
+    /// The model or a content filter refused to answer.
     Refusal,
     /// The model wants to use a tool.
     Tool,
@@ -43,7 +44,7 @@ pub(crate) enum Fault {
     Said {
         /// The HTTP status that the error names.
         status: Option<u16>,
-        /// The short name of the error.
+        /// The error's code.
         code: String,
         /// The error message.
         text: String,
@@ -62,7 +63,7 @@ pub(crate) struct Gathered {
     pub text: String,
     /// The model's input to the tool that represents the answer, as JSON.
     pub given: Option<String>,
-    /// The reason why the model stopped, once it has been stated.
+    /// The reason the model stopped, once it has been stated.
     pub end: Option<End>,
     /// Whether the dialect's final message has arrived.
     pub over: bool,
@@ -74,12 +75,12 @@ pub(crate) struct Gathered {
     most: usize,
     /// Text that the sink has not received yet.
     unheard: String,
-    /// Whether an impossible figure was stated. In that case no figure is used.
+    /// Whether the provider stated an impossible count. In that case, no count is used.
     doubted: bool,
     notes: BTreeSet<&'static str>,
 }
 
-/// The figures of a reply's usage. Each may arrive separately, and a later value replaces an
+/// The counts of a reply's usage, each of which may arrive separately. A later value replaces an
 /// earlier one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ReplyUsage {
@@ -120,8 +121,7 @@ impl Gathered {
         }
     }
 
-    /// Returns the complete usage, or `None` while a figure is missing or if a stated figure is
-    /// impossible.
+    /// Returns the complete usage, or `None` if a count is missing or impossible.
     pub fn usage(&self) -> Option<Usage> {
         let whole = self.spent.whole().filter(|_| !self.doubted);
         // Every answer uses tokens, but servers that do not count them may report 0.
@@ -167,8 +167,8 @@ impl Gathered {
         self.notes.insert(note);
     }
 
-    /// Returns a figure that the provider stated. A figure is not believed if it is negative, not
-    /// an integer or above `most`.
+    /// Returns a count that the provider stated. A count that is negative, not an integer or above
+    /// `most` is rejected.
     pub fn figure(&mut self, value: &Value, most: u64) -> Option<u64> {
         match value {
             Value::Null => None,
@@ -185,7 +185,7 @@ impl Gathered {
         }
     }
 
-    /// Returns the answer of a reply that ended by itself.
+    /// Returns the answer, if the reply is complete and usable.
     pub fn reply(
         mut self,
         plan: &EndpointPlan,

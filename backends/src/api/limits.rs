@@ -1,9 +1,9 @@
 //! Determines from a provider's headers when the provider will answer again.
 //!
 //! The headers are checked in this order: `retry-after-ms`, then `retry-after` in seconds or as a
-//! date (RFC 9110), then the reset times of exhausted usage limits (`anthropic-ratelimit-*` as
-//! dates, `x-ratelimit-*` as spans). A time in the past is ignored. The caller decides how far in
-//! the future a limit is believed. This module must never guess a time that was not stated.
+//! date (RFC 9110), then the reset times of exhausted usage limits (`anthropic-ratelimit-*`,
+//! `x-ratelimit-*`). A time in the past is ignored. This module must never guess a time that was
+//! not stated.
 
 use jiff::fmt::rfc2822::DateTimeParser;
 use jiff::{SignedDuration, Timestamp};
@@ -64,7 +64,8 @@ fn exhausted(headers: &HeaderMap, now: Timestamp) -> Option<Timestamp> {
     latest
 }
 
-/// Parses a date, a span such as `6m0s`, or a number of seconds or milliseconds since 1970.
+/// Parses a date, a span such as `6m0s`, a Unix time in seconds or milliseconds, or a number of
+/// seconds from `now`.
 fn parse_time(text: &str, now: Timestamp) -> Option<Timestamp> {
     if let Ok(at) = text.parse::<Timestamp>() {
         return Some(at);

@@ -1,4 +1,4 @@
-//! Model APIs as backends: one question over HTTP, one answer.
+//! Model APIs as backends, asked over HTTP.
 //!
 //! ```text
 //! BackendSpec ──plan──> Plan ──client──> one connection, no redirects, keys to this host alone
@@ -7,10 +7,10 @@
 //!                                └──> refusal: status, limits       └──> Reply | BackendError
 //! ```
 //!
-//! The differences between providers are in a `Dialect` (`anthropic`, `chat`, `responses`,
-//! `ollama`: pure); everything else is shared. An answer with a schema is requested through the
-//! provider's own mechanism and then parsed strictly. This module must never follow a redirect,
-//! retry by itself, stream through a library that drops what it does not understand, or show a key.
+//! Each provider's protocol is a `Dialect` (`anthropic`, `chat`, `responses`, `ollama`), and
+//! everything else is shared. By default, an answer with a schema is requested through the
+//! provider's own mechanism. The answer is always parsed strictly. This module must never follow a
+//! redirect, retry by itself, or show a key.
 
 mod anthropic;
 #[cfg(test)]

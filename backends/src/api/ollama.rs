@@ -1,10 +1,10 @@
-//! Ollama's own dialect: JSON lines.
+//! Ollama's own API, which sends JSON lines.
 //!
 //! Ollama silently truncates a question that is too long for its context window. The request
-//! therefore always sets the window: the configured one, otherwise the smallest usual one that fits
-//! the question and an answer. A question that does not fit is rejected before it is sent, and a
-//! reply that filled the window is detected as truncated. An error may arrive as a line of a reply
-//! that started successfully.
+//! therefore always sets the window: the configured one or, by default, the smallest of [`WINDOWS`]
+//! that fits the question and an answer. A question that does not fit is rejected before it is
+//! sent, and a reply that filled the window is detected as truncated. An error may arrive as a line
+//! of a reply that started successfully.
 
 use serde_json::{Value, json};
 
@@ -15,15 +15,15 @@ use crate::agent::prompt;
 use crate::error::BackendError;
 use crate::request::Request;
 
-/// Context windows that are requested if none is configured, in tokens.
+/// Default context windows in tokens.
 const WINDOWS: [u64; 4] = [4_096, 8_192, 16_384, 32_768];
-/// Number of tokens that the model's template adds to the text of a question.
+/// Estimated number of tokens that the model's template adds to a question.
 const TEMPLATE: u64 = 256;
-/// Minimum number of tokens that is left for an answer.
+/// Minimum number of tokens to leave for an answer.
 const ROOM: u64 = 1_024;
 
-/// Estimates the number of tokens in the whole question. Text averages about four bytes per token;
-/// assuming three leaves a margin for code and other languages.
+/// Estimates the number of tokens in the whole question. Text averages about four bytes per token.
+/// The estimate assumes three, which leaves a margin for code and other languages.
 fn estimate(request: &Request) -> u64 {
     let bytes = prompt::PLACE.len() + prompt::text(request).len();
     u64::try_from(bytes).unwrap_or(u64::MAX) / 3 + TEMPLATE
@@ -73,7 +73,7 @@ pub(super) fn body(plan: &EndpointPlan, request: &Request) -> Value {
     body
 }
 
-/// A reader for the lines of one reply.
+/// Reads the lines of one reply.
 #[derive(Debug)]
 pub(super) struct Lines {
     belief: Belief,
@@ -111,7 +111,7 @@ impl Reader for Lines {
         let read = into.figure(&data["prompt_eval_count"], self.belief.input);
         let written = into.figure(&data["eval_count"], self.belief.output);
         if let (Some(read), Some(written)) = (read, written) {
-            // Older servers omit cached tokens, and some report 0.
+            // Older servers omit cached tokens from the count, and some report 0.
             if read > 0 || written > 0 {
                 into.spent.input = Some(read);
                 into.spent.output = Some(written);

@@ -31,7 +31,7 @@ pub enum OllamaHealth {
         /// The system's error message.
         why: String,
     },
-    /// The connection is neither answered nor refused.
+    /// No answer arrives within the deadline.
     Silent { why: String },
     /// Another program listens at the endpoint.
     Stranger { why: String },

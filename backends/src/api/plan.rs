@@ -1,9 +1,8 @@
 //! The settings for an endpoint: the address, the key and the model, read from one
 //! `[backends.NAME]` section.
 //!
-//! A key is sent only where the configuration allows it: a provider's usual key goes only to that
-//! provider's own address; any other address gets the key that `key` names, or none. This module
-//! must never put a key's value into a message.
+//! A provider's usual key is sent only to that provider's default address. Any other address gets
+//! the key that `key` names, or none. This module must never put a key's value into a message.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -34,9 +33,9 @@ pub(crate) struct EndpointPlan {
     /// Whether the endpoint is on this host.
     pub is_loopback: bool,
     pub model: String,
-    /// The name of the variable that holds the key, and its value if it is set.
+    /// The name of the variable that contains the key, and its value if it is set.
     pub key: Option<(String, Option<String>)>,
-    /// The reason why a keyring reference provides no key.
+    /// The reason a keyring reference provides no key.
     pub no_key: Option<String>,
     /// The part of the environment that the endpoint uses: keys, proxies and certificates.
     pub env: BTreeMap<String, String>,
@@ -50,7 +49,7 @@ pub(crate) struct EndpointPlan {
     pub clock: Clock,
 }
 
-/// Returns the variable that usually holds the provider's key.
+/// Returns the variable that usually contains the provider's key.
 pub(crate) fn usual_key(kind: &str) -> Option<&'static str> {
     match kind {
         "anthropic" => Some("ANTHROPIC_API_KEY"),
@@ -205,7 +204,7 @@ impl EndpointPlan {
         self.max_output_tokens.map_or(asked, |own| own.min(asked))
     }
 
-    /// Returns the maximum number of bytes that an answer's text may have. It allows more bytes per
+    /// Returns the maximum number of bytes in an answer's text. The limit allows more bytes per
     /// token than any real token has.
     pub fn most_text(&self, request: &Request) -> usize {
         let bytes = self.most_tokens(request).saturating_mul(512).max(64 * 1024);

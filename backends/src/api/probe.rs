@@ -5,10 +5,9 @@
 //! check       GET the model list: which server answers, is the key accepted, is the model listed
 //! ```
 //!
-//! Ollama's list is parsed into the types of `ollama-rs`. The client of that crate is not used,
-//! because it accepts a body of any size and discards the status. A probe runs on a separate
-//! thread, because a preflight may be called inside a runtime. A probe must never ask a model and
-//! never take long.
+//! Ollama's list is parsed into the types of `ollama-rs`. That crate's client is not used, because
+//! it accepts a body of any size and discards the status. A probe runs on a separate thread,
+//! because a preflight may be called inside a runtime. A probe must never ask a model.
 
 use std::net::{TcpStream, ToSocketAddrs as _};
 use std::time::Duration;
@@ -39,7 +38,7 @@ pub(crate) struct Endpoint {
     pub models: Option<Vec<String>>,
 }
 
-/// Checks cheaply, before a run, whether the endpoint can answer. Other hosts are not contacted.
+/// Checks before a run whether an endpoint on this host can answer. Other hosts are not contacted.
 ///
 /// # Errors
 /// Returns an error if nothing listens at the address, or if Ollama does not have the model.
@@ -136,7 +135,7 @@ pub(super) fn blocking<T: Send>(work: impl Future<Output = T> + Send) -> Result<
                 why: format!("cannot create a runtime: {error}"),
             })?;
             let done = runtime.block_on(work);
-            // A lookup of a host name may still be running, and it must not be waited for.
+            // The lookup of a host name may still be running and must not delay the probe.
             runtime.shutdown_background();
             Ok(done)
         });

@@ -1,5 +1,4 @@
-//! Determines the meaning of a provider's error from its status, its headers, and a body in any
-//! dialect's format.
+//! Classifies a provider's error by its status, its headers and its body.
 //!
 //! This module must never read an answer.
 
@@ -81,7 +80,7 @@ pub(crate) fn of_fault(plan: &EndpointPlan, fault: Fault, secrets: &Secrets) -> 
     }
 }
 
-/// Returns the status that corresponds to an error's short name.
+/// Returns the status that corresponds to an error's code.
 fn status_of(code: &str) -> Option<u16> {
     code.split(' ').find_map(|word| {
         Some(match word {

@@ -1,7 +1,8 @@
 //! OpenAI's Responses API: typed events, and a final response that repeats the complete content.
 //!
-//! The answer consists of the pieces, and the final response must have the same content. If there
-//! are no pieces, the final response is the answer. The provider stores nothing (`store` is false).
+//! The answer consists of the streamed pieces, and the final response must have the same content.
+//! If there are no pieces, the final response is the answer. The provider is asked to store nothing
+//! (`store` is false).
 
 use serde_json::{Value, json};
 
@@ -28,7 +29,7 @@ pub(super) fn body(plan: &EndpointPlan, request: &Request) -> Value {
     body
 }
 
-/// A reader for the events of one response.
+/// Reads the events of one response.
 #[derive(Debug)]
 pub(super) struct Events {
     belief: Belief,

@@ -1,4 +1,4 @@
-//! Model APIs in the suite: a test server that speaks their dialects.
+//! Runs model APIs in the suite, against a test server that speaks their dialects.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -196,8 +196,7 @@ fn each_provider_gets_its_schema_form() {
     let short = asked("openai", Dialect::Chat, |spec| spec.max_output_tokens = Some(7));
     assert_eq!(short["max_tokens"], 7);
 
-    // When the answer arrives through a tool, thoughts and text beside it are not part of the
-    // answer.
+    // If the answer arrives through a tool, other text is not part of the answer.
     let server = Server::start(|talk, _| {
         let frame = |value: Value| Dialect::Messages.frame(&value);
         let delta = |at: u8, delta: Value| {

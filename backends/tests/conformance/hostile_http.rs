@@ -1,4 +1,4 @@
-//! Checks in every dialect that each way in which a provider can misbehave has one correct outcome.
+//! Checks in every dialect that each kind of provider misbehaviour has the correct outcome.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use super::http::{Server, behaviours};
 use super::{CANARY, NEVER, Situation, apis, block_on, request};
 
 const DEADLINE: Duration = Duration::from_millis(150);
-/// Tolerance for a loaded machine; far below `NEVER`.
+/// Tolerance for a loaded machine, far below `NEVER`.
 const SLACK: Duration = Duration::from_secs(8);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -154,7 +154,7 @@ pub fn kind(dialect: Dialect) -> (&'static str, Option<String>) {
     }
 }
 
-/// Returns a short question with deadlines that only the behaviours that test them reach.
+/// Returns a short question whose deadlines pass only in the behaviours that test them.
 pub fn question(behaviour: Option<B>) -> Request {
     let mut request = Request {
         sources: Vec::new(),
@@ -226,7 +226,7 @@ fn each_behaviour_has_the_expected_outcome() {
             let took = boot_time() - began;
             let wanted = right(behaviour, dialect);
             assert_eq!(found(&result), Some(wanted), "{name}: {result:?}");
-            // Reading fifty megabytes takes a while on a loaded machine.
+            // Reading fifty megabytes is slow on a loaded machine.
             let most = if behaviour == B::LongThoughts { NEVER } else { SLACK };
             assert!(took < most, "{name} took {took:?}");
             if matches!(wanted, Right::Silent(_)) {

@@ -1,10 +1,9 @@
-//! Checks every backend except `replay` against each clause of the contract in the documentation of
-//! `Backend`.
+//! Checks every backend except `replay` against the contract in the documentation of `Backend`.
 //!
-//! A row of [`IMPLEMENTATIONS`] either puts its backend into a [`Situation`] or reports that it
-//! cannot; the latter cases are counted and printed. To add a backend, add a row. Programs are shell
-//! scripts in a temporary folder; no test sleeps.
-#![allow(clippy::unwrap_used, clippy::disallowed_methods)] // a test's own set-up may fail loudly
+//! Each row of [`IMPLEMENTATIONS`] puts its backend into a [`Situation`], or reports that the
+//! situation does not apply. The cases that do not apply are counted and printed. To add a backend,
+//! add a row.
+#![allow(clippy::unwrap_used, clippy::disallowed_methods)] // test set-up may panic
 
 mod agents;
 mod apis;
@@ -33,11 +32,11 @@ use runner_engine::time::{Clock, boot_time};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// A value of the child's environment that no error may show.
+/// A value in the child's environment that no error may show.
 const CANARY: &str = "canary-5f1c0d-secret";
 const DEADLINE: Duration = Duration::from_millis(200);
 const NEVER: Duration = Duration::from_secs(60);
-/// Tolerance for a loaded machine; far below `NEVER`.
+/// Tolerance for a loaded machine, far below `NEVER`.
 const SLACK: Duration = Duration::from_secs(8);
 const OUTPUT_CAP: usize = 256 * 1024;
 
@@ -101,7 +100,7 @@ const SITUATIONS: [Situation; 26] = [
     S::LeaksMalformed,
 ];
 
-/// A backend in a situation.
+/// A backend that has been put into a situation.
 struct Case {
     backend: Arc<dyn Backend>,
     /// Returns the expected answer to this request.
@@ -109,7 +108,7 @@ struct Case {
     /// Returns the number of times a model has been asked.
     calls: Box<dyn Fn() -> usize>,
     /// A named pipe that the backend opens once it has started working. Without a pipe, the backend
-    /// is considered working as soon as its future has been polled.
+    /// counts as working as soon as its future has been polled.
     begun: Option<PathBuf>,
 }
 

@@ -1,4 +1,5 @@
-//! Behaviour that is specific to `command` backends: files in the run folder and the environment.
+//! Tests behaviour that is specific to `command` backends: files in the run folder and the
+//! environment.
 
 use std::fs;
 use std::path::Path;

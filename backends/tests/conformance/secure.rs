@@ -1,5 +1,4 @@
-//! Connection security: the certificates that a connection trusts, and the proxies and addresses
-//! that it reaches.
+//! Tests connection security: trusted certificates, proxies and addresses.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -217,7 +216,7 @@ fn proxies_are_bypassed_for_loopback() {
 }
 
 #[test]
-fn a_proxy_with_tls_is_checked_by_the_same_certificates() {
+fn tls_proxy_uses_the_same_certificates() {
     let place = tempfile::tempdir().unwrap();
     let (proxy, file) = secure("localhost", place.path());
     let url = format!("https://localhost:{}", proxy.port());

@@ -48,7 +48,7 @@ impl<'a> RunFiles<'a> {
         Self { folders, scope, caches, lock: None }
     }
 
-    /// Returns the project's canonical root. A job may read any file below it.
+    /// Returns the project's canonical root. A job may read every file in the project.
     pub fn root(&self) -> &'a Path {
         self.folders.root
     }

@@ -79,7 +79,7 @@ pub struct Context<'a> {
 
 /// How a run's work is done.
 pub enum RunMode {
-    /// The work is done, and recorded if there is a recorder.
+    /// The work is done, and recorded if a recorder is given.
     Run(Option<Recorder>),
     /// The work is only planned, on a copy of the database. No model is asked, and no cache is
     /// kept.
@@ -88,7 +88,6 @@ pub enum RunMode {
     Replay(InputRecording),
 }
 
-/// The parts of a run's context.
 pub struct ContextParts<'a> {
     pub admitted: &'a Admitted,
     pub folders: Folders<'a>,

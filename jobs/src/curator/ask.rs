@@ -1,11 +1,10 @@
-//! Asks a model for help, if one is configured; without a model, the rule-based answer is used.
+//! Asks a model for help, if one is configured. Otherwise the rule-based answer is used.
 
 use runner_backends::Request;
 use serde_json::Value;
 
 use crate::{AskError, Context, JobError};
 
-/// A question that the curator asks a model.
 pub(super) struct CuratorQuestion<'a> {
     /// The purpose of the question, which also identifies it within the run.
     pub(super) name: &'a str,
@@ -20,8 +19,7 @@ pub(super) struct CuratorQuestion<'a> {
     pub(super) schema: Value,
 }
 
-/// Asks the question and returns the answer, or the reason why there is no answer. Without an
-/// answer, the rule-based answer is used.
+/// Asks the question and returns the answer, or the reason to use the rule-based answer.
 ///
 /// # Errors
 /// Returns an error if the run was cancelled or its database cannot be used.
@@ -43,8 +41,8 @@ pub(super) fn ask_or_reason(
     }
 }
 
-/// Returns the reason why the answer is rule-based: the configured backend did not answer, for this
-/// file or an earlier one, or no model is configured.
+/// Returns the reason why the answer is rule-based: the configured backend did not answer an
+/// earlier request, or no model is configured.
 fn wordless(ctx: &Context<'_>) -> String {
     match ctx.spender.fell().first() {
         Some(why) => why.clone(),

@@ -4,11 +4,11 @@
 //! plan ──> shown, or executed: journal ── audit log replaced whole ── entries removed ── journal removed
 //! ```
 //!
-//! If the process dies, the journal remains. The journal records the length of the audit log
-//! including the new entries, and the digest of the text up to that length. The next plan uses it
-//! to determine whether the log already contains the entries: if so, it only removes their files;
-//! otherwise it folds them as if the first attempt had not happened. The plan that is executed is
-//! exactly the plan that was shown.
+//! If the process dies, the journal remains. The journal contains the length of the audit log with
+//! the new entries, and the digest of the text up to that length. From these, the next plan
+//! determines whether the log already contains the entries. If so, the plan only removes their
+//! files. Otherwise the plan folds the entries again. The executed plan is exactly the plan that
+//! was shown.
 
 use std::fs;
 use std::io;
@@ -24,12 +24,11 @@ use super::queue::{Worker, remove};
 const ENTRIES: &str = "logs/pending-log-entries";
 const AUDIT: &str = "logs/audit.md";
 const JOURNAL: &str = "logs/.compacting.json";
-/// Maximum length of an entry in bytes; longer entries are left in place.
+/// Maximum length of an entry in bytes. Longer entries are not folded.
 const LARGEST: u64 = 1 << 20;
 /// Maximum number of entries in one plan.
 const MOST: usize = 10_000;
 
-/// One step of a compaction.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "do", rename_all = "kebab-case")]
 pub enum CompactStep {
@@ -58,7 +57,6 @@ pub enum CompactStep {
     },
 }
 
-/// The steps of a compaction.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct CompactionPlan {
     /// The steps, in the order in which they are executed.
@@ -99,8 +97,8 @@ struct Journal {
     entries: Vec<(String, String)>,
 }
 
-/// Plans a compaction. `keep` is how long finished jobs and findings are kept; with `None` they are
-/// kept forever.
+/// Plans a compaction. Finished jobs and findings are kept for `keep`, or forever if `keep` is
+/// `None`.
 ///
 /// # Errors
 /// Returns an error if a file cannot be read.
@@ -149,11 +147,11 @@ pub fn plan(
 }
 
 /// Executes the plan. The caller must have held the worker's lock since before the plan was
-/// created. `pause` is called between any two steps; if it returns an error, the execution stops
-/// there.
+/// created. `pause` is called before each file operation, and an error from `pause` stops the
+/// execution.
 ///
 /// # Errors
-/// Returns an error if a file operation fails; the next plan contains the remaining steps.
+/// Returns an error if a file operation fails. The next plan contains the remaining steps.
 pub fn apply(
     worker: &Worker,
     plan: &CompactionPlan,
@@ -224,7 +222,7 @@ fn fold(
     remove(&worker.path(JOURNAL))
 }
 
-/// Removes an entry if its content is still the content that was folded.
+/// Removes an entry if its content is still the folded content.
 fn gone(path: &Path, digest: Digest) -> io::Result<()> {
     match read_no_link(path, LARGEST) {
         Ok(bytes) if Digest::of(&bytes) == digest => remove(path),

@@ -1,8 +1,8 @@
-//! Events that need attention, each with a budget.
+//! Records events that need attention, each with a budget.
 //!
 //! `events/pending.jsonl` contains the raised events and is append-only. `events/ledger.jsonl`
-//! contains every later step; the smallest `budget_after` in an event's rows is the event's
-//! remaining budget.
+//! contains every later step. An event's remaining budget is the smallest `budget_after` in its
+//! rows.
 //!
 //! ```text
 //! raised{budget} ── ask: −1, before the model is asked ──> told{note}
@@ -11,9 +11,9 @@
 //!    └─ no budget left ──> refused, and a row records the refusal
 //! ```
 //!
-//! The budget of a child event is taken from its parent's budget before the child is raised.
-//! Therefore all model calls that result from one event add up to at most the event's initial
-//! budget, even if processes die. This module must never restore spent budget.
+//! The budget of a child event is taken from its parent's budget before the child is raised. All
+//! model calls that result from one event therefore stay within the event's initial budget, even if
+//! processes die. This module must never restore spent budget.
 
 use runner_text::counted;
 use std::collections::BTreeMap;
@@ -32,16 +32,15 @@ use crate::json::line;
 const TEXT: usize = 2_000;
 /// Maximum budget of one event, in model calls.
 pub const MOST: u32 = 1_000;
-/// Maximum size of an events file in bytes; a larger file is not read.
+/// Maximum size of an events file in bytes. A larger file is not read.
 const LARGEST: u64 = 64 << 20;
 
-/// The severity of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
     /// No action is needed.
     Info,
-    /// A person should know about it.
+    /// A person should know about the event.
     Warn,
     /// A person should act.
     High,
@@ -71,7 +70,6 @@ pub struct Event {
     /// The person or program that raised the event.
     pub source: String,
     pub severity: Severity,
-    /// The action that the event asks for.
     pub desired_action: String,
     /// The name of the backend or person that should act.
     pub escalation_target: String,
@@ -97,14 +95,11 @@ pub struct EventStep {
     pub budget_before: u32,
     /// The event's budget after this step, in model calls.
     pub budget_after: u32,
-    /// The result of the step.
     pub outcome: String,
 }
 
-/// An event with its current status.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct EventStatus {
-    /// The event as it was raised.
     #[serde(flatten)]
     pub event: Event,
     /// The event's remaining budget, in model calls.
@@ -115,7 +110,7 @@ pub struct EventStatus {
     pub over: bool,
 }
 
-/// The event has already been acknowledged.
+/// The reason why an event cannot be raised or handled.
 #[derive(Debug, thiserror::Error)]
 pub enum EventError {
     /// The event has no budget left.
@@ -124,7 +119,6 @@ pub enum EventError {
     /// There is no event with this id.
     #[error("there is no event {0:?}")]
     NoSuch(String),
-    /// The event is over: it was acknowledged.
     #[error("event {0} is over: it was acknowledged")]
     Over(String),
     /// The given values do not form a valid event.
@@ -135,13 +129,11 @@ pub enum EventError {
     Io(#[from] io::Error),
 }
 
-/// An event that is to be raised.
 #[derive(Clone, Debug)]
 pub struct NewEvent {
     /// The person or program that raises the event.
     pub source: String,
     pub severity: Severity,
-    /// The action that the event asks for.
     pub desired_action: String,
     /// The backend or the person that should act.
     pub escalation_target: String,

@@ -1,8 +1,8 @@
-//! Hands an event to a model. The call is charged to the event's budget. The answer is a text for
-//! people, and further events that are paid for with the rest of the budget.
+//! Hands an event to a model. The event's budget pays for the call. The remaining budget pays for
+//! further events that the answer raises.
 //!
-//! This module must never carry out the model's answer. The answer is only recorded; the events
-//! that it raises wait for a person or for another hand-over, with a smaller budget.
+//! This module must never act on the model's answer. The answer is only recorded, and the events
+//! that it raises wait for a person or another run.
 
 use runner_engine::outcome::Class;
 use runner_text::counted;
@@ -17,11 +17,11 @@ use crate::{Context, Finished, JobError};
 /// Maximum number of events that one answer raises.
 const RAISED: usize = 5;
 
-/// Handles one event.
+/// Asks the model about one event and raises the events that the answer requests.
 ///
 /// # Errors
 /// Returns an error if the event does not exist, its budget is used up, or the model did not
-/// answer; in the last case the call has been spent.
+/// answer. A call without an answer is still spent.
 pub(super) fn run(ctx: &mut Context<'_>, worker: &Worker, id: &str) -> Result<Finished, JobError> {
     let failed = |class: Class| move |error: EventError| JobError::failed(class, error.to_string());
     let environment = failed(Class::Environment);
@@ -121,7 +121,8 @@ fn wish(parent: &events::Event, one: &Value) -> Option<NewEvent> {
         source: format!("event {}", parent.id),
         severity: Severity::of(one["severity"].as_str()?)?,
         desired_action: one_line(one["desired_action"].as_str()?),
-        // The target is inherited from the parent: a model does not choose who is asked next.
+        // The child inherits its parent's target, because a model must not choose who is asked
+        // next.
         escalation_target: parent.escalation_target.clone(),
         budget: u32::try_from(one["budget"].as_u64()?).ok()?,
         note: None,

@@ -1,11 +1,11 @@
 //! ingest-claude-session: turns a chunk of a transcript into learnings, each with its file and
 //! line.
 //!
-//! Rules find two things: a failed call followed by a call of the same kind that succeeded (the
+//! The rules find two things: a failed call followed by a successful call of the same kind (the
 //! fix), and a person's correction ("no, …", "always …", "never …"). A model may only drop
 //! learnings and write their titles. If the transcript continues after the chunk, the same
-//! publication also queues a job for the next chunk, so a session is read to its end even if a
-//! process dies in between. This module must never read text that runner wrote, or sessions that
+//! publication queues a job for the next chunk. A session is therefore read to its end, even if a
+//! process dies. This module must never learn from text that runner wrote or from sessions that
 //! runner started.
 
 use runner_text::counted;
@@ -28,11 +28,11 @@ use super::{CuratorSpec, JobFile, JobProduct};
 use crate::sessions::transcript::{LineGap, SessionEvent, SessionEventKind, Tally, Transcript};
 use crate::{Context, JobError};
 
-/// Number of lines in a chunk if the job does not specify it.
+/// Number of lines in a chunk, unless the job specifies its end.
 const CHUNK: u64 = 5_000;
 /// Maximum number of learnings from one chunk.
 const MOST: usize = 10;
-/// Number of events for which a failure is kept while its fix is awaited.
+/// Maximum number of events between a failure and its fix.
 const WINDOW: usize = 60;
 
 /// A fact from a session that is useful in later sessions.
@@ -60,7 +60,6 @@ pub struct Finder {
 }
 
 impl Finder {
-    /// Processes one event.
     pub fn take(&mut self, event: &SessionEvent) {
         self.count += 1;
         match &event.what {
@@ -84,7 +83,6 @@ impl Finder {
         }
     }
 
-    /// Returns the learnings that were found.
     pub fn done(self) -> Vec<Learning> {
         self.found
     }
@@ -157,15 +155,15 @@ impl Finder {
     }
 }
 
-/// Returns the part that calls with the same intent have in common: the program and its first word,
-/// or the file.
+/// Returns the common part of calls with the same intent: the program and its first arguments, or
+/// the file.
 fn about(tool: &str, target: &str) -> String {
     if tool != "Bash" {
         return target.to_owned();
     }
     let last = target.rsplit("&&").next().unwrap_or(target);
     let words: Vec<&str> = last.split_whitespace().filter(|word| !word.contains('=')).collect();
-    // For these programs the third word names the action.
+    // The third word of these commands names the action.
     let deep = ["gh", "docker", "kubectl", "aws", "gcloud", "npm", "pnpm", "yarn"];
     let count = match words.first() {
         Some(first) if deep.contains(first) => 3,
@@ -174,7 +172,7 @@ fn about(tool: &str, target: &str) -> String {
     words.into_iter().take(count).collect::<Vec<_>>().join(" ")
 }
 
-/// Returns the first line of an error message that carries information.
+/// Returns the first informative line of an error message.
 fn reason(text: &str) -> String {
     let says = |line: &&str| {
         !line.is_empty()
@@ -235,7 +233,7 @@ fn read(ctx: &Context<'_>, path: &Path, start: u64, end: u64) -> Result<Read, Jo
 /// Extracts learnings from one chunk of a transcript.
 ///
 /// # Errors
-/// Returns an error if the source does not exist, may not be read or contains no session, or if the
+/// Returns an error if the source does not exist, cannot be read or contains no session, or if the
 /// run was cancelled.
 pub(super) fn run(
     ctx: &mut Context<'_>,
@@ -314,7 +312,7 @@ fn describe(tally: &Tally, own: u64) -> String {
     reported
 }
 
-/// Checks whether a file has a line with this number.
+/// Reports whether a file has a line with this number.
 fn has_more(root: &Path, path: &Path, line: u64) -> bool {
     let Ok(file) = open(root, path) else {
         return false;
@@ -334,15 +332,14 @@ fn follow_up(job: &JobFile, source: &Source, next: u64) -> JobFile {
     follow
 }
 
-/// Returns the learnings that differ enough from `there` and from the earlier learnings.
+/// Returns the learnings that differ enough from the texts in `there` and from earlier learnings.
 fn fresh(learnings: Vec<Learning>, there: &[String]) -> Vec<Learning> {
     let mut known: Vec<near::Sets> = there.iter().map(|text| near::Sets::of(text)).collect();
     let mut kept = Vec::new();
     for learning in learnings {
         let text = format!("# {}\n\n{}", learning.title, learning.body);
         let sets = near::Sets::of(&text);
-        // Most words of a learning occur in all learnings, so only a close match counts as the
-        // same.
+        // All learnings have many words in common, so only a close match counts as the same.
         if known.iter().all(|other| near::jaccard(&sets, other) < near::NEAR_SHORT) {
             known.push(sets);
             kept.push(learning);
@@ -351,8 +348,8 @@ fn fresh(learnings: Vec<Learning>, there: &[String]) -> Vec<Learning> {
     kept
 }
 
-/// Chooses the learnings to write. The rule-based choice is the first [`MOST`] learnings; a model
-/// may drop some and writes their titles.
+/// Chooses the learnings to write. The rule-based choice is the first [`MOST`] learnings. A model
+/// may drop learnings and write their titles.
 fn choose(
     ctx: &mut Context<'_>,
     job: &JobFile,

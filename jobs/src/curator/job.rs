@@ -1,6 +1,6 @@
 //! A job file in the queue.
 //!
-//! Any program may have written the file. Its content is therefore validated and never determines
+//! Any program may have written the file, so its content is validated. The content never determines
 //! where a file is written.
 
 use std::fmt;
@@ -32,10 +32,8 @@ pub enum CuratorJobKind {
 }
 
 impl CuratorJobKind {
-    /// All kinds.
     pub const ALL: [Self; 3] = [Self::LintWiki, Self::DreamSeed, Self::IngestClaudeSession];
 
-    /// Returns the name of the kind.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::LintWiki => "lint-wiki",
@@ -69,13 +67,11 @@ pub struct Source {
     pub chunk_end: Option<u64>,
 }
 
-/// A job file. The last four fields extend the contract; a field that the contract does not define
-/// has a default.
+/// A job file. The last four fields extend the contract and have defaults.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobFile {
     /// The id, `20060102T150405Z-kind-8hex`, which is also the file name without its extension.
     pub id: String,
-    /// The kind of work.
     pub kind: CuratorJobKind,
     /// The time at which the job was requested.
     pub created_at: Timestamp,
@@ -85,7 +81,7 @@ pub struct JobFile {
     /// The file that the job processes, for kinds that need one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<Source>,
-    /// The priority; jobs with a higher value go first.
+    /// The priority. Jobs with a higher priority go first.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub priority: i32,
     /// The number of failed attempts.
@@ -94,7 +90,6 @@ pub struct JobFile {
     /// The number of times that the job was returned to the queue because its process died.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub returned: u32,
-    /// The error of the last attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_error: Option<String>,
 }

@@ -43,7 +43,7 @@ impl Kind for CuratorSpec {
     }
 
     fn falls_back_to_rules(&self) -> bool {
-        // Only the target of an event may handle the event, so rules do not replace the target.
+        // Only an event's target may answer the event, so the rules must not replace the target.
         self.event.is_none()
     }
 }

@@ -1,11 +1,10 @@
-//! The curator keeps notes tidy during the day: it works through a queue of job files, with the
-//! help of a local model.
+//! Keeps notes tidy during the day by working through a queue of job files, with help from a local
+//! model.
 //!
-//! The queue is the interface: any program may put a job file into `queue/`. One run of a job of
-//! kind `curator` handles up to a batch of job files. Each run therefore has a row in `runs`, uses
-//! the budgets, and appears in the report with a line for each file. No table mirrors the files. An
-//! occurrence for each file was considered and rejected, because each file would then be recorded
-//! twice, in the folder and in the database, and the two records could differ.
+//! Any program may put a job file into `queue/`. One run of a job of kind `curator` processes a
+//! batch of job files, uses the budgets, and reports a line for each file. No table mirrors the
+//! files. An occurrence for each file was rejected, because each file would then be recorded both
+//! in the folder and in the database, and the two records could differ.
 //!
 //! ```text
 //!              claim: record the start in hour.jsonl, write the owner, rename
@@ -16,10 +15,10 @@
 //!                                                      done/ID, and removes processing/ID
 //! ```
 //!
-//! The publication writes `done/ID` and its artifacts in one step: if the process dies, either all
+//! The publication writes `done/ID` and its artifacts in one step. If the process dies, either all
 //! of them exist or none, and a job in `done/` is never repeated. A model only adds text to the
 //! findings of rules, so a job completes even if no model answers. The curator must never edit a
-//! note; it writes findings, drafts and learnings to separate files.
+//! note. It writes findings, drafts and learnings to separate files.
 
 pub mod ask;
 pub mod compact;
@@ -64,11 +63,11 @@ pub struct JobProduct {
     pub without: Option<String>,
 }
 
-/// Handles the waiting job files.
+/// Processes the waiting job files.
 ///
 /// # Errors
 /// Returns an error if there is nothing to do, the worker's folder cannot be used, or the run was
-/// cancelled. A job file that cannot be handled does not fail the run.
+/// cancelled. A job file that cannot be processed does not fail the run.
 pub fn run(ctx: &mut Context<'_>, spec: &CuratorSpec) -> Result<Finished, JobError> {
     let worker = Worker::of(ctx.files.root(), &spec.worker_dir)
         .map_err(|why| JobError::failed(Class::Environment, why))?;
@@ -112,7 +111,7 @@ pub fn run(ctx: &mut Context<'_>, spec: &CuratorSpec) -> Result<Finished, JobErr
             status.set(&worker, WorkerState::Idle, ctx.clock.wall());
             return Err(error);
         }
-        // A job that was returned from a dead process may have caused the death.
+        // A returned job may have killed its earlier process, so the run ends after this job.
         if claimed.job.returned > 0 {
             break;
         }
@@ -156,7 +155,7 @@ pub fn run(ctx: &mut Context<'_>, spec: &CuratorSpec) -> Result<Finished, JobErr
     Ok(finished)
 }
 
-/// Checks whether the database has settled a run. A run without a row in the database counts as
+/// Reports whether the database has settled a run. A run without a row in the database counts as
 /// over.
 fn is_over(ctx: &Context<'_>, run: &str) -> bool {
     let Ok(run) = run.parse::<RunId>() else {
@@ -241,7 +240,7 @@ fn one(
         Err(error) => {
             let why = ctx.redactor.redact(&whole(&error)).into_owned();
             reported.last_error = Some(format!("{}: {why}", job.id));
-            // Only an I/O error may resolve itself; an error in the job file cannot.
+            // An I/O error may be temporary, but an error in the job file is not.
             let again = matches!(error, JobError::Io { .. }) && job.attempts < job.max_retries;
             let done = if again {
                 reported.back += 1;

@@ -1,9 +1,8 @@
 //! dream-seed: drafts ideas from the open points of notes, each with its source location.
 //!
-//! An open point is text that the note marks as open: an unchecked task, TODO, FIXME, "Idea:",
-//! "Open question:". A point that is similar to an existing idea, archived ones included, or to
-//! another draft is not drafted. This module must never use text that runner wrote, because runner
-//! would then draft ideas from its own output.
+//! An open point is text that the note marks as open: an unchecked task, TODO, FIXME, "Idea:" or
+//! "Open question:". A point that resembles an existing or archived idea, or another draft, is left
+//! out. This module must never use text that runner wrote.
 
 use runner_text::counted;
 use std::path::Path;
@@ -37,7 +36,7 @@ pub struct Seed {
 }
 
 impl Seed {
-    /// Returns the text that is compared with existing ideas.
+    /// Returns the text to compare with existing ideas.
     fn body(&self) -> String {
         format!("# {}\n\n{}\n", shortened(&self.text, 60), self.text)
     }
@@ -92,10 +91,10 @@ pub fn seeds(note: &LintNote) -> Vec<Seed> {
     found
 }
 
-/// Returns the seeds that differ enough from `there` and from the earlier seeds.
+/// Returns the seeds that differ enough from the texts in `there` and from earlier seeds.
 pub fn fresh(seeds: Vec<Seed>, there: &[String]) -> Vec<Seed> {
     let known: Vec<near::Sets> = there.iter().map(|text| near::Sets::of(text)).collect();
-    // An idea that quotes the line contains it, however long the idea is.
+    // An idea of any length may quote the line.
     let plain: Vec<String> = there.iter().map(|text| squeezed(text)).collect();
     let mut kept: Vec<(Seed, near::Sets)> = Vec::new();
     for seed in seeds {
@@ -197,8 +196,8 @@ fn ideas(folder: &Path) -> Vec<String> {
 
 type Chosen = Vec<(Seed, String)>;
 
-/// Chooses the drafts and their titles. The rule-based choice is the first seeds; a model, if there
-/// is one, sets the order and writes the titles.
+/// Chooses the drafts and their titles. The rule-based choice is the first [`MOST`] seeds. A model
+/// sets the order and writes the titles.
 fn choose(
     ctx: &mut Context<'_>,
     job: &JobFile,
@@ -270,7 +269,7 @@ pub(super) fn shortened(text: &str, most: usize) -> String {
     out
 }
 
-/// Converts a title to a file name.
+/// Converts a title to a part of a file name.
 pub(super) fn slug(title: &str) -> String {
     let words: Vec<String> = title
         .to_lowercase()
@@ -282,7 +281,7 @@ pub(super) fn slug(title: &str) -> String {
     if words.is_empty() { "note".to_owned() } else { words.join("-") }
 }
 
-/// Formats a value of front matter, in quotes where it needs them.
+/// Formats a front matter value, quoted if necessary.
 pub(super) fn yaml(text: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || "/._-+ ".contains(c);
     if text.chars().all(plain) && !text.starts_with(['-', ' ']) {

@@ -338,7 +338,7 @@ fn orphaned_job_is_requeued_once_unless_done() {
     assert!(third.moved[0].why.contains("second time"));
     assert!(names(&worker, "processing").is_empty());
 
-    // The process published the job and died before it could report it: the job stays done.
+    // A job that was published before its process died stays done.
     let job = worker.enqueue(CuratorJobKind::DreamSeed, None, 0, now()).unwrap();
     assert!(claimed(take()).is_some());
     fs::write(worker.path("done").join(format!("{}.json", job.id)), "{}").unwrap();
@@ -346,7 +346,7 @@ fn orphaned_job_is_requeued_once_unless_done() {
     let last = take();
     assert!(last.moved.is_empty() && claimed(last).is_none());
     assert!(names(&worker, "processing").is_empty());
-    // The same file in the queue again is not a new job.
+    // A copy of a finished job's file is not a new job.
     fs::write(worker.path("queue").join(format!("{}.json", job.id)), job.text()).unwrap();
     assert!(take().moved[0].why.contains("done before"));
 }
@@ -462,7 +462,7 @@ fn tree(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     found
 }
 
-/// Returns the files that the folder must contain after the shown plan was executed completely.
+/// Returns the files that the folder must contain once the shown plan has been executed.
 fn as_shown(
     worker: &Worker,
     shown: &compact::CompactionPlan,
@@ -542,7 +542,7 @@ fn compaction_survives_crashes_without_loss() {
                 break;
             }
             deaths += 1;
-            // Meanwhile the worker appends to the audit log, and another entry arrives.
+            // The worker appends to the audit log, and another entry arrives.
             if late.is_none() && dice.roll(3) == 0 {
                 worker_status::audit(&worker, now(), &["meanwhile".to_owned()]).unwrap();
                 let path = worker.path("logs/pending-log-entries/late.txt");

@@ -1,4 +1,4 @@
-//! The worker's own status: `logs/status.json` and `logs/audit.md`.
+//! Writes the worker's status to `logs/status.json` and its audit log to `logs/audit.md`.
 
 use std::fs;
 use std::io;
@@ -11,7 +11,6 @@ use serde::{Deserialize, Serialize};
 use super::queue::{Worker, append, host};
 use crate::json::pretty;
 
-/// The state of the worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum WorkerState {
@@ -63,7 +62,7 @@ impl WorkerStatus {
         serde_json::from_slice(&text).ok()
     }
 
-    /// Checks whether the process that wrote the status is still alive.
+    /// Reports whether the process that wrote the status is still alive.
     pub fn is_alive(&self) -> bool {
         let owner =
             ProcessIdentity { pid: self.pid, start: self.pid_start, boot: self.boot.clone() };

@@ -24,7 +24,6 @@ const LARGEST: u64 = 1024 * 1024;
 /// Maximum length of a reason, in characters.
 const LONGEST: usize = 300;
 
-/// The finding on one claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ClaimFinding {
@@ -36,7 +35,6 @@ pub enum ClaimFinding {
     Unknown,
 }
 
-/// A claim with the audit's finding.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CheckedClaim {
     /// The claim as the carry states it.
@@ -180,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn audit_record_round_trips_and_foreign_is_ignored() {
+    fn audit_record_round_trips() {
         let folder = tempfile::tempdir().unwrap();
         let mut scope = Scope::open(folder.path(), &["rem"], ".runner/staging/x").unwrap();
         let entry = Entry { id: "2026-06-10-1430".into(), ..Entry::default() };

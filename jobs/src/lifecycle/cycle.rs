@@ -73,7 +73,7 @@ impl Default for CycleSpec {
 /// An agent's position in its cycle, with the cycle itself.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AgentPosition {
-    /// The cycle as it was declared when the position was read.
+    /// The cycle that was declared when the position was read.
     pub spec: Spec,
     /// The current state and the number of its successful runs.
     pub position: Position,
@@ -82,7 +82,6 @@ pub struct AgentPosition {
 }
 
 impl AgentPosition {
-    /// Returns the current state.
     pub fn state(&self) -> &CycleState {
         self.spec.state(&self.position.state).unwrap_or_else(|| self.spec.first())
     }
@@ -105,7 +104,7 @@ impl CycleSpec {
         (now.state().kind != StateKind::Rem).then_some(now)
     }
 
-    /// Returns the current state, if it is known.
+    /// Returns the current state, if the position was read.
     pub fn state(&self) -> Option<&CycleState> {
         self.now.as_ref().map(AgentPosition::state)
     }
@@ -134,7 +133,7 @@ pub enum BadCycle {
     #[error("{path}: {}{}", .mistakes[0], more(.mistakes))]
     Mistakes {
         path: String,
-        /// The mistakes in line order; never empty.
+        /// The mistakes in line order. Never empty.
         mistakes: Vec<SpecError>,
     },
 }
@@ -146,7 +145,6 @@ fn more(mistakes: &[SpecError]) -> String {
     }
 }
 
-/// The name of the built-in cycle.
 pub const BUILT_IN: &str = "the built-in cycle";
 
 /// Reads the cycle that a file declares, or the built-in cycle if there is no file. The path is

@@ -32,7 +32,6 @@ pub const MOST: usize = 60;
 pub const WORDS: usize = 40;
 /// Maximum size of the file, in bytes.
 const LARGEST: u64 = 1024 * 1024;
-/// The sampling temperature of a daydream.
 const TEMPERATURE: Temperature = Temperature::hundredths(100);
 
 /// The settings of a job that daydreams.
@@ -61,7 +60,6 @@ pub struct Daydreams {
     pub daydreams: Vec<Daydream>,
 }
 
-/// One daydream.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Daydream {
     pub ts: Timestamp,

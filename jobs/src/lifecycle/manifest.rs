@@ -1,7 +1,7 @@
 //! Reads and writes `rem/manifest.json`, the list of entries, newest first. Readers use this list
 //! and never list the folder (contracts/lifecycle.md).
 //!
-//! The manifest must never name a file outside its own folder, whichever program wrote it.
+//! A manifest that names a file outside its folder must never be accepted.
 
 use std::path::Path;
 
@@ -19,7 +19,6 @@ use crate::json::pretty;
 
 /// The folder of the default agent's entries. Each named agent has a subfolder with its name.
 pub const FOLDER: &str = "rem";
-/// The file name of the manifest.
 pub const FILE: &str = "manifest.json";
 /// Maximum number of entries in the list.
 pub const MOST: usize = 50;
@@ -40,14 +39,12 @@ pub fn is_agent_name(name: &str) -> bool {
     !name.is_empty() && name.len() <= 64 && name.chars().all(plain) && !name.starts_with('_')
 }
 
-/// The content of a manifest.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
     /// The entries, newest first.
     pub entries: Vec<Listed>,
 }
 
-/// One entry of the list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "ListedForm")]
 pub struct Listed {

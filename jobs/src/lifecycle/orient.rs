@@ -21,7 +21,7 @@ pub const MOST: usize = 60;
 const WIDEST: usize = 300;
 /// Maximum number of tasks that are listed for each keyword.
 const NAMED: usize = 5;
-/// Maximum number of lines that are shown of a carry and of a checklist.
+/// Maximum number of lines of a carry, and of a checklist, in an orientation.
 const CARRIED: usize = 20;
 
 /// The orientation of a waking run.
@@ -35,7 +35,6 @@ pub struct Orientation {
     pub next: Vec<String>,
     /// The entry that contains the carry.
     pub entry: Option<String>,
-    /// The lines of that carry.
     pub carry: Vec<String>,
     /// The first file of the project that the carry names.
     pub file: Option<String>,

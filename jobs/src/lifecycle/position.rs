@@ -24,7 +24,6 @@ use super::spec::{CycleState, Spec};
 /// Maximum size of a position file, in bytes.
 const LONGEST: u64 = 4096;
 
-/// A position in a cycle.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Position {
     pub state: String,

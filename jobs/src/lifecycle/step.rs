@@ -20,10 +20,8 @@ use super::spec::CycleState;
 pub const AT_ONCE: u32 = 3;
 /// The wait after [`AT_ONCE`] failures. It doubles with each further failure.
 const FIRST_WAIT: SignedDuration = SignedDuration::from_mins(15);
-/// Maximum wait.
 const LONGEST_WAIT: SignedDuration = SignedDuration::from_hours(6);
 
-/// The facts that are known at a tick.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TickFacts {
     /// The time of the state's last successful run.
@@ -34,7 +32,6 @@ pub struct TickFacts {
     pub failed: Option<Timestamp>,
 }
 
-/// The action of one tick.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CycleStep {
     /// Do the state's work.

@@ -72,7 +72,6 @@ pub struct WorkSpec {
 }
 
 impl WorkSpec {
-    /// Returns the settings for work of this kind.
     #[must_use]
     pub fn with_kind(self, kind: StateKind) -> Self {
         Self { kind, ..self }
@@ -300,7 +299,7 @@ fn prompt(ctx: &Context<'_>, spec: &WorkSpec) -> Result<String, JobError> {
 /// The results of a run according to git.
 #[derive(Debug, Default)]
 struct RunResult {
-    /// New commits, the newest first, each as a short hash and a subject.
+    /// New commits, newest first, each as a short hash and a subject.
     commits: Vec<String>,
     /// Number of paths that differ from the last commit.
     uncommitted: usize,

@@ -6,12 +6,12 @@
 //!                      └── crash ──> settle() by the next process, under run.lock ──┘
 //! ```
 //!
-//! Every iteration is a separate publication, which a marker ([`runner_engine::publish::marker`])
-//! records, within the one run that the database admitted. The run's final publication settles the
-//! run and contains only the report. A database row for each iteration was rejected, because a
-//! night has one admission, one budget and one outcome. With a marker, a commit can also be
-//! completed after the tree was copied to another machine. The run's fence is
-//! checked before each state of the marker is written.
+//! Every iteration is a separate publication within the run that the database admitted. A marker
+//! ([`runner_engine::publish::marker`]) records the publication. The run's final publication
+//! settles the run and contains only the report. A database row for each iteration was rejected,
+//! because a night has one admission, one budget and one outcome. With a marker, a commit can also
+//! be completed after the tree was copied to another machine. The run's fence is checked before
+//! each state of the marker is written.
 //!
 //! A program that checks the marker never sees a partly applied iteration, even after a crash.
 //! Without the check, a program may see new and old files together, but never an incomplete file.
@@ -53,15 +53,12 @@ pub enum CommitError {
     TakenOver,
 }
 
-/// The commit of one iteration.
 pub struct Commit<'a> {
     /// The project's root.
     pub root: &'a Path,
-    /// The run that makes the commit.
     pub run: RunId,
-    /// The fence of the run.
     pub fence: Fence,
-    /// Checks whether the fence still holds.
+    /// Checks that the run still has its fence.
     pub guard: &'a marker::CommitGuard<'a>,
     /// The number in the marker's name.
     pub number: u64,
@@ -76,9 +73,9 @@ pub struct Commit<'a> {
 pub struct Target {
     /// The path of the file below the corpus.
     pub path: String,
-    /// Digest of the content that the step saw; `None` if there was no file.
+    /// Digest of the content that the step saw, or `None` if there was no file.
     pub before: Option<Digest>,
-    /// The new content; `None` if the file is to be removed.
+    /// The new content, or `None` to remove the file.
     pub after: Option<Vec<u8>>,
 }
 

@@ -26,7 +26,6 @@ const COMMITS: usize = 2_000;
 /// The known facts about a project.
 #[derive(Debug, Default)]
 pub struct Facts {
-    /// The sources of the harvest.
     pub sources: Sources,
     /// The files that git tracks.
     pub tracked: BTreeSet<String>,
@@ -105,8 +104,8 @@ impl Facts {
         }
     }
 
-    /// Returns the project file that a text names, if there is one: the path as written, or the
-    /// only tracked path that ends with it.
+    /// Returns the project file that `named` identifies: the file at this path, or the only tracked
+    /// file whose path ends with it.
     pub fn file(&self, root: &Path, named: &str) -> Option<String> {
         if self.tracked.contains(named) {
             return Some(named.to_owned());

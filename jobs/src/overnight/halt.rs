@@ -89,9 +89,9 @@ pub fn decide(
     IterationVerdict::On
 }
 
-/// Returns the reference fitness of an iteration: for each metric, the better of its values before
-/// the iteration and at the start of the night. Otherwise many small drops could add up to a large
-/// drop that no single iteration caused.
+/// Returns the reference fitness of an iteration: the better of each metric's values before the
+/// iteration and at the start of the night. Otherwise many small drops could add up to a large drop
+/// that no single iteration caused.
 pub fn reference(first: Option<&Fitness>, before: &Fitness) -> Fitness {
     let mut best = before.clone();
     for (name, value) in first.into_iter().flat_map(|it| &it.metrics) {

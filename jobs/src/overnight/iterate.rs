@@ -1,4 +1,4 @@
-//! Runs the loop, one iteration after the other.
+//! Runs the loop, one iteration at a time.
 //!
 //! ```text
 //! budget, most, plateau ──> iteration ──> note it ──> clear its marker and its copy ──┐
@@ -6,9 +6,9 @@
 //!      └────────────────────────── on ────────────────────────────────────────────────┘
 //! ```
 //!
-//! Each iteration is recorded before the next one begins, so a resumed run can rely on the records
-//! that it finds. Two iterations must never run at the same time, and a marker must never be
-//! cleared before its iteration is recorded.
+//! Each iteration is recorded before the next one begins, so a resumed run can rely on the existing
+//! records. Two iterations must never run at the same time, and a marker must never be cleared
+//! before its iteration is recorded.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -28,10 +28,8 @@ use crate::JobError;
 /// Number of consecutive failed measurements after which the loop ends.
 const MEASURE_FAILURES: u64 = 3;
 
-/// The result of the loop.
 #[derive(Debug, Default)]
 pub struct LoopResult {
-    /// The promotions of all iterations.
     pub promoted: Vec<Promotion>,
     /// The last report of the close-loop step.
     pub close_loop: Value,

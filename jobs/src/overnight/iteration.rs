@@ -134,8 +134,8 @@ impl Night<'_, '_> {
         }
         looped.promoted.extend(closed.promoted.iter().cloned());
         looped.close_loop = serde_json::to_value(&closed).unwrap_or_default();
-        // If fields were lost, the loop ends, because a further iteration would lose more of them
-        // before a person can check the corpus.
+        // If fields were lost, the loop ends, because another iteration could lose more fields
+        // before a person checks the corpus.
         Ok(if whole { next } else { NextIteration::End })
     }
 

@@ -1,10 +1,9 @@
 //! The lock on a corpus, which admits one run, one manual change or one recovery at a time.
 //!
 //! `run.lock` is never deleted. Only the kernel's lock on the file determines the holder, never the
-//! file's age. The first line of the file is the holder's PID, which other programs read; runner's
-//! own lines follow. A reader of the corpus holds `commit.lock` in shared mode and a commit holds
-//! it exclusively, so a reader never sees a partial commit. No process may wait for a lock without
-//! a time limit.
+//! file's age. The first line of the file is the holder's PID, which other programs read. A reader
+//! of the corpus holds `commit.lock` in shared mode and a commit holds it exclusively, so a reader
+//! never sees a partial commit. No process may wait for a lock without a time limit.
 
 use std::fs::{self, File};
 use std::io;
@@ -70,8 +69,8 @@ impl RunLock {
     /// Takes the lock and writes the holder and the time to the file.
     ///
     /// # Errors
-    /// Returns [`LockError::Held`], which names the holder, if another process holds the lock, and
-    /// [`LockError::Io`] if the lock file cannot be used.
+    /// Returns [`LockError::Held`] if another process holds the lock, and [`LockError::Io`] if the
+    /// lock file cannot be used.
     pub fn take(root: &Path, holder: &str, now: Timestamp) -> Result<Self, LockError> {
         let (file, path) = open(root, RUN_LOCK)?;
         let taken = FileLock::take(file, LockMode::Exclusive);

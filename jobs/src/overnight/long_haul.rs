@@ -51,14 +51,12 @@ pub struct Corroboration {
     pub probes: Vec<Probe>,
 }
 
-/// One probe of the long haul.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Probe {
     /// The number of the probe, from 1.
     pub number: u64,
     /// `briefing` or `packet`.
     pub lens: String,
-    /// The id of the packet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub packet: Option<String>,
     /// The packet's title.
@@ -66,10 +64,8 @@ pub struct Probe {
     pub title: Option<String>,
     /// The new evidence that the probe found.
     pub added: Vec<String>,
-    /// The confidence in the packet before the probe.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confidence_before: Option<String>,
-    /// The confidence in the packet after the probe.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confidence_after: Option<String>,
 }

@@ -47,10 +47,8 @@ pub struct RunState {
     /// The time limit of the run in seconds.
     #[serde(default)]
     pub timeout_seconds: u64,
-    /// The last completed step.
     #[serde(default)]
     pub last_step: Option<String>,
-    /// The step in progress.
     #[serde(default)]
     pub at_step: Option<String>,
     /// Number of rescues that were left when the run began.
@@ -59,8 +57,8 @@ pub struct RunState {
     /// Number of times that the run was resumed.
     #[serde(default)]
     pub resumed: u64,
-    /// The reason for the run's end, as stated by the process that found it dead. It is kept until
-    /// a run that resumes or begins reports it.
+    /// The reason for the run's end, recorded by the process that found the run dead. A run that
+    /// resumes this run clears the reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub died: Option<String>,
 }
@@ -178,7 +176,7 @@ impl Output {
         names.iter().filter_map(|name| self.read::<RunState>(&format!("{name}/run.json"))).collect()
     }
 
-    /// Inspects the contents of the folder; see [`ownership::inspect`].
+    /// Inspects the folder with [`ownership::inspect`].
     ///
     /// # Errors
     /// Returns a [`Refusal`] if the folder does not belong to runner.

@@ -75,9 +75,8 @@ const LONGEST: u64 = 64 << 20;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the output folder {path:?} is refused: {why}")]
 pub struct Refusal {
-    /// The setting as it was given.
+    /// The value of the setting.
     pub path: String,
-    /// The reason for the refusal.
     pub why: String,
 }
 
@@ -140,9 +139,8 @@ pub fn parse(text: &str) -> Result<RelPath, Refusal> {
 /// Inspects the path of the setting, after a check with [`parse`].
 ///
 /// # Errors
-/// Returns a [`Refusal`] if the path is a folder that no night created, a file or a link, if it
-/// goes through a link, or if the folder of earlier nights beside it is neither a folder nor
-/// absent.
+/// Returns a [`Refusal`] if the path is a file, a link or a folder that no night created, or if the
+/// path contains a link. Also returns one if the folder of earlier nights cannot be used.
 pub fn inspect(root: &Path, text: &str) -> Result<Standing, Refusal> {
     let path = parse(text)?;
     let refuse = |why: String| Refusal { path: text.to_owned(), why };

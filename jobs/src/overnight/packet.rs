@@ -10,7 +10,6 @@ pub struct Packet {
     /// The rank, from 1.
     pub rank: u64,
     pub title: String,
-    /// The kind of work.
     #[serde(rename = "type")]
     pub kind: String,
     pub severity: String,
@@ -27,7 +26,7 @@ pub struct Packet {
     pub target_repo: Option<String>,
     /// The reason why the packet is listed.
     pub why_now: String,
-    /// The evidence; each line was looked up.
+    /// The evidence. Each line was looked up.
     pub evidence: Vec<String>,
     /// The files that the work concerns.
     pub target_files: Vec<String>,
@@ -38,7 +37,6 @@ pub struct Packet {
     /// True if the work file contains the packet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue_backed: Option<bool>,
-    /// The id of the packet's bead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bead_id: Option<String>,
     /// The path of the packet's own file below the project.

@@ -35,7 +35,6 @@ pub struct NightPreview<'a> {
     pub git: &'a Git,
     pub spec: &'a OvernightSpec,
     pub now: Timestamp,
-    /// The run id in the summary.
     pub run_id: &'a str,
 }
 

@@ -29,7 +29,6 @@ pub fn write_as(out: &Output, name: &str, summary: &Summary) -> Result<(), Outpu
     out.text(&format!("{name}.json"), &pretty(summary))
 }
 
-/// Returns the name of a status.
 pub fn status_name(status: RunStatus) -> &'static str {
     match status {
         RunStatus::Planned => "planned",
@@ -39,12 +38,10 @@ pub fn status_name(status: RunStatus) -> &'static str {
     }
 }
 
-/// Formats the summary as markdown.
 pub fn markdown(summary: &Summary) -> String {
     format_summary(summary, &[], ReportForm::Markdown)
 }
 
-/// The form of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReportForm {
     /// Markdown. Markup in foreign text is escaped.

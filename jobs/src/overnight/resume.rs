@@ -92,8 +92,8 @@ pub fn open(
         return Ok(OpenedRun { state: fresh, iterations: Vec::new(), reported: Vec::new() });
     };
     let summary: Option<Summary> = out.read(SUMMARY[0]);
-    // A summary that was written for a dead run does not mark the end of the run: the process that
-    // wrote it may have died too, before it reported the death.
+    // The summary of a dead run does not mark the end of the run, because the process that wrote
+    // the summary may also have died.
     let ended = |state: &RunState| {
         state.died.is_none()
             && summary.as_ref().is_some_and(|it| {
@@ -121,8 +121,8 @@ pub fn open(
             let name = format!("{}/interrupted-{}", dead.run_id, dead.resumed);
             report::write_as(out, &name, &report)?;
             out.drop_summary()?;
-            // The messages of the earlier attempts belong to the whole night; each death is
-            // reported separately.
+            // The messages of earlier attempts are reported too, because they concern the same
+            // night.
             reported.splice(0..0, report.degraded.iter().cloned());
             reported.push(format!(
                 "run {} continues after {}; its earlier report is {}",

@@ -43,7 +43,6 @@ schemas!(
     "packet-corroboration",
 );
 
-/// Returns the text of a schema by its name.
 pub fn text(name: &str) -> Option<&'static str> {
     let mut all = SCHEMAS.iter();
     all.find(|(own, _)| *own == name).map(|(_, text)| *text)
@@ -52,14 +51,12 @@ pub fn text(name: &str) -> Option<&'static str> {
 /// A violation of a schema.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SchemaError {
-    /// The path of the artifact.
     pub artifact: String,
     /// The position in the artifact, for example `/steps/2/name`.
     pub at: String,
     pub why: String,
 }
 
-/// The result of a check of artifacts.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct CheckedArtifacts {
     /// The checked artifacts, as paths below the folder.

@@ -52,9 +52,9 @@ impl Staging {
     /// iterations are removed first.
     ///
     /// # Errors
-    /// Returns [`StageError::Read`] if the corpus cannot be listed, [`StageError::Cap`], before
-    /// anything is copied, if the corpus exceeds the cap, and [`StageError::Io`] if a file or folder
-    /// cannot be read or written.
+    /// Returns [`StageError::Read`] if the corpus cannot be listed, and [`StageError::Io`] if a
+    /// file or folder cannot be read or written. Returns [`StageError::Cap`] before copying
+    /// anything if the corpus exceeds the cap.
     pub fn checkpoint(root: &Path, number: u64, cap: u64) -> Result<Self, StageError> {
         let live = root.join(CORPUS);
         let mut ignored = Vec::new();

@@ -14,7 +14,6 @@ use super::output::{Output, RunState};
 use super::summary::Summary;
 use crate::{Context, JobError};
 
-/// A night in progress.
 pub(super) struct Night<'n, 'c> {
     pub(super) ctx: &'n mut Context<'c>,
     pub(super) spec: &'n OvernightSpec,

@@ -16,7 +16,6 @@ pub const MODE: &str = "dream.local-bedtime";
 /// The document that contains the rules of the run and of the report.
 pub const GUIDE: &str = "docs/guide/overnight.md";
 
-/// The status of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RunStatus {
@@ -31,7 +30,6 @@ pub enum RunStatus {
     Failed,
 }
 
-/// The summary of a run.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Summary {
     /// The version of the summary's form: 2.
@@ -69,15 +67,12 @@ pub struct Summary {
     /// The report of the promotions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub close_loop: Option<Value>,
-    /// The brief on the goal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub briefing: Option<Value>,
-    /// The result of the council.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub council: Option<Value>,
     /// A short description of the night.
     pub dreamscape: Dreamscape,
-    /// The packets to begin with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub morning_packets: Option<Vec<Packet>>,
     /// Soft failures of the night.
@@ -143,7 +138,6 @@ pub struct Runtime {
     pub report_contract_doc: String,
 }
 
-/// The status of a step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum StepStatus {
@@ -159,7 +153,6 @@ pub enum StepStatus {
     Skipped,
 }
 
-/// One step of a run.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct NightStep {
     pub name: String,
@@ -212,17 +205,14 @@ pub struct LongHaul {
     pub enabled: bool,
     /// True if the long haul ran.
     pub active: bool,
-    /// The reason why the long haul was triggered.
     pub trigger_reason: String,
     /// The reason why the long haul ended or did not run.
     pub exit_reason: String,
-    /// Number of probes.
     pub probe_count: u64,
     /// Number of consecutive probes at the end that added nothing.
     pub zero_delta_probe_streak: u64,
 }
 
-/// The status of an iteration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum IterationStatus {
@@ -242,7 +232,6 @@ pub enum IterationStatus {
     Failed,
 }
 
-/// One iteration of the loop.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Iteration {
     /// The id of the iteration: `<run>-iter-N`.
@@ -262,7 +251,6 @@ pub struct Iteration {
     /// A short form of the results of the MEASURE stage.
     #[serde(default)]
     pub measure: Value,
-    /// The fitness before the iteration.
     pub fitness_before: Option<Fitness>,
     /// The fitness of the staged copy after the iteration's steps.
     pub fitness_after: Option<Fitness>,
@@ -296,7 +284,6 @@ impl Summary {
         }
     }
 
-    /// Returns the step with this name.
     pub fn step(&mut self, name: &str) -> Option<&mut NightStep> {
         self.steps.iter_mut().find(|step| step.name == name)
     }

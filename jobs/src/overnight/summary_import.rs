@@ -43,7 +43,6 @@ const NEEDED: [&str; 16] = [
     "recommended",
     "next_action",
 ];
-/// The optional fields of a summary.
 const OPTIONAL: [&str; 19] = [
     "goal",
     "metrics_health",
@@ -82,7 +81,7 @@ const READ_APART: [&str; 12] = [
     "iterations",
 ];
 
-/// Reads a summary, and also returns what the summary lacks.
+/// Reads a summary, and returns it with messages about missing and unexpected fields.
 ///
 /// # Errors
 /// Returns an error if the value is not a JSON object, or has no field of a summary.

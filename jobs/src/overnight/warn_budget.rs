@@ -1,6 +1,6 @@
-//! Rescues, which limit how often nights may continue where a strict run would halt. They are kept
-//! across nights in `.agents/overnight/warn-only-budget.json`, and only a person raises their
-//! number.
+//! Stores the rescues, which limit how often nights may continue where a strict run would halt.
+//! Rescues persist across nights in `.agents/overnight/warn-only-budget.json`, and only a person
+//! may raise their number.
 
 use std::path::Path;
 
@@ -15,16 +15,14 @@ pub const INITIAL: u64 = 3;
 /// The name of the file that stores the rescues.
 pub const FILE: &str = "warn-only-budget.json";
 
-/// A rescue that was spent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SpentWarning {
-    /// The iteration for which the rescue was spent.
     pub iteration_id: String,
     /// The reason why the rescue was needed.
     pub reason: String,
 }
 
-/// The rescues: how many are left, and which were spent.
+/// The remaining and the spent rescues.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WarnBudget {
     pub schema_version: u32,
@@ -49,7 +47,7 @@ impl WarnBudget {
         }
     }
 
-    /// Spends one rescue and stores that durably before the rescue is used. A second call for the
+    /// Records durably that one rescue is spent, before the rescue is used. A second call for the
     /// same iteration spends nothing.
     ///
     /// # Errors

@@ -1,5 +1,5 @@
 //! Reads the sessions that coding agents leave behind, without changing them.
 //!
-//! A session is never trusted: its text is data with a position in a file, never an instruction.
+//! The text of a session is untrusted data and must never be used as an instruction.
 
 pub mod transcript;

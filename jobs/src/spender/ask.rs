@@ -28,7 +28,6 @@ const SHORT_LIMIT: Duration = Duration::from_secs(10);
 /// A request that is reserved but not settled.
 pub(super) struct OpenRequest {
     id: RequestId,
-    /// The amounts reserved for the request.
     want: Amounts,
     price: Option<Price>,
     /// The time at which the request was sent.
@@ -77,8 +76,8 @@ impl Spender<'_> {
     /// Asks the backend, and retries after a short wait if the backend refused without charge.
     ///
     /// A retry helps if an API is overloaded or unavailable for a short time, or if a limit ends
-    /// soon. Each attempt is a separate request that is reserved and settled. The job itself
-    /// handles longer waits.
+    /// soon. Each attempt is a separate request that is reserved and settled. Longer waits defer
+    /// the run.
     fn ask_patiently(&mut self, request: &Request, ideas: u64) -> Result<Reply, AskError> {
         // The jitter is seeded, so that a run is reproducible.
         let mut waits = ExponentialBuilder::default()

@@ -59,7 +59,6 @@ pub struct PaidBackend {
 
 /// The backends that a run may ask.
 pub struct RunBackends {
-    /// The backend that is asked.
     pub first: PaidBackend,
     /// The backends that are asked next when the current one cannot answer.
     pub fallbacks: Chain<PaidBackend>,
@@ -70,7 +69,7 @@ pub struct RunBackends {
 }
 
 impl RunBackends {
-    /// Returns the only backend of a run that pays nothing.
+    /// Returns backends that consist only of this one, without costs, fallbacks or a panel.
     pub fn only(backend: Arc<dyn Backend>) -> Self {
         Self {
             first: PaidBackend { backend, spending: Spending::default() },
@@ -112,7 +111,7 @@ pub(crate) struct SpenderTools<'a> {
 /// The reason why a request got no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum AskError {
-    /// The run's budget does not cover the request; nothing was sent.
+    /// The run's budget does not cover the request. Nothing was sent.
     #[error("the budget of {} has {} {} left, but this request may need {}", .0.level, .0.left, .0.unit, .0.wanted)]
     OverBudget(Shortfall),
     /// The request was stopped because it used more than it reserved, or because it would be billed
@@ -249,7 +248,6 @@ impl<'a> Spender<'a> {
         self.unrecorded.take()
     }
 
-    /// Takes the recorded exchanges.
     pub(crate) fn take_exchanges(&mut self) -> Vec<Exchange> {
         std::mem::take(&mut self.exchanges)
     }

@@ -25,7 +25,6 @@ use crate::usage_meter::ObservedUsage;
 const MOST: usize = 4;
 
 pub struct Panelist {
-    /// The backend that answers.
     pub by: PaidBackend,
     /// A folder that only the councillor's child process uses.
     pub place: PathBuf,

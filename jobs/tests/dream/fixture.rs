@@ -1,5 +1,5 @@
-//! A fixture: a project in a temporary folder, with a real repository and a real database, and
-//! methods that run passes over it.
+//! A project in a temporary folder, with a real repository and a real database, and methods that
+//! run passes over it.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -42,7 +42,7 @@ pub struct Fixture {
     pub spec: DreamSpec,
     /// How the passes are paid for.
     pub spending: Spending,
-    /// The time limit that the passes request, in seconds; `None` for the default timeout.
+    /// The time limit that the passes request, in seconds, or `None` for the default timeout.
     pub seconds: Option<u64>,
     /// The store that records the passes and decisions.
     pub store: Store,
@@ -223,7 +223,7 @@ impl Fixture {
         execute(ctx, &spec).unwrap()
     }
 
-    /// Lets a person act, one second after the previous act.
+    /// Lets a person make a decision, one second after the previous one.
     pub fn with_decider<T>(&mut self, act: impl FnOnce(&mut Decider<'_>) -> T) -> T {
         self.acts += 1;
         let now = start()
@@ -318,7 +318,7 @@ impl Fixture {
         (folder, serde_json::from_slice(&bytes).unwrap())
     }
 
-    /// Returns the folders of all passes, the oldest first.
+    /// Returns the folders of all passes, oldest first.
     pub fn folders(&self) -> Vec<String> {
         let Ok(entries) = fs::read_dir(self.root.join("dreams")) else {
             return Vec::new();
@@ -364,7 +364,7 @@ impl Fixture {
     }
 }
 
-/// Another person at the same project.
+/// Another person who works on the same project.
 pub struct OtherPerson {
     folder: PathBuf,
     root: PathBuf,
@@ -374,7 +374,7 @@ pub struct OtherPerson {
 }
 
 impl OtherPerson {
-    /// Lets the person act, at the time at which the pass began.
+    /// Lets the person make a decision, at the time at which the pass began.
     pub fn with_decider<T>(&self, act: impl FnOnce(&mut Decider<'_>) -> T) -> T {
         let mut store = Store::open(&self.folder.join("store.db")).unwrap();
         act(&mut Decider {

@@ -56,8 +56,8 @@ fn commit_and_idea_text_stays_fenced() {
     for word in ["ignore-yours", "retry policy with", "archive-everything"] {
         assert!(!rest.contains(word), "{word}: {rest}");
     }
-    // An answer that repeats the hashes gets the rule's wording, and hashes in a subject do not
-    // invalidate it.
+    // An answer that repeats the hashes gets the rule's wording. Hashes in a commit's subject do
+    // not invalidate the answer.
     let answer = request.rule_answer.clone();
     let settled = place.answered(answer);
     assert_eq!(settled.outcome, Outcome::Succeeded, "{settled:?}");
@@ -204,8 +204,7 @@ fn malicious_proposals_are_refused_or_downgraded() {
     assert_eq!(settled.outcome.class(), Some(Class::Malformed), "{settled:?}");
     assert!(settled.outcome.why().unwrap().contains("none of 10 proposals can be used"));
     assert_eq!(place.everything(), before, "nothing was written");
-    // The same model with a claim that does not resolve: the proposal is kept and marked as
-    // downgraded.
+    // A proposal whose claim does not resolve is kept and marked as downgraded.
     let settled = place.answered(json!([go(json!(["ideas/evil.md"]))]));
     assert_eq!(settled.summary.facts["downgraded"], 1);
     let (_, proposals) = place.proposals();

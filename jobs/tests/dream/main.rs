@@ -284,8 +284,8 @@ fn unreadable_ideas_are_reported_without_failing() {
     if fs::read(&secret).is_err() {
         expected.push("ideas/secret.md");
     } else {
-        // The test does not count as skipped, because the program's own tests check this case as
-        // another user.
+        // The program's own tests check this case as another user, so this test does not count as
+        // skipped.
         let _closed = std::io::Write::write_all(
             &mut std::io::stderr(),
             b"not checked here: this user may read a file without permissions\n",
@@ -316,7 +316,7 @@ fn unreadable_ideas_are_reported_without_failing() {
     );
 }
 
-/// Saves an idea again while the pass is running.
+/// Changes an idea while a pass is running.
 struct Editor {
     path: PathBuf,
 }

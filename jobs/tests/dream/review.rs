@@ -1,5 +1,5 @@
 //! Tests decisions and their effects on ideas: each action, its undo, the refusals, and the state
-//! that a process leaves when it dies during an act.
+//! after a crash.
 
 use std::collections::BTreeMap;
 use std::fs::{self, FileTimes};
@@ -227,7 +227,7 @@ fn decision_requires_the_inspected_content() {
     };
     force(&mut place, IfChanged::Proceed).unwrap();
     assert_eq!(place.read("ideas/done/retry-policy.md"), b"something else now\n");
-    // An undo does not discard later changes unless the person requests it; then they are kept.
+    // Later changes block an undo unless the person forces it, and are kept even then.
     place.write("ideas/done/retry-policy.md", "and later\n");
     assert!(matches!(place.undo("ideas/retry-policy.md"), Err(ReviewError::Changed(_))));
     place.with_decider(|desk| desk.undo(&id, IfChanged::Proceed)).unwrap();
@@ -293,14 +293,14 @@ fn canonical_tracked_and_linked_ideas_are_untouched() {
     refused(&mut place, "ideas/retry-policy.md", "tracked");
     place.git(&["rm", "--cached", "-q", "ideas/retry-policy.md"]);
 
-    // The folder of archived ideas leads elsewhere.
+    // The folder of archived ideas is a link to another folder.
     let outside = tempfile::tempdir().unwrap();
     symlink(outside.path(), place.root.join("ideas/done")).unwrap();
     refused(&mut place, "ideas/retry-policy.md", "link");
     assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 0);
     fs::remove_file(place.root.join("ideas/done")).unwrap();
 
-    // The idea itself has become a link to the same content.
+    // The idea is a link to the same content.
     let twin = outside.path().join("twin.md");
     fs::rename(place.root.join("ideas/retry-policy.md"), &twin).unwrap();
     symlink(&twin, place.root.join("ideas/retry-policy.md")).unwrap();
@@ -388,7 +388,7 @@ fn concurrent_decisions_record_only_one() {
     let id = place.id_of("ideas/retry-policy.md");
     let others = [place.other(), place.other()];
     let barrier = std::sync::Barrier::new(2);
-    // This act makes both people read the same time.
+    // This call sets the clock that both people read.
     place.with_decider(|_| ());
     let verdicts = [DecisionInput::Accept, DecisionInput::Reject];
     let done: Vec<Result<_, _>> = std::thread::scope(|scope| {
@@ -444,7 +444,7 @@ fn crash_at_any_commit_leaves_all_or_nothing() {
                     false => place.decide(path, DecisionInput::Accept).is_err(),
                 };
                 fail_commits_after(None);
-                // The next decision finishes the interrupted act.
+                // The next decision finishes the interrupted one.
                 let nobody = place.with_decider(|desk| desk.undo("nobody", IfChanged::Refuse));
                 assert!(matches!(nobody, Err(ReviewError::NotFound(_))), "{nobody:?}");
                 let decided = place.book().find(&id).unwrap().decision.is_some();

@@ -2,8 +2,8 @@
 //! order.
 //!
 //! After each step, every content that an idea ever had still exists somewhere, no id occurs twice,
-//! and an undo restores every byte. `RUNNER_TEST_SEED` repeats a history; `RUNNER_TEST_SCALE`
-//! increases the number of histories.
+//! and an undo restores every byte. `RUNNER_TEST_SEED` repeats a history, and `RUNNER_TEST_SCALE`
+//! changes the number of histories.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -40,11 +40,10 @@ const STEMS: [&str; 5] = [
     "---\ntitle: fronted\n---\n\nWindows\r\nlines without an end",
 ];
 
-/// One history of a project.
 struct ProjectLife {
     place: Fixture,
     dice: Random,
-    /// Every content that a person has given an idea.
+    /// Every content that must still exist.
     ever: BTreeSet<Vec<u8>>,
     written: usize,
     log: Vec<String>,
@@ -114,7 +113,7 @@ impl ProjectLife {
         self.log.push(format!("{ask:?}: {:?}", words.map_err(|error| error.to_string())));
     }
 
-    /// Undoes a decision, and checks that every byte is restored if nothing has changed in between.
+    /// Undoes a random decision.
     fn undo(&mut self) {
         let book = self.place.book();
         let decided: Vec<_> =
@@ -128,7 +127,7 @@ impl ProjectLife {
         self.log.push(format!("undo {id}: {:?}", words.map_err(|error| error.to_string())));
     }
 
-    /// Makes a decision and undoes it at once.
+    /// Makes a decision, undoes it immediately, and checks that every byte is restored.
     fn there_and_back(&mut self) {
         let book = self.place.book();
         let open: Vec<_> = book.undecided().filter(|it| it.stale.is_none()).cloned().collect();
@@ -151,7 +150,7 @@ impl ProjectLife {
         assert_eq!(super::review::looks(&self.place), before);
     }
 
-    /// Lets the process die during an act; the next act finishes it.
+    /// Simulates a crash during a decision or an undo, which the next undo finishes.
     fn die(&mut self) {
         let commits = u32::try_from(self.dice.roll(6)).unwrap();
         self.log.push(format!("dies after {commits} commits:"));
@@ -172,7 +171,7 @@ impl ProjectLife {
             let held = everything.values().any(|bytes| holds(bytes, content));
             assert!(held, "lost: {:?}", String::from_utf8_lossy(content));
         }
-        // Every readable file is a person's text or is derived from one; nothing is truncated.
+        // Every readable file contains a person's complete text.
         for (path, bytes) in self.readable() {
             let known = self.ever.iter().any(|content| holds(&bytes, content));
             let ours = !path.starts_with(self.place.root.join("ideas"))
@@ -188,8 +187,8 @@ impl ProjectLife {
     }
 }
 
-/// Checks whether the bytes contain the complete content. The front matter may have gained lines or
-/// may be missing.
+/// Reports whether the bytes contain the complete content. Lines may have been added to the front
+/// matter, or the front matter may be missing.
 fn holds(bytes: &[u8], content: &[u8]) -> bool {
     let within = |part: &[u8]| bytes.windows(part.len().max(1)).any(|window| window == part);
     within(content) || content.strip_prefix(b"---\ntitle: fronted\n").is_some_and(within)

@@ -124,7 +124,7 @@ fn place() -> Fixture {
 }
 
 fn pass(place: &mut Fixture, events: &[Event<'static>], end: End) -> (SettledRun, RunRow) {
-    // Each pass has a new text to ask about.
+    // Each pass needs a changed idea to ask about.
     let round = place.store.runs(&Default::default()).unwrap().len();
     place.write("ideas/a.md", format!("Maybe use shorter names, {round}?\n"));
     let backend = EventBackend { events: events.to_vec(), end, seen: Mutex::default() };
@@ -240,8 +240,8 @@ fn only_a_reported_total_replaces_reservations() {
     let cases: [(&[Event<'static>], &End, (u64, u64)); 7] = [
         (&[Event::Text("half"), total(50, Some(40))], &cut, (50, 40)),
         (&[partly, total(50, Some(40))], &stopped, (50, 40)),
-        // Money that is not reported and has no price is charged as reserved; the tokens were
-        // reported.
+        // The tokens were reported. Money without a report and without a price is charged as
+        // reserved.
         (&[total(50, None)], &cut, (50, RESERVED)),
         // A child that lowers its figures is not trusted.
         (&[Event::Usage(usage(90, Some(95))), total(50, Some(40))], &cut, (90, 95)),
@@ -325,8 +325,8 @@ fn rate_limited_run_is_deferred_and_charged() {
     let spent = place.store.spent_by(&row.id).unwrap();
     assert_eq!((spent.calls, spent.tokens, spent.micros), (1, 0, 0));
     assert_eq!(place.store.limit("max", at(8)).unwrap().unwrap().streak, 1);
-    // Without a time, or with a time in the past, the run waits, and longer after each wait that
-    // did not help.
+    // Without a time, or with a time in the past, the run waits. A wait that did not help is
+    // followed by a longer one.
     place.store.clear_limit("max", at(9), at(9)).unwrap();
     let mut waits = Vec::new();
     for said in [None, Some(at(1)), None] {
@@ -339,7 +339,7 @@ fn rate_limited_run_is_deferred_and_charged() {
         waits[0] < 7 && (10..12).contains(&waits[1]) && (20..22).contains(&waits[2]),
         "{waits:?}"
     );
-    // A limit that is reported while nothing else arrives ends the wait for an answer.
+    // A reported limit ends the wait for an answer if nothing else arrives.
     let reached = Event::Limit(Limit { until: Some(at(20)), reached: true, overage: false });
     let (settled, _) = pass(&mut place, &[reached], End::Waits);
     assert!(matches!(settled.outcome, Outcome::Deferred { .. }), "{settled:?}");

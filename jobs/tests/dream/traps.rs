@@ -14,7 +14,7 @@
 //! | the decisions contain other lines | `dream/decisions.rs`: `decisions_are_found_among_other_lines`; here: `foreign_decision_lines_are_preserved` |
 //! | a decision is made while a pass runs | `review.rs`: `concurrent_pass_and_decision_lose_nothing` |
 //! | two reviews at once | `review.rs`: `concurrent_decisions_record_only_one` |
-//! | an act is killed | `review.rs`: `crash_at_any_commit_leaves_all_or_nothing`; `tests/cli/review.rs`: `killed_decisions_are_all_or_nothing` |
+//! | a decision is killed | `review.rs`: `crash_at_any_commit_leaves_all_or_nothing`; `tests/cli/review.rs`: `killed_decisions_are_all_or_nothing` |
 //! | the same answer fails forever | here: `third_useless_answer_quarantines_the_idea` |
 
 use runner_engine::outcome::{Class, Outcome};
@@ -101,7 +101,7 @@ fn third_useless_answer_quarantines_the_idea() {
         matches!(&skipped.outcome, Outcome::Skipped { why } if why.contains("set aside")),
         "{skipped:?}"
     );
-    // A changed idea is shown again; removing the quarantine file brings back all ideas.
+    // A changed idea is shown again. Without the quarantine file, all ideas are shown again.
     place.write("ideas/good.md", "Tea is.\n");
     assert_eq!(place.pass().summary.facts["shown"], 1);
     std::fs::remove_file(Quarantine::path(&place.cache())).unwrap();

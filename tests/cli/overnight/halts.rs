@@ -88,7 +88,7 @@ fn max_iterations_limits_the_loop() {
     );
 }
 
-/// Builds a library that makes accesses to the staged copy fail like a broken disk.
+/// Builds a library that simulates a broken disk, or returns `None` without a C compiler.
 fn broken_disk(fixture: &Fixture) -> Option<std::path::PathBuf> {
     let library = fixture.root().join("eio.so");
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fakes/eio.c");

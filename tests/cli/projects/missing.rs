@@ -52,7 +52,7 @@ fn vanished_project_is_reported_once() {
     );
     inside(&["status"]).ends(0).expect_text("TROUBLE").expect_text("projects forget");
     inside(&["projects"]).ends(0).expect_text("vanished");
-    // The folder returns and the project continues; missed times stay missed.
+    // The folder returns, and the project continues without catching up.
     fs::rename(&away, &project).unwrap();
     tick(&fixture, "2026-11-21T21:01:00Z").ends(0);
     assert_eq!(fixture.count(missed), 1);

@@ -47,7 +47,7 @@ fn retry_queues_another_attempt() {
     let runs = run(&fixture, &["runs", "--json"]).json();
     let second = runs.as_array().unwrap().iter().find(|run| run["attempt"] == 2);
     assert_eq!(second.unwrap()["outcome"], "succeeded");
-    // A retry is also possible by the other attempt's id, and after success.
+    // A run can also be retried by another attempt's id, and after a success.
     let json = run(&fixture, &["retry", &id, "--json"]).ends(0).json();
     assert_eq!((&json["state"], &json["attempt"]), (&"queued".into(), &3.into()));
 }

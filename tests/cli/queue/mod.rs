@@ -1,4 +1,4 @@
-//! Tests the queue from the shell: adding, pausing, removing and retrying.
+//! Tests the queue commands.
 
 mod ends;
 mod pause;

@@ -5,7 +5,6 @@ use std::time::Duration;
 use super::dialect::{COST, Dialect, Why};
 use super::{SeenRequest, Talk};
 
-/// A way to answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Behaviour {
     // Unusual, but still complete answers.
@@ -92,7 +91,6 @@ pub enum Behaviour {
 
 use Behaviour as B;
 
-/// All behaviours.
 pub const ALL: [Behaviour; 74] = [
     B::Good,
     B::WholeInOnePiece,

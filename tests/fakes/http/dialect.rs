@@ -15,7 +15,6 @@ pub enum Dialect {
     Ollama,
 }
 
-/// All dialects.
 pub const ALL: [Dialect; 4] =
     [Dialect::Messages, Dialect::Chat, Dialect::Responses, Dialect::Ollama];
 

@@ -70,7 +70,7 @@ impl Talk {
         self.gone = sent.and_then(|()| self.wire.flush()).is_err();
     }
 
-    /// Sends the head of a reply whose body ends with the connection or is chunked.
+    /// Sends the status line and the headers of a reply.
     pub fn head(&mut self, status: u16, headers: &[(&str, &str)]) {
         let mut head = format!("HTTP/1.1 {status} Whatever\r\n");
         for (name, value) in headers {
@@ -199,7 +199,6 @@ impl Server {
         format!("http://{}", self.address)
     }
 
-    /// Returns the server's port.
     pub fn port(&self) -> u16 {
         self.address.port()
     }

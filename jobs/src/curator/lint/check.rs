@@ -1,5 +1,4 @@
-//! The lint rules. They are pure functions: they take notes and functions that look up files, and
-//! return findings ordered by file and line.
+//! The lint rules: pure functions that return findings ordered by file and line.
 //!
 //! | rule | finds |
 //! | --- | --- |
@@ -35,7 +34,6 @@ const ROOTS: [&str; 5] = ["readme", "index", "home", "changelog", "contributing"
 const ENDINGS: [&str; 14] =
     ["rs", "toml", "md", "json", "py", "ts", "js", "go", "sh", "sql", "yml", "yaml", "c", "org"];
 
-/// A note of the vault.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LintNote {
     /// The path relative to the vault, with slashes.
@@ -43,8 +41,8 @@ pub struct LintNote {
     pub text: String,
 }
 
-/// Checks the notes and returns the findings. `exists` looks up files of the vault; `there` also
-/// looks up files of the project.
+/// Checks the notes and returns the findings. `exists` looks up files of the vault, and `there`
+/// also looks up files of the project.
 pub fn check(
     notes: &[LintNote],
     exists: &dyn Fn(&str) -> bool,
@@ -117,7 +115,7 @@ struct LintContext<'a> {
 type Broken = (&'static str, String);
 
 impl LintContext<'_> {
-    /// Returns the note that a link leads to, or `None` if the link does not lead to a note.
+    /// Returns the note to which a link leads, or `None` if the link does not lead to a note.
     fn follow(&self, from: usize, link: &Link) -> Result<Option<usize>, Broken> {
         let (target, anchor, to) = match link {
             Link::Plain(to) => {
@@ -155,7 +153,7 @@ impl LintContext<'_> {
             return Ok(target);
         };
         let anchor = decoded(anchor.split('|').next().unwrap_or(anchor));
-        // A wiki link names a heading by its text, and a block by a caret.
+        // A wiki link may name a heading by its text, or a block by a caret.
         let names = &self.all[at].anchors;
         let last = anchor.rsplit('#').next().unwrap_or(&anchor);
         if anchor.starts_with('^')
@@ -239,7 +237,7 @@ fn split(to: &str) -> (&str, Option<&str>) {
     }
 }
 
-/// Checks whether a link begins with a scheme such as `mailto:`. A drive letter is not a scheme.
+/// Reports whether a link begins with a scheme such as `mailto:`. A drive letter is not a scheme.
 fn has_scheme(to: &str) -> bool {
     to.split_once(':').is_some_and(|(scheme, _)| {
         scheme.len() > 1
@@ -339,8 +337,8 @@ fn stale(
             && !path.contains([' ', '*', '<', '{', '$', '(', '…'])
             && !path.contains("..")
             && ENDINGS.contains(&ending);
-        // A path is reported only if its first component exists; otherwise it may not belong to
-        // this project.
+        // A path is reported only if its first component exists, because another path may not
+        // belong to this project.
         let first = path.split('/').next().unwrap_or(path);
         if plain && there(first) && !there(path) {
             let message = format!("{path} is not there");

@@ -12,7 +12,7 @@ pub(super) struct Parts {
     pub(super) links: Vec<(Link, usize)>,
     /// The anchors that a `#…` link may name.
     pub(super) anchors: Vec<String>,
-    /// Words in code spans, with line numbers.
+    /// Code spans, with line numbers.
     pub(super) code: Vec<(String, usize)>,
     /// Plain text, with line numbers.
     pub(super) text: Vec<(String, usize)>,

@@ -1,8 +1,6 @@
-//! lint-wiki: finds problems in the notes and writes them to a file of findings, each with file and
-//! line.
-//!
-//! Rules find the problems. A model may only add a suggestion to an existing finding. No note is
-//! changed.
+//! lint-wiki: finds problems in notes and writes them to a file, each with its note and line.
+//! The rules find the problems. A model may only add a suggestion to an existing finding. This
+//! module must never change a note.
 
 mod check;
 mod links;
@@ -26,7 +24,7 @@ use crate::json::pretty;
 use crate::{Context, JobError};
 pub use check::{LintNote, check};
 
-/// Maximum size of a note in bytes; larger notes are listed but not read.
+/// Maximum size of a note in bytes. Larger notes are listed but not read.
 const LARGEST: u64 = 1 << 20;
 /// Maximum number of findings that are shown to a model.
 const SHOWN: usize = 40;
@@ -42,7 +40,7 @@ pub struct LintFinding {
     pub rule: &'static str,
     /// A description of the problem.
     pub message: String,
-    /// A model's suggestion for a fix. Nobody has checked it.
+    /// A model's suggestion for a fix, which has not been checked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub suggestion: Option<String>,
 }
@@ -65,8 +63,8 @@ pub fn vault(root: &Path, dir: &str) -> Result<PathBuf, String> {
     if path.is_dir() { Ok(path) } else { Err(format!("{} is no folder", path.display())) }
 }
 
-/// Returns all notes below `folder` except those that runner wrote, sorted by path, and the
-/// problems with files that could not be read.
+/// Returns the notes below `folder`, or below `one`, except those in the folders of `leave`. The
+/// notes are sorted by path. Also returns the problems with files that could not be read.
 pub(super) fn notes(
     folder: &Path,
     root: &Path,
@@ -120,8 +118,8 @@ pub(super) fn notes(
     (notes, left)
 }
 
-/// Returns the reason why a folder is not walked, if there is one. The walker opens ignore files
-/// without this check and would block on a FIFO.
+/// Returns the reason why a folder is not searched, or `None` if the folder is searched. The walker
+/// opens ignore files without this check and would block on a FIFO.
 fn unusable(folder: &Path) -> Option<String> {
     let mut named = [".ignore", ".gitignore", ".git/info/exclude"].into_iter();
     let odd = named.find(|name| {

@@ -1,4 +1,4 @@
-//! Claims the jobs of the queue one after the other, by priority and then age.
+//! Claims the queue's jobs, ordered by priority and then age.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::fs;
@@ -70,7 +70,7 @@ impl Claimed {
     }
 }
 
-/// Claims jobs one after the other.
+/// Claims one job at a time.
 #[derive(Debug)]
 pub struct Consumer<'a> {
     worker: &'a Worker,
@@ -79,12 +79,11 @@ pub struct Consumer<'a> {
     run: Option<String>,
     list: VecDeque<JobFile>,
     since_list: usize,
-    /// The jobs that this consumer has put back; it does not take them again.
+    /// The jobs that this consumer has already claimed. They are not claimed again.
     seen: BTreeSet<String>,
 }
 
 impl<'a> Consumer<'a> {
-    /// Creates a consumer with these settings.
     pub fn new(worker: &'a Worker, spec: &'a CuratorSpec) -> Self {
         Self {
             worker,
@@ -104,10 +103,11 @@ impl<'a> Consumer<'a> {
         self
     }
 
-    /// Claims the next job, by priority and then age. The first claim of a run, with `first` set,
-    /// also recovers the files that dead consumers left. A job that was returned from a dead
-    /// consumer is taken only by a first claim, so that other jobs are not lost if it kills the
-    /// process again.
+    /// Claims the next job, by priority and then age.
+    ///
+    /// The first claim of a run, with `first` set, also recovers the files that dead consumers
+    /// left. Only a first claim takes a job that was returned from a dead consumer. If such a job
+    /// kills the process again, no other job is lost.
     ///
     /// # Errors
     /// Returns an error if a file operation fails.
@@ -131,7 +131,7 @@ impl<'a> Consumer<'a> {
             }
             let name = format!("{}.json", job.id);
             let waiting = self.worker.file("queue", &name);
-            // The file is read again, because its current content is processed.
+            // The file may have changed since the queue was listed.
             let Some(bytes) = read(&waiting)? else {
                 self.list.pop_front();
                 continue;

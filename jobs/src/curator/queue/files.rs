@@ -1,5 +1,4 @@
-//! Access to the worker's small files, which are read without following links and appended to in
-//! complete lines.
+//! Reads the worker's small files without following links, and appends complete lines to them.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -9,7 +8,7 @@ use std::path::Path;
 use super::LARGEST;
 use runner_engine::files::{Refused, open_no_link, open_with_no_link};
 
-/// Checks whether a file has the name of a job file.
+/// Reports whether a file has the name of a job file.
 pub(super) fn is_job(name: &OsStr) -> bool {
     let name = name.to_str().unwrap_or_default();
     name.ends_with(".json") && !name.starts_with('.')
@@ -34,7 +33,7 @@ pub(in crate::curator) fn names(folder: &Path) -> io::Result<Vec<String>> {
 }
 
 /// Reads a small plain file, or returns `None` if there is none. A file that must not be opened
-/// yields empty content. Empty content is not a valid job, so the file is moved to `failed/` and
+/// yields empty content, which is not a valid job. The file is therefore moved to `failed/` and
 /// does not block the others.
 pub(in crate::curator) fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
     let file = match open_no_link(path) {

@@ -1,10 +1,10 @@
 //! The worker's folder: `queue/ processing/ done/ failed/ logs/ events/`.
 //!
 //! Several consumers may work on one folder. A claim records the start in `logs/hour.jsonl`, writes
-//! the owner to `processing/ID.owner` and then renames the file, all under a lock that is held only
-//! for the claim. The hourly cap therefore applies across restarts and consumers: a recorded but
-//! unused start still uses one start of the cap, and the cap is never exceeded. This module must
-//! never follow a link out of the folder.
+//! the owner to `processing/ID.owner` and then renames the file. The lock is held only for the
+//! claim. The hourly cap therefore applies across restarts and consumers. A start that is recorded
+//! but not used still counts, so the cap is never exceeded. This module must never follow a link
+//! out of the folder.
 
 mod claim;
 mod files;
@@ -61,7 +61,7 @@ pub struct Depths {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MovedFile {
     pub name: String,
-    /// The subfolder it was moved to: `queue`, `failed` or `done`.
+    /// The subfolder to which the file was moved: `queue` or `failed`.
     pub to: &'static str,
     pub why: String,
 }
@@ -88,7 +88,6 @@ impl Worker {
         Ok(Self { folder, below: dir.to_owned() })
     }
 
-    /// Returns the path of the worker's folder.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
@@ -127,7 +126,7 @@ impl Worker {
         FileLock::wait(FileLock::open_no_link(&self.path(".lock"))?)
     }
 
-    /// Checks whether a consumer has work: a waiting file, or a file that a dead owner left.
+    /// Reports whether a consumer has work: a waiting file, or a file that a dead owner left.
     pub fn waits(&self, now: Timestamp) -> bool {
         let any = |part: &str, is: &dyn Fn(&OsStr) -> bool| {
             let entries = fs::read_dir(self.path(part));
@@ -185,9 +184,8 @@ impl Worker {
         self.return_as(&job)
     }
 
-    /// Writes the job to `queue/` first and then removes it from `processing/`. A process that dies
-    /// in between leaves two files with one id; [`Worker::recover`] removes the file that no
-    /// process works on.
+    /// Writes the job to `queue/` and then removes it from `processing/`. If the process dies in
+    /// between, [`Worker::recover`] removes the file in `processing/`.
     fn return_as(&self, job: &JobFile) -> io::Result<()> {
         let name = format!("{}.json", job.id);
         write_atomic(&self.file("queue", &name), &job.text(), 0o644).map_err(|it| it.source)?;
@@ -222,14 +220,13 @@ impl Worker {
     }
 }
 
-/// Returns the name of this host.
 pub fn host() -> String {
     let names = rustix::system::uname();
     names.nodename().to_string_lossy().into_owned()
 }
 
-/// Folders that are reserved for other parts of runner, for git and for agents. The worker's own
-/// folder may be below the first one.
+/// Paths that are reserved for other parts of runner, for git and for agents. The worker's folder
+/// may be below the first one.
 const RESERVED: [&str; 14] = [
     ".runner",
     ".runner/staging",
@@ -247,7 +244,7 @@ const RESERVED: [&str; 14] = [
     ".agents/overnight",
 ];
 
-/// Returns the reserved folder that is equal to `path` or contains it.
+/// Returns the reserved path that is equal to `path` or contains it.
 fn reserved(path: &RelPath) -> Option<&'static str> {
     let lower = path.as_str().to_lowercase();
     let (own, rest) = RESERVED.split_first().expect("a constant list");
@@ -288,7 +285,7 @@ fn foreign(folder: &Path) -> Option<String> {
     }
 }
 
-/// Checks whether a path has the form of a Windows path: `D:\dream`, `\\host\share`.
+/// Reports whether a path has the form of a Windows path, such as `D:\dream` or `\\host\share`.
 pub fn is_windows(path: &str) -> bool {
     let bytes = path.as_bytes();
     let drive = bytes.len() >= 2 && bytes[0].is_ascii_alphabetic() && bytes[1] == b':';

@@ -12,7 +12,7 @@ use super::files::{names, read, remove};
 use super::{MovedFile, Worker, host};
 use crate::curator::job::{CuratorJobKind, JobFile};
 
-/// How long an owner on another host is assumed to be alive.
+/// Time for which an owner on another host is assumed to be alive.
 const ELSEWHERE: SignedDuration = SignedDuration::from_hours(1);
 
 /// The process that has claimed a file.
@@ -27,9 +27,8 @@ pub(super) struct ClaimHolder {
     pub(super) run: Option<String>,
 }
 
-/// A function that returns whether a run is over. A run that died may have recorded an incomplete
-/// publication; until that run is settled, its files are neither done nor available for another
-/// attempt.
+/// Reports whether a run is over. A dead run may have an incomplete publication, so its files stay
+/// claimed until the run is settled.
 pub type IsOver<'a> = &'a dyn Fn(&str) -> bool;
 
 impl Worker {
@@ -87,7 +86,7 @@ impl Worker {
         Ok(moved)
     }
 
-    /// Checks whether the owner of a claimed file is still working on it.
+    /// Reports whether the owner of a claimed file is assumed to be working on it.
     pub(super) fn is_held(&self, owner: &Path, now: Timestamp) -> bool {
         let Some(holder) = holder(owner) else {
             return false;

@@ -1,8 +1,7 @@
-//! The starts of the last hour: `logs/hour.jsonl`, one line for each start.
+//! Records the starts of the last hour in `logs/hour.jsonl`, one line for each start.
 //!
-//! The line is written before a file is claimed. The cap therefore applies across restarts and
-//! consumers: a recorded but unused start still uses one start of the cap, and the cap is never
-//! exceeded.
+//! The line is written before a file is claimed, so the cap applies across restarts and consumers.
+//! A start that is recorded but not used still counts, so the cap is never exceeded.
 
 use std::io;
 
@@ -27,8 +26,8 @@ pub(super) struct StartWindow {
     pub(super) list: Vec<StartRecord>,
     /// The number of lines that are older than an hour.
     over: usize,
-    /// Whether the current time replaced the time of a start. The list must then be written;
-    /// otherwise these starts would always be dated to the time of the read.
+    /// Whether the current time replaced the time of a start. The list must then be rewritten,
+    /// because otherwise that start would never expire.
     pub(super) odd: bool,
 }
 
@@ -41,8 +40,8 @@ impl Worker {
         Ok(u32::try_from(self.starts(now)?.list.len()).unwrap_or(u32::MAX))
     }
 
-    /// Reads the starts of the last hour. A start with a future time, recorded before the clock was
-    /// set back, is dated to `now`.
+    /// Reads the starts of the last hour. If the clock was set back, a start may be in the future.
+    /// Such a start is dated to `now`.
     pub(super) fn starts(&self, now: Timestamp) -> io::Result<StartWindow> {
         let mut starts = StartWindow::default();
         let text = match read_no_link(self.path("logs/hour.jsonl"), DOCUMENT) {

@@ -41,7 +41,6 @@ pub enum BoardError {
     Internal { path: String, why: String },
 }
 
-/// A request to change a board.
 #[derive(Clone, Copy, Debug)]
 pub enum BoardRequest<'w> {
     /// Apply the verdicts of an entry, unless they were applied before.
@@ -57,7 +56,7 @@ pub enum BoardRequest<'w> {
 /// The result of one or more requests.
 #[derive(Clone, Debug, Default)]
 pub struct BoardChange {
-    /// The recorded history lines, in order; empty if there was nothing to do.
+    /// The recorded history lines, in order. Empty if there was nothing to do.
     pub records: Vec<HistoryRecord>,
     /// The run that published the change.
     pub run: Option<RunId>,
@@ -69,15 +68,14 @@ pub struct BoardChange {
 
 /// Edits a project's board for an agent.
 pub struct BoardEditor<'d> {
-    /// The actor that makes the changes.
     pub hand: EditActor<'d>,
     /// The path of the board, relative to the project.
     pub board: &'d str,
-    /// The name of the agent; empty for the default agent.
+    /// The name of the agent. Empty for the default agent.
     pub agent: &'d str,
 }
 
-/// The board and its history, as they were read under the lock.
+/// The board and its history, read under the lock.
 struct BoardSnapshot {
     text: String,
     digest: Digest,

@@ -24,14 +24,13 @@ pub enum HistoryEvent {
     Done,
 }
 
-/// A task that moved.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskMove {
     /// The heading of the task before the move.
     pub task: String,
     /// The line of the task, from 1.
     pub line: usize,
-    /// The keyword before the move; `None` for a new task.
+    /// The keyword before the move, or `None` for a new task.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "keyword")]
     pub from: Option<Keyword>,
     /// The keyword after the move.
@@ -55,13 +54,12 @@ pub struct Unresolved {
     pub why: String,
 }
 
-/// One line of the history.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HistoryRecord {
     pub ts: Timestamp,
     /// The run that published the change.
     pub run: String,
-    /// The agent to which the journal or the run belongs; empty for the default agent.
+    /// The agent of the journal or of the run. Empty for the default agent.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub agent: String,
     /// The path of the board, relative to the project.
@@ -78,7 +76,6 @@ pub struct HistoryRecord {
     pub unresolved: Vec<Unresolved>,
 }
 
-/// The history of a board.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct BoardHistory {
     /// The valid records, oldest first.

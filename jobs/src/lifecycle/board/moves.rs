@@ -7,12 +7,10 @@ use runner_text::org::{self, Board, Edit, Keyword, Resolved, Task, fold};
 use super::history::{TaskMove, UnappliedVerdict, Unresolved};
 use crate::lifecycle::entry::{Verdict, VerdictMove};
 
-/// The changes to a board.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BoardEdit {
     /// The edits of the board's text.
     pub edits: Vec<Edit>,
-    /// The tasks that move.
     pub moves: Vec<TaskMove>,
     /// The verdicts that were understood but move no task.
     pub kept: Vec<UnappliedVerdict>,
@@ -102,8 +100,8 @@ pub fn apply(board: &Board, verdicts: &[Verdict]) -> BoardEdit {
     change
 }
 
-/// Explains why a name matches no task on the board. A task may match but have a keyword that
-/// runner does not move; the explanation then names that task's line.
+/// Explains why a name matches no task on the board. If the name matches a task with a keyword that
+/// runner does not move, the explanation contains that task's line.
 fn unknown(board: &Board, said: &str) -> String {
     let wanted = fold(said);
     let odd = board.odd.iter().find(|odd| {

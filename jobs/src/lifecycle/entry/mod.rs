@@ -27,19 +27,16 @@ pub const HEADINGS: [&str; 6] = ["tale", "goals", "blue sky", "fears", "verdicts
 /// Maximum number of words in a tale.
 pub const TALE_WORDS: usize = 120;
 
-/// One entry of the journal.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
     /// The permanent name of the entry: its file name without `.org`, as in `2026-06-10-1430`.
     pub id: String,
     /// The title, as in `rem — 2026-06-10 14:30 UTC`.
     pub title: String,
-    /// The model that wrote the entry.
     pub model: String,
     pub sections: Sections,
 }
 
-/// The six sections.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sections {
     /// The events, in plain past tense.
@@ -72,7 +69,6 @@ pub struct Verdict {
     pub said: String,
 }
 
-/// A move on the board.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum VerdictMove {

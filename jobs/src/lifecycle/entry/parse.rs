@@ -26,7 +26,7 @@ pub struct Malformed {
 ///
 /// # Errors
 /// Returns an error if the text is larger than [`LARGEST`], has text before its first heading, or
-/// does not have exactly the six headings in their order.
+/// does not contain exactly the six headings in order.
 pub fn parse(id: &str, text: &str) -> Result<Entry, Malformed> {
     let sections = parse_sections(text)?;
     let keyword = |name: &str| {

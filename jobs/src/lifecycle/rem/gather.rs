@@ -32,7 +32,6 @@ const ENTRY: usize = 2_500;
 /// Maximum size of the board's file, in bytes.
 const LARGEST_BOARD: u64 = 8 * 1024 * 1024;
 
-/// One commit of the log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Commit {
     /// The full hash of the commit.
@@ -67,13 +66,13 @@ pub struct Previous {
 pub struct Slice {
     /// The commits, newest first.
     pub commits: Vec<Commit>,
-    /// The beginning of the board's text; `None` if there is no board.
+    /// The beginning of the board's text, or `None` if there is no board.
     pub plan: Option<String>,
     /// The complete board, against which verdicts are resolved.
     pub board: Board,
     /// The tool steps, oldest first.
     pub steps: Vec<ToolStep>,
-    /// The newest entry, if there is one and it can be read.
+    /// The newest entry, if a readable entry exists.
     pub previous: Option<Previous>,
     /// The manifest that the dream will replace.
     pub listed: ReadManifest,

@@ -79,8 +79,8 @@ impl Default for RemSpec {
 /// Writes a journal entry if a dream is due.
 ///
 /// # Errors
-/// Returns [`JobError::Nothing`] if no dream is due, and an error if there is no answer, or if the
-/// answer is not a valid entry or fails the checks.
+/// Returns [`JobError::Nothing`] if no dream is due. Returns another error if there is no answer,
+/// or if the answer is not a valid entry or fails the checks.
 pub fn run(ctx: &mut Context<'_>, spec: &RemSpec) -> Result<Finished, JobError> {
     let slice = gather::gather(ctx, spec)?;
     if !ctx.admitted.manual() {

@@ -1,7 +1,7 @@
 //! Builds the rule-based entry from facts, so that a dream without a model still has a carry.
 //!
 //! The facts are the commits, the failures and the next task. The entry contains no ideas and
-//! states so. It must never claim work that no source shows.
+//! states so. This module must never claim work that no source shows.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::steps::ToolStep;
 
 /// Words that identify a command as a check.
 const LOOKS: [&str; 6] = ["test", "check", "lint", "build", "verify", "clippy"];
-/// Minimum number of changes at which a file counts as repeatedly reworked.
+/// Minimum number of tool uses at which a file counts as used repeatedly.
 const OFTEN: usize = 4;
 
 /// Builds the sections of the entry.

@@ -40,17 +40,16 @@ pub enum StateKind {
     Wake,
     /// An agent checks the claims of the newest entry.
     Audit,
-    /// Runner dreams; no agent runs.
+    /// Runner dreams, and no agent runs.
     Rem,
     /// An agent grooms the board.
     Plan,
 }
 
 impl StateKind {
-    /// All kinds of states.
     pub const ALL: [Self; 4] = [Self::Wake, Self::Audit, Self::Rem, Self::Plan];
 
-    /// Returns the kind as it is written in a declaration.
+    /// Returns the kind's name in a declaration.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Wake => "wake",
@@ -60,7 +59,7 @@ impl StateKind {
         }
     }
 
-    /// Returns the default prompt of an agent; empty for the dream.
+    /// Returns the default prompt of an agent, which is empty for the dream.
     pub fn prompt(self) -> &'static str {
         match self {
             Self::Wake => include_str!("../../../../config/prompts/wake.md"),
@@ -77,7 +76,6 @@ impl fmt::Display for StateKind {
     }
 }
 
-/// A state of a cycle.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CycleState {
     /// The heading of the state.
@@ -86,7 +84,7 @@ pub struct CycleState {
     pub kind: StateKind,
     /// The name of the next state.
     pub next: String,
-    /// The number of successful runs before the next state is entered; at least 1.
+    /// The number of successful runs before the next state is entered, at least 1.
     pub repeat: u32,
     /// Minimum time between a successful run and the next run of the state.
     pub min_interval: Option<SignedDuration>,
@@ -107,12 +105,11 @@ pub struct CycleState {
 /// A declared cycle without mistakes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spec {
-    /// All states; the cycle begins with the first state.
+    /// All states. The cycle begins with the first state.
     pub states: Vec<CycleState>,
 }
 
 impl Spec {
-    /// Returns the state with this name.
     pub fn state(&self, name: &str) -> Option<&CycleState> {
         self.states.iter().find(|state| state.name == name)
     }

@@ -22,7 +22,7 @@ const KEYS: [&str; 8] =
 /// Parses a declaration.
 ///
 /// # Errors
-/// Returns the mistakes in line order; the list is never empty.
+/// Returns the mistakes in line order. The list is never empty.
 pub fn parse(text: &str, form: BoardForm) -> Result<Spec, Vec<SpecError>> {
     if text.len() > LARGEST {
         let why = format!("it has {} bytes; at most {LARGEST} are read", text.len());
@@ -65,7 +65,6 @@ pub fn parse(text: &str, form: BoardForm) -> Result<Spec, Vec<SpecError>> {
     Err(mistakes)
 }
 
-/// A property and its line.
 struct Property<'t> {
     line: usize,
     key: &'t str,

@@ -80,7 +80,6 @@ pub struct Top {
     pub relevant: bool,
 }
 
-/// The result of the bench.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Bench {
     pub schema_version: u32,

@@ -12,7 +12,6 @@ const MOST: usize = 8;
 /// Minimum share of the goal's words that a cited node contains.
 const COVERED: f64 = 0.3;
 
-/// A node that a brief cites.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Cited {
     pub id: String,

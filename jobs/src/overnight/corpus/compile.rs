@@ -21,7 +21,6 @@ const MOST: usize = 24;
 /// Maximum number of patterns that one compilation writes.
 const AT_ONCE: usize = 8;
 
-/// A pattern that was compiled.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Compiled {
     /// The path of the pattern's file.

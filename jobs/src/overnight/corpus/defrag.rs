@@ -5,8 +5,8 @@
 //! - *Prune* marks a node past its time to live as stale.
 //! - *Oscillation sweep* reports files that nights alternately add and remove.
 //!
-//! An oscillating file is never changed. A node whose front matter cannot be edited safely stays
-//! unchanged. Nothing is removed unless the same bytes exist under another name.
+//! An oscillating file is never changed. A node stays unchanged if its front matter cannot be
+//! edited safely. Nothing is removed unless the same bytes exist under another name.
 
 use std::collections::BTreeMap;
 

@@ -27,7 +27,6 @@ const KNOWN: f64 = 0.7;
 /// Minimum share of a learning's words that a node must contain to be named as related.
 const RELATED: f64 = 0.4;
 
-/// A commit as a source of the harvest.
 #[derive(Clone, Debug)]
 pub struct CommitSource {
     pub hash: String,
@@ -49,7 +48,6 @@ pub struct NoteSource {
     pub text: String,
 }
 
-/// The sources of a harvest.
 #[derive(Clone, Debug, Default)]
 pub struct Sources {
     /// The commits, newest first.
@@ -66,11 +64,9 @@ pub struct Harvested {
     /// The path of the new file.
     pub path: String,
     pub title: String,
-    /// The source of the learning.
     pub source: String,
 }
 
-/// The report of a harvest.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Harvest {
     pub schema_version: u32,

@@ -1,9 +1,9 @@
 //! Measures the fitness of a corpus: named metrics from 0 to 1, each with a minimum, and their
 //! composite.
 //!
-//! The definitions are data here and prose in `docs/guide/corpus.md`; a test keeps the two
-//! consistent. A metric without anything to measure is absent and does not affect the composite.
-//! This module never reads a clock or anything outside the given corpus.
+//! A test checks that `docs/guide/corpus.md` contains the same definitions. A metric without
+//! anything to measure is absent and does not affect the composite. This module must never read a
+//! clock or anything outside the given corpus.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -87,7 +87,7 @@ pub struct Metric {
     pub value: Option<f64>,
     /// The weight of the metric in the composite.
     pub weight: f64,
-    /// The minimum; a value below it is reported.
+    /// The minimum. A lower value is reported.
     pub floor: f64,
     /// The largest drop in one iteration that is not a regression.
     pub max_drop: f64,
@@ -95,7 +95,6 @@ pub struct Metric {
     pub definition: &'static str,
 }
 
-/// The health report of a corpus.
 #[derive(Clone, Debug, Serialize)]
 pub struct Health {
     pub schema_version: u32,
@@ -121,7 +120,6 @@ pub struct Health {
     pub troubles: Vec<CorpusProblem>,
 }
 
-/// The health and the bench of one corpus.
 #[derive(Clone, Debug)]
 pub struct Measured {
     pub health: Health,
@@ -262,7 +260,6 @@ pub fn regressions(before: &Fitness, after: &Fitness, max_drop: f64) -> Vec<(Str
     before.metrics.iter().filter_map(fell).collect()
 }
 
-/// Returns the names of all metrics.
 pub fn names() -> BTreeSet<&'static str> {
     METRICS.iter().map(|(name, ..)| *name).collect()
 }

@@ -27,7 +27,6 @@ pub const HALF_LIFE_DAYS: f64 = 90.0;
 #[error("the index of the corpus could not be used")]
 pub struct IndexError(#[from] rusqlite::Error);
 
-/// A searchable index of a corpus.
 pub struct Index<'a> {
     db: Connection,
     nodes: Vec<&'a Node>,

@@ -46,7 +46,7 @@ pub const MOST: usize = 2_000;
 /// Changes to files below [`FOLDER`]: a file's new content, or `None` to remove it.
 pub type Changes = BTreeMap<String, Option<Vec<u8>>>;
 
-/// A file or entry that could not be read or understood. It was left unchanged.
+/// A file or entry that could not be read or understood, and stays unchanged.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct CorpusProblem {
     /// The path of the file, below [`FOLDER`].
@@ -54,12 +54,10 @@ pub struct CorpusProblem {
     pub what: String,
 }
 
-/// The content of a corpus.
 #[derive(Clone, Debug, Default)]
 pub struct Corpus {
     /// The nodes, ordered by path.
     pub nodes: Vec<Node>,
-    /// The work file and its items.
     pub work: work::WorkFile,
     /// The files that were left out, by path.
     pub troubles: Vec<CorpusProblem>,
@@ -75,7 +73,6 @@ impl Corpus {
         self.nodes.iter().filter(|node| node.is_active())
     }
 
-    /// Returns the node at a path.
     pub fn at(&self, path: &str) -> Option<&Node> {
         let at = self.nodes.binary_search_by(|node| node.path.as_str().cmp(path));
         at.ok().map(|at| &self.nodes[at])

@@ -115,9 +115,7 @@ pub struct Node {
     pub status: String,
     /// The utility from the front matter, from 0 to 1.
     pub utility: Option<f64>,
-    /// The date on which the node was written.
     pub date: Option<Date>,
-    /// The date on which the node was last cited.
     pub last_cited: Option<Date>,
     /// Number of days after which the node is stale, if its front matter states one.
     pub ttl_days: Option<i64>,
@@ -200,8 +198,8 @@ impl Node {
         front_matter::split(&self.text).get(key)
     }
 
-    /// Returns the day on which the node becomes stale unless something cites it later, or `None`
-    /// if the node never becomes stale.
+    /// Returns the last day before the node becomes stale, or `None` if the node never becomes
+    /// stale. A citation postpones that day.
     pub fn stale_after(&self) -> Option<Date> {
         let days = self.ttl_days.or(match self.maturity {
             Maturity::Established => None,
@@ -226,7 +224,7 @@ impl Node {
         has.iter().filter(|it| **it).count() as f64 / has.len() as f64
     }
 
-    /// Returns the key by which equivalent nodes are sorted; the first node is kept. The order is
+    /// Returns the key by which equivalent nodes are sorted. The first node is kept. The order is
     /// by maturity, utility, whether runner wrote the node, age and path.
     pub fn standing(&self) -> impl Ord + use<> {
         let useful = (self.utility.unwrap_or(0.0).clamp(0.0, 1.0) * 1000.0) as i64;

@@ -15,7 +15,6 @@ const KEPT: usize = 8;
 /// One addition or removal of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileEvent {
-    /// The id of the iteration.
     pub iteration: String,
     /// True if the file was added, false if it was removed.
     pub added: bool,

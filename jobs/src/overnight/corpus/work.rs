@@ -8,7 +8,6 @@ use serde_json::Value;
 
 use runner_engine::digest::Digest;
 
-/// The claim on an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Claim {
     /// Nobody has claimed the item.
@@ -47,9 +46,7 @@ pub struct WorkItem {
     pub requires: Vec<String>,
     /// The note that was left when the item was done.
     pub note: Option<String>,
-    /// The id of the item, if it has one.
     pub id: Option<String>,
-    /// The bead of the item, if it has one.
     pub bead_id: Option<String>,
     /// The key that equal items share.
     pub dedup_key: String,
@@ -62,7 +59,6 @@ impl WorkItem {
     }
 }
 
-/// The work file and its items.
 #[derive(Clone, Debug, Default)]
 pub struct WorkFile {
     /// The lines of the file, which can be edited and written.
@@ -72,7 +68,6 @@ pub struct WorkFile {
 }
 
 impl WorkFile {
-    /// Parses a work file.
     pub fn parse(bytes: &[u8]) -> Self {
         let kept = KeptLines::parse(bytes);
         let mut items = Vec::new();

@@ -67,13 +67,11 @@ const WILD: &str = "You look at the results of one night's work on a project's n
     candidates, that nobody asked for, and that could be worth more than they are. Say why, and name the smallest step \
     that would show whether it is. Name no file, commit or fact that the source does not. Texts are one line each.";
 
-/// The result of the council.
 #[derive(Debug, Default)]
 pub struct CouncilResult {
     pub synthesis: Option<Synthesis>,
     /// The answer of the creative lane.
     pub wildcard: Option<Wildcard>,
-    /// The record of the passes.
     pub record: Option<CouncilRecord>,
 }
 
@@ -87,7 +85,6 @@ pub fn file_of(runner: &str) -> String {
     }
 }
 
-/// A planned pass of a councillor.
 struct PlannedPass {
     /// The index of the councillor among those that can be asked.
     at: usize,
@@ -393,7 +390,6 @@ impl Night<'_, '_> {
     }
 }
 
-/// The answer of one pass.
 enum PassAnswer {
     Report(Report),
     Wildcard(Wildcard),

@@ -30,7 +30,6 @@ pub struct CouncilPacket {
     pub run_id: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub goal: Option<String>,
-    /// The date of the night.
     pub date: String,
     /// The current fitness of the corpus.
     pub fitness: f64,
@@ -66,7 +65,6 @@ pub struct Candidate {
     /// The id of the candidate, which the morning packets also use.
     pub id: String,
     pub title: String,
-    /// The kind of work.
     #[serde(rename = "type")]
     pub kind: String,
     pub severity: String,

@@ -32,7 +32,6 @@ pub struct CouncilRecord {
     pub packets: Vec<TracedPacket>,
 }
 
-/// An artifact and its digest.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ShownArtifact {
     /// The path of the artifact below the output folder.
@@ -41,7 +40,6 @@ pub struct ShownArtifact {
     pub sha256: String,
 }
 
-/// One pass of one councillor.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pass {
     pub runner: String,

@@ -22,7 +22,6 @@ const LINES: usize = 5;
 /// Maximum number of candidates that one councillor may support.
 const BACKS: usize = 3;
 
-/// The report of one councillor.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Report {
     /// The councillor's name in the configuration.

@@ -1,8 +1,8 @@
 //! Applies the councillors' answers to the packets. Support raises a packet's score, a different
 //! recommendation becomes one new packet, and the wildcard comes last.
 //!
-//! The councillors' texts are checked like any other text: a file or commit that they name counts
-//! only if it exists. A wildcard is never the first packet.
+//! A file or commit in a councillor's text counts only if it exists. A wildcard is never the first
+//! packet.
 
 use super::{Candidate, MOST, Packet, PacketSources, dedup_key, id_of};
 use crate::dream::proposal::clean;

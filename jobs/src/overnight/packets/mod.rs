@@ -52,11 +52,9 @@ pub struct PacketIndex {
     pub packets: Vec<Packet>,
 }
 
-/// The sources from which packets are built.
 pub struct PacketSources<'a> {
     /// The project's root folder.
     pub root: &'a Path,
-    /// The current corpus.
     pub corpus: &'a Corpus,
     /// The health report of the corpus.
     pub health: &'a Health,
@@ -64,7 +62,6 @@ pub struct PacketSources<'a> {
     /// The items that the operator pinned.
     pub pinned: &'a [Pinned],
     pub goal: &'a str,
-    /// The date of the night.
     pub date: Date,
     /// The output folder, below the project.
     pub output: &'a str,
@@ -123,7 +120,7 @@ impl PacketSources<'_> {
         packets.extend(self.wildcard(&packets));
         for (at, packet) in packets.iter_mut().enumerate() {
             packet.rank = at as u64 + 1;
-            // The same work keeps its bead, whichever source its packet comes from.
+            // The same work keeps its bead, even if its packet comes from another source.
             let mut known = self.corpus.work.items.iter();
             let known = known.find(|item| item.dedup_key == packet.dedup_key);
             packet.bead_id =
@@ -146,7 +143,7 @@ impl PacketSources<'_> {
         packets
     }
 
-    /// Reports whether the item is free and every item that it requires is at least claimed.
+    /// Reports whether the item is free and every required item is at least claimed.
     fn is_ready(&self, item: &WorkItem) -> bool {
         let done = |title: &String| {
             let mut all = self.corpus.work.items.iter();
@@ -341,7 +338,6 @@ fn weight(severity: &str) -> f64 {
     }
 }
 
-/// Returns the packet id for a key.
 pub fn id_of(key: &str) -> String {
     format!("dream-{}", short_hash(key))
 }
@@ -356,7 +352,6 @@ pub fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', "'\\''"))
 }
 
-/// Formats the index as markdown.
 pub fn markdown(index: &PacketIndex) -> String {
     let mut out = format!("# Morning packets\n\nRun {}\n", one_line(&index.run_id));
     if index.packets.is_empty() {

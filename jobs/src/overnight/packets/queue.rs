@@ -5,7 +5,6 @@
 //! markers stay in the text. Headings and one-line comments are skipped. The parser must never
 //! derive an item from prose.
 
-/// One item of the pinned queue.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pinned {
     /// The path of the queue's file below the project.
@@ -21,7 +20,6 @@ pub struct Pinned {
     pub severity: Option<String>,
 }
 
-/// Parses a pinned queue.
 pub fn parse(path: &str, text: &str) -> Vec<Pinned> {
     let mut items: Vec<Pinned> = Vec::new();
     let mut open = false;

@@ -10,7 +10,6 @@ use serde_json::{Value, json};
 use super::Packet;
 use crate::overnight::corpus::work::WorkFile;
 
-/// The result of [`sync`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SyncResult {
     /// Number of items that were amended.
@@ -23,7 +22,7 @@ pub struct SyncResult {
 pub fn sync(work: &mut WorkFile, packets: &[Packet], at: &str) -> SyncResult {
     let mut synced = SyncResult::default();
     let mut fresh: Vec<Object> = Vec::new();
-    // An unsolicited packet is not work until a person takes it up.
+    // An unsolicited packet becomes work only if a person adopts it.
     for packet in packets.iter().filter(|it| it.queue_backed != Some(false)) {
         let mut fields: Vec<(&str, Value)> = vec![
             ("id", json!(packet.id)),

@@ -1,13 +1,13 @@
-//! Reads transcripts of Claude Code, of all versions, as one stream of events.
+//! Reads transcripts of every Claude Code version as one stream of events.
 //!
 //! ```text
 //! bytes ──records──> one JSON object each, with its line ──row──> events: said, called, came back
 //!            └── blank, bad, too long, torn: counted            └── foreign: counted
 //! ```
 //!
-//! Every line is counted in exactly one category of [`Tally`]. The memory that reading needs
-//! depends on the maximum length of a line and not on the size of the file. This module must never
-//! panic on the content of a file, and never mistake a damaged line for the end of the file.
+//! Every line is counted in exactly one category of [`Tally`]. Memory use depends on the maximum
+//! line length and not on the file size. This module must never panic on the content of a file, and
+//! never mistake a damaged line for the end of the file.
 
 mod records;
 mod row;
@@ -18,11 +18,10 @@ use jiff::Timestamp;
 
 pub use records::{LineGap, MAX_LINE, Record, Records, Tally};
 
-/// An event of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionEvent {
-    /// The line of the file that contains the event, from 1; for an object that spans several
-    /// lines, its first line.
+    /// The line of the event in the file, from 1. For an object that spans several lines, this is
+    /// the first line.
     pub line: u64,
     /// The time of the event, if the row states one.
     pub at: Option<Timestamp>,
@@ -33,7 +32,6 @@ pub struct SessionEvent {
     pub what: SessionEventKind,
 }
 
-/// The kind of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SessionEventKind {
     /// A text from a person.
@@ -51,11 +49,9 @@ pub enum SessionEventKind {
     },
     /// The result of a call.
     Outcome {
-        /// The id of the call.
         id: String,
         /// True if the tool reports that it failed.
         failed: bool,
-        /// The text of the result.
         text: String,
     },
     /// The program's own summary of a session.
@@ -77,12 +73,12 @@ impl<R: BufRead> Transcript<R> {
         Self::with_cap(reader, from, MAX_LINE)
     }
 
-    /// Creates a reader with another maximum length of a line, in bytes.
+    /// Creates a transcript with another maximum line length, in bytes.
     pub fn with_cap(reader: R, from: LineGap, cap: usize) -> Self {
         Self { records: Records::new(reader, from, cap), ready: Vec::new().into_iter() }
     }
 
-    /// Stops the reader after this line.
+    /// Stops after this line.
     #[must_use]
     pub fn until(mut self, line: u64) -> Self {
         self.records.stop_after(line);

@@ -1,5 +1,4 @@
-//! Reads JSON objects from a file of lines that several programs may have written and crashes may
-//! have damaged.
+//! Reads JSON objects from a file of lines, which crashes or concurrent writers may have damaged.
 //!
 //! ```text
 //!            whole object(s)                      ┌─ a line that is an object by itself: resync
@@ -42,7 +41,6 @@ impl Default for LineGap {
 /// The number of lines in each category. Every line is in exactly one category.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Tally {
-    /// The number of all lines.
     pub lines: u64,
     /// Lines that contain at least one of the program's objects, or a part of such an object.
     pub read: u64,
@@ -56,15 +54,15 @@ pub struct Tally {
     pub too_long: u64,
     /// Unfinished lines at the end of the file, which may still be written.
     pub torn: u64,
-    /// The number of NUL bytes, which file systems leave where a write was lost. This is not a
-    /// category of lines, because the bytes are part of lines.
+    /// The number of NUL bytes, which file systems leave where a write was lost. NUL bytes are
+    /// parts of lines and not a category of lines.
     pub nuls: u64,
     /// The offsets of the first lines that are too long, in bytes.
     pub long_at: Vec<u64>,
 }
 
 impl Tally {
-    /// Checks that every line is in one category.
+    /// Reports whether the categories add up to the number of lines.
     pub fn adds_up(&self) -> bool {
         let sum = self.read + self.foreign + self.blank + self.bad + self.too_long + self.torn;
         sum == self.lines
@@ -93,7 +91,7 @@ struct MultilineRecord {
     scan: Scan,
 }
 
-/// The nesting depth of a text in braces.
+/// The nesting state of a JSON text.
 #[derive(Clone, Copy, Debug, Default)]
 struct Scan {
     depth: u64,
@@ -120,7 +118,6 @@ impl Scan {
     }
 }
 
-/// The records of a reader.
 #[derive(Debug)]
 pub struct Records<R> {
     reader: R,
@@ -176,7 +173,7 @@ impl<R: BufRead> Records<R> {
         Ok(())
     }
 
-    /// Returns the number of bytes that are held in memory.
+    /// Returns the number of allocated bytes.
     #[cfg(test)]
     pub(super) fn held(&self) -> usize {
         let block = self.block.as_ref().map_or(0, |block| block.bytes.capacity());
@@ -193,7 +190,7 @@ impl<R: BufRead> Records<R> {
         self.torn.or(self.block.as_ref().map(|block| block.begins)).unwrap_or(self.at)
     }
 
-    /// Counts the last record as foreign, because it is not one of the program's rows.
+    /// Counts the last record as foreign instead of read.
     pub(super) fn note_foreign(&mut self) {
         self.tally.read -= self.given;
         self.tally.foreign += self.given;
@@ -304,7 +301,7 @@ impl<R: BufRead> Records<R> {
         }
     }
 
-    /// Processes a line by itself.
+    /// Processes a line that does not continue an open object.
     fn alone(&mut self, begins: LineGap, line: &[u8], ended: bool) {
         let mut counts = 1;
         let mut rest = line;
@@ -347,7 +344,6 @@ impl<R: BufRead> Records<R> {
     }
 }
 
-/// The JSON parts of a text.
 struct JsonParts {
     values: Vec<String>,
     /// The offset of an object that does not end.

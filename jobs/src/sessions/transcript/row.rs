@@ -1,8 +1,7 @@
 //! Converts one row of a transcript into events.
 //!
-//! Only the needed fields are read; all other fields of a row are skipped without building a tree.
-//! The content is a text in some versions and a list of blocks in others; both are read. The number
-//! of events of a row is limited, whatever the size of the row.
+//! Only the needed fields of a row are parsed. The content may be a text or a list of blocks,
+//! depending on the version. The number of events of a row is limited.
 
 use std::fmt;
 
@@ -88,8 +87,8 @@ struct Input {
     description: Option<String>,
 }
 
-/// Reads a value if it has the expected form, so that one unexpected field does not invalidate the
-/// whole row.
+/// Reads a value, or returns `None` if its form is unexpected. One unexpected field therefore does
+/// not invalidate the row.
 fn lenient<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Option<T>, D::Error> {
     let raw = <&serde_json::value::RawValue>::deserialize(from)?;
     Ok(serde_json::from_str(raw.get()).ok())

@@ -1,5 +1,4 @@
-//! Tests lines of every kind, all kinds of damage that have been observed, and that a file of 50 MB
-//! needs little memory.
+//! Tests valid lines, damaged lines, and the memory use for a large file.
 
 use std::io::{self, BufRead, BufReader, Read};
 
@@ -106,8 +105,7 @@ fn chunked_reading_equals_whole_reading() {
     assert!(beyond.next().is_none());
 }
 
-/// A reader that repeats the same rows, with one line that is far too long, and counts the
-/// requested bytes.
+/// A reader that returns one line that is far too long, and then repeats the same rows.
 struct Endless {
     left: u64,
     long: u64,
