@@ -27,6 +27,8 @@ fn weekend(jobs: &[(&str, &str)]) -> Fixture {
             }
         )
     });
+    // Below the full sandbox, a job creates no files in the project's own folder.
+    fixture.write("ran", "");
     fixture.configure(&format!("{NO_DREAM}{}", jobs.collect::<String>()));
     fixture
 }

@@ -167,6 +167,7 @@ fn jobs_recover_after_a_full_disk() {
     );
     fixture.write("ideas/good.md", GOOD);
     fixture.write("out/a.txt", "old\n");
+    fixture.write("fill", "");
     // The disk fills up while the run is working.
     fixture.run(&["run", "fill"]).ends(78).expect_text("environment").expect_text("space");
     assert_eq!(fixture.read("out/a.txt"), "old\n");

@@ -135,6 +135,7 @@ fn killed_run_leaves_a_failmark() {
 #[test]
 fn repeated_key_runs_once() {
     let fixture = job("echo x >> times", "");
+    fixture.write("times", "");
     fixture.run(&["run", "tidy", "--key", "monday"]).ends(0);
     fixture
         .run(&["run", "tidy", "--key", "monday"])

@@ -160,6 +160,7 @@ fn check_locates_every_mistake() {
 fn flags_and_environment_apply_to_runs() {
     let fixture = Fixture::with(SAYS);
     let said = |fixture: &Fixture| fixture.read("said");
+    fixture.write("said", "");
     fixture.run(&["run", "say"]).ends(0);
     let args = "[\"-c\", \"echo env >> said\"]";
     with_env(&fixture, &["run", "say"], "RUNNER_CONFIG__JOBS__SAY__ARGS", args).ends(0);

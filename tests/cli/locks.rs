@@ -13,6 +13,10 @@ fn waiting() -> Fixture {
         "[jobs.wait]\nkind = \"command\"\nprogram = \"sh\"\nargs = [\"-c\", \"echo x >> began; echo up > up.fifo; read word < go.fifo; echo done > finished\"]\n",
     );
     fixture.command("mkfifo", &["up.fifo", "go.fifo"]).status().unwrap();
+    // Below the full sandbox, a job creates no files in the project's own folder.
+    for name in ["began", "finished"] {
+        fixture.write(name, "");
+    }
     fixture
 }
 

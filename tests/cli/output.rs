@@ -112,6 +112,7 @@ fn concurrent_ticks_start_due_job_once() {
     let fixture = Fixture::with(
         "[jobs.count]\nkind = \"command\"\ntrigger = \"every 1m\"\nprogram = \"sh\"\nargs = [\"-c\", \"echo x >> times\"]\n[jobs.dream]\nenabled = false\n",
     );
+    fixture.write("times", "");
     let clock = fixture.root().join("clock");
     let at = |text: &str| fs::write(&clock, text).unwrap();
     at("2026-11-21T20:00:00Z");

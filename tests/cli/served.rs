@@ -128,6 +128,8 @@ pub fn fixture(toml: &str) -> Fixture {
     at(&fixture, "2026-11-21T20:00:00Z");
     run(&fixture, &["init"]).ends(0);
     fixture.configure(&format!("{NO_DREAM}{toml}"));
+    // Below the full sandbox, a job creates no files in the project's own folder.
+    fixture.write("times", "");
     fixture.command("mkfifo", &["up.fifo", "go.fifo"]).status().unwrap();
     fixture
 }

@@ -137,6 +137,7 @@ fn project_with_live_run_is_not_forgotten() {
     let fixture = Fixture::with(
         "[jobs.dream]\nenabled = false\n[jobs.wait]\nkind = \"command\"\nprogram = \"sh\"\nargs = [\"-c\", \"echo > began; cat fifo\"]\n",
     );
+    fixture.write("began", "");
     assert!(fixture.command("mkfifo", &["fifo"]).status().unwrap().success());
     let mut child =
         fixture.runner(&["--quiet", "run", "wait"]).stderr(Stdio::null()).spawn().unwrap();

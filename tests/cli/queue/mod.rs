@@ -37,6 +37,7 @@ fn fixture(toml: &str) -> Fixture {
     clock(&fixture, "20:00");
     run(&fixture, &["init"]).ends(0);
     fixture.configure(&format!("{JOBS}{toml}"));
+    fixture.write("times", "");
     let fifos = fixture.command("mkfifo", &["up.fifo", "go.fifo"]).status();
     assert!(fifos.unwrap().success());
     fixture
