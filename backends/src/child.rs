@@ -129,7 +129,7 @@ fn judge(
     Err(crash(spec, &ended, "failed", secrets))
 }
 
-/// Returns the error for a program that failed by itself, with the end of its stderr.
+/// Returns the error for a program that failed without being stopped, with the end of its stderr.
 pub(crate) fn crash(
     spec: &ChildSpec,
     ended: &Ended,
