@@ -51,7 +51,7 @@ pub enum BackendError {
     Silent {
         /// The deadline that passed.
         phase: Phase,
-        /// The time that the run had taken.
+        /// The duration of the run until then.
         #[serde(rename = "waited_ms", with = "millis")]
         waited: Duration,
     },
