@@ -5,9 +5,9 @@
 //!    └──Malformed, Silent, Cancelled, …──> the error itself
 //! ```
 //!
-//! A fallback is asked only if it may succeed where this backend cannot, because this backend is
-//! missing, not logged in, unreachable or at its limit. An unusable answer is an error of the
-//! request or the model, and is returned. The chain must never ask the same backend twice.
+//! A fallback is asked only if this backend is missing, not logged in, unreachable or at its limit.
+//! An unusable answer is an error of the request or the model, and is returned. The chain must
+//! never ask the same backend twice.
 
 use std::collections::VecDeque;
 

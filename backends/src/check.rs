@@ -1,7 +1,7 @@
 //! Checks an instance's environment for `runner backends check`, without asking a model.
 //!
-//! Unlike a preflight, a check may start the program to read its version, or contact the API. A
-//! check must never spend anything and never show a key.
+//! A check may start the program to read its version, or contact the API. A check must never spend
+//! anything and never show a key.
 
 use runner_text::counted;
 use std::ffi::OsString;

@@ -99,9 +99,9 @@ impl LastSandbox {
     }
 }
 
-/// Runs a child to its end. The call blocks, so async code must make it in `spawn_blocking`.
-/// Returns an error unless the child ended by itself with exit code 0. The second value is the
-/// sandbox that was applied, if the child was started.
+/// Runs a child to its end. The function blocks its thread, so async code must call it through
+/// `spawn_blocking`. Returns an error unless the child ended by itself with exit code 0. The second
+/// value is the sandbox that was applied, if the child was started.
 pub(crate) fn attempt(
     spec: &ChildSpec,
     cancel: &Cancel,
@@ -129,7 +129,7 @@ fn judge(
     Err(crash(spec, &ended, "failed", secrets))
 }
 
-/// Returns the error for a program that failed by itself, with the end of its stderr.
+/// Returns the error for a program that failed without being stopped, with the end of its stderr.
 pub(crate) fn crash(
     spec: &ChildSpec,
     ended: &Ended,

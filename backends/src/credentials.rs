@@ -21,8 +21,8 @@ use runner_engine::files::{open_host, read_host};
 /// reference.
 pub const KEYRING: &str = "keyring:";
 
-/// Returns the name under which the passed environment contains the reason a reference provides no
-/// secret. The name is not a valid variable name.
+/// Returns the key under which the environment contains the reason that a reference was not
+/// resolved. The key is not a valid variable name.
 pub fn why_not(reference: &str) -> String {
     format!("{reference} is not had because")
 }
@@ -51,8 +51,8 @@ const KEYS: [(&str, &[&str]); 2] = [
     ("codex", &["CODEX_API_KEY", "OPENAI_API_KEY"]),
 ];
 
-/// Variables that a program receives even if its instance lists none. They contain locations and
-/// proxies rather than keys.
+/// Variables that an agent or an API receives unless its configuration sets `env`. They contain
+/// locations and proxies rather than keys.
 const PLACES: [&str; 11] = [
     "ANTHROPIC_BASE_URL",
     "CLAUDE_CONFIG_DIR",

@@ -51,7 +51,7 @@ pub enum BackendError {
     Silent {
         /// The deadline that passed.
         phase: Phase,
-        /// The time that the run had taken.
+        /// The duration of the run until then.
         #[serde(rename = "waited_ms", with = "millis")]
         waited: Duration,
     },
@@ -82,7 +82,7 @@ pub enum BackendError {
         /// The person or event that cancelled the request.
         why: String,
     },
-    /// A program failed by itself.
+    /// A program failed without being stopped.
     #[error("{why} ({status}){}", Excerpt(stderr_tail))]
     Crash {
         /// The exit status: `exit 3`, `signal 11`.

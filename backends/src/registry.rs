@@ -53,15 +53,14 @@ pub struct BackendSpec {
     pub args: Vec<String>,
     /// Names of variables that the program may see besides the ordinary ones.
     pub env: Vec<String>,
-    /// Whether an agent sees only the variables of `env`, and not those that it usually finds its
-    /// key in.
+    /// Whether an agent receives only the variables in `env`, and not the usual ones for its key.
     #[serde(skip)]
     pub only_env: bool,
     /// The file in its run folder that has the answer; without it, standard output.
     pub artifact: Option<String>,
     /// Whether it prints nothing before its answer, so that silence is no sign of trouble.
     pub quiet: bool,
-    /// How long it is waited for: the settings of [`Patience`], which stand in the same table.
+    /// The deadlines, which are settings in the same table.
     #[serde(skip)]
     pub patience: Patience,
     /// The most that it may print on each of its outputs; without it 64MB.
@@ -168,8 +167,8 @@ impl BackendSpec {
         own.chain(credentials::usual(kind).map(|name| -> &'s str { name }))
     }
 
-    /// Returns the values that must not be shown: the values of the variables that the backend
-    /// names and the values in its `env_file`, except locations and proxies.
+    /// Returns the values that must not be shown. These are the values of the variables that the
+    /// backend names and the values in its `env_file`, except locations and proxies.
     ///
     /// # Errors
     /// Returns an error if the file cannot be used.

@@ -21,7 +21,8 @@ pub enum Event<'a> {
     Note(&'a str),
     /// The model uses one of its program's tools. All fields are untrusted text.
     ToolUse {
-        /// The id that links the tool's result to this use; empty if the program provides none.
+        /// The id that links the tool's result to this use, or an empty string if the program
+        /// provides none.
         id: &'a str,
         name: &'a str,
         /// The tool's target, if it is stated.
@@ -49,13 +50,14 @@ pub enum Target<'a> {
 /// The result of a tool's use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ToolResult<'a> {
-    /// The id of the tool use to which this result belongs; empty if the program provides none.
+    /// The id of the tool use to which this result belongs, or an empty string if the program
+    /// provides none.
     pub id: &'a str,
     /// Whether the tool failed or was not permitted.
     pub failed: bool,
     /// A command's exit code, if it is stated.
     pub exit_code: Option<i64>,
-    /// The tool's description of its failure; untrusted text that may be long.
+    /// The tool's description of its failure, which is untrusted text and may be long.
     pub error: Option<&'a str>,
 }
 

@@ -1,4 +1,4 @@
-//! Limits how many requests of one login run at the same time, across all processes on this host.
+//! Limits the number of concurrent requests per login, across all processes on this host.
 //!
 //! ```text
 //! run ──> slot free? ──no──> retry after a pause; cancelled: Cancelled; timed out: Unavailable

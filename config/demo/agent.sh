@@ -1,6 +1,6 @@
 #!/bin/sh
-# The demo's agent: it does by script what a model would do, and says it as `claude -p` does, so that
-# runner treats it like that program. It asks nobody and needs no network.
+# The demo's agent. It follows a script instead of asking a model, and writes the same output as
+# `claude -p`, so that runner treats it like that program. It needs no network.
 set -u
 export GIT_AUTHOR_NAME='Mara Tide' GIT_AUTHOR_EMAIL=mara@example.org
 export GIT_COMMITTER_NAME='Mara Tide' GIT_COMMITTER_EMAIL=mara@example.org
@@ -9,13 +9,14 @@ case "${1:-}" in --version) echo '2.1.330 (Claude Code)'; exit 0 ;; esac
 request=$(cat)
 uses=0
 
-# A line as it is: some shells' echo would read the backslashes in it.
+# Prints a line unchanged. The echo of some shells would interpret backslashes.
 say() { printf '%s\n' "$1"; }
 
-# Text as the inside of a JSON string.
+# Escapes text for a JSON string.
 quote() { printf '%s' "$1" | tr '\n\t' '  ' | sed 's/\\/\\\\/g; s/"/\\"/g'; }
 
-# Uses a tool: its name, the argument's name and value; then what really happens.
+# Runs a command as the use of a tool. Arguments: the tool's name, the name and value of its
+# argument, and the command.
 tool() {
     name=$1 key=$2 value=$(quote "$3")
     shift 3
@@ -26,7 +27,7 @@ tool() {
     [ "$bad" = false ]
 }
 
-# Ends: the last words, and structured output where that was asked for.
+# Reports the answer, with structured output if it is given, and exits.
 finish() {
     say "{\"type\":\"assistant\",\"message\":{\"id\":\"end\",\"role\":\"assistant\",\"content\":[{\"type\":\"text\",\"text\":\"$(quote "$1")\"}],\"usage\":{\"input_tokens\":900,\"output_tokens\":120}}}"
     say "{\"type\":\"result\",\"subtype\":\"success\",\"is_error\":false,\"num_turns\":$((uses + 1)),\"result\":\"$(printf '%s' "$1" | sed 's/\\/\\\\/g; s/"/\\"/g' | awk 'NR > 1 { printf "\\n" } { printf "%s", $0 }')\"${2:+,\"structured_output\":$2},\"total_cost_usd\":0,\"usage\":{\"input_tokens\":900,\"output_tokens\":120}}"

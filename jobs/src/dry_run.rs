@@ -28,7 +28,7 @@ pub struct DryRunPlan {
 /// A question that a run would ask.
 #[derive(Clone, Debug)]
 pub struct PlannedQuestion {
-    /// The question itself. Its texts are not redacted for a terminal.
+    /// The question itself. Its texts must be redacted before they are displayed.
     pub request: Request,
     /// Approximate number of tokens of the question.
     pub tokens: u64,

@@ -226,8 +226,8 @@ impl Targets {
     }
 }
 
-/// The paths in the project that a job's own processes may write: those of the job's `writes`
-/// setting, or nearly all paths if the setting is `None`.
+/// The paths in the project that a job's own processes may write. `None` stands for nearly all
+/// paths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Works<'a> {
     /// The paths that a program may write.

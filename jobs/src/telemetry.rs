@@ -200,9 +200,9 @@ pub struct Tally {
     pub tools: BTreeMap<String, u64>,
     /// The number of tool uses that failed or were not permitted.
     pub tools_failed: u64,
-    /// The reported cost.
+    /// The reported usage, summed over the attempts.
     pub usage: Usage,
-    /// The number of attempts without a reported cost.
+    /// The number of billed attempts without reported usage.
     pub unstated: u64,
     /// Whether events are missing because the file was full.
     pub cut: bool,

@@ -1,4 +1,4 @@
-//! Fences around untrusted text (contracts/dream.md, rule 4).
+//! Fences around untrusted text.
 //!
 //! ```text
 //! <<<UNTRUSTED 1f0c9a5b77e24d10>>>

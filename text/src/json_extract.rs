@@ -62,8 +62,8 @@ struct ExtractedArray {
 /// only arrays of objects and empty arrays on their own line are considered. Arrays with the same
 /// text count as one.
 ///
-/// The time is linear in the length of the text, because the parser stops after a few hundred
-/// damaged places and returns an error as the last element.
+/// The time is linear in the length of the text. After a few hundred damaged places, the parser
+/// stops and returns an error as the last element.
 pub fn extract_array(text: &str) -> Result<Vec<ElementResult>, ExtractError> {
     if text.len() > MAX_BYTES {
         return Err(ExtractError::TooLong { bytes: text.len() });

@@ -76,7 +76,7 @@ pub struct Jsonl<R, T = Value> {
     value: PhantomData<fn() -> T>,
 }
 
-/// The delimiter that ended a record.
+/// How a record ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
     Line,
@@ -205,7 +205,7 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::json;
 
-    /// Returns at most `size` bytes at a time, with an interruption before each piece.
+    /// A reader that returns at most `size` bytes at a time and is interrupted before each piece.
     struct Dripping<'a> {
         rest: &'a [u8],
         size: usize,

@@ -47,8 +47,8 @@ struct Span {
     context: usize,
     start: usize,
     end: usize,
-    /// The name of the kind of secret. An empty name marks the continuation of a secret that is
-    /// already named, which is removed without a replacement.
+    /// The name of the kind of secret. If the name is empty, the span continues an earlier secret
+    /// and is removed without a replacement.
     kind: &'static str,
     /// The priority of the name: among overlapping spans, the lowest rank determines the name.
     rank: u8,

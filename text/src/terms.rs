@@ -1,7 +1,7 @@
 //! Extracts terms for a search index: words in lower case, with compound names split and endings
 //! removed.
 //!
-//! Terms are keys for comparison and not words for display: "caching" and "caches" both become
+//! Terms are keys for comparison rather than words for display: "caching" and "caches" both become
 //! `cach`. The rules are designed for English and for names in code. Words with characters other
 //! than ASCII letters keep their endings.
 

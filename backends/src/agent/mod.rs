@@ -161,7 +161,7 @@ impl AgentPlan {
 pub(crate) struct Watched<E> {
     pub spec: ChildSpec,
     pub ended: Ended,
-    /// The combined result of its events.
+    /// The combined result of the program's events.
     pub events: E,
     /// Irregularities in the program's output and exit.
     pub remarks: Vec<String>,

@@ -1,8 +1,8 @@
 //! Formats a request as the single text that an agent program reads on standard input.
 //!
-//! Runner's own instructions come first. The evidence stays between the fences that the job put
-//! around it, and the possible choices follow as data. The text must never be part of a command
-//! line, because every user of the host can read command lines.
+//! Runner's own instructions come first. The evidence follows inside its fences, and the possible
+//! choices are included as data. The text must never be part of a command line, because every user
+//! of the host can read command lines.
 
 use serde_json::{Value, json};
 
@@ -40,7 +40,8 @@ pub(crate) fn text(request: &Request) -> String {
     text
 }
 
-/// Wraps a schema in an object unless it is one, because providers require an object at the root.
+/// Wraps a schema in an object schema unless it already is one, because providers require an object
+/// at the root.
 pub(crate) fn rooted(schema: &Value) -> Value {
     if is_object(schema) {
         return schema.clone();

@@ -2,7 +2,7 @@
 //!
 //! Phrases about credit are checked first, because waiting does not restore used-up credit. A known
 //! status is checked next, and the text is interpreted only if there is none. This module must
-//! never read a model's answer, but only an error that the program reported.
+//! interpret only errors that the program reported, never a model's answer.
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;

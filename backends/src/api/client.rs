@@ -24,9 +24,9 @@ use crate::error::BackendError;
 
 /// The value of the `anthropic-version` header.
 const VERSION: HeaderValue = HeaderValue::from_static("2023-06-01");
-/// The variables with the proxy of endpoints with TLS.
+/// The variables that name the proxy for HTTPS endpoints.
 const HTTPS_PROXY: [&str; 2] = ["https_proxy", "HTTPS_PROXY"];
-/// The variables with the proxy of endpoints without TLS.
+/// The variables that name the proxy for HTTP endpoints.
 const HTTP_PROXY: [&str; 2] = ["http_proxy", "HTTP_PROXY"];
 
 /// Builds a client for one request.

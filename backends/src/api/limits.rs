@@ -11,7 +11,8 @@ use reqwest::header::HeaderMap;
 
 const PARSER: DateTimeParser = DateTimeParser::new().relaxed_weekday(true);
 
-/// Returns the time at which the provider will answer again, as seen from `now`.
+/// Returns the time at which the provider will answer again, if the headers state a time after
+/// `now`.
 pub(crate) fn until(headers: &HeaderMap, now: Timestamp) -> Option<Timestamp> {
     let text = |name: &str| headers.get(name)?.to_str().ok().map(str::trim);
     let reported = text("retry-after-ms")

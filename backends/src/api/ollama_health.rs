@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_that_cannot_be_used_are_refused() {
+    fn invalid_addresses_are_refused() {
         for bad in ["", "https://x", "http://", "http://x:y", "http://a:b@h", "D:\\x", "http://a b"]
         {
             let health = ollama_health(bad, "m", Duration::from_secs(1));

@@ -126,7 +126,7 @@ pub(super) fn is_model(plan: &EndpointPlan, name: &str) -> bool {
     rest == Some("") || plan.dialect == Dialect::Ollama && rest == Some(":latest")
 }
 
-/// Runs a request to its end on a thread of its own, because the caller may be inside a runtime.
+/// Runs a request to its end on a separate thread, because the caller may be inside a runtime.
 pub(super) fn blocking<T: Send>(work: impl Future<Output = T> + Send) -> Result<T, BackendError> {
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| {

@@ -1,9 +1,9 @@
 //! ingest-claude-session: turns a chunk of a transcript into learnings, each with its file and
 //! line.
 //!
-//! The rules find two things: a failed call followed by a successful call of the same kind (the
-//! fix), and a person's correction ("no, …", "always …", "never …"). A model may only drop
-//! learnings and write their titles. If the transcript continues after the chunk, the same
+//! The rules find fixes and corrections. A fix is a successful call after a failed call of the same
+//! kind. A correction is a person's text such as "no, …", "always …" or "never …". A model may only
+//! drop learnings and write their titles. If the transcript continues after the chunk, the same
 //! publication queues a job for the next chunk. A session is therefore read to its end, even if a
 //! process dies. This module must never learn from text that runner wrote or from sessions that
 //! runner started.

@@ -3,8 +3,8 @@
 //!
 //! Any program may put a job file into `queue/`. One run of a job of kind `curator` processes a
 //! batch of job files, uses the budgets, and reports a line for each file. No table mirrors the
-//! files. An occurrence for each file was rejected, because each file would then be recorded both
-//! in the folder and in the database, and the two records could differ.
+//! files. An occurrence for each file was rejected, because the folder and the database could then
+//! contain different states of a file.
 //!
 //! ```text
 //!              claim: record the start in hour.jsonl, write the owner, rename

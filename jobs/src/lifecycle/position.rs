@@ -149,7 +149,7 @@ fn cannot(path: &str, error: &ScopeError) -> BadPosition {
     BadPosition::Io { path: path.to_owned(), source: io::Error::other(whole(error)) }
 }
 
-/// Reads one of runner's small files. Returns an error if the file is a link.
+/// Reads one of runner's small files. Returns an error if the path is not a small regular file.
 fn small(scope: &Scope, path: &str) -> Result<Option<String>, BadPosition> {
     match scope.inspect(path, LONGEST) {
         Ok(found) => Ok(found.map(|(bytes, _)| String::from_utf8_lossy(&bytes).into_owned())),

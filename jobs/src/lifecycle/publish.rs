@@ -33,7 +33,7 @@ pub struct Publish {
     pub push: bool,
 }
 
-/// Formats `<tag>: <line>`, and truncates the line to 60 characters.
+/// Formats `<tag>: <line>`, and truncates a long line.
 pub fn message(tag: &str, line: &str) -> String {
     let line: Vec<&str> = line.split_whitespace().collect();
     let line = line.join(" ");

@@ -6,8 +6,8 @@
 //! git before, git after ─────────────────────> the actual results
 //! ```
 //!
-//! The report quotes the agent's description of its work, but its facts come from git. This module
-//! must never write a journal entry, and never ask an agent to write one.
+//! The report quotes the agent's description of its work, but takes its facts from git and the
+//! board. This module must never write a journal entry, and never ask an agent to write one.
 
 use jiff::SignedDuration;
 use runner_backends::Request;

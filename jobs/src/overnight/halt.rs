@@ -14,7 +14,7 @@ use super::corpus::rounded;
 /// The rules that end a loop.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct HaltRules {
-    /// A delta below this value counts as no change.
+    /// A delta whose absolute value is smaller counts as no change.
     pub epsilon: f64,
     /// Number of consecutive deltas below `epsilon` that make a plateau.
     pub window: usize,

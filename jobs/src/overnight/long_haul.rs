@@ -6,9 +6,9 @@
 //!                  └── two in a row that add nothing, none left, MOST, or no time: the end
 //! ```
 //!
-//! A probe looks up a packet's own words in the corpus, in the history and among the tracked files,
-//! with a lower threshold than the first pass. No model is asked, because an opinion is not
-//! evidence. A probe must never add evidence that is already listed, and never lower a confidence.
+//! A probe searches the corpus, the history and the tracked files for a packet's words, with a
+//! lower threshold than the first pass. No model is asked, because an opinion is not evidence. A
+//! probe must never add evidence that is already listed, and never lower a confidence.
 
 use std::collections::BTreeSet;
 

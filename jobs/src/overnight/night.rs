@@ -74,8 +74,8 @@ pub fn run(ctx: &mut Context<'_>, spec: &OvernightSpec) -> Result<Finished, JobE
     out.make().map_err(disk)?;
     // A resumed night has only its remaining time.
     let timeout = opened.left(ctx.clock.now()).min(ctx.clock.left());
-    // The steps after the loop take as long in a resumed night as in a new night, so their reserve
-    // is a share of the whole time.
+    // The steps after the loop take as long in a resumed night as in a new night. Their reserve is
+    // therefore a share of the whole time.
     let whole = match opened.state.resumed {
         0 => timeout,
         _ => Duration::from_secs(opened.state.timeout_seconds),

@@ -94,8 +94,8 @@ pub enum Standing {
 /// Checks the text of the setting without accessing the disk.
 ///
 /// # Errors
-/// Returns a [`Refusal`] if the text does not name a folder beneath the project, or names a folder
-/// that belongs to git, to runner or to the corpus.
+/// Returns a [`Refusal`] if the text is not a path beneath the project, or if the path belongs to
+/// git, to runner or to the corpus.
 pub fn parse(text: &str) -> Result<RelPath, Refusal> {
     let refuse = |why: String| Refusal { path: text.to_owned(), why };
     let bare = text.strip_suffix('/').filter(|bare| !bare.is_empty());

@@ -45,8 +45,8 @@ impl Spender<'_> {
     /// backend that answered.
     ///
     /// # Errors
-    /// Returns [`AskError::OverBudget`] before anything is sent, and [`AskError::Backend`] if no
-    /// backend answered.
+    /// Returns the [`AskError`] of the last attempt. An attempt that ends with
+    /// [`AskError::OverBudget`] was not sent.
     pub fn ask(&mut self, request: &Request, ideas: u64) -> Result<Reply, AskError> {
         let done = self.ask_in_turn(request, ideas);
         self.note_asked(request, &done);
@@ -198,7 +198,8 @@ impl Spender<'_> {
         Ok((reserved.map_err(AskError::OverBudget)?, want))
     }
 
-    /// Asks the backend under a meter until the run's deadline.
+    /// Asks the backend under a meter. If the run's budget limits its time, the request is
+    /// cancelled when that time is over.
     pub(super) async fn metered(
         &self,
         asked: &PaidBackend,

@@ -8,9 +8,9 @@
 //!    └──] or the end──> done
 //! ```
 //!
-//! An element visibly begins on a line with the same indentation as the damaged element, or at an
-//! object with the same first key that is not the value of a key. These rules distinguish elements
-//! from nested objects.
+//! An element visibly begins at a brace on a line with the damaged element's indentation, or at an
+//! object that has the elements' first key and is not itself the value of a key. These rules
+//! distinguish elements from nested objects.
 
 use serde_json::Value;
 

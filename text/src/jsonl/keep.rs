@@ -42,8 +42,6 @@ impl<'de> Deserialize<'de> for Fields {
 }
 
 impl Object {
-    /// # Panics
-    /// Does not panic: every JSON value can be serialized.
     pub fn new<'k>(fields: impl IntoIterator<Item = (&'k str, Value)>) -> Self {
         let mut object = Self { fields: Vec::new(), text: None };
         for (key, value) in fields {
@@ -107,9 +105,6 @@ impl Object {
     }
 
     /// Sets a key to an array of objects. Unchanged objects keep their original text.
-    ///
-    /// # Panics
-    /// Does not panic: the joined parts are valid JSON.
     pub fn set_objects(&mut self, key: &str, objects: &[Self]) {
         let parts: Vec<String> = objects.iter().map(Self::to_text).collect();
         let joined = format!("[{}]", parts.join(","));
@@ -118,9 +113,6 @@ impl Object {
     }
 
     /// Returns the object's original text, or its new text if the object has been changed.
-    ///
-    /// # Panics
-    /// Does not panic: every key can be serialized.
     pub fn to_text(&self) -> String {
         if let Some(text) = &self.text {
             return text.clone();

@@ -15,7 +15,7 @@ pub struct Board {
     form: BoardForm,
     /// The tasks in the order of the text.
     pub tasks: Vec<Task>,
-    /// Lines that look like tasks but that runner does not move.
+    /// Lines that look like tasks but cannot be moved.
     pub odd: Vec<Odd>,
     /// Indices in `tasks` by folded heading, computed on first use because folding takes longer
     /// than reading.

@@ -15,9 +15,9 @@
 //! | --- | --- | --- |
 //! | open | `** TODO X` | `- [ ] X` (or `- [ ] TODO X`) |
 //! | promoted | `** NEXT X` | `- [ ] NEXT X` |
-//! | in flight | `** DOING X` | `- [ ] DOING X` |
+//! | in progress | `** DOING X` | `- [ ] DOING X` |
 //! | done | `** DONE X` | `- [x] X` |
-//! | closed undone | `** CANCELLED X — why` | `- [x] CANCELLED X — why` |
+//! | cancelled | `** CANCELLED X — why` | `- [x] CANCELLED X — why` |
 //!
 //! This module must never panic and must never remove a task.
 

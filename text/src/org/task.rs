@@ -81,11 +81,11 @@ pub struct Task {
     pub(super) words: Range<usize>,
 }
 
-/// A line that looks like a task but that runner does not move.
+/// A line that looks like a task but cannot be moved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Odd {
     pub line: usize,
-    /// A keyword that runner does not know, or a box that contradicts its keyword.
+    /// A keyword that runner does not support, or a box that contradicts its keyword.
     pub keyword: String,
     /// The text of the line. In org, the text includes the keyword.
     pub heading: String,

@@ -44,7 +44,7 @@ pub(super) fn scan(
         at = end;
     }
     let free = at;
-    // `endless` is set when the rest of the line has no END marker; `tries` is the number of BEGIN
+    // `endless` is set when the rest of the line has no END marker. `tries` is the number of BEGIN
     // markers that may still be checked.
     let (mut endless, mut tries) = (false, MOST_TRIES);
     while let Some(found) = text[at..to].find(BEGIN) {
@@ -89,7 +89,7 @@ fn behind_marker(text: &str, label: usize, to: usize) -> usize {
 }
 
 /// Returns whether a line, or the rest of a line, may belong to a key. Such a line is blank, a
-/// header or base64, or it contains a long run of base64, as in output with line numbers.
+/// header or base64, or it contains a long run of base64.
 fn is_body(line: &str) -> bool {
     let base64 = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'=');
     let mark = |c: char| c.is_whitespace() || c.is_ascii_digit() || "→|>:*#\"'\\,".contains(c);

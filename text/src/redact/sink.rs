@@ -1,8 +1,8 @@
 //! The only form in which text may be stored, printed or sent.
 //!
 //! Secrets are replaced first, then control characters are removed, and only then may the text be
-//! cut. In any other order, a part of a secret could remain that no longer matches. Every sink must
-//! take its text as [`Redacted`].
+//! cut. In any other order, part of a secret could remain and no longer match. Every sink must take
+//! its text as [`Redacted`].
 
 use std::fmt;
 use std::ops::Deref;

@@ -10,7 +10,8 @@ pub(super) struct Shape {
     pub tail: fn(u8) -> bool,
     /// Minimum number of bytes after the prefix.
     pub least: usize,
-    /// Whether the prefix must not follow a letter or digit; set for prefixes that occur in words.
+    /// Whether the prefix must not follow a letter or digit. This is set for prefixes that occur in
+    /// words.
     pub word: bool,
     /// A final check of the text after the prefix.
     pub check: fn(&str) -> bool,
@@ -120,7 +121,8 @@ fn is_aws_id(tail: &str) -> bool {
     tail.len() == 16
 }
 
-/// Returns whether `tail` completes `header.payload.signature`; a detached token has no payload.
+/// Returns whether `tail` completes `header.payload.signature`. The payload of a detached token is
+/// empty.
 fn is_jwt(tail: &str) -> bool {
     let mut parts = tail.split('.');
     let header = parts.next().is_some_and(|part| part.len() >= 10);

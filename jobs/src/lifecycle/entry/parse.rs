@@ -25,8 +25,8 @@ pub struct Malformed {
 /// and are empty without them.
 ///
 /// # Errors
-/// Returns an error if the text is larger than [`LARGEST`], has text before its first heading, or
-/// does not contain exactly the six headings in order.
+/// Returns an error if the text is larger than [`LARGEST`], begins with other text than a heading,
+/// or does not contain exactly the six headings in order.
 pub fn parse(id: &str, text: &str) -> Result<Entry, Malformed> {
     let sections = parse_sections(text)?;
     let keyword = |name: &str| {

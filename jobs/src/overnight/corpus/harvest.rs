@@ -1,9 +1,9 @@
 //! Harvests learnings from commits, closed work and session notes, each with its source.
 //!
-//! A person or an agent must have written the learning down: in a line such as `Learned:` or `Root
-//! cause:` of a commit message, in a note on closed work, or in a list below a heading such as
-//! "What we learned". Text that runner wrote is never a source, and a learning that the corpus
-//! already contains is left out. The harvest copies the source's text and never rephrases it.
+//! A learning must already be written down. The sources are lines such as `Learned:` or `Root
+//! cause:` in commit messages, notes on closed work, and lists below headings such as "What we
+//! learned". Text that runner wrote is never a source, and a learning that the corpus already
+//! contains is left out. The harvest copies the source's text and never rephrases it.
 
 use std::collections::BTreeSet;
 

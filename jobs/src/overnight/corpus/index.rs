@@ -133,8 +133,8 @@ impl<'a> Index<'a> {
     }
 }
 
-/// Returns a node's freshness on `date`: 1 for a node written or cited that day, 0.5 after
-/// [`HALF_LIFE_DAYS`], and 0.5 for a node without a date.
+/// Returns a node's freshness on `date`. The freshness is 1 for a node written or cited that day,
+/// and halves every [`HALF_LIFE_DAYS`]. A node without a date has 0.5.
 pub fn freshness_of(node: &Node, date: Date) -> f64 {
     let Some(from) = node.date.max(node.last_cited) else {
         return 0.5;
