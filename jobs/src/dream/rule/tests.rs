@@ -20,14 +20,14 @@ fn room(subjects: &[(&str, &[&str])]) -> ProjectEvidence {
         body: String::new(),
         paths: paths.iter().map(|path| (*path).to_owned()).collect(),
         touched: paths.len(),
-        created: Vec::new(),
+        ..Commit::default()
     });
-    ProjectEvidence::of(all.collect(), Vec::new()).unwrap()
+    ProjectEvidence::of(all.collect(), Vec::new())
 }
 
 fn judged(room: &ProjectEvidence, path: &str, text: &str) -> RuleVerdict {
     let features = Features::of(text, path);
-    judge(room, &features, &room.about(path, text).unwrap(), None)
+    judge(room, &features, &room.about(path, text, None), None)
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn notes_stories_and_duplicates_are_recognized() {
     assert_eq!(judged(&room, "ideas/s.md", &marked).action, Action::Keep);
     let twin = Neighbour { path: "ideas/b.md".into(), similarity: 0.9, containment: 1.0 };
     let features = Features::of(SPEC, "a");
-    let grounds = room.about("ideas/a.md", SPEC).unwrap();
+    let grounds = room.about("ideas/a.md", SPEC, None);
     let found = judge(&room, &features, &grounds, Some(&twin));
     assert_eq!((found.status, found.into.as_deref()), (IdeaStatus::Duplicate, Some("ideas/b.md")));
     assert!(found.evidence.contains("ideas/b.md: similarity 0.90"), "{found:?}");
@@ -105,7 +105,7 @@ fn at(seconds: i64, subject: &str, paths: &[&str]) -> Commit {
         body: String::new(),
         paths: paths.iter().map(|path| (*path).to_owned()).collect(),
         touched: paths.len(),
-        created: Vec::new(),
+        ..Commit::default()
     }
 }
 
@@ -121,7 +121,7 @@ const FILLER: [(&str, &str); 6] = [
 fn with_filler(mut commits: Vec<Commit>) -> ProjectEvidence {
     let filler = FILLER.iter().enumerate();
     commits.extend(filler.map(|(n, (subject, path))| at(-1 - n as i64, subject, &[path])));
-    ProjectEvidence::of(commits, Vec::new()).unwrap()
+    ProjectEvidence::of(commits, Vec::new())
 }
 
 const PLACED: &str = "# Retry policy with jitter\n\n## Problem\n\nCalls in `src/net/retry.rs` fail at night, and \
@@ -134,7 +134,7 @@ fn touched_paths_raise_strength_despite_different_wording() {
     let path = "ideas/retry-policy.md";
     let there = with_filler(vec![at(9, subject, &["src/net/retry.rs", "src/net/wait.rs"])]);
     let elsewhere = with_filler(vec![at(9, subject, &["src/other/a.rs", "src/other/b.rs"])]);
-    let found = |room: &ProjectEvidence| room.about(path, PLACED).unwrap().candidates[0].clone();
+    let found = |room: &ProjectEvidence| room.about(path, PLACED, None).candidates[0].clone();
     assert!(found(&there).strength > 1.5 * found(&elsewhere).strength);
     assert!(found(&there).overlap.share > 0.9);
     assert_eq!(judged(&elsewhere, path, PLACED).status, IdeaStatus::Meritorious);
@@ -183,12 +183,12 @@ fn partly_ticked_list_prevents_archiving() {
 fn done_threshold_rises_with_uncertainty() {
     let room = with_filler(vec![at(9, "feat: jitter in the retry", &["src/net/wait.rs"])]);
     let path = "ideas/retry-policy.md";
-    let strength = room.about(path, PLACED).unwrap().candidates[0].strength;
+    let strength = room.about(path, PLACED, None).candidates[0].strength;
     let bar = DoneThreshold::default();
     assert!(bar.declared < bar.plain && bar.plain < bar.open && bar.open < bar.phased);
     let phased = format!("{PLACED}\n## Phase 1\n\n## Phase 2\n\n## Phase 3\n");
     let features = |text: &str| Features::of(text, "retry-policy");
-    let grounds = room.about(path, PLACED).unwrap();
+    let grounds = room.about(path, PLACED, None);
     let at_least = |text: &str, plain: f64| {
         let bar = DoneThreshold { plain, phased: plain + 0.01, ..bar };
         !done_by(&features(text), &grounds, &bar).is_empty()
@@ -265,7 +265,7 @@ mod properties {
         }
         let mut tracked: Vec<String> = PATHS.iter().map(|path| (*path).to_owned()).collect();
         tracked.sort_unstable();
-        ProjectEvidence::of(all, tracked).unwrap()
+        ProjectEvidence::of(all, tracked)
     }
 
     proptest! {
@@ -309,7 +309,7 @@ mod properties {
 
         #[test]
         fn strengths_and_shares_lie_in_unit_interval((path, text) in idea(), commits in commits()) {
-            for one in room(commits, 0).about(&path, &text).unwrap().candidates {
+            for one in room(commits, 0).about(&path, &text, None).candidates {
                 prop_assert!((0.0..=1.0).contains(&one.strength), "{one:?}");
                 prop_assert!((0.0..=1.0 + 1e-9).contains(&one.overlap.share), "{one:?}");
             }
