@@ -25,9 +25,9 @@ use super::proposal::{Action, Confidence, IdeaStatus};
 
 /// Minimum strength of a commit that implemented an idea with high confidence (see
 /// [`Candidate::strength`]).
-pub const DONE: f64 = 0.65;
+pub const DONE: f64 = 0.73;
 /// Minimum strength of a commit that perhaps implemented an idea.
-pub const PERHAPS: f64 = 0.57;
+pub const PERHAPS: f64 = 0.63;
 /// Subtracted from [`DONE`] for an idea that calls itself done or has all of its boxes ticked, and
 /// added to it for an idea that calls itself a draft or a proposal.
 pub const DECLARED: f64 = 0.03;

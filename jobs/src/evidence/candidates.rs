@@ -54,11 +54,22 @@ const NAMED_IN: [(Parts, f64); 4] = [
 /// Added to two of the three figures of a commit, so that one missing figure does not outweigh the
 /// others.
 const FLOOR: f64 = 0.2;
+/// Commits up to this strength are no candidates.
+const WEAK: f64 = 0.12;
+/// The floor of the share of the note's name, which counts most.
+const NAMED_FLOOR: f64 = 0.05;
+/// The part of the missing share of the note's terms that the named places can make up for.
+const PLACES: f64 = 0.4;
+/// Minimum share of the note's name in the commit's subject, and of the subject in the note, at
+/// which both are the same sentence. At least two words must match.
+const SAME_NAME: (f64, f64) = (0.95, 0.9);
+/// The minimum share of the note's terms for a commit whose subject is the note's name.
+const TOLD_BY_NAME: f64 = 0.35;
 /// The minimum strength of a commit that names the note's file in its message.
 const NAMED: f64 = 0.9;
 /// Minimum surprise of the terms that a note and a commit share, beyond what the best of all
-/// commits shares by chance, in natural units: 1 in 20.
-const SURPRISE: f64 = 3.0;
+/// commits shares by chance, in natural units: 1 in 4 to 5.
+const SURPRISE: f64 = 1.5;
 /// The factor for the strength of a commit that shares less.
 const BY_CHANCE: f64 = 0.8;
 
@@ -95,8 +106,8 @@ impl NoteTerms {
 pub struct Candidate {
     /// The index of the commit in the history.
     pub at: usize,
-    /// How well the commit fits, from 0 to 1: the geometric mean of `named`, `about` and `told`.
-    /// Candidates are ranked and judged by this value.
+    /// How well the commit fits, from 0 to 1: the geometric mean of `named` (which counts twice),
+    /// `about` and `told`. Candidates are ranked and judged by this value.
     pub strength: f64,
     /// Share of the note's name that the commit contains, weighted by rarity. The name is the
     /// title, or the stem if that differs from the title and matches better.
@@ -161,7 +172,7 @@ pub fn candidates(
             found.push(note.compare(at, note_date::when(written, history[at].at)));
         }
     }
-    found.retain(|one| one.strength > 0.0);
+    found.retain(|one| one.strength > WEAK);
     found.sort_by(|a, b| b.strength.total_cmp(&a.strength).then(a.at.cmp(&b.at)));
     found.truncate(limit);
     let items = criteria::of(text);
@@ -266,11 +277,18 @@ impl<'a> ComparedNote<'a> {
                 surprise += key.rarity;
             }
         }
-        let told = if all > 0.0 { told / all } else { 0.0 };
         let overlap = self.places.by(at, commit);
+        let told = if all > 0.0 { told / all } else { 0.0 };
+        let told = 1.0 - (1.0 - told) * (1.0 - PLACES * overlap.share.clamp(0.0, 1.0));
+        let in_subject = |term: &Term| {
+            f64::from(index.parts(term.id, at).intersects(Parts::SUBJECT))
+        };
+        let same = cover(&self.title, in_subject) >= SAME_NAME.0 && about >= SAME_NAME.1;
+        let told = if same && matched.len() >= 2 { told.max(TOLD_BY_NAME) } else { told };
         let cited = index.citing(self.path).any(|citing| citing == at);
         let raised = |figure: f64| (FLOOR + figure) / (FLOOR + 1.0);
-        let mut strength = (named * raised(about) * raised(told)).cbrt();
+        let name = (NAMED_FLOOR + named) / (NAMED_FLOOR + 1.0);
+        let mut strength = (name * name * raised(about) * raised(told)).sqrt().sqrt();
         if surprise < (index.commits() as f64 + 1.0).ln() + SURPRISE {
             strength *= BY_CHANCE;
         }
@@ -359,7 +377,7 @@ mod tests {
         assert!(found.iter().all(|one| one.at != 2 && one.at != 3), "{found:?}");
         assert_eq!(found[0].paths, ["src/net/retry.rs"]);
         assert!(found[0].named > 0.9 && found[0].matched.len() == 3, "{found:?}");
-        assert!(found[0].strength > 0.65, "{found:?}");
+        assert!(found[0].strength > 0.7, "{found:?}");
     }
 
     #[test]
