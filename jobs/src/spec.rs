@@ -122,7 +122,7 @@ impl From<EvidenceError> for JobError {
     fn from(error: EvidenceError) -> Self {
         match error {
             EvidenceError::Git(error) => Self::Git(error),
-            EvidenceError::Index(error) => Self::failed(Class::Internal, whole(&error)),
+            EvidenceError::Recorded(_) => Self::failed(Class::Internal, whole(&error)),
         }
     }
 }

@@ -13,14 +13,16 @@ use super::inventory::{Idea, Reader};
 use super::proposal::Offer;
 use super::rule::{self, RuleVerdict};
 use super::walk::{Stat, WalkProblem};
-use crate::evidence::neighbours::{MOST, neighbours};
-use crate::evidence::{Evidence, EvidenceError, Neighbour, ProjectEvidence, places};
-use crate::{JobError, Progress};
+use crate::evidence::neighbours::{MOST, Note, neighbours};
+use crate::evidence::{Evidence, Neighbour, ProjectEvidence, places};
+use crate::Progress;
 
 /// Maximum text of selected ideas that is in memory at once, in bytes.
 pub const TEXTS: usize = 64 * 1024 * 1024;
 /// Maximum number of other ideas that are read to look for duplicates.
 pub const OTHERS: usize = 5000;
+/// Minimum score of a neighbour that is perhaps the same idea (see [`Neighbour::score`]).
+pub const LIKE: f64 = 0.5;
 
 /// A selected idea with its verdict.
 #[derive(Debug)]
@@ -55,17 +57,15 @@ pub struct ClassifiedIdeas {
 }
 
 /// Reads and judges the ideas with the indices `selected`. An idea that can no longer be read is
-/// added to `troubles`; ideas that no longer fit into [`TEXTS`] wait for another pass.
-///
-/// # Errors
-/// Returns an error if the search index fails.
+/// added to `troubles`; ideas that no longer fit into [`TEXTS`] wait for another pass. `born`
+/// returns a time before which an idea did not exist, in seconds since the epoch.
 pub fn judge_all(
     (ideas, selected): (&[Idea], &[usize]),
     reader: &Reader,
-    room: &ProjectEvidence,
+    (room, born): (&ProjectEvidence, &dyn Fn(&str) -> Option<i64>),
     troubles: &mut Vec<WalkProblem>,
     progress: &mut dyn Progress,
-) -> Result<ClassifiedIdeas, JobError> {
+) -> ClassifiedIdeas {
     let mut texts: Vec<(&Idea, String, Stat, Digest)> = Vec::new();
     let mut held = 0;
     for idea in selected.iter().map(|at| &ideas[*at]) {
@@ -80,10 +80,10 @@ pub fn judge_all(
     }
     let (others, compared) = others(ideas, &texts, reader);
     let mut near = {
-        let own = texts.iter().map(|(idea, text, ..)| (&*idea.path, text.as_str()));
-        let all: Vec<(&str, &str)> =
-            own.chain(others.iter().map(|(idea, text, _)| (&*idea.path, text.as_str()))).collect();
-        neighbours(&all)
+        let own = texts.iter().map(|(idea, text, ..)| note(idea, text));
+        let all: Vec<Note<'_>> =
+            own.chain(others.iter().map(|(idea, text, _)| note(idea, text))).collect();
+        neighbours(&all, texts.len())
     };
     let features: Vec<Features> =
         texts.iter().map(|(idea, text, ..)| Features::of(text, places::stem(&idea.path))).collect();
@@ -92,7 +92,7 @@ pub fn judge_all(
     let total = texts.len() as u64;
     for ((idea, text, stat, digest), features) in texts.into_iter().zip(features) {
         let path = idea.path.to_string();
-        let grounds = room.about(&path, &text).map_err(EvidenceError::Index)?;
+        let grounds = room.about(&path, &text, born(&path));
         let near = near.remove(&path).unwrap_or_default();
         let chosen = into.get(&path).and_then(|into| near.iter().find(|near| near.path == *into));
         let verdict = rule::judge(room, &features, &grounds, chosen);
@@ -119,7 +119,11 @@ pub fn judge_all(
             judged.offer.digests.insert(idea.path.to_string(), digest);
         }
     }
-    Ok(judged)
+    judged
+}
+
+fn note<'a>(idea: &'a Idea, text: &'a str) -> Note<'a> {
+    Note { path: &idea.path, text, at: idea.stat.mtime / 1_000_000_000 }
 }
 
 type OtherIdeas<'a> = (&'a Idea, String, Digest);
@@ -172,7 +176,9 @@ fn destinations(
                 }
             }
         };
-        let best = near.get(*path).into_iter().flatten().find(goes);
+        let close = |other: &&Neighbour| other.same || other.score >= LIKE;
+        let near = || near.get(*path).into_iter().flatten().filter(close).filter(goes);
+        let best = near().find(|other| other.same).or_else(|| near().next());
         // A destination that is itself merged elsewhere would form a cycle or lead to an archived
         // idea.
         if let Some(best) = best {
@@ -197,8 +203,13 @@ mod tests {
         let mut near: BTreeMap<String, Vec<Neighbour>> = BTreeMap::new();
         for (a, b) in pairs {
             for (one, other) in [(a, b), (b, a)] {
-                let neighbour =
-                    Neighbour { path: (*other).to_string(), similarity: 0.9, containment: 1.0 };
+                let neighbour = Neighbour {
+                    path: (*other).to_string(),
+                    score: 0.9,
+                    similarity: 0.9,
+                    containment: 1.0,
+                    same: true,
+                };
                 near.entry((*one).to_string()).or_default().push(neighbour);
             }
         }

@@ -20,10 +20,19 @@ const PUBLISHING: &str = "audience|call to action|cover|draft post|hook|outline|
 /// Verbs with which the description of a task begins.
 const VERBS: &str = "\
     add allow automate build cache change check collect convert create define delete detect \
-    document drop emit enforce expose extend extract fix generate handle implement import \
-    improve introduce limit log make merge migrate move parse print read reduce refactor \
-    reject remove rename replace report retry return rewrite run send show skip split store \
-    support switch test track update use validate verify warn wire write";
+    disable document drop emit enable enforce ensure expose extend extract fix format generate \
+    give group handle hide highlight ignore implement import improve include install introduce \
+    keep let limit list log make mention merge migrate move notify offer open order parse pause \
+    prevent print provide read reduce refactor reject remember remove rename replace report \
+    resume retry return reuse rewrite run save select send set show skip sort speed split start \
+    stop store suggest support switch teach test track turn undo update upgrade use validate \
+    verify warn watch wire write";
+/// Words of a sentence that asks for something without beginning with a verb.
+const WISHES: &str = "cannot can't could lack lacks missing must need needed needs ought please \
+    should todo want wanted wants wish would";
+/// Two words that begin the name of a feature: "a way to…", "support for…".
+const FEATURES: &str = "ability to|command for|command to|flag for|flag to|instead of|mode for|\
+    no way|option for|option to|support for|there's no|way to";
 /// First-person words, which are typical of an author who describes past events.
 const TELLING: &str = "i i'd i'm i've me my our us we we'd we've";
 
@@ -54,6 +63,9 @@ pub struct Features {
     pub boxes: (usize, usize),
     /// Number of list items and sentences that begin with one of `VERBS`; the title is included.
     pub verbs: usize,
+    /// Number of lines that ask for something: that begin with one of `VERBS`, or that contain one
+    /// of `WISHES` or `FEATURES`; the title is included.
+    pub requests: usize,
     /// Share of first-person words in the text, from 0 to 1.
     pub telling: f64,
     /// The status that the text declares.
@@ -102,6 +114,10 @@ impl Features {
         }
         found.telling = reported as f64 / found.words.max(1) as f64;
         found.verbs += usize::from(begins_with_verb(&title));
+        // A title that is also a line of the text has been counted.
+        if !doc.body().lines().any(|line| line.trim() == title) {
+            found.requests += usize::from(is_request(&title));
+        }
         let lower = title.to_lowercase();
         let kind = doc.get("type").or_else(|| doc.get("kind")).unwrap_or_default().to_lowercase();
         let first = lower.split(|c: char| !c.is_alphanumeric()).find(|word| !word.is_empty());
@@ -144,6 +160,7 @@ impl Features {
             self.phases += usize::from(matches!(first, Some("phase" | "milestone" | "stage")));
             return;
         }
+        self.requests += usize::from(is_request(item(line).unwrap_or(line)));
         match item(line) {
             Some(rest) => {
                 self.items += 1;
@@ -183,14 +200,17 @@ impl Features {
         self.phases >= 3
     }
 
-    /// Returns a score from 0 to 8 for how actionable the text is.
+    /// The maximum of [`Features::actionable`].
+    pub const POINTS: usize = 7;
+
+    /// Returns a score for how actionable the text is. It depends on what the text asks for and not
+    /// on its length.
     pub fn actionable(&self) -> usize {
         let asking = self.asking.min(3);
         let lists = usize::from(self.items >= 3);
         let boxes = usize::from(self.boxes.1 >= 1);
         let verbs = usize::from(self.verbs >= 1) + usize::from(self.verbs >= 4);
-        let length = usize::from(self.words >= 80);
-        asking + lists + boxes + verbs + length
+        asking + lists + boxes + verbs
     }
 }
 
@@ -234,6 +254,19 @@ fn item(line: &str) -> Option<&str> {
         line.strip_prefix(['-', '*', '+'])?
     };
     rest.strip_prefix(' ').map(str::trim_start)
+}
+
+/// Checks whether a line asks for something.
+fn is_request(line: &str) -> bool {
+    let lower = line.to_lowercase().replace('’', "'");
+    let words: Vec<&str> = lower
+        .split(|c: char| !c.is_alphanumeric() && c != '\'')
+        .filter(|word| !word.is_empty())
+        .collect();
+    let two = |pair: &[&str]| FEATURES.split('|').any(|known| known == pair.join(" "));
+    begins_with_verb(line)
+        || words.iter().any(|word| is_in(WISHES, word))
+        || words.windows(2).any(two)
 }
 
 fn begins_with_verb(text: &str) -> bool {

@@ -47,7 +47,7 @@ use runner_engine::scope::{Expect, ScopeError};
 use runner_text::counted;
 use serde_json::json;
 
-use crate::evidence::{HistoryLimits, ProjectEvidence};
+use crate::evidence::{EvidenceSource, HistoryLimits, ProjectEvidence};
 use crate::json::pretty;
 use crate::{Context, Finished, JobError, RunFiles};
 pub use dirty::dirty;
@@ -225,15 +225,15 @@ fn ground<'a>(
         parked: aside,
         ..PassSummary::default()
     };
-    let room = ProjectEvidence::open(&ctx.git, &HistoryLimits::default())?;
+    let room = evidence(ctx, spec)?;
     let troubles = reported.troubles.len();
     let judged = classify::judge_all(
         (&survey.ideas, &delta.selected),
         &reader,
-        &room,
+        (&room, &|_| None),
         &mut reported.troubles,
         ctx.progress,
-    )?;
+    );
     if judged.shown.is_empty() {
         let why = format!(
             "none of {} could be read: {}",
@@ -256,6 +256,17 @@ fn ground<'a>(
         parked,
         reported,
     })
+}
+
+/// Reads and indexes the history, and keeps it for later passes unless the run keeps no caches.
+fn evidence(ctx: &Context<'_>, spec: &DreamSpec) -> Result<ProjectEvidence, JobError> {
+    let cache = ctx.files.cache().join("dream-history");
+    let source = EvidenceSource {
+        limits: HistoryLimits::default(),
+        notes: &[&spec.ideas, &spec.dreams],
+        cache: ctx.files.keeps_caches().then_some(cache.as_path()),
+    };
+    Ok(ProjectEvidence::open(&ctx.git, source, &ctx.recording)?)
 }
 
 /// Returns the input that a replayed run received when it was recorded.

@@ -3,17 +3,19 @@
 //! ```text
 //! a form, or part of another document ──────────────────────> sidenote, keep
 //! already marked, or a text to publish ─────────────────────> blog-candidate
-//! a commit fits well enough ────────────────────────────────> implemented, archive
+//! a commit fits very well ──────────────────────────────────> implemented, archive
 //! another idea has nearly the same words ───────────────────> duplicate, merge
-//! it has enough signs of a requirement ─────────────────────> meritorious, promote
+//! a commit fits well ───────────────────────────────────────> implemented, keep ("perhaps done")
+//! another idea is very similar ─────────────────────────────> duplicate, keep
+//! it asks for something ────────────────────────────────────> meritorious, promote
 //! else ─────────────────────────────────────────────────────> sidenote, keep
 //! ```
 //!
 //! The first line that applies decides. Every threshold is a share, so that it does not depend on
-//! the size of a repository. The thresholds were chosen on the notes of one project; each half of
-//! the notes was judged with thresholds that were chosen on the other half (`runner dream bench
-//! --past`; figures in docs/guide/evidence.md). The harmful error is to archive a live idea, so the
-//! rule keeps an idea when in doubt. This module must never use anything but its arguments.
+//! the size of a repository. The thresholds were chosen on the notes of one project and measured on
+//! another (figures in docs/guide/evidence.md). The harmful error is to archive a live idea, so an
+//! archive or a merge needs high confidence; below that the idea is kept and the candidate is
+//! named. This module must never use anything but its arguments.
 
 use crate::evidence::{Candidate, CommitTiming, Evidence, Neighbour, ProjectEvidence, places};
 use runner_text::counted;
@@ -21,55 +23,26 @@ use runner_text::counted;
 use super::features::{Declared, Features};
 use super::proposal::{Action, Confidence, IdeaStatus};
 
-/// The minimum strength with which a commit counts as the implementation of an idea (see
+/// Minimum strength of a commit that implemented an idea with high confidence (see
 /// [`Candidate::strength`]).
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct DoneThreshold {
-    /// For an idea without further information.
-    pub plain: f64,
-    /// For an idea that calls itself done or has all of its boxes ticked.
-    pub declared: f64,
-    /// For an idea that calls itself a draft or a proposal.
-    pub open: f64,
-    /// For an idea in phases, which a single commit rarely completes.
-    pub phased: f64,
-    /// For any idea, if the commit touches only documents.
-    pub described: f64,
-}
-
-impl Default for DoneThreshold {
-    fn default() -> Self {
-        Self { plain: 0.45, declared: 0.40, open: 0.60, phased: 0.80, described: 0.60 }
-    }
-}
-
-/// Minimum share of the idea's name that a commit's message must contain, together with
-/// [`MATCHED`].
-pub const NAMED: f64 = 0.25;
-/// Minimum number of words of the idea's name that a commit's message must contain, together with
-/// [`NAMED`].
-pub const MATCHED: usize = 2;
-/// Share of the idea's name, weighted by rarity, that suffices without [`MATCHED`].
-pub const MOSTLY: f64 = 0.5;
-/// Minimum share of the places named by the idea that a commit must touch if its message does not
-/// name the idea; applies together with [`WEIGHT`].
-pub const THERE: f64 = 0.20;
-/// Minimum weight of those places, together with [`THERE`].
-pub const WEIGHT: f64 = 1.0;
-/// Minimum strength for [`Confidence::High`].
-pub const CERTAIN: f64 = 0.90;
-/// Minimum strength for [`Confidence::Med`].
-pub const LIKELY: f64 = 0.70;
+pub const DONE: f64 = 0.73;
+/// Minimum strength of a commit that perhaps implemented an idea.
+pub const PERHAPS: f64 = 0.63;
+/// Subtracted from [`DONE`] for an idea that calls itself done or has all of its boxes ticked, and
+/// added to it for an idea that calls itself a draft or a proposal.
+pub const DECLARED: f64 = 0.03;
+/// Minimum strength of a commit that is named as the nearest one.
+pub const SHOWN: f64 = 0.3;
 /// A further commit is cited if its strength is at least this share of the best commit's strength.
-pub const ALSO: f64 = 0.25;
+pub const ALSO: f64 = 0.85;
 /// Maximum number of cited commits.
 pub const CITED: usize = 3;
-/// Minimum similarity at which two ideas are nearly identical.
-pub const SAME: f64 = 0.75;
-/// Number of points that make an idea worth promoting (see [`Features::actionable`]).
+/// Number of the items of an idea from which unmet ones lower the confidence.
+pub const ITEMS: usize = 3;
+/// Minimum share of an idea's points that make it worth promoting (see [`Features::actionable`]).
 pub const MERIT: usize = 4;
-/// An idea with fewer words than this is a note.
-pub const NOTE: usize = 30;
+/// An idea with at least one request for each so many words asks for something.
+pub const WORDS_PER_REQUEST: usize = 40;
 /// Minimum share of first-person words at which a long text without a request is a story.
 pub const TELLING: f64 = 0.025;
 /// Minimum number of words in a story.
@@ -93,117 +66,167 @@ pub struct RuleVerdict {
     /// `implemented`.
     pub commits: Vec<String>,
     pub confidence: Confidence,
-    /// The reason for the verdict, in one line.
+    /// The reason for the verdict, in one line, without the text of a commit or an idea.
     pub rationale: String,
+    /// The items of the idea that the deciding commit does not contain.
+    pub unmet: Vec<String>,
 }
 
-/// Judges one idea. `into` is the neighbour that it may be merged into, if any.
+impl RuleVerdict {
+    fn new(status: IdeaStatus, action: Action, confidence: Confidence, why: &str) -> Self {
+        Self {
+            status,
+            action,
+            into: None,
+            evidence: String::new(),
+            bare: String::new(),
+            commits: Vec::new(),
+            confidence,
+            rationale: why.to_owned(),
+            unmet: Vec::new(),
+        }
+    }
+
+    fn resting_on(mut self, evidence: String, bare: String) -> Self {
+        (self.evidence, self.bare) = (evidence, bare);
+        self
+    }
+}
+
+/// Judges one idea. `near` is the neighbour that it may be merged into, if any.
 pub fn judge(
     room: &ProjectEvidence,
     features: &Features,
     grounds: &Evidence,
-    into: Option<&Neighbour>,
+    near: Option<&Neighbour>,
 ) -> RuleVerdict {
+    if let Some(verdict) = by_form(features) {
+        return verdict;
+    }
+    let done = implemented(features, grounds);
+    let (sure, perhaps) = match done {
+        Some((best, Confidence::High)) => (Some(best), None),
+        Some((best, _)) => (None, Some(best)),
+        None => (None, None),
+    };
+    if let Some(best) = sure {
+        return finished(room, grounds, best, Confidence::High);
+    }
+    if let Some(near) = near.filter(|near| near.same) {
+        return duplicate(near, Confidence::High);
+    }
+    if let Some(best) = perhaps {
+        return finished(room, grounds, best, Confidence::Med);
+    }
+    if let Some(near) = near {
+        return duplicate(near, Confidence::Med);
+    }
     let own = own_features(features);
-    let worded = |status, action, confidence, (evidence, bare): (String, String), why: &str| {
-        let rationale = why.to_owned();
-        RuleVerdict {
-            status,
-            action,
-            into: None,
-            evidence,
-            bare,
-            commits: Vec::new(),
-            confidence,
-            rationale,
-        }
-    };
-    let verdict = |status, action, confidence, evidence: String, why: &str| {
-        worded(status, action, confidence, (evidence.clone(), evidence), why)
-    };
-    if features.template {
-        return verdict(
-            IdeaStatus::Sidenote,
-            Action::Keep,
-            Confidence::High,
-            own,
-            "a template to fill in, not an idea",
-        );
-    }
-    if let Some(parent) = &features.parent {
-        let evidence = format!("it says that it belongs to {parent}; {own}");
-        let bare = format!("it says that it belongs to another document; {own}");
-        let why = "part of another document, with which it stays or goes";
-        return worded(IdeaStatus::Sidenote, Action::Keep, Confidence::Med, (evidence, bare), why);
-    }
-    if features.marked {
-        return verdict(
-            IdeaStatus::BlogCandidate,
-            Action::Keep,
-            Confidence::High,
-            own,
-            "already marked to be published",
-        );
-    }
-    if let Some(confidence) = publishable(features) {
-        return verdict(
-            IdeaStatus::BlogCandidate,
-            Action::MarkBlog,
-            confidence,
-            own,
-            "a text to be published",
-        );
-    }
-    if let Some((best, confidence)) = implemented(features, grounds, &DoneThreshold::default()) {
-        let evidence = cite(grounds, best, |one| commit(room, one));
-        let bare = cite(grounds, best, |one| room.commit(one).short().to_owned());
-        let why = "commits implemented what it asks for";
-        let cited = carrying(grounds, best).map(|one| room.commit(one).short().to_owned());
-        return RuleVerdict {
-            commits: cited.collect(),
-            ..worded(IdeaStatus::Implemented, Action::Archive, confidence, (evidence, bare), why)
-        };
-    }
-    if let Some(near) = into {
-        let confidence = if near.similarity >= SAME { Confidence::High } else { Confidence::Med };
-        let evidence = format!(
-            "near {}: similarity {:.2}, {:.0} % of the shorter one is in the longer",
-            near.path,
-            near.similarity,
-            100.0 * near.containment
-        );
-        let why = "another idea has the same text";
-        return RuleVerdict {
-            into: Some(near.path.clone()),
-            ..verdict(IdeaStatus::Duplicate, Action::Merge, confidence, evidence, why)
-        };
-    }
-    let points = features.actionable();
     let nearest = |say: &dyn Fn(&Candidate) -> String| format!("{own}; {}", nearest(grounds, say));
     let evidence = nearest(&|one| commit(room, one));
     let bare = nearest(&|one| room.commit(one).short().to_owned());
-    if points >= MERIT && features.words >= NOTE {
-        let confidence = match points - MERIT {
-            0 => Confidence::Low,
-            1 => Confidence::Med,
-            _ => Confidence::High,
-        };
-        let why = "it asks for something that no commit has done";
-        return worded(IdeaStatus::Meritorious, Action::Promote, confidence, (evidence, bare), why);
-    }
-    let (confidence, why) = if features.words < NOTE {
-        (Confidence::High, "a short note")
-    } else {
-        (Confidence::Low, "it asks for nothing specific")
+    let verdict = match asks(features) {
+        Some(confidence) => RuleVerdict::new(
+            IdeaStatus::Meritorious,
+            Action::Promote,
+            confidence,
+            "it asks for something that no commit has done",
+        ),
+        None => RuleVerdict::new(
+            IdeaStatus::Sidenote,
+            Action::Keep,
+            Confidence::Low,
+            "it asks for nothing specific",
+        ),
     };
-    let evidence = (evidence, bare);
-    worded(IdeaStatus::Sidenote, Action::Keep, confidence, evidence, why)
+    verdict.resting_on(evidence, bare)
+}
+
+/// Judges an idea whose form alone decides.
+fn by_form(features: &Features) -> Option<RuleVerdict> {
+    use IdeaStatus::{BlogCandidate, Sidenote};
+    let own = own_features(features);
+    let verdict = |status, action, confidence, why| {
+        let verdict = RuleVerdict::new(status, action, confidence, why);
+        Some(verdict.resting_on(own.clone(), own.clone()))
+    };
+    if features.template {
+        let why = "a template to fill in, not an idea";
+        return verdict(Sidenote, Action::Keep, Confidence::High, why);
+    }
+    if let Some(parent) = &features.parent {
+        let why = "part of another document, with which it stays or goes";
+        let part = RuleVerdict::new(Sidenote, Action::Keep, Confidence::Med, why);
+        return Some(part.resting_on(
+            format!("it says that it belongs to {parent}; {own}"),
+            format!("it says that it belongs to another document; {own}"),
+        ));
+    }
+    if features.marked {
+        let why = "already marked to be published";
+        return verdict(BlogCandidate, Action::Keep, Confidence::High, why);
+    }
+    let confidence = publishable(features)?;
+    verdict(BlogCandidate, Action::MarkBlog, confidence, "a text to be published")
+}
+
+/// Returns the verdict on an idea that a commit implemented, certainly or perhaps.
+fn finished(
+    room: &ProjectEvidence,
+    grounds: &Evidence,
+    best: &Candidate,
+    confidence: Confidence,
+) -> RuleVerdict {
+    let (action, why) = match confidence {
+        Confidence::High => (Action::Archive, "commits implemented what it asks for"),
+        _ => (Action::Keep, "perhaps done: a commit fits, but not well enough to archive the idea"),
+    };
+    let commits = carrying(grounds, best).map(|one| room.commit(one).short().to_owned());
+    RuleVerdict {
+        commits: commits.collect(),
+        unmet: best.unmet().map(|one| one.text.clone()).collect(),
+        ..RuleVerdict::new(IdeaStatus::Implemented, action, confidence, why)
+    }
+    .resting_on(
+        cite(grounds, best, |one| commit(room, one)),
+        cite(grounds, best, |one| room.commit(one).short().to_owned()),
+    )
+}
+
+/// Returns the verdict on an idea that another idea repeats, certainly or perhaps.
+fn duplicate(near: &Neighbour, confidence: Confidence) -> RuleVerdict {
+    let evidence = format!(
+        "near {}: similarity {:.2}, {:.0} % of the shorter one is in the longer",
+        near.path,
+        near.similarity,
+        100.0 * near.containment
+    );
+    let (action, into, why) = match confidence {
+        Confidence::High => {
+            (Action::Merge, Some(near.path.clone()), "another idea has the same text")
+        }
+        _ => (Action::Keep, None, "perhaps a duplicate: another idea is very similar"),
+    };
+    let verdict = RuleVerdict::new(IdeaStatus::Duplicate, action, confidence, why);
+    RuleVerdict { into, ..verdict }.resting_on(evidence.clone(), evidence)
+}
+
+/// Returns the confidence that an idea asks for something, or `None` if it does not.
+fn asks(features: &Features) -> Option<Confidence> {
+    let dense = features.requests > 0
+        && features.requests * WORDS_PER_REQUEST >= features.words.max(1);
+    match features.actionable() {
+        points if points > MERIT + 1 => Some(Confidence::High),
+        points if points > MERIT || points == MERIT && dense => Some(Confidence::Med),
+        points if points == MERIT || dense => Some(Confidence::Low),
+        _ => None,
+    }
 }
 
 /// Returns how substantial an idea is, from 0 to 1. The value is for ranking only and never a
 /// reason to act.
 pub fn merit(features: &Features) -> f64 {
-    let points = features.actionable() as f64 / 8.0;
+    let points = features.actionable() as f64 / Features::POINTS as f64;
     // More decimals would suggest a precision that the points do not have.
     (points * 100.0).round() / 100.0
 }
@@ -223,73 +246,47 @@ fn publishable(features: &Features) -> Option<Confidence> {
     story.then_some(Confidence::Low)
 }
 
-/// Returns the commit that implemented the idea, and the confidence that it did.
+/// Returns the commit that implemented the idea, and the confidence that it did: high or medium.
 fn implemented<'a>(
     features: &Features,
     grounds: &'a Evidence,
-    bar: &DoneThreshold,
 ) -> Option<(&'a Candidate, Confidence)> {
-    // A commit that only plans is shown but has no effect on the decision.
-    let mut working = grounds.candidates.iter().filter(|one| !one.planning);
-    working.find_map(|one| Some((one, did(features, one, bar)?)))
-}
-
-/// Returns the confidence that this commit implemented the idea, or `None` if it did not.
-fn did(features: &Features, best: &Candidate, bar: &DoneThreshold) -> Option<Confidence> {
-    // An idea with some open boxes among ticked ones is not done. A commit from before the idea was
-    // written did not implement it, unless its message names the idea's file.
-    if features.half_ticked() || best.when == CommitTiming::Before && !best.cited {
-        return None;
-    }
+    // A commit from before the idea was written did not implement it, unless its message names the
+    // idea's file.
+    let best =
+        grounds.candidates.iter().find(|one| one.when != CommitTiming::Before || one.cited)?;
     let threshold = match features.declared {
-        _ if features.phased() => bar.phased,
-        Some(Declared::Open) => bar.open,
-        Some(Declared::Done) => bar.declared,
-        None if features.all_ticked() => bar.declared,
-        None => bar.plain,
+        Some(Declared::Open) => DONE + DECLARED,
+        Some(Declared::Done) => DONE - DECLARED,
+        None if features.all_ticked() => DONE - DECLARED,
+        None => DONE,
     };
-    let threshold = if best.built { threshold } else { threshold.max(bar.described) };
-    let named = best.named >= MOSTLY || best.named >= NAMED && best.matched.len() >= MATCHED;
-    let there = best.overlap.share >= THERE && best.overlap.weight >= WEIGHT;
-    if !(best.cited || named || there) || best.strength < threshold {
-        return None;
-    }
-    Some(if best.strength >= CERTAIN || best.cited {
-        Confidence::High
-    } else if best.strength >= LIKELY {
-        Confidence::Med
-    } else {
-        Confidence::Low
-    })
-}
-
-/// Returns the commits that implemented the idea, the deciding one first. The list is empty if the
-/// idea is not done, or if the rule looks up no commits for this kind of text. `bar` may differ
-/// from the threshold that [`judge`] uses.
-pub fn done_by<'a>(
-    features: &Features,
-    grounds: &'a Evidence,
-    bar: &DoneThreshold,
-) -> Vec<&'a Candidate> {
-    if never_archived(features) {
-        return Vec::new();
-    }
-    match implemented(features, grounds, bar) {
-        Some((best, _)) => carrying(grounds, best).collect(),
-        None => Vec::new(),
+    // A single commit rarely completes an idea in phases, and an idea with some open boxes among
+    // ticked ones is not done.
+    let partly = features.phased() || features.half_ticked();
+    let missing = best.criteria.len() >= ITEMS && best.unmet().count() * 2 > best.criteria.len();
+    match best.strength {
+        strength if strength >= threshold && !partly && !missing => Some((best, Confidence::High)),
+        strength if strength >= PERHAPS => Some((best, Confidence::Med)),
+        _ => None,
     }
 }
 
-/// Checks whether the text is of a kind for which no commit is looked up.
-fn never_archived(features: &Features) -> bool {
-    let part = features.parent.is_some();
-    features.template || part || features.marked || publishable(features).is_some()
+/// Returns the commits that implemented the idea with high confidence, the deciding one first. The
+/// list is empty if the idea is not done, or if the form of the text alone decides.
+pub fn done_by<'a>(features: &Features, grounds: &'a Evidence) -> Vec<&'a Candidate> {
+    match implemented(features, grounds).filter(|_| by_form(features).is_none()) {
+        Some((best, Confidence::High)) => carrying(grounds, best).collect(),
+        _ => Vec::new(),
+    }
 }
 
 /// Returns the commits that support a verdict, the deciding one first.
 fn carrying<'a>(grounds: &'a Evidence, best: &'a Candidate) -> impl Iterator<Item = &'a Candidate> {
-    let others = grounds.candidates.iter();
-    let others = others.filter(|one| one.at != best.at && one.strength >= ALSO * best.strength);
+    let others = grounds.candidates.iter().filter(|one| {
+        let fits = one.strength >= PERHAPS && one.strength >= ALSO * best.strength;
+        one.at != best.at && fits && (one.when != CommitTiming::Before || one.cited)
+    });
     std::iter::once(best).chain(others).take(CITED)
 }
 
@@ -315,7 +312,7 @@ fn commit(room: &ProjectEvidence, candidate: &Candidate) -> String {
 
 /// Describes the best candidate of an idea that was not done, so that a reader can judge it.
 fn nearest(grounds: &Evidence, say: &dyn Fn(&Candidate) -> String) -> String {
-    match grounds.candidates.first().filter(|best| best.strength >= 0.1) {
+    match grounds.candidates.first().filter(|best| best.strength >= SHOWN) {
         Some(best) => {
             format!(
                 "the nearest commit, {}, does not match well enough ({:.2})",

@@ -2,25 +2,26 @@
 //! fits.
 //!
 //! The index proposes commits and this module compares them. Every figure is a share between 0 and
-//! 1 (the fit may slightly exceed 1), so that the same thresholds apply to young and old
-//! repositories. The module makes no decision, and it must never use anything but the words and
-//! paths that it is given.
+//! 1, so that the same thresholds apply to young and old repositories. Commits that change only
+//! documents are never candidates. The module makes no decision, and it must never use anything but
+//! the words and paths that it is given.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{HashMap, HashSet};
 
 use runner_text::markdown;
-use runner_text::terms::{terms, top_terms};
+use runner_text::terms::terms;
 
+use super::criteria::{self, Criterion};
 use super::history::Commit;
-use super::index::{Index, IndexError};
+use super::index::{Index, Parts, term_id};
 use super::note_date::{self, CommitTiming};
 use super::overlap::{NamedPaths, Overlap, TouchedPaths};
 use super::places;
 
-/// Number of terms of a note's text that are searched for, besides those of its name.
-const KEYS: usize = 20;
+/// Number of terms of a note that are searched for and compared, by weight.
+const KEYS: usize = 40;
 /// Number of commits that the index proposes for comparison.
-const LOOKED_AT: usize = 30;
+const LOOKED_AT: usize = 80;
 /// Terms that name a kind of document and do not describe its subject.
 const KINDS: &[&str] = &[
     "brief",
@@ -43,24 +44,34 @@ const KINDS: &[&str] = &[
     "v1",
     "v2",
 ];
-/// Terms in a commit's subject which show that the commit plans work instead of doing it.
-const PLANNING: &[&str] = &[
-    "backlog", "brief", "design", "idea", "plan", "proposal", "propos", "rfc", "roadmap", "sketch",
-    "spec", "task", "todo",
+/// The value of a term of the note's name by the best part of the commit that contains it.
+const NAMED_IN: [(Parts, f64); 4] = [
+    (Parts::SUBJECT.or(Parts::CREATED), 1.0),
+    (Parts::BODY, 0.9),
+    (Parts::PATH, 0.8),
+    (Parts::ADDED, 0.6),
 ];
-/// The factor for the strength of a commit that only plans.
-const PLANNED: f64 = 0.4;
-/// Terms that show, as the first word of a subject, that the commit ends something. Such a commit
-/// does not plan, even if it is about a plan.
-const ENDING: &[&str] = &["archiv", "clos", "complet", "conclud", "finish", "retir", "ship"];
-/// Minimum share of the note's name at which a commit's message counts as containing the whole
-/// name. At least two words of the name must match.
-const WHOLE: f64 = 0.95;
-/// If a commit's message contains the whole name, the note counts as mentioning at least this share
-/// of the commit's subject.
-const TOLD: f64 = 0.8;
-/// The minimum strength of a commit that builds something and names the note's file in its message.
-const NAMED: f64 = 0.95;
+/// Added to two of the three figures of a commit, so that one missing figure does not outweigh the
+/// others.
+const FLOOR: f64 = 0.2;
+/// Commits up to this strength are no candidates.
+const WEAK: f64 = 0.12;
+/// The floor of the share of the note's name, which counts most.
+const NAMED_FLOOR: f64 = 0.05;
+/// The part of the missing share of the note's terms that the named places can make up for.
+const PLACES: f64 = 0.4;
+/// Minimum share of the note's name in the commit's subject, and of the subject in the note, at
+/// which both are the same sentence. At least two words must match.
+const SAME_NAME: (f64, f64) = (0.95, 0.9);
+/// The minimum share of the note's terms for a commit whose subject is the note's name.
+const TOLD_BY_NAME: f64 = 0.35;
+/// The minimum strength of a commit that names the note's file in its message.
+const NAMED: f64 = 0.9;
+/// Minimum surprise of the terms that a note and a commit share, beyond what the best of all
+/// commits shares by chance, in natural units: 1 in 4 to 5.
+const SURPRISE: f64 = 1.5;
+/// The factor for the strength of a commit that shares less.
+const BY_CHANCE: f64 = 0.8;
 
 /// The terms of a note.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,9 +80,8 @@ pub struct NoteTerms {
     pub title: Vec<String>,
     /// The terms of the file's stem.
     pub stem: Vec<String>,
-    /// The terms to search for: title, stem, then the terms with the most weight in the text.
-    pub keys: Vec<String>,
-    pub all: HashSet<String>,
+    /// All terms of the note with the number of their occurrences.
+    pub all: HashMap<String, u32>,
 }
 
 impl NoteTerms {
@@ -82,11 +92,12 @@ impl NoteTerms {
             let terms = terms(text).into_iter().filter(|term| !KINDS.contains(&term.as_str()));
             distinct(terms)
         };
-        let (title, stem_terms) = (named(&markdown::title(text, stem)), named(stem));
-        let top = top_terms(text, KEYS).into_iter().map(|top| top.term);
-        let keys = distinct(title.iter().chain(&stem_terms).cloned().chain(top));
-        let all = terms(text).into_iter().chain(stem_terms.iter().cloned()).collect();
-        Self { title, stem: stem_terms, keys, all }
+        let (title, stem) = (named(&markdown::title(text, stem)), named(stem));
+        let mut all: HashMap<String, u32> = HashMap::new();
+        for term in terms(text).into_iter().chain(stem.iter().cloned()) {
+            *all.entry(term).or_default() += 1;
+        }
+        Self { title, stem, all }
     }
 }
 
@@ -95,75 +106,81 @@ impl NoteTerms {
 pub struct Candidate {
     /// The index of the commit in the history.
     pub at: usize,
-    /// How likely it is that the commit did the work, from 0 to 1. Candidates are ranked and judged
-    /// by this value.
+    /// How well the commit fits, from 0 to 1: the geometric mean of `named` (which counts twice),
+    /// `about` and `told`. Candidates are ranked and judged by this value.
     pub strength: f64,
-    /// The commit's BM25 score as a share of the maximum score for the searched terms.
-    pub fit: f64,
-    /// Share of the note's name that the commit's message contains, weighted by rarity. The name is
-    /// the title, or the stem if that differs from the title and matches better.
+    /// Share of the note's name that the commit contains, weighted by rarity. The name is the
+    /// title, or the stem if that differs from the title and matches better.
     pub named: f64,
     /// Share of the commit's subject that the note mentions, weighted by rarity.
     pub about: f64,
-    /// Whether the commit touches more than documents.
-    pub built: bool,
-    /// Whether the commit's message names the note's file and the commit touches more than
-    /// documents.
+    /// Share of the note's most distinctive terms that the commit contains, weighted by rarity.
+    pub told: f64,
+    /// Whether the commit's message names the note's file.
     pub cited: bool,
-    /// Whether the commit's subject describes a plan and the commit touches only documents.
-    pub planning: bool,
     /// The extent to which the commit touched the places that the note names.
     pub overlap: Overlap,
     /// The commit's date relative to the date of the note.
     pub when: CommitTiming,
-    /// The terms of the note's name that occur in the commit's message.
+    /// The terms of the note's name that occur in the commit.
     pub matched: Vec<String>,
     /// Paths that the commit touched and that the note names, or that have a name like the note's.
     pub paths: Vec<String>,
+    /// What the note asks for item by item, compared with the commit. Empty if the lines that the
+    /// commit added are not known.
+    pub criteria: Vec<Criterion>,
 }
 
-/// Returns the commits that fit a note best, at most `limit`, best first.
-///
-/// # Errors
-/// Returns an [`IndexError`] if the search fails.
+impl Candidate {
+    /// Returns the items of the note that the commit does not contain.
+    pub fn unmet(&self) -> impl Iterator<Item = &Criterion> {
+        self.criteria.iter().filter(|one| !one.met)
+    }
+}
+
+/// The indexed facts that notes are compared with.
+#[derive(Clone, Copy)]
+pub struct Compared<'a> {
+    pub index: &'a Index,
+    pub touched: &'a TouchedPaths,
+    pub history: &'a [Commit],
+}
+
+/// Returns the commits that fit a note best, at most `limit`, best first. `born` is a time before
+/// which the note did not exist, in seconds since the epoch.
 pub fn candidates(
-    (index, touched): (&Index, &TouchedPaths),
-    history: &[Commit],
+    compared: Compared<'_>,
     (path, text): (&str, &str),
     words: &NoteTerms,
+    born: Option<i64>,
     limit: usize,
-) -> Result<Vec<Candidate>, IndexError> {
-    // Terms that occur in no commit are included: work that no commit mentions has probably not
-    // been done.
-    let possible: f64 = words.keys.iter().map(|term| index.rarity(term)).sum();
+) -> Vec<Candidate> {
+    let Compared { index, touched, history } = compared;
     let named = touched.named_in(text);
-    let written = note_date::earliest(history, touched, path, text);
-    let note = ComparedNote { index, path, words, places: &named };
-    let look = |at: usize, fit: f64| {
-        let when = note_date::when(written, history[at].at);
-        note.compare(at, &history[at], when, fit)
-    };
+    let written = note_date::earliest(history, touched, path, text).max(born);
+    let note = ComparedNote::new(compared, path, words, &named);
     let mut found = Vec::new();
     let mut looked_at = HashSet::new();
-    for hit in index.search(&words.keys, LOOKED_AT)? {
-        let fit = if possible > 0.0 { (hit.score / possible).max(0.0) } else { 0.0 };
-        looked_at.insert(hit.at);
-        found.push(look(hit.at, fit));
-    }
+    let query: Vec<(u32, f64)> =
+        note.keys.iter().map(|key| (key.id, key.weight)).chain(note.name_query()).collect();
+    let hits = index.search(&query, LOOKED_AT).into_iter().map(|hit| hit.at);
     // A commit that names the file is evidence even if no other word matches, and so is a commit
     // that touched the places that the note names.
-    let citing = index.citing(path).take(LOOKED_AT);
-    for at in citing.chain(named.best(history)) {
-        if looked_at.insert(at) {
-            found.push(look(at, 0.0));
+    let others = index.citing(path).take(LOOKED_AT).chain(named.best(history));
+    for at in hits.chain(others) {
+        if index.works(at) && looked_at.insert(at) {
+            found.push(note.compare(at, note_date::when(written, history[at].at)));
         }
     }
+    found.retain(|one| one.strength > WEAK);
     found.sort_by(|a, b| b.strength.total_cmp(&a.strength).then(a.at.cmp(&b.at)));
     found.truncate(limit);
+    let items = criteria::of(text);
     for candidate in &mut found {
         candidate.paths = shared_paths(&history[candidate.at], path, text);
+        candidate.criteria = criteria::compare(&items, index, history, candidate.at);
     }
-    Ok(found)
+    found
 }
 
 /// Returns the first few paths of a commit that a note names or that have the note's stem.
@@ -174,113 +191,139 @@ fn shared_paths(commit: &Commit, path: &str, text: &str) -> Vec<String> {
     shared.take(3).cloned().collect()
 }
 
+/// A term with its weights.
+struct Term {
+    text: String,
+    id: u32,
+    /// How well the term distinguishes the messages and paths of commits.
+    rarity: f64,
+}
+
+/// One of the most distinctive terms of a note.
+struct Key {
+    id: u32,
+    /// The term's rarity anywhere in the history, times the logarithm of its occurrences.
+    weight: f64,
+    rarity: f64,
+}
+
 /// A note that is compared with commits.
 struct ComparedNote<'a> {
-    index: &'a Index,
+    compared: Compared<'a>,
     path: &'a str,
     words: &'a NoteTerms,
     places: &'a NamedPaths,
+    title: Vec<Term>,
+    stem: Vec<Term>,
+    keys: Vec<Key>,
 }
 
-impl ComparedNote<'_> {
-    /// Compares a commit with the note and returns the candidate without its paths.
-    fn compare(&self, at: usize, commit: &Commit, when: CommitTiming, fit: f64) -> Candidate {
-        let Self { index, path, words, places } = *self;
-        let subject = distinct(terms(&commit.subject));
-        let message: BTreeSet<String> =
-            subject.iter().cloned().chain(terms(&commit.body)).collect();
-        let has = |term: &String| message.contains(term);
-        let (by_title, by_stem) = (cover(index, &words.title, has), cover(index, &words.stem, has));
+impl<'a> ComparedNote<'a> {
+    fn new(
+        compared: Compared<'a>,
+        path: &'a str,
+        words: &'a NoteTerms,
+        places: &'a NamedPaths,
+    ) -> Self {
+        let index = compared.index;
+        let mut keys: Vec<Key> = words
+            .all
+            .iter()
+            .map(|(term, count)| {
+                let id = term_id(term);
+                let rarity = index.rarity(index.frequencies(id).1);
+                Key { id, weight: (1.0 + f64::from(*count).ln()) * rarity, rarity }
+            })
+            .collect();
+        keys.sort_by(|a, b| b.weight.total_cmp(&a.weight).then(a.id.cmp(&b.id)));
+        keys.truncate(KEYS);
+        let name = |terms: &[String]| terms.iter().map(|term| rated(index, term)).collect();
+        let (title, stem) = (name(&words.title), name(&words.stem));
+        Self { compared, path, words, places, title, stem, keys }
+    }
+
+    /// Returns the terms of the note's name with their weights for a search.
+    fn name_query(&self) -> impl Iterator<Item = (u32, f64)> {
+        self.title.iter().chain(&self.stem).map(|term| (term.id, term.rarity))
+    }
+
+    /// Compares a commit with the note and returns the candidate without its paths and criteria.
+    fn compare(&self, at: usize, when: CommitTiming) -> Candidate {
+        let Compared { index, history, .. } = self.compared;
+        let commit = &history[at];
+        let value = |term: &Term| {
+            let parts = index.parts(term.id, at);
+            let best = NAMED_IN.iter().find(|(among, _)| parts.intersects(*among));
+            best.map_or(0.0, |(_, value)| *value)
+        };
+        let by_title = cover(&self.title, value);
         // A stem that only shortens the title would hide the words of the title that do not match.
-        let shortened = words.stem.iter().all(|term| words.title.contains(term));
-        let named = if shortened { by_title } else { by_title.max(by_stem) };
-        let about = cover(index, &subject, |term| words.all.contains(term));
-        let matched =
-            distinct(words.title.iter().chain(&words.stem).filter(|term| has(term)).cloned());
-        // A commit that edits only documents may be the commit that added the note.
-        let built = !commit.paths.iter().all(|path| places::is_document(path));
-        let cited = built && index.citing(path).any(|citing| citing == at);
-        let planning = !built && plans(&commit.subject);
-        let overlap = places.by(at, commit);
-        // A message that contains the whole name may also describe the commit's other changes.
-        let whole = named >= WHOLE && matched.len() >= 2;
-        let reported = if whole { about.max(TOLD) } else { about };
-        let mut strength = likelihood(fit, named, reported, overlap, when);
+        let shortened = self.words.stem.iter().all(|term| self.words.title.contains(term));
+        let named = if shortened { by_title } else { by_title.max(cover(&self.stem, value)) };
+        let name = self.title.iter().chain(&self.stem).filter(|term| value(term) > 0.0);
+        let matched = distinct(name.map(|term| term.text.clone()));
+        let subject: Vec<Term> = distinct(terms(&commit.subject))
+            .iter()
+            .map(|term| rated(index, term))
+            .collect();
+        let mentioned = |term: &Term| f64::from(self.words.all.contains_key(&term.text));
+        let about = cover(&subject, mentioned);
+        let (mut told, mut all, mut surprise) = (0.0, 0.0, 0.0);
+        for key in &self.keys {
+            all += key.weight;
+            let parts = index.parts(key.id, at);
+            if !parts.is_empty() && parts != Parts::DOCUMENT {
+                told += key.weight;
+                surprise += key.rarity;
+            }
+        }
+        let overlap = self.places.by(at, commit);
+        let told = if all > 0.0 { told / all } else { 0.0 };
+        let told = 1.0 - (1.0 - told) * (1.0 - PLACES * overlap.share.clamp(0.0, 1.0));
+        let in_subject = |term: &Term| {
+            f64::from(index.parts(term.id, at).intersects(Parts::SUBJECT))
+        };
+        let same = cover(&self.title, in_subject) >= SAME_NAME.0 && about >= SAME_NAME.1;
+        let told = if same && matched.len() >= 2 { told.max(TOLD_BY_NAME) } else { told };
+        let cited = index.citing(self.path).any(|citing| citing == at);
+        let raised = |figure: f64| (FLOOR + figure) / (FLOOR + 1.0);
+        let name = (NAMED_FLOOR + named) / (NAMED_FLOOR + 1.0);
+        let mut strength = (name * name * raised(about) * raised(told)).sqrt().sqrt();
+        if surprise < (index.commits() as f64 + 1.0).ln() + SURPRISE {
+            strength *= BY_CHANCE;
+        }
         if cited {
             strength = strength.max(NAMED);
         }
-        if planning {
-            strength *= PLANNED;
-        }
+        let (paths, criteria) = (Vec::new(), Vec::new());
         Candidate {
             at,
             strength,
-            fit,
             named,
             about,
-            built,
+            told,
             cited,
-            planning,
             overlap,
             when,
             matched,
-            paths: Vec::new(),
+            paths,
+            criteria,
         }
     }
 }
 
-/// Returns the likelihood that a commit with these figures did the work that a note asks for, from
-/// 0 to 1.
-///
-/// This is a logistic model. Its inputs are the matching words, the share of the commit's subject
-/// that the note mentions, both combined, the share of the named places that the commit touched,
-/// the extent of that overlap, and the time. The weights were fitted to the labelled notes of one
-/// project and rounded; `runner dream bench` measures them on these or on any other notes. `when`
-/// is evidence only against a commit, not for it.
-fn likelihood(fit: f64, named: f64, about: f64, overlap: Overlap, when: CommitTiming) -> f64 {
-    let words = fit * (0.3 + named) * (0.3 + about);
-    let time = match when {
-        CommitTiming::Unknown => 0.0,
-        CommitTiming::Before => -4.0,
-        CommitTiming::Soon => 0.8,
-        CommitTiming::Later => -0.7,
-    };
-    let sum = -2.8
-        + 1.1 * (0.05 + words).ln()
-        + 3.0 * about
-        + 2.0 * named * about
-        + 1.6 * overlap.share
-        + 0.3 * overlap.weight.ln_1p()
-        + time;
-    1.0 / (1.0 + (-sum).exp())
+fn rated(index: &Index, term: &str) -> Term {
+    let id = term_id(term);
+    Term { text: term.to_owned(), id, rarity: index.rarity(index.frequencies(id).0) }
 }
 
-/// Checks whether a commit's subject describes a plan: in its prefix (`spec:`, `docs(plan):`), in
-/// the first two words after the prefix ("add spec for…") or in the last word ("retry spec"). A
-/// subject whose first word ends the plan ("archive the spec") does not count.
-fn plans(subject: &str) -> bool {
-    let is_plan = |term: &String| PLANNING.contains(&term.as_str());
-    let (prefix, rest) = match subject.split_once(':') {
-        Some((prefix, rest)) if !prefix.contains(' ') => (prefix, rest),
-        _ => ("", subject),
-    };
-    let rest = terms(rest);
-    if rest.first().is_some_and(|term| ENDING.contains(&term.as_str())) {
-        return false;
-    }
-    terms(prefix).iter().any(is_plan)
-        || rest.iter().take(2).any(is_plan)
-        || rest.last().is_some_and(is_plan)
-}
-
-/// Returns the share of `terms` for which `has` holds, weighted by rarity.
-fn cover(index: &Index, terms: &[String], has: impl Fn(&String) -> bool) -> f64 {
-    let rarity = |term: &String| index.rarity(term);
-    let all: f64 = terms.iter().map(rarity).sum();
+/// Returns the mean of `value` over the terms, weighted by rarity.
+fn cover(terms: &[Term], value: impl Fn(&Term) -> f64) -> f64 {
+    let all: f64 = terms.iter().map(|term| term.rarity).sum();
     if all <= 0.0 {
         return 0.0;
     }
-    terms.iter().filter(|term| has(term)).map(rarity).sum::<f64>() / all
+    terms.iter().map(|term| term.rarity * value(term)).sum::<f64>() / all
 }
 
 fn distinct(terms: impl IntoIterator<Item = String>) -> Vec<String> {
@@ -291,6 +334,7 @@ fn distinct(terms: impl IntoIterator<Item = String>) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::evidence::documents::Documents;
 
     fn commit(subject: &str, body: &str, paths: &[&str]) -> Commit {
         Commit {
@@ -300,7 +344,7 @@ mod tests {
             body: body.into(),
             paths: paths.iter().map(|path| (*path).to_owned()).collect(),
             touched: paths.len(),
-            created: Vec::new(),
+            ..Commit::default()
         }
     }
 
@@ -320,42 +364,27 @@ mod tests {
 
     fn found(path: &str, text: &str) -> Vec<Candidate> {
         let history = history();
-        let index = Index::build(&history).unwrap();
+        let index = Index::build(&history, &Documents::default());
         let touched = TouchedPaths::build(&history);
-        candidates((&index, &touched), &history, (path, text), &NoteTerms::of(path, text), 3)
-            .unwrap()
+        let compared = Compared { index: &index, touched: &touched, history: &history };
+        candidates(compared, (path, text), &NoteTerms::of(path, text), None, 3)
     }
 
     #[test]
-    fn implementing_commit_ranks_above_planning_commit() {
+    fn commits_of_documents_are_no_candidates() {
         let found = found("ideas/retry-policy.md", NOTE);
         assert_eq!(found[0].at, 1);
-        assert!(!found[0].planning && found[1].planning && found[1].at == 2, "{found:?}");
-        assert!(found[0].strength > 2.0 * found[1].strength, "{found:?}");
+        assert!(found.iter().all(|one| one.at != 2 && one.at != 3), "{found:?}");
         assert_eq!(found[0].paths, ["src/net/retry.rs"]);
         assert!(found[0].named > 0.9 && found[0].matched.len() == 3, "{found:?}");
+        assert!(found[0].strength > 0.7, "{found:?}");
     }
 
     #[test]
-    fn planning_commits_are_distinguished_from_work() {
-        for plan in [
-            "spec: x y z",
-            "docs(plan): x",
-            "docs: add spec for retries",
-            "Idea: x",
-            "Add retry spec",
-        ] {
-            assert!(plans(plan), "{plan}");
-        }
-        for work in [
-            "feat: x",
-            "chore: remove experimental spec-kit skills",
-            "docs: repair links: all of them",
-            "docs(spec): close the retry plan",
-            "Archive the retry spec",
-        ] {
-            assert!(!plans(work), "{work}");
-        }
+    fn sibling_is_weaker_than_the_work_itself() {
+        let sibling = "# Spec: Retry policy of the printer\n\nThe printer queue should try again.\n";
+        let (of_sibling, own) = (found("ideas/x.md", sibling), found("ideas/retry.md", NOTE));
+        assert!(of_sibling[0].strength < 0.8 * own[0].strength, "{of_sibling:?}");
     }
 
     #[test]

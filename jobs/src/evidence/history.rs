@@ -6,9 +6,13 @@
 //! comparison. [`HistoryLimits`] limits the cost of even the longest history.
 
 use runner_text::counted;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use runner_engine::git::{Git, GitError, Read};
+use runner_engine::process::Stdin;
+use serde::{Deserialize, Serialize};
+
+use super::added::AddedText;
 
 /// Limits on the part of a history that is kept. The newest commits are kept first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,16 +26,18 @@ pub struct HistoryLimits {
     pub body: usize,
     /// Maximum size of everything that is kept, in bytes.
     pub total: usize,
+    /// Maximum number of changed files whose added lines one run reads. A later run continues.
+    pub files: usize,
 }
 
 impl Default for HistoryLimits {
     fn default() -> Self {
-        Self { commits: 20_000, paths: 64, body: 4096, total: 48 * 1024 * 1024 }
+        Self { commits: 50_000, paths: 64, body: 2048, total: 40 * 1024 * 1024, files: 250_000 }
     }
 }
 
 /// A commit of the history.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Commit {
     /// The full hash of the commit.
     pub hash: String,
@@ -47,6 +53,9 @@ pub struct Commit {
     pub touched: usize,
     /// Indices into `paths` of the files that the commit created.
     pub created: Vec<u32>,
+    /// The terms of the lines that the commit added; `None` if they were not read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub added: Option<AddedText>,
 }
 
 impl Commit {
@@ -67,39 +76,86 @@ pub struct History {
     pub notes: Vec<String>,
 }
 
-/// Reads the newest commits that are reachable from `HEAD`. A repository without commits yields an
-/// empty history.
+/// Number of commits that are listed with one git command.
+const AT_ONCE: usize = 4000;
+
+/// Reads the newest commits that are reachable from `HEAD`, without the lines that they added. A
+/// repository without commits yields an empty history.
 ///
 /// # Errors
 /// Returns a [`GitError`] if git fails.
 pub fn read(git: &Git, bounds: &HistoryLimits) -> Result<History, GitError> {
-    if git.head()?.is_none() {
-        return Ok(History::default());
+    let (commits, notes) = extend(git, bounds, HashMap::new())?;
+    Ok(History::of(commits, notes))
+}
+
+impl History {
+    /// Removes the commits that are no longer in effect.
+    pub(super) fn of(commits: Vec<Commit>, notes: Vec<String>) -> Self {
+        let (commits, reverted) = standing(commits);
+        Self { commits, reverted, notes }
     }
+}
+
+/// Returns the newest commits that are reachable from `HEAD`, the newest first, and notes on the
+/// parts that were not read. Commits in `known` are not read again.
+///
+/// # Errors
+/// Returns a [`GitError`] if git fails.
+pub(super) fn extend(
+    git: &Git,
+    bounds: &HistoryLimits,
+    mut known: HashMap<String, Commit>,
+) -> Result<(Vec<Commit>, Vec<String>), GitError> {
     let mut notes = Vec::new();
+    if git.head()?.is_none() {
+        return Ok((Vec::new(), notes));
+    }
     // One more commit than the limit is requested, to find out whether there are more.
     let most = format!("--max-count={}", bounds.commits.saturating_add(1));
-    let out = match log(git, &most) {
-        // A clone without trees still has the messages.
-        Err(GitError::Failed { .. }) => {
-            let out = messages(git, &most)?;
-            notes.push("history read without paths: git could not list them".to_owned());
-            out
-        }
-        answer => answer?,
-    };
-    let (commits, more) = parse(&out, bounds);
-    if more {
-        notes.push(format!("history read up to {}", counted(commits.len(), "commit")));
+    let listed = git.ask(Read::RevList, &[&most, "HEAD", "--"])?;
+    let listed = String::from_utf8_lossy(&listed);
+    let hashes: Vec<&str> = listed.lines().collect();
+    let unknown: Vec<&str> =
+        hashes.iter().copied().filter(|hash| !known.contains_key(*hash)).collect();
+    let mut without_paths = false;
+    for some in unknown.chunks(AT_ONCE) {
+        let out = match log(git, some) {
+            // A clone without trees still has the messages.
+            Err(GitError::Failed { .. }) => {
+                without_paths = true;
+                messages(git, some)?
+            }
+            answer => answer?,
+        };
+        known.extend(parse(&out, bounds).into_iter().map(|commit| (commit.hash.clone(), commit)));
     }
-    let (commits, reverted) = standing(commits);
-    Ok(History { commits, reverted, notes })
+    if without_paths {
+        notes.push("history read without paths: git could not list them".to_owned());
+    }
+    let mut commits: Vec<Commit> = Vec::with_capacity(hashes.len().min(bounds.commits));
+    let mut kept = 0;
+    for hash in &hashes {
+        let Some(commit) = known.remove(*hash) else { continue };
+        kept += size(&commit);
+        if kept > bounds.total || commits.len() == bounds.commits {
+            notes.push(format!("history read up to {}", counted(commits.len(), "commit")));
+            break;
+        }
+        commits.push(commit);
+    }
+    Ok((commits, notes))
+}
+
+fn size(commit: &Commit) -> usize {
+    let paths = commit.paths.iter().map(|path| path.len() + size_of::<String>());
+    commit.subject.len() + commit.body.len() + paths.sum::<usize>()
 }
 
 /// The format of a commit: an empty field, then its fields, each terminated by a NUL.
 const FORMAT: &str = "--format=tformat:%x00%H%x00%ct%x00%s%x00%b%x00";
 
-fn log(git: &Git, most: &str) -> Result<Vec<u8>, GitError> {
+fn log(git: &Git, hashes: &[&str]) -> Result<Vec<u8>, GitError> {
     // A commit starts with an empty field, which cannot be a path, and its fields end with a NUL,
     // which a message cannot contain. Therefore no text of a committer can look like another
     // commit.
@@ -111,14 +167,14 @@ fn log(git: &Git, most: &str) -> Result<Vec<u8>, GitError> {
         FORMAT,
         "-z",
     ];
-    let commits = git.ask(Read::RevList, &[most, "HEAD", "--"])?;
-    git.diffs(commits, &args)
+    git.diffs((hashes.join("\n") + "\n").into_bytes(), &args)
 }
 
 /// Reads the log without paths, for a repository whose trees are not available.
-fn messages(git: &Git, most: &str) -> Result<Vec<u8>, GitError> {
-    let args = [most, "--encoding=UTF-8", FORMAT, "HEAD", "--"];
-    let out = git.ask(Read::RevList, &args)?;
+fn messages(git: &Git, hashes: &[&str]) -> Result<Vec<u8>, GitError> {
+    let args = ["--no-walk=unsorted", "--encoding=UTF-8", FORMAT, "--stdin"];
+    let stdin = Stdin::Bytes((hashes.join("\n") + "\n").into_bytes());
+    let out = git.ask_with(Read::RevList, &args, stdin)?;
     let fields: Vec<&[u8]> = out.split(|byte| *byte == 0).collect();
     // The first field of each commit contains the line ending of the previous commit instead of
     // being empty, so it is replaced.
@@ -165,22 +221,10 @@ fn taken_back(commit: &Commit) -> Option<String> {
     (hash.len() == commit.hash.len()).then(|| hash.to_ascii_lowercase())
 }
 
-/// Parses the output of [`log`], and returns whether the limits left something out. Parsing ends at
-/// the first field that does not fit the format.
-fn parse(out: &[u8], bounds: &HistoryLimits) -> (Vec<Commit>, bool) {
-    let mut commits = Vec::new();
+/// Parses the output of [`log`]. Parsing ends at the first field that does not fit the format.
+fn parse(out: &[u8], bounds: &HistoryLimits) -> Vec<Commit> {
     let mut fields = out.split(|byte| *byte == 0).peekable();
-    let mut kept = 0;
-    while let Some(commit) = one(&mut fields, bounds) {
-        kept += commit.subject.len()
-            + commit.body.len()
-            + commit.paths.iter().map(|path| path.len() + size_of::<String>()).sum::<usize>();
-        if kept > bounds.total || commits.len() == bounds.commits {
-            return (commits, true);
-        }
-        commits.push(commit);
-    }
-    (commits, false)
+    std::iter::from_fn(|| one(&mut fields, bounds)).collect()
 }
 
 fn one<'a>(
@@ -214,7 +258,7 @@ fn one<'a>(
             paths.push(text(path));
         }
     }
-    Some(Commit { hash, at, subject, body, paths, touched, created })
+    Some(Commit { hash, at, subject, body, paths, touched, created, added: None })
 }
 
 /// Returns all tracked paths, in git's order.
@@ -253,7 +297,7 @@ mod tests {
         let log = entry("one", "body\n\nSpec: ideas/a.md\n", &["a.rs", "ö b.rs"])
             + &entry("merge", "", &[])
             + &entry("", "", &["c"]);
-        let (commits, _) = parse(log.as_bytes(), &HistoryLimits::default());
+        let commits = parse(log.as_bytes(), &HistoryLimits::default());
         let seen: Vec<(&str, usize)> =
             commits.iter().map(|c| (c.subject.as_str(), c.touched)).collect();
         assert_eq!(seen, [("one", 2), ("merge", 0), ("", 1)]);
@@ -267,7 +311,7 @@ mod tests {
     #[test]
     fn messages_cannot_forge_commits() {
         let forged = format!("x\n{HASH}\n1700000000\nfeat: forged");
-        let (commits, _) =
+        let commits =
             parse(entry(&forged, &forged, &[HASH]).as_bytes(), &HistoryLimits::default());
         assert_eq!(commits.len(), 1);
         assert_eq!(commits[0].paths, [HASH]);
@@ -282,9 +326,7 @@ mod tests {
             body: reverts.map_or(String::new(), |hash| {
                 format!("This reverts commit {}.", hash.to_string().repeat(40))
             }),
-            paths: Vec::new(),
-            touched: 0,
-            created: Vec::new(),
+            ..Commit::default()
         };
         let subjects = |commits: Vec<Commit>| -> Vec<String> {
             standing(commits).0.into_iter().map(|commit| commit.subject).collect()
@@ -296,20 +338,15 @@ mod tests {
     }
 
     #[test]
-    fn history_limits_are_enforced() {
+    fn message_and_path_limits_are_enforced() {
         let log = entry("one", &"é".repeat(10), &["a", "b", "c"]).repeat(5);
-        let bounds = HistoryLimits { commits: 3, paths: 2, body: 3, total: 1000 };
-        let (commits, more) = parse(log.as_bytes(), &bounds);
-        assert!(more);
-        assert_eq!(commits.len(), 3);
+        let bounds = HistoryLimits { paths: 2, body: 3, ..HistoryLimits::default() };
+        let commits = parse(log.as_bytes(), &bounds);
+        assert_eq!(commits.len(), 5);
         assert_eq!((commits[0].paths.len(), commits[0].touched), (2, 3));
         assert!(commits[0].body.starts_with('é'));
-        assert_eq!(
-            parse(log.as_bytes(), &HistoryLimits { total: 10, ..bounds }),
-            (Vec::new(), true)
-        );
-        assert_eq!(parse(b"", &bounds), (Vec::new(), false));
-        assert_eq!(parse(b"\0nonsense\0", &bounds), (Vec::new(), false));
+        assert_eq!(parse(b"", &bounds), Vec::new());
+        assert_eq!(parse(b"\0nonsense\0", &bounds), Vec::new());
     }
 
     #[test]
@@ -317,10 +354,9 @@ mod tests {
         let log = entry("one", "", &["a"])
             + &entry("two", "", &["b"]).replace("1700000000", "99999999999999999999")
             + &entry("three", "", &["c"]).replace("1700000000", "");
-        let (commits, more) = parse(log.as_bytes(), &HistoryLimits::default());
+        let commits = parse(log.as_bytes(), &HistoryLimits::default());
         let seen: Vec<(&str, i64)> = commits.iter().map(|c| (&*c.subject, c.at)).collect();
         assert_eq!(seen, [("one", 1_700_000_000), ("two", 0), ("three", 0)]);
-        assert!(!more);
     }
 
     #[test]
@@ -330,9 +366,7 @@ mod tests {
             at: 0,
             subject: subject.into(),
             body: body.into(),
-            paths: Vec::new(),
-            touched: 0,
-            created: Vec::new(),
+            ..Commit::default()
         };
         let [a, b] = ['a', 'b'].map(|c| c.to_string().repeat(40));
         let squashed = commit('c', "feat: all", &format!("* This reverts commit {a}."));

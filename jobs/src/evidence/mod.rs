@@ -1,25 +1,27 @@
 //! Evidence: facts about a note that are gathered from the project, without any model.
 //!
 //! ```text
-//! git log ──> history ─┬─> index (words) ──┐
-//!                      └─> overlap (places)┤
-//! git ls-files ──> places ─────────────────┼──> Evidence on one note ──> a rule, a request
-//! the note ──> written (when) ─────────────┤
-//! the notes ──> neighbours ────────────────┘
+//! cache ─┐
+//! git log ┴> history ─┬─> documents (what decides nothing)
+//!                     ├─> added (lines) ──> index (words) ──┐
+//!                     └─> overlap (places) ─────────────────┤
+//! git ls-files ──> places ──────────────────────────────────┼─> Evidence on one note ─> a rule, a request
+//! the note ──> note_date (when), criteria (what) ───────────┤
+//! the notes ──> neighbours ─────────────────────────────────┘
 //! ```
 //!
 //! One [`ProjectEvidence`] serves all kinds of jobs. Everything in it can be verified: commits that
 //! exist, paths that are tracked, notes that were read. This module must never decide, never ask a
-//! model, never write, and never treat the text of a commit or a note as anything but words to
-//! compare.
+//! model, and never treat the text of a commit or a note as anything but words to compare.
 //!
-//! Limits: [`HistoryLimits`] for the history (48 MiB by default, and about as much again for its
-//! index), 32 MiB of notes for the comparison among notes. Reading and indexing 1,300 commits with
-//! 29,000 paths takes about 0.15 s, and looking up one note takes about 4 ms (`runner dream bench`
-//! prints both). No index is kept between runs, because checking an old index would take as long as
-//! building a new one.
+//! [`HistoryLimits`] limits the history. The commits and the terms of their added lines are kept in
+//! a [`cache`] keyed by commit, so that a later run reads only new commits.
 
+pub mod added;
+pub mod cache;
 pub mod candidates;
+pub mod criteria;
+pub mod documents;
 pub mod history;
 pub mod index;
 pub mod neighbours;
@@ -29,17 +31,22 @@ pub mod places;
 pub mod references;
 
 use std::collections::HashSet;
+use std::path::Path;
 
 use runner_engine::git::{Git, GitError};
+use runner_engine::recording::InputRecording;
+use runner_text::counted;
 
 pub use candidates::{Candidate, NoteTerms};
 pub use history::{Commit, HistoryLimits};
-pub use index::IndexError;
 pub use neighbours::Neighbour;
 pub use note_date::CommitTiming;
 pub use references::{CheckedReferences, Reference};
 
-use candidates::candidates;
+use cache::HistoryCache;
+use candidates::{Compared, candidates};
+use documents::Documents;
+use history::History;
 use index::Index;
 use overlap::TouchedPaths;
 use places::Tracked;
@@ -54,13 +61,15 @@ const PATHS: usize = 8;
 pub enum EvidenceError {
     #[error(transparent)]
     Git(#[from] GitError),
-    #[error(transparent)]
-    Index(#[from] IndexError),
+    /// A replayed run has no recorded history.
+    #[error("the recorded history: {0}")]
+    Recorded(String),
 }
 
 /// The facts about a project, for all notes of a run.
 pub struct ProjectEvidence {
     history: Vec<Commit>,
+    documents: Documents,
     index: Index,
     touched: TouchedPaths,
     tracked: Tracked,
@@ -78,22 +87,45 @@ pub struct Evidence {
     pub words: NoteTerms,
     /// Commits that may have done the work, best first.
     pub candidates: Vec<Candidate>,
-    /// Terms of the note's title that occur in no commit message and no path.
-    pub unheard: Vec<String>,
     /// Tracked files that the note names.
     pub paths: Vec<String>,
     /// Tracked documents and sources with a name like the note's.
     pub namesakes: Vec<String>,
 }
 
+/// The place and the limits of a project's evidence.
+#[derive(Clone, Copy, Debug)]
+pub struct EvidenceSource<'a> {
+    pub limits: HistoryLimits,
+    /// The folders of the project's own notes.
+    pub notes: &'a [&'a str],
+    /// The file in which the history is kept between runs; `None` keeps nothing.
+    pub cache: Option<&'a Path>,
+}
+
 impl ProjectEvidence {
-    /// Reads the history and the list of tracked files, and indexes them.
+    /// Reads the history and the list of tracked files, and indexes them. A recorded run stores the
+    /// history that it read as one input, and a replayed run takes it from there.
     ///
     /// # Errors
-    /// Returns an [`EvidenceError`] if git or the index fails.
-    pub fn open(git: &Git, bounds: &HistoryLimits) -> Result<Self, EvidenceError> {
-        let history = history::read(git, bounds)?;
-        let room = Self::of(history.commits, history::tracked(git)?)?;
+    /// Returns an [`EvidenceError`] if git fails.
+    pub fn open(
+        git: &Git,
+        source: EvidenceSource<'_>,
+        recording: &InputRecording,
+    ) -> Result<Self, EvidenceError> {
+        let (commits, notes) = match recording.replays() {
+            true => cache::recalled(recording)?,
+            false => {
+                let quiet = git.clone().with_recording(InputRecording::off());
+                let read = Self::read(&quiet, source)?;
+                cache::note(recording, &read.0, &read.1);
+                read
+            }
+        };
+        let documents = Documents::learn(&commits, source.notes);
+        let history = History::of(commits, notes);
+        let room = Self::indexed(history.commits, documents, history::tracked(git)?);
         Ok(Self {
             git: Some(git.clone()),
             reverted: history.reverted,
@@ -102,39 +134,75 @@ impl ProjectEvidence {
         })
     }
 
+    /// Reads the commits, their added lines included, and updates the cache.
+    fn read(
+        git: &Git,
+        source: EvidenceSource<'_>,
+    ) -> Result<(Vec<Commit>, Vec<String>), EvidenceError> {
+        let known = source.cache.map(HistoryCache::load).unwrap_or_default();
+        let before = known.commits.len();
+        let signature = known.documents;
+        let (mut commits, mut notes) = history::extend(git, &source.limits, known.commits)?;
+        let documents = Documents::learn(&commits, source.notes);
+        // The added lines depend on what counts as a document.
+        if signature != documents.signature() {
+            commits.iter_mut().for_each(|commit| commit.added = None);
+        }
+        let read = added::read(git, &mut commits, &documents, source.limits.files)?;
+        let left = commits.iter().filter(|commit| commit.added.is_none()).count();
+        if left > 0 {
+            notes.push(format!("added lines of {} not read yet", counted(left, "commit")));
+        }
+        if let Some(cache) = source.cache.filter(|_| read > 0 || commits.len() != before) {
+            cache::save(cache, &commits, &documents);
+        }
+        Ok((commits, notes))
+    }
+
     /// Builds the evidence from a history and paths that have already been read.
-    ///
-    /// # Errors
-    /// Returns an [`IndexError`] if the index cannot be built.
-    pub fn of(history: Vec<Commit>, tracked: Vec<String>) -> Result<Self, IndexError> {
-        let index = Index::build(&history)?;
-        Ok(Self {
+    pub fn of(history: Vec<Commit>, tracked: Vec<String>) -> Self {
+        let documents = Documents::learn(&history, &[]);
+        Self::indexed(history, documents, tracked)
+    }
+
+    fn indexed(history: Vec<Commit>, documents: Documents, tracked: Vec<String>) -> Self {
+        Self {
+            index: Index::build(&history, &documents),
             touched: TouchedPaths::build(&history),
             history,
-            index,
+            documents,
             tracked: Tracked::new(tracked),
             git: None,
             reverted: HashSet::new(),
             notes: Vec::new(),
-        })
+        }
     }
 
-    /// Returns the evidence about the note at `path` with this text.
-    ///
-    /// # Errors
-    /// Returns an [`IndexError`] if the search fails.
-    pub fn about(&self, path: &str, text: &str) -> Result<Evidence, IndexError> {
+    /// Returns the evidence as it was before the commit at `at` and all newer commits.
+    #[must_use]
+    pub fn before(&self, at: usize) -> Self {
+        let history = self.history.get(at + 1..).unwrap_or_default().to_vec();
+        Self::indexed(history, self.documents.clone(), Vec::new())
+    }
+
+    /// Returns the evidence about the note at `path` with this text. `born` is a time before which
+    /// the note did not exist, in seconds since the epoch.
+    pub fn about(&self, path: &str, text: &str, born: Option<i64>) -> Evidence {
         let words = NoteTerms::of(path, text);
-        let indexes = (&self.index, &self.touched);
-        let candidates = candidates(indexes, &self.history, (path, text), &words, CANDIDATES)?;
+        let (index, touched, history) = (&self.index, &self.touched, self.history.as_slice());
+        let compared = Compared { index, touched, history };
+        let candidates = candidates(compared, (path, text), &words, born, CANDIDATES);
         let own = |paths: Vec<&str>| -> Vec<String> {
             paths.into_iter().filter(|found| *found != path).map(str::to_owned).collect()
         };
         let paths = own(self.tracked.named_in(text, PATHS));
         let namesakes = own(self.tracked.with_stem(places::stem(path), PATHS));
-        let heard = |term: &&String| self.index.frequency(term) > 0;
-        let unheard = words.title.iter().filter(|term| !heard(term)).cloned().collect();
-        Ok(Evidence { words, candidates, unheard, paths, namesakes })
+        Evidence { words, candidates, paths, namesakes }
+    }
+
+    /// Checks whether the file at this path is a document, which decides nothing.
+    pub fn is_document(&self, path: &str) -> bool {
+        self.documents.contains(path)
     }
 
     /// Returns the commit of a candidate.

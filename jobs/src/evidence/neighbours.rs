@@ -1,55 +1,334 @@
-//! Finds notes with the same content in almost the same words.
+//! Ranks the notes that may have the same content as a note.
 //!
-//! The module compares all notes that it is given by means of `text::near`. The caller limits the
-//! number of notes and reports how many it left out.
+//! The ranking combines four figures: BM25 over the fields of the notes (title, headings, text),
+//! the shared word pairs, the shared groups of four letters, and the closeness in time. It finds
+//! notes that say the same in other words. Whether two notes are *the same* is a stricter question:
+//! their text must agree almost word for word, apart from lines that many notes share (a template),
+//! and each must contain what the other's title names, because siblings share a template and differ
+//! in their subject.
+//!
+//! The caller limits the number of notes and reports how many it left out.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 
-use runner_text::near::{self, Doc};
+use runner_text::markdown;
+use runner_text::near::{Sets, containment, jaccard};
+use runner_text::terms::terms;
+
+use super::index::term_id;
+use super::places;
 
 /// Maximum text that is compared at once, in bytes.
 pub const MOST: usize = 32 * 1024 * 1024;
+/// Number of neighbours of a note.
+pub const RANKED: usize = 10;
+/// Number of notes that BM25 proposes for a closer comparison.
+const LOOKED_AT: usize = 40;
+/// Number of the most similar notes whose text is compared word for word.
+const VERIFIED: usize = 3;
+/// The weights of a term in the title, in a heading and in the text.
+const FIELDS: (f64, f64, f64) = (3.0, 1.5, 1.0);
+/// The parameters of BM25: the saturation of repetitions, and the influence of the length.
+const BM25: (f64, f64) = (1.2, 0.5);
+/// The weights of the figures: BM25 in the better and in the worse direction, word pairs, groups of
+/// letters, closeness in time.
+const WEIGHTS: [f64; 5] = [0.3, 0.25, 0.2, 0.2, 0.05];
+/// The age difference, in days, at which the closeness in time is one half.
+const DAYS: f64 = 14.0;
+/// Number of notes that share a line from which the line belongs to a template.
+const TEMPLATE: usize = 3;
+/// Minimum similarity at which two notes are the same.
+pub const SAME: f64 = 0.75;
+/// Minimum share of the smaller note that the larger note contains, at which they are the same.
+pub const WITHIN: f64 = 0.9;
+/// Minimum number of words of a note that another note can contain by more than chance.
+const LONG: usize = 12;
+/// Minimum share of each title's terms, weighted by rarity, that the other note contains.
+const TITLED: f64 = 0.8;
 
-/// A note whose text is similar to another note's.
+/// A note that may have the same content as another note.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Neighbour {
     /// The path of the similar note.
     pub path: String,
-    /// Number of shared parts divided by the number of all parts, from 0 to 1.
+    /// The figure by which neighbours are ranked, from 0 to 1.
+    pub score: f64,
+    /// Number of shared parts divided by the number of all parts, from 0 to 1, without the lines of
+    /// a template.
     pub similarity: f64,
     /// Share of the smaller note that the larger note contains.
     pub containment: f64,
+    /// Whether the two notes are almost certainly the same.
+    pub same: bool,
 }
 
-/// Returns the neighbours of every note that has some, the nearest first.
-pub fn neighbours(notes: &[(&str, &str)]) -> BTreeMap<String, Vec<Neighbour>> {
-    let docs: Vec<Doc<'_>> = notes.iter().map(|(key, text)| Doc { key, text }).collect();
-    let mut found: BTreeMap<String, Vec<Neighbour>> = BTreeMap::new();
-    for pair in near::neighbours(&docs, near::NEAR) {
-        for (one, other) in [(pair.a, pair.b), (pair.b, pair.a)] {
-            found.entry(one.to_owned()).or_default().push(Neighbour {
-                path: other.to_owned(),
-                similarity: pair.similarity,
-                containment: pair.containment,
-            });
+/// A note to compare.
+#[derive(Clone, Copy, Debug)]
+pub struct Note<'a> {
+    pub path: &'a str,
+    pub text: &'a str,
+    /// A time at which the note existed, in seconds since the epoch.
+    pub at: i64,
+}
+
+/// Returns the neighbours of the first `count` notes that have some, the most similar first. Each
+/// note is compared with all others.
+pub fn neighbours(notes: &[Note<'_>], count: usize) -> BTreeMap<String, Vec<Neighbour>> {
+    let collection = Collection::of(notes);
+    let mut found = BTreeMap::new();
+    for at in 0..count.min(notes.len()) {
+        let ranked = collection.ranked(at);
+        if !ranked.is_empty() {
+            found.insert(notes[at].path.to_owned(), ranked);
         }
     }
     found
+}
+
+/// A note as it is compared.
+struct Compared {
+    /// The weight of each term.
+    terms: Vec<(u32, f64)>,
+    title: Vec<u32>,
+    length: f64,
+    /// The BM25 score of the note as an answer to itself.
+    own: f64,
+}
+
+struct Collection<'a> {
+    notes: &'a [Note<'a>],
+    compared: Vec<Compared>,
+    /// For each term, the notes that contain it, with the weight of the term.
+    postings: HashMap<u32, Vec<(u32, f64)>>,
+    mean_length: f64,
+    /// The lines that belong to a template.
+    template: HashSet<u32>,
+}
+
+impl<'a> Collection<'a> {
+    fn of(notes: &'a [Note<'a>]) -> Self {
+        let mut compared: Vec<Compared> = notes.iter().map(Compared::of).collect();
+        let mut postings: HashMap<u32, Vec<(u32, f64)>> = HashMap::new();
+        for (at, note) in compared.iter().enumerate() {
+            for (term, weight) in &note.terms {
+                postings.entry(*term).or_default().push((at as u32, *weight));
+            }
+        }
+        let lengths: f64 = compared.iter().map(|note| note.length).sum();
+        let mean_length = (lengths / compared.len().max(1) as f64).max(1.0);
+        let mut sharing: HashMap<u32, usize> = HashMap::new();
+        for note in notes {
+            let lines: HashSet<u32> = note.text.lines().filter_map(line_id).collect();
+            lines.into_iter().for_each(|line| *sharing.entry(line).or_default() += 1);
+        }
+        let template =
+            sharing.into_iter().filter(|(_, notes)| *notes >= TEMPLATE).map(|(line, _)| line);
+        let template = template.collect();
+        let all = compared.len();
+        for note in &mut compared {
+            let score = |(term, weight): &(u32, f64)| {
+                let idf = idf(all, postings[term].len());
+                idf * saturated(*weight, note.length / mean_length)
+            };
+            note.own = note.terms.iter().map(score).sum();
+        }
+        Self { notes, compared, postings, mean_length, template }
+    }
+
+    /// Returns the neighbours of one note, the most similar first.
+    fn ranked(&self, at: usize) -> Vec<Neighbour> {
+        let mut scores: HashMap<u32, f64> = HashMap::new();
+        for (term, _) in &self.compared[at].terms {
+            let having = &self.postings[term];
+            let idf = idf(self.notes.len(), having.len());
+            for (other, weight) in having.iter().filter(|(other, _)| *other as usize != at) {
+                let length = self.compared[*other as usize].length / self.mean_length;
+                *scores.entry(*other).or_default() += idf * saturated(*weight, length);
+            }
+        }
+        // Each score is a share of the larger or of the smaller note's own score.
+        let share = |other: usize, score: f64| {
+            let (a, b) = (self.compared[at].own, self.compared[other].own);
+            let (least, most) = (a.min(b).max(f64::MIN_POSITIVE), a.max(b).max(f64::MIN_POSITIVE));
+            ((score / least).min(1.0), (score / most).min(1.0))
+        };
+        let mut best: Vec<(usize, (f64, f64))> = scores
+            .into_iter()
+            .map(|(other, score)| (other as usize, share(other as usize, score)))
+            .collect();
+        let sum = |shares: (f64, f64)| shares.0 + shares.1;
+        best.sort_by(|a, b| sum(b.1).total_cmp(&sum(a.1)).then(a.0.cmp(&b.0)));
+        best.truncate(LOOKED_AT);
+        let own = Grams::of(self.notes[at].text);
+        let mut ranked: Vec<(usize, f64)> = best
+            .into_iter()
+            .map(|(other, (within, of))| {
+                let (pairs, letters) = own.shared(&Grams::of(self.notes[other].text));
+                let days = (self.notes[at].at - self.notes[other].at).unsigned_abs() as f64 / 86_400.0;
+                let close = 1.0 / (1.0 + days / DAYS);
+                let figures = [within, of, pairs, letters, close];
+                (other, figures.iter().zip(WEIGHTS).map(|(figure, weight)| figure * weight).sum())
+            })
+            .collect();
+        ranked.sort_by(|a: &(usize, f64), b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+        ranked.truncate(RANKED);
+        let verified = ranked.into_iter().enumerate();
+        verified.map(|(place, (other, score))| self.neighbour(at, other, place, score)).collect()
+    }
+
+    fn neighbour(&self, at: usize, other: usize, place: usize, score: f64) -> Neighbour {
+        let path = self.notes[other].path.to_owned();
+        if place >= VERIFIED {
+            return Neighbour { path, score, similarity: 0.0, containment: 0.0, same: false };
+        }
+        let bare = |at: usize| {
+            let lines = self.notes[at].text.lines();
+            let own = lines.filter(|line| !line_id(line).is_some_and(|id| self.template.contains(&id)));
+            own.collect::<Vec<_>>().join("\n")
+        };
+        let (one, two) = (bare(at), bare(other));
+        let (a, b) = (Sets::of(&one), Sets::of(&two));
+        let (similarity, containment) = (jaccard(&a, &b), containment(&a, &b));
+        let words = markdown::word_count(&one).min(markdown::word_count(&two));
+        let alike = similarity >= SAME || containment >= WITHIN && words >= LONG;
+        let titled = self.titled(at, other) >= TITLED && self.titled(other, at) >= TITLED;
+        // Identical texts are the same even if all of their lines are a template.
+        let equal = markdown::plain(self.notes[at].text) == markdown::plain(self.notes[other].text);
+        Neighbour { path, score, similarity, containment, same: equal || alike && titled }
+    }
+
+    /// Returns the share of the terms in the title of one note that the other note contains.
+    fn titled(&self, one: usize, other: usize) -> f64 {
+        let (mut found, mut all) = (0.0, 0.0);
+        for term in &self.compared[one].title {
+            let having = self.postings.get(term).map_or(&[][..], Vec::as_slice);
+            let idf = idf(self.notes.len(), having.len());
+            all += idf;
+            found += if having.iter().any(|(at, _)| *at as usize == other) { idf } else { 0.0 };
+        }
+        if all > 0.0 { found / all } else { 1.0 }
+    }
+}
+
+impl Compared {
+    fn of(note: &Note<'_>) -> Self {
+        let title = markdown::title(note.text, places::stem(note.path));
+        let headings = note.text.lines().filter(|line| line.starts_with('#'));
+        let headings = headings.collect::<Vec<_>>().join("\n");
+        let mut weights: HashMap<u32, f64> = HashMap::new();
+        let mut length = 0.0;
+        let in_title = terms(&title);
+        for (found, weight) in [
+            (in_title.clone(), FIELDS.0),
+            (terms(&headings), FIELDS.1),
+            (terms(&markdown::plain(note.text)), FIELDS.2),
+        ] {
+            length += found.len() as f64 * weight;
+            found.iter().for_each(|term| *weights.entry(term_id(term)).or_default() += weight);
+        }
+        let mut terms: Vec<(u32, f64)> = weights.into_iter().collect();
+        terms.sort_unstable_by_key(|(term, _)| *term);
+        let title: HashSet<u32> = in_title.iter().map(|term| term_id(term)).collect();
+        Self { terms, title: title.into_iter().collect(), length, own: 0.0 }
+    }
+}
+
+/// The word pairs and the groups of four letters of a text, as sets.
+struct Grams {
+    pairs: HashSet<u64>,
+    letters: HashSet<u32>,
+}
+
+impl Grams {
+    fn of(text: &str) -> Self {
+        let plain = markdown::plain(text).to_lowercase();
+        let words: Vec<u32> = terms(&plain).iter().map(|term| term_id(term)).collect();
+        let pairs = words.windows(2).map(|two| u64::from(two[0]) << 32 | u64::from(two[1]));
+        let letters: Vec<char> = plain.chars().filter(|c| c.is_alphanumeric()).collect();
+        let groups = letters.windows(4).map(|four| term_id(&four.iter().collect::<String>()));
+        Self { pairs: pairs.collect(), letters: groups.collect() }
+    }
+
+    /// Returns the shares of pairs and of groups that two texts have in common (Dice).
+    fn shared(&self, other: &Self) -> (f64, f64) {
+        let dice = |shared: usize, all: usize| 2.0 * shared as f64 / all.max(1) as f64;
+        (
+            dice(
+                self.pairs.intersection(&other.pairs).count(),
+                self.pairs.len() + other.pairs.len(),
+            ),
+            dice(
+                self.letters.intersection(&other.letters).count(),
+                self.letters.len() + other.letters.len(),
+            ),
+        )
+    }
+}
+
+fn idf(all: usize, having: usize) -> f64 {
+    (1.0 + (all as f64 - having as f64 + 0.5) / (having as f64 + 0.5)).ln()
+}
+
+fn saturated(weight: f64, length: f64) -> f64 {
+    let (saturation, by_length) = BM25;
+    weight * (saturation + 1.0) / (weight + saturation * (1.0 - by_length + by_length * length))
+}
+
+/// Identifies a line regardless of case and spaces; `None` if it has no words.
+fn line_id(line: &str) -> Option<u32> {
+    let words = terms(line);
+    (!words.is_empty()).then(|| term_id(&words.join(" ")))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const TEXT: &str = "# The night report\n\nEvery night the report should list which jobs ran, how long each of \
+                        them took, what it cost in tokens and in money, and which of them need a person.";
+
+    fn found(notes: &[(&str, &str)]) -> BTreeMap<String, Vec<Neighbour>> {
+        let notes: Vec<Note<'_>> =
+            notes.iter().map(|(path, text)| Note { path, text, at: 0 }).collect();
+        neighbours(&notes, notes.len())
+    }
+
     #[test]
-    fn neighbours_are_symmetric() {
-        let text = "Every night the report should list which jobs ran, how long each of them took, \
-                    what it cost in tokens and in money, and which of them need a person.";
-        let longer = format!("{text} It should be one page.");
-        let found =
-            neighbours(&[("a.md", text), ("b.md", &longer), ("c.md", "quite another thing")]);
-        assert_eq!(found["a.md"][0].path, "b.md");
-        assert_eq!(found["b.md"][0].path, "a.md");
-        assert!(found["a.md"][0].similarity > 0.7 && !found.contains_key("c.md"), "{found:?}");
+    fn almost_equal_notes_are_the_same() {
+        let longer = format!("{TEXT} It should be one page.");
+        let found = found(&[("a.md", TEXT), ("b.md", &longer), ("c.md", "# Zebra\n\nStripes.")]);
+        for (one, other) in [("a.md", "b.md"), ("b.md", "a.md")] {
+            let near = &found[one][0];
+            assert!(near.path == other && near.same && near.similarity > 0.7, "{near:?}");
+        }
+        assert!(!found.get("c.md").into_iter().flatten().any(|near| near.same), "{found:?}");
+    }
+
+    #[test]
+    fn paraphrases_rank_first_and_are_not_the_same() {
+        let paraphrase = "# What ran at night\n\nA list in the morning: the jobs, the duration and costs of each, \
+                          tokens and money, and whether somebody is needed for a job.";
+        let other = "# Retry\n\nThe client should wait at most an hour before each retry of a job at night.";
+        let found = found(&[("a.md", TEXT), ("b.md", other), ("c.md", paraphrase)]);
+        assert_eq!(found["a.md"][0].path, "c.md", "{found:?}");
+        assert!(!found["a.md"][0].same);
+    }
+
+    #[test]
+    fn siblings_with_a_shared_template_are_not_the_same() {
+        let sibling = |tool: &str| {
+            format!(
+                "# Add {tool} support\n\n## Why\n\nUsers of {tool} have no slash commands.\n\n## What changes\n\n\
+                 - Add a configurator that writes the shared commands\n- Refresh existing files on update\n\
+                 - Update the documentation and the tests\n- Keep the markers around the managed text\n"
+            )
+        };
+        let (a, b, c) = (sibling("maple"), sibling("tulip"), sibling("cedar"));
+        let siblings = found(&[("a.md", &a), ("b.md", &b), ("c.md", &c)]);
+        assert!(siblings.values().flatten().all(|near| !near.same), "{siblings:?}");
+        let two = found(&[("a.md", &a), ("b.md", &b)]);
+        assert!(two.values().flatten().all(|near| !near.same), "{two:?}");
+        let twins = found(&[("a.md", &a), ("b.md", &b), ("c.md", &c), ("d.md", &a)]);
+        assert!(twins["a.md"][0].same && twins["a.md"][0].path == "d.md", "{twins:?}");
     }
 }

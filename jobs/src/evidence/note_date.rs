@@ -55,7 +55,22 @@ pub fn when(written: Option<i64>, commit: i64) -> CommitTiming {
     }
 }
 
-/// Returns the days that a text states as `2026-01-31`, each as its first second in UTC.
+/// Words before a date that make it a deadline or a plan, which says nothing about the time of
+/// writing.
+const DEADLINES: [&str; 16] = [
+    "before", "by", "deadline", "due", "end", "eta", "expires", "expiry", "milestone", "planned",
+    "release", "scheduled", "target", "till", "until", "within",
+];
+
+/// Checks whether one of the last few words before a date makes it a deadline.
+fn is_deadline(before: &str) -> bool {
+    let line = before.rsplit('\n').next().unwrap_or_default();
+    let words = line.rsplit(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
+    words.take(3).any(|word| DEADLINES.contains(&word.to_lowercase().as_str()))
+}
+
+/// Returns the days that a text states as `2026-01-31`, except deadlines, each as its first second
+/// in UTC.
 fn dates(text: &str) -> impl Iterator<Item = i64> {
     let bytes = text.as_bytes();
     let within = |at: usize| bytes.get(at).is_some_and(u8::is_ascii_digit);
@@ -66,6 +81,9 @@ fn dates(text: &str) -> impl Iterator<Item = i64> {
             return None;
         }
         let day: Date = day.parse().ok()?;
+        if is_deadline(&text[..from]) {
+            return None;
+        }
         Some(day.to_zoned(TimeZone::UTC).ok()?.timestamp().as_second())
     })
 }
@@ -97,6 +115,7 @@ mod tests {
             paths: vec![created.to_owned()],
             touched: 1,
             created: vec![0],
+            ..Commit::default()
         }
     }
 
@@ -117,6 +136,11 @@ mod tests {
         assert_eq!(found("see src/old.rs:12 and src/new.rs"), Some(20_000));
         assert_eq!(found("see `src/new.rs:7-9` (2024-10-04)"), Some(20_500));
         assert_eq!(found("until 2035-01-01"), None, "a planned date is not the date of writing");
+        for deadline in ["Deadline: 2024-10-04", "ship it by 2024-10-04", "due on the 2024-10-04"] {
+            assert_eq!(found(deadline), None, "{deadline}");
+        }
+        assert_eq!(found("written by Ann on 2024-10-04"), None);
+        assert_eq!(found("due soon\nDate: 2024-10-04"), Some(20_000));
         assert_eq!(found("12024-10-04 2024-10-041 2024-13-01 a-b 12:30 x.y:z"), None);
         assert_eq!(found(""), None);
         assert_eq!(found("ü-2024-10-04"), Some(20_000));

@@ -259,6 +259,7 @@ mod tests {
             paths: paths.iter().map(|path| (*path).to_owned()).collect(),
             touched: paths.len(),
             created: (0..paths.len() as u32).collect(),
+            ..Commit::default()
         }
     }
 

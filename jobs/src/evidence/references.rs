@@ -172,9 +172,9 @@ mod tests {
             body: String::new(),
             paths: vec!["src/gone.rs".into()],
             touched: 1,
-            created: Vec::new(),
+            ..Commit::default()
         };
-        ProjectEvidence::of(vec![commit], vec!["specs/a.md".into(), "src/b.rs".into()]).unwrap()
+        ProjectEvidence::of(vec![commit], vec!["specs/a.md".into(), "src/b.rs".into()])
     }
 
     #[test]
@@ -195,9 +195,9 @@ mod tests {
                 body: String::new(),
                 paths: Vec::new(),
                 touched: 0,
-                created: Vec::new(),
+                ..Commit::default()
             };
-            let room = ProjectEvidence::of(vec![commit], Vec::new()).unwrap();
+            let room = ProjectEvidence::of(vec![commit], Vec::new());
             for text in [
                 format!("0123456789ab 2026-03-20 {subject}"),
                 format!("commit `0123456789ab` ({subject}) did all of 1000000"),

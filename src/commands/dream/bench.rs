@@ -15,8 +15,9 @@ use runner_jobs::Silent;
 use runner_jobs::dream::bench::{self, Figures, truth};
 use runner_jobs::dream::classify::judge_all;
 use runner_jobs::dream::inventory::{Reader, take_inventory};
-use runner_jobs::dream::{DreamSpec, rule};
-use runner_jobs::evidence::{HistoryLimits, ProjectEvidence};
+use runner_jobs::dream::DreamSpec;
+use runner_engine::recording::InputRecording;
+use runner_jobs::evidence::{EvidenceSource, HistoryLimits, ProjectEvidence};
 use runner_text::counted;
 use serde::Serialize;
 
@@ -33,7 +34,7 @@ const LONGEST: u64 = 64 * 1024 * 1024;
 #[command(
     after_help = "FILE is a JSON array. Each element has `idea`, a path, and what is known about it: \
                         `commits`, the hashes of the commits that implemented it; or `status`, one of the \
-                        five; or `open`, true if the idea is still open.\n\nExample: runner dream bench --truth labels.json --past"
+                        five; or `open`, true if the idea is still open; or `duplicates`, the ideas with the same content.\n\nExample: runner dream bench --truth labels.json --past"
 )]
 pub(super) struct BenchArgs {
     /// The file of labels
@@ -93,20 +94,25 @@ impl BenchArgs {
             Reader::open(root, spec.max_idea_bytes).map_err(|error| environment(&error))?;
         let git = Git::new(root, &env::child_environment(), &env::marker()?);
         let begun = cli.env.now()?;
-        let room = ProjectEvidence::open(&git, &HistoryLimits::default())
+        // The history is read anew, so that the figures include the time that this takes.
+        let source = EvidenceSource {
+            limits: HistoryLimits::default(),
+            notes: &[&spec.ideas, &spec.dreams],
+            cache: None,
+        };
+        let room = ProjectEvidence::open(&git, source, &InputRecording::off())
             .map_err(|error| environment(&error))?;
         let indexed = cli.env.now()?;
         let all: Vec<usize> = (0..survey.ideas.len()).collect();
         let mut troubles = survey.troubles;
-        let judged = judge_all((&survey.ideas, &all), &reader, &room, &mut troubles, &mut Silent)
-            .map_err(|error| Failure::internal(error.to_string()))?;
+        let ideas = (survey.ideas.as_slice(), all.as_slice());
+                let judged = judge_all(ideas, &reader, (&room, &|_| None), &mut troubles, &mut Silent);
         let ended = cli.env.now()?;
         let peak_bytes = peak();
         for trouble in &troubles {
             show::complain(&format!("{}: {}", trouble.path, trouble.why));
         }
-        let figures = bench::measure(&room, &judged.shown, labels, self.past)
-            .map_err(|error| Failure::internal(error_chain::whole(&error)))?;
+        let figures = bench::measure(&room, &judged.shown, labels, self.past);
         let seconds = |length: Duration| (length.as_secs_f64() * 1000.0).round() / 1000.0;
         Ok(Measurement {
             figures,
@@ -158,18 +164,20 @@ fn format_figures(reported: &Measurement) -> String {
             share(figures.false_archive_rate)
         ),
     );
-    line(
-        &format!("evidence hit rate at {}", rule::CITED),
-        format!(
-            "{} of {} with known commits, {} (called implemented: {}, among the best {}: {})",
-            figures.cited,
-            figures.known,
-            share(figures.hit_rate),
-            figures.implemented,
-            rule::CITED,
-            figures.found
-        ),
-    );
+    let bench::Done { ideas, archived, recall, perhaps, abstention, .. } = &figures.done;
+    line("done, archived", format!("{archived} of {ideas}, {}", share(*recall)));
+    line("done, kept as perhaps done", format!("{} of {ideas}, {}", perhaps.len(), share(*abstention)));
+    let bench::Hits { known, at_1, at_3, archived, right, precision, .. } = &figures.hits;
+    line("known commit is the best candidate", format!("{at_1} of {known}; among the best 3: {at_3}"));
+    line("archived with the known commit", format!("{right} of {archived}, {}", share(*precision)));
+    let bench::Duplicates { known, at_10, recall, false_merges } = &figures.duplicates;
+    if *known > 0 {
+        let merges = counted(false_merges.len(), "other idea");
+        line(
+            "duplicate among the nearest 10",
+            format!("{at_10} of {known}, {}; {merges} proposed for merge", share(*recall)),
+        );
+    }
     if let Some(past) = &figures.past {
         let (archived, ideas) = (past.archived.len(), past.ideas);
         line(
@@ -177,27 +185,7 @@ fn format_figures(reported: &Measurement) -> String {
             format!("{archived} of {ideas}, {}", share(past.rate)),
         );
     }
-    if let Some(held) = &figures.held_out {
-        let bars: Vec<String> = held.thresholds.iter().map(|bar| format!("{bar:.2}")).collect();
-        line(
-            "thresholds from the other half",
-            format!(
-                "{}: {} of {} cited, {} of {} open ideas archived",
-                bars.join(" and "),
-                held.cited,
-                held.known,
-                held.archived,
-                held.live
-            ),
-        );
-    }
-    if !figures.curve.is_empty() {
-        let points = figures.curve.iter();
-        let points = points.map(|it| format!("{:.2}:{}/{}", it.threshold, it.cited, it.archived));
-        let points = points.collect::<Vec<_>>().join(" ");
-        line("threshold:cited/open archived", points);
-    }
-    line("called implemented, unlabelled", figures.unlabelled_implemented.len().to_string());
+    line("archived, unlabelled", figures.unlabelled_archived.len().to_string());
     line(
         "history",
         format!(
@@ -218,7 +206,9 @@ fn format_figures(reported: &Measurement) -> String {
     );
     for (what, paths) in [
         ("live, and proposed for archive", &figures.false_archives),
-        ("done, but not seen or cited", &figures.missed),
+        ("archived with another commit", &figures.hits.wrong),
+        ("done, and no commit named", &figures.done.missed),
+        ("kept as perhaps done", &figures.done.perhaps),
         ("labelled, but missing", &figures.missing),
     ] {
         if !paths.is_empty() {

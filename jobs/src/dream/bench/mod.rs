@@ -19,10 +19,11 @@ use serde::Serialize;
 
 use super::classify::ClassifiedIdea;
 use super::features::Features;
-use super::proposal::Action;
-use super::rule::{self, DoneThreshold};
-use crate::evidence::{Evidence, IndexError, ProjectEvidence, places};
-pub use figures::{Classes, HeldOut, Past, Point};
+use super::proposal::{Action, IdeaStatus};
+use super::rule;
+use crate::evidence::neighbours::RANKED;
+use crate::evidence::{Evidence, ProjectEvidence, places};
+pub use figures::{Classes, Past};
 use truth::Label;
 
 /// The result of a measurement.
@@ -44,50 +45,83 @@ pub struct Figures {
     pub false_archives: Vec<String>,
     /// The share of false archives among the live ideas; `None` without live ideas.
     pub false_archive_rate: Option<f64>,
-    /// Number of ideas whose commits are known.
-    pub known: usize,
-    /// Number of known ideas with a true commit among the three best candidates.
-    pub found: usize,
-    /// Number of known ideas that are called implemented.
-    pub implemented: usize,
-    /// Number of known ideas that are called implemented and cite a true commit among at most
-    /// three.
-    pub cited: usize,
-    /// `cited` as a share of `known`: the evidence hit rate at three.
-    pub hit_rate: Option<f64>,
-    /// Known ideas that are not counted in `cited`.
-    pub missed: Vec<String>,
-    /// Ideas that are called implemented and have no label that states their class or that they are
-    /// open. A person has to read them.
-    pub unlabelled_implemented: Vec<String>,
+    /// The implemented ideas.
+    pub done: Done,
+    /// The commits that are known to have implemented an idea.
+    pub hits: Hits,
+    /// The pairs of duplicates.
+    pub duplicates: Duplicates,
+    /// Ideas that were proposed for archive and have no label that states their class or that they
+    /// are open. A person has to read them.
+    pub unlabelled_archived: Vec<String>,
     /// The figures on the history before the first known commit of each idea.
     pub past: Option<Past>,
-    /// The figures with a threshold that was chosen on other ideas.
-    pub held_out: Option<HeldOut>,
-    /// The effect of other thresholds; empty without the past.
-    pub curve: Vec<Point>,
+}
+
+/// The verdicts on ideas that are known to be implemented.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Done {
+    pub ideas: usize,
+    /// Number of ideas that were proposed for archive.
+    pub archived: usize,
+    /// `archived` as a share of `ideas`.
+    pub recall: Option<f64>,
+    /// Ideas that were kept although a commit was named: the rule abstained.
+    pub perhaps: Vec<String>,
+    /// The share of ideas on which the rule abstained.
+    pub abstention: Option<f64>,
+    /// Ideas for which no commit was named.
+    pub missed: Vec<String>,
+}
+
+/// The candidates and citations of ideas whose commits are known.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Hits {
+    /// Number of ideas whose commits are known.
+    pub known: usize,
+    /// Number of them with a true commit as the best candidate.
+    pub at_1: usize,
+    /// Number of them with a true commit among the three best candidates.
+    pub at_3: usize,
+    /// Number of them that were proposed for archive.
+    pub archived: usize,
+    /// Number of archived ones whose first cited commit is true.
+    pub right: usize,
+    /// `right` as a share of `archived`.
+    pub precision: Option<f64>,
+    /// Archived ideas whose first cited commit is not known to be true.
+    pub wrong: Vec<String>,
+}
+
+/// Ideas with known duplicates.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Duplicates {
+    /// Number of ideas with a known duplicate.
+    pub known: usize,
+    /// Number of them with a duplicate among the ten nearest neighbours.
+    pub at_10: usize,
+    /// `at_10` as a share of `known`.
+    pub recall: Option<f64>,
+    /// Ideas without a known duplicate that were proposed for merge although others are labelled.
+    pub false_merges: Vec<String>,
 }
 
 /// A labelled idea with the input for the rule.
 struct Case<'a> {
     label: &'a Label,
     features: Features,
-    grounds: &'a Evidence,
     /// The evidence on the history before the idea's first known commit.
     before: Option<Evidence>,
 }
 
 /// Measures the verdicts. With `past`, every idea whose commits are known is judged a second time,
 /// on the history before the first of these commits.
-///
-/// # Errors
-/// Returns an error if an earlier history cannot be indexed.
 pub fn measure(
     room: &ProjectEvidence,
     shown: &[ClassifiedIdea],
     labels: &[Label],
     past: bool,
-) -> Result<Figures, IndexError> {
+) -> Figures {
     let by_path: HashMap<&str, &ClassifiedIdea> =
         shown.iter().map(|one| (one.path.as_str(), one)).collect();
     let mut figures = Figures { ideas: shown.len(), ..Figures::default() };
@@ -104,47 +138,85 @@ pub fn measure(
         cases.push(Case {
             label,
             features: Features::of(&one.text, places::stem(&one.path)),
-            grounds: &one.grounds,
-            before: if past { before(room, label, one)? } else { None },
+            before: past.then(|| before(room, label, one)).flatten(),
         });
     }
     figures.classes.close();
     figures.false_archive_rate = share(figures.false_archives.len(), figures.live);
-    figures.hit_rate = share(figures.cited, figures.known);
-    if past {
-        figures.past = Some(figures::past(&cases, &DoneThreshold::default()));
-        figures.held_out = Some(figures::held_out(room, &cases));
-        figures.curve = figures::curve(room, &cases);
-    }
-    Ok(figures)
+    let Figures { done, hits, duplicates, .. } = &mut figures;
+    done.recall = share(done.archived, done.ideas);
+    done.abstention = share(done.perhaps.len(), done.ideas);
+    hits.precision = share(hits.right, hits.archived);
+    duplicates.recall = share(duplicates.at_10, duplicates.known);
+    figures.past = past.then(|| figures::past(&cases));
+    figures
 }
 
 impl Figures {
     fn one(&mut self, room: &ProjectEvidence, label: &Label, one: &ClassifiedIdea) {
         let archived = one.verdict.action == Action::Archive;
-        self.classes.note(label, one.verdict.status);
+        self.classes.note(label, &one.verdict);
+        let path = || one.path.clone();
         if label.is_live() {
             self.live += 1;
             if archived {
-                self.false_archives.push(one.path.clone());
+                self.false_archives.push(path());
             }
+        }
+        match label.class() {
+            Some(IdeaStatus::Implemented) => {
+                self.done.ideas += 1;
+                match (one.verdict.status, archived) {
+                    (_, true) => self.done.archived += 1,
+                    (IdeaStatus::Implemented, false) => self.done.perhaps.push(path()),
+                    _ => self.done.missed.push(path()),
+                }
+            }
+            None if !label.is_live() && archived => self.unlabelled_archived.push(path()),
+            _ => {}
         }
         if label.commits().next().is_some() {
-            self.known += 1;
-            let mut top = one.grounds.candidates.iter().take(rule::CITED);
-            self.found += usize::from(top.any(|it| is_true(label, &room.commit(it).hash)));
-            let features = Features::of(&one.text, places::stem(&one.path));
-            let done = rule::done_by(&features, &one.grounds, &DoneThreshold::default());
-            let cited = archived && done.iter().any(|it| is_true(label, &room.commit(it).hash));
-            self.implemented += usize::from(archived);
-            if cited {
-                self.cited += 1;
-            } else {
-                self.missed.push(one.path.clone());
-            }
-        } else if label.class().is_none() && !label.is_live() && archived {
-            self.unlabelled_implemented.push(one.path.clone());
+            self.hits.note(room, label, one, archived);
         }
+        self.duplicates.note(label, one);
+    }
+}
+
+impl Hits {
+    fn note(
+        &mut self,
+        room: &ProjectEvidence,
+        label: &Label,
+        one: &ClassifiedIdea,
+        archived: bool,
+    ) {
+        self.known += 1;
+        let top = one.grounds.candidates.iter().take(rule::CITED);
+        let place = top.map(|it| room.commit(it)).position(|it| is_true(label, &it.hash));
+        self.at_1 += usize::from(place == Some(0));
+        self.at_3 += usize::from(place.is_some());
+        if archived {
+            self.archived += 1;
+            let first = one.verdict.commits.first().and_then(|hash| room.commit_named(hash));
+            match first.is_some_and(|commit| is_true(label, &commit.hash)) {
+                true => self.right += 1,
+                false => self.wrong.push(one.path.clone()),
+            }
+        }
+    }
+}
+
+impl Duplicates {
+    fn note(&mut self, label: &Label, one: &ClassifiedIdea) {
+        if label.duplicates.is_empty() {
+            if one.verdict.action == Action::Merge {
+                self.false_merges.push(one.path.clone());
+            }
+            return;
+        }
+        self.known += 1;
+        let mut near = one.near.iter().take(RANKED);
+        self.at_10 += usize::from(near.any(|near| label.duplicates.contains(&near.path)));
     }
 }
 
@@ -154,17 +226,9 @@ fn is_true(label: &Label, hash: &str) -> bool {
 }
 
 /// Returns the evidence about an idea before its first known commit.
-fn before(
-    room: &ProjectEvidence,
-    label: &Label,
-    one: &ClassifiedIdea,
-) -> Result<Option<Evidence>, IndexError> {
-    let history = room.history();
-    let Some(first) = history.iter().rposition(|commit| is_true(label, &commit.hash)) else {
-        return Ok(None);
-    };
-    let earlier = ProjectEvidence::of(history[first + 1..].to_vec(), Vec::new())?;
-    earlier.about(&one.path, &one.text).map(Some)
+fn before(room: &ProjectEvidence, label: &Label, one: &ClassifiedIdea) -> Option<Evidence> {
+    let first = room.history().iter().rposition(|commit| is_true(label, &commit.hash))?;
+    Some(room.before(first).about(&one.path, &one.text, None))
 }
 
 fn share(part: usize, of: usize) -> Option<f64> {

@@ -2,6 +2,7 @@ use super::*;
 use crate::dream::proposal::IdeaStatus;
 use crate::dream::walk::Stat;
 use crate::evidence::Commit;
+use crate::evidence::neighbours::{Note, neighbours};
 use runner_engine::digest::Digest;
 
 const DONE: &str =
@@ -26,13 +27,14 @@ fn history() -> Vec<Commit> {
         paths: vec![(*path).to_owned()],
         touched: 1,
         created: vec![0],
+        ..Commit::default()
     };
     all.iter().enumerate().map(commit).collect()
 }
 
 fn one(room: &ProjectEvidence, path: &str, text: &str) -> ClassifiedIdea {
     let features = Features::of(text, places::stem(path));
-    let grounds = room.about(path, text).unwrap();
+    let grounds = room.about(path, text, None);
     ClassifiedIdea {
         path: path.into(),
         text: text.into(),
@@ -46,13 +48,19 @@ fn one(room: &ProjectEvidence, path: &str, text: &str) -> ClassifiedIdea {
 }
 
 fn measured(labels: &str, past: bool) -> Figures {
-    let room = ProjectEvidence::of(history(), Vec::new()).unwrap();
-    let shown = [
+    let room = ProjectEvidence::of(history(), Vec::new());
+    let mut shown = [
         one(&room, "ideas/retry.md", DONE),
         one(&room, "ideas/zebra.md", OPEN),
         one(&room, "ideas/again.md", DONE),
     ];
-    measure(&room, &shown, &truth::parse(labels).unwrap(), past).unwrap()
+    let texts = shown.each_ref().map(|one| (one.path.clone(), one.text.clone()));
+    let notes = texts.each_ref().map(|(path, text)| Note { path, text, at: 0 });
+    let mut near = neighbours(&notes, notes.len());
+    for one in &mut shown {
+        one.near = near.remove(&one.path).unwrap_or_default();
+    }
+    measure(&room, &shown, &truth::parse(labels).unwrap(), past)
 }
 
 #[test]
@@ -63,18 +71,14 @@ fn correct_answers_give_perfect_scores() {
         true,
     );
     assert_eq!((found.ideas, found.labelled, found.missing.len()), (3, 2, 1));
-    assert_eq!((found.known, found.found, found.cited), (1, 1, 1), "{found:?}");
+    let hits = &found.hits;
+    assert_eq!((hits.known, hits.at_1, hits.at_3, hits.right), (1, 1, 1, 1), "{found:?}");
+    assert_eq!((hits.precision, found.done.recall), (Some(1.0), Some(1.0)));
     assert_eq!((found.live, found.false_archives.len()), (1, 0));
     assert_eq!(found.classes.macro_f1, Some(1.0));
     assert_eq!(found.classes.confusion["implemented"]["implemented"], 1);
     let past = found.past.unwrap();
     assert_eq!((past.ideas, past.archived.len()), (1, 0), "the idea was not done at that time");
-    assert!(found.curve.windows(2).all(|two| two[0].threshold < two[1].threshold
-        && two[0].cited >= two[1].cited
-        && two[0].archived >= two[1].archived));
-    assert_eq!((found.curve.len(), found.curve[0].cited), (11, 1));
-    let held_out = found.held_out.unwrap();
-    assert_eq!((held_out.known, held_out.live, held_out.archived), (1, 2, 0));
 }
 
 #[test]
@@ -86,23 +90,36 @@ fn wrong_answers_lower_the_scores() {
     );
     assert_eq!(found.false_archives, ["ideas/retry.md"]);
     assert_eq!(found.false_archive_rate, Some(1.0));
-    assert_eq!((found.known, found.implemented, found.cited), (2, 1, 0), "{found:?}");
-    assert_eq!((found.missed.len(), found.unknown_commits), (2, 1));
+    assert_eq!((found.hits.known, found.hits.archived, found.hits.right), (2, 1, 0), "{found:?}");
+    assert_eq!((found.done.ideas, found.done.archived, found.unknown_commits), (2, 1, 1));
+    assert_eq!(found.hits.wrong, ["ideas/again.md"]);
+    assert_eq!(found.done.missed, ["ideas/zebra.md"]);
     // One of the two implemented ideas and one open idea are called implemented, so precision and
     // recall are both one half.
     assert_eq!(found.classes.f1["implemented"], 0.5);
-    assert_eq!((found.past, found.held_out), (None, None));
+    assert_eq!(found.past, None);
 }
 
 #[test]
 fn unlabelled_ideas_have_no_rates() {
     let found = measured(r#"[{"idea": "ideas/retry.md"}, {"idea": "ideas/zebra.md"}]"#, true);
-    assert_eq!(found.unlabelled_implemented, ["ideas/retry.md"]);
-    assert_eq!((found.hit_rate, found.false_archive_rate), (None, None));
+    assert_eq!(found.unlabelled_archived, ["ideas/retry.md"]);
+    assert_eq!((found.hits.precision, found.false_archive_rate), (None, None));
     assert_eq!(found.classes.macro_f1, None);
     assert_eq!(found.past.unwrap().rate, None);
     assert_eq!(measured("[]", true).labelled, 0);
     let status = measured(r#"[{"idea": "ideas/zebra.md", "status": "sidenote"}]"#, false);
     assert_eq!(status.classes.confusion["sidenote"].values().sum::<usize>(), 1);
     assert!(status.classes.f1.contains_key(IdeaStatus::Sidenote.as_str()));
+}
+
+#[test]
+fn duplicates_are_counted_among_the_neighbours() {
+    let found = measured(
+        r#"[{"idea": "ideas/retry.md", "duplicates": ["ideas/again.md"]},
+            {"idea": "ideas/zebra.md", "duplicates": ["ideas/nowhere.md"]}]"#,
+        false,
+    );
+    assert_eq!((found.duplicates.known, found.duplicates.at_10), (2, 1));
+    assert_eq!(found.duplicates.recall, Some(0.5));
 }

@@ -1,9 +1,10 @@
 //! The known facts about some ideas: the labels that a pass is measured against.
 //!
 //! The file is a JSON array. Each element has `idea` (a path) and at least one of `commits` (the
-//! hashes that implemented it, or objects with a `hash`), `status` (one of the five) and `open:
-//! true` (the idea is known to be alive). Other keys are ignored. This module must never guess a
-//! label: an idea with none of the three is not counted.
+//! hashes that implemented it, or objects with a `hash`), `status` (one of the five), `open: true`
+//! (the idea is known to be alive) and `duplicates` (the paths of ideas with the same content).
+//! Other keys are ignored. This module must never guess a label: an idea with none of them is not
+//! counted.
 
 use std::collections::BTreeSet;
 
@@ -24,6 +25,9 @@ pub struct Label {
     /// The commits that implemented it.
     #[serde(default)]
     commits: Vec<Hash>,
+    /// The paths of ideas with the same content.
+    #[serde(default)]
+    pub duplicates: Vec<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]

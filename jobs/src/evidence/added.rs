@@ -1,0 +1,330 @@
+//! Reads the lines that commits added, as sets of terms.
+//!
+//! A commit's subject often uses other words than a note, but its code uses the note's names. Only
+//! the terms are kept, as hashes, and only up to [`TERMS`] for each commit, so that the terms of a
+//! long history fit into memory. Documents are left out: a plan contains the words of a note
+//! because it is the same plan. This module must never interpret the content of a diff.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD_NO_PAD;
+use runner_engine::git::{Git, GitError};
+use runner_text::terms::terms;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::documents::Documents;
+use super::history::Commit;
+use super::index::term_id;
+
+/// Maximum number of terms that are kept for one commit.
+pub const TERMS: usize = 160;
+/// Maximum number of lines that are read for one file of a commit.
+const LINES: usize = 160;
+/// Number of files whose changes are read with one git command.
+const AT_ONCE: usize = 1500;
+/// The added lines of a commit that touches more files are not read.
+const BROAD: usize = 600;
+/// Minimum number of added lines of a file that can be recognized as prose.
+const PROSE_LINES: usize = 3;
+/// Minimum number of words of a line of prose.
+const PROSE_WORDS: usize = 6;
+/// Words that occur in most English sentences and are rare in code.
+const FUNCTION_WORDS: [&str; 24] = [
+    "a", "an", "and", "are", "as", "at", "be", "by", "can", "from", "has", "in", "is", "it", "must",
+    "not", "of", "on", "should", "that", "the", "to", "when", "with",
+];
+
+/// The terms of the lines that a commit added to files that are not documents.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AddedText {
+    /// The hashes of the terms, sorted.
+    #[serde(serialize_with = "packed", deserialize_with = "unpacked")]
+    pub terms: Vec<u32>,
+    /// Whether all of the added lines were read and all of their terms were kept.
+    pub whole: bool,
+    /// Whether every file that the commit changed, apart from documents, gained only prose.
+    pub prose: bool,
+}
+
+fn packed<S: Serializer>(terms: &[u32], serializer: S) -> Result<S::Ok, S::Error> {
+    let bytes: Vec<u8> = terms.iter().flat_map(|term| term.to_le_bytes()).collect();
+    serializer.serialize_str(&STANDARD_NO_PAD.encode(bytes))
+}
+
+fn unpacked<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u32>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    let bytes = STANDARD_NO_PAD.decode(text).map_err(serde::de::Error::custom)?;
+    let words = bytes.as_chunks::<4>().0.iter();
+    Ok(words.map(|word| u32::from_le_bytes(*word)).collect())
+}
+
+/// Reads the added lines of the commits that have none yet, the newest first, until about `files`
+/// changed files have been read. Returns the number of commits that were read.
+///
+/// # Errors
+/// Returns a [`GitError`] if git cannot be started. A commit that git cannot compare counts as
+/// read, without terms.
+pub fn read(
+    git: &Git,
+    commits: &mut [Commit],
+    documents: &Documents,
+    files: usize,
+) -> Result<usize, GitError> {
+    let mut left = files;
+    let mut all = 0;
+    let mut batch: Vec<usize> = Vec::new();
+    let mut in_batch = 0;
+    for at in 0..commits.len() {
+        let commit = &mut commits[at];
+        if commit.added.is_some() {
+            continue;
+        }
+        let works = commit.paths.iter().any(|path| !documents.contains(path));
+        if !works || commit.touched > BROAD {
+            let whole = !works && commit.touched == commit.paths.len();
+            commit.added = Some(AddedText { whole, ..AddedText::default() });
+            continue;
+        }
+        if left < commit.touched {
+            break;
+        }
+        left -= commit.touched;
+        in_batch += commit.touched;
+        batch.push(at);
+        all += 1;
+        if in_batch >= AT_ONCE {
+            read_batch(git, commits, documents, &batch)?;
+            batch.clear();
+            in_batch = 0;
+        }
+    }
+    read_batch(git, commits, documents, &batch)?;
+    Ok(all)
+}
+
+fn read_batch(
+    git: &Git,
+    commits: &mut [Commit],
+    documents: &Documents,
+    batch: &[usize],
+) -> Result<(), GitError> {
+    if batch.is_empty() {
+        return Ok(());
+    }
+    let hashes: String = batch.iter().map(|at| commits[*at].hash.clone() + "\n").collect();
+    // The options keep git from starting programs that attributes or the configuration name.
+    let args = [
+        "--patch",
+        "--unified=0",
+        "--no-ext-diff",
+        "--no-textconv",
+        "--no-indent-heuristic",
+        "--format=tformat:%x00%H",
+    ];
+    let out = match git.diffs(hashes.into_bytes(), &args) {
+        Err(GitError::Failed { .. }) => Vec::new(),
+        out => out?,
+    };
+    let mut found = parse(&out, documents).into_iter().peekable();
+    for at in batch {
+        let commit = &mut commits[*at];
+        let added = found.next_if(|(hash, _)| *hash == commit.hash);
+        commit.added = Some(added.map(|(_, added)| added).unwrap_or_default());
+    }
+    Ok(())
+}
+
+/// The added lines of one commit while they are read.
+struct Gathered {
+    hash: String,
+    terms: Vec<u32>,
+    whole: bool,
+    /// Number of changed files apart from documents, and how many of them gained only prose.
+    files: (usize, usize),
+}
+
+/// Parses the output of `git diff-tree --patch --unified=0` with a NUL and the hash before each
+/// commit. The numbers of lines in the heading of a hunk separate content from headings, so no
+/// added line can look like a heading.
+fn parse(out: &[u8], documents: &Documents) -> Vec<(String, AddedText)> {
+    let mut all = Vec::new();
+    let mut commit: Option<Gathered> = None;
+    let mut file: Option<FileLines> = None;
+    let mut content = (0usize, 0usize);
+    for line in out.split(|byte| *byte == b'\n') {
+        if content != (0, 0) {
+            match line.first() {
+                Some(b'+') => {
+                    content.1 = content.1.saturating_sub(1);
+                    if let (Some(commit), Some(file)) = (&mut commit, &mut file) {
+                        file.add(&String::from_utf8_lossy(&line[1..]), commit);
+                    }
+                }
+                Some(b'-') => content.0 = content.0.saturating_sub(1),
+                _ => {}
+            }
+            continue;
+        }
+        if let Some(hash) = line.strip_prefix(b"\0") {
+            close(&mut commit, &mut file);
+            all.extend(commit.take().map(Gathered::finish));
+            let hash = String::from_utf8_lossy(hash).into_owned();
+            commit = Some(Gathered { hash, terms: Vec::new(), whole: true, files: (0, 0) });
+        } else if line.starts_with(b"diff --git ") {
+            close(&mut commit, &mut file);
+            file = Some(FileLines::default());
+        } else if let Some(name) = line.strip_prefix(b"+++ ").or(line.strip_prefix(b"--- ")) {
+            let name = String::from_utf8_lossy(name);
+            let name = name.trim_end_matches('\t').trim_matches('"');
+            if let (Some(file), Some((_, path))) = (&mut file, name.split_once('/'))
+                && name != "/dev/null"
+            {
+                file.document = documents.contains(path);
+            }
+        } else if line.starts_with(b"Binary files ") {
+            if let Some(commit) = &mut commit {
+                commit.whole = false;
+            }
+        } else if let Some(ranges) = line.strip_prefix(b"@@ ") {
+            content = hunk(ranges);
+        }
+    }
+    close(&mut commit, &mut file);
+    all.extend(commit.map(Gathered::finish));
+    all
+}
+
+/// Returns the numbers of removed and added lines in a hunk, from `-1,2 +3,4 @@`.
+fn hunk(ranges: &[u8]) -> (usize, usize) {
+    let text = String::from_utf8_lossy(ranges);
+    let mut counts = text.split(' ').take(2).map(|range| match range.split_once(',') {
+        Some((_, count)) => count.parse().unwrap_or(0),
+        None => 1,
+    });
+    (counts.next().unwrap_or(0), counts.next().unwrap_or(0))
+}
+
+fn close(commit: &mut Option<Gathered>, file: &mut Option<FileLines>) {
+    let Some(file) = file.take() else { return };
+    if let Some(commit) = commit
+        && !file.document
+    {
+        commit.files.0 += 1;
+        commit.files.1 += usize::from(file.is_prose());
+    }
+}
+
+#[derive(Default)]
+struct FileLines {
+    document: bool,
+    /// Number of lines with text, and how many of them are prose.
+    lines: (usize, usize),
+}
+
+impl FileLines {
+    fn add(&mut self, line: &str, commit: &mut Gathered) {
+        if self.document || line.trim().is_empty() {
+            return;
+        }
+        self.lines.0 += 1;
+        self.lines.1 += usize::from(is_prose(line));
+        if self.lines.0 > LINES || commit.terms.len() >= 4 * TERMS {
+            commit.whole = false;
+            return;
+        }
+        commit.terms.extend(terms(line).iter().map(|term| term_id(term)));
+    }
+
+    /// Checks whether at least three of five added lines are prose.
+    fn is_prose(&self) -> bool {
+        let (all, prose) = self.lines;
+        all >= PROSE_LINES && prose * 5 >= all * 3
+    }
+}
+
+/// Checks whether a line reads like a sentence: enough words, a fifth of them function words.
+fn is_prose(line: &str) -> bool {
+    let words = || line.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
+    let all = words().count();
+    let function = words().filter(|word| FUNCTION_WORDS.contains(&word.to_lowercase().as_str()));
+    all >= PROSE_WORDS && function.count() * 5 >= all
+}
+
+impl Gathered {
+    fn finish(mut self) -> (String, AddedText) {
+        // The first terms are kept, in the order in which they occur.
+        let mut seen = std::collections::HashSet::new();
+        self.terms.retain(|term| seen.insert(*term));
+        if self.terms.len() > TERMS {
+            self.terms.truncate(TERMS);
+            self.whole = false;
+        }
+        self.terms.sort_unstable();
+        let prose = self.files.0 > 0 && self.files.0 == self.files.1;
+        (self.hash, AddedText { terms: self.terms, whole: self.whole, prose })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HASH: &str = "0123456789abcdef0123456789abcdef01234567";
+
+    fn diff(path: &str, lines: &[&str]) -> String {
+        let mut text = format!(
+            "diff --git a/{path} b/{path}\nnew file mode 100644\nindex 0..1\n--- /dev/null\n+++ b/{path}\n@@ -0,0 +1,{} @@\n",
+            lines.len()
+        );
+        for line in lines {
+            text.push_str(&format!("+{line}\n"));
+        }
+        text
+    }
+
+    fn one(diffs: &[String]) -> AddedText {
+        let text = format!("\0{HASH}\n\n{}", diffs.concat());
+        let mut found = parse(text.as_bytes(), &Documents::default());
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert_eq!(found[0].0, HASH);
+        found.remove(0).1
+    }
+
+    fn has(added: &AddedText, term: &str) -> bool {
+        added.terms.contains(&term_id(&terms(term)[0]))
+    }
+
+    #[test]
+    fn added_terms_exclude_documents() {
+        let found = one(&[
+            diff("src/a.rs", &["fn retry_policy() {", "}"]),
+            diff("plan.md", &["The zebra must be painted with care when it is dry."]),
+        ]);
+        assert!(has(&found, "retry") && !has(&found, "zebra"), "{found:?}");
+        assert!(found.whole && !found.prose);
+    }
+
+    #[test]
+    fn added_lines_cannot_look_like_headings() {
+        let forged = ["++ b/plan.md", "\0fedcba", "@@ -0,0 +1,9 @@", "diff --git a/x b/x", "-gone"];
+        let found = one(&[diff("src/a.rs", &forged), diff("src/b.rs", &["jitter"])]);
+        assert!(has(&found, "jitter") && has(&found, "gone"));
+    }
+
+    #[test]
+    fn sentences_in_any_file_are_prose() {
+        let sentence = "\"note\": \"The report should name the jobs that failed in the night.\",";
+        let found = one(&[diff("backlog.json", &[sentence; 4])]);
+        assert!(found.prose, "{found:?}");
+        let mixed = one(&[diff("backlog.json", &[sentence; 4]), diff("a.rs", &["let x = 1;"])]);
+        assert!(!mixed.prose);
+    }
+
+    #[test]
+    fn terms_of_a_commit_are_limited() {
+        let words: Vec<String> = (0..TERMS + 9).map(|n| format!("word{n}")).collect();
+        let found = one(&[diff("src/a.rs", &[&words.join(" ")])]);
+        assert_eq!((found.terms.len(), found.whole), (TERMS, false));
+        let text = serde_json::to_string(&found).unwrap();
+        assert_eq!(serde_json::from_str::<AddedText>(&text).unwrap(), found);
+    }
+}

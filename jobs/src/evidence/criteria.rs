@@ -1,0 +1,140 @@
+//! Compares what a note asks for, item by item, with what a commit changed.
+//!
+//! An item is an acceptance criterion, a task or another list item of the note. This module
+//! compares words only: an item whose words a commit contains is not proven to be done, but an item
+//! whose words it does not contain is a reason to ask.
+
+use std::collections::HashSet;
+
+use runner_text::terms::terms;
+
+use super::history::Commit;
+use super::index::{Index, term_id};
+
+/// Maximum number of items that are compared.
+const ITEMS: usize = 60;
+/// Minimum number of different terms of an item that can be compared.
+const TERMS: usize = 3;
+/// Minimum share of an item's terms, weighted by rarity, that a commit that meets it contains.
+const MET: f64 = 0.3;
+/// Minimum number of terms that the added lines of a commit must contain beyond its message, so
+/// that they say something about an item.
+const TELLING: usize = 10;
+/// Maximum length of an item's text in characters.
+const LONGEST: usize = 120;
+
+/// An item of a note, compared with a commit.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Criterion {
+    /// The first characters of the item.
+    pub text: String,
+    /// Whether the commit contains enough of the item's terms.
+    pub met: bool,
+}
+
+/// An item of a note.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NoteItem {
+    text: String,
+    terms: Vec<u32>,
+}
+
+/// Returns the items of a note: its list items outside code, with or without check boxes.
+pub fn of(text: &str) -> Vec<NoteItem> {
+    let mut items = Vec::new();
+    let mut in_code = false;
+    for line in text.lines().map(str::trim) {
+        if line.starts_with("```") || line.starts_with("~~~") {
+            in_code = !in_code;
+        }
+        let Some(item) = list_item(line).filter(|_| !in_code) else { continue };
+        let mut seen = HashSet::new();
+        let mut terms: Vec<u32> = terms(item).iter().map(|term| term_id(term)).collect();
+        terms.retain(|term| seen.insert(*term));
+        if terms.len() >= TERMS {
+            items.push(NoteItem { text: item.chars().take(LONGEST).collect(), terms });
+        }
+        if items.len() == ITEMS {
+            break;
+        }
+    }
+    items
+}
+
+/// Returns the text of a list item without its mark and its check box.
+pub fn list_item(line: &str) -> Option<&str> {
+    let digits = line.bytes().take_while(u8::is_ascii_digit).count();
+    let rest = if digits > 0 {
+        line[digits..].strip_prefix(['.', ')'])?
+    } else {
+        line.strip_prefix(['-', '*', '+'])?
+    };
+    let rest = rest.strip_prefix(' ')?.trim_start();
+    let boxed = ["[ ]", "[x]", "[X]"].iter().find_map(|mark| rest.strip_prefix(mark));
+    Some(boxed.unwrap_or(rest).trim_start())
+}
+
+/// Compares the items with a commit. The result is empty if the added lines of the commit are not
+/// known, or contain hardly more than its message.
+pub fn compare(
+    items: &[NoteItem],
+    index: &Index,
+    history: &[Commit],
+    at: usize,
+) -> Vec<Criterion> {
+    let commit = &history[at];
+    let Some(added) = &commit.added else { return Vec::new() };
+    let message: HashSet<u32> = [&commit.subject, &commit.body]
+        .iter()
+        .flat_map(|text| terms(text))
+        .map(|term| term_id(&term))
+        .collect();
+    if added.terms.iter().filter(|term| !message.contains(term)).count() < TELLING {
+        return Vec::new();
+    }
+    let compared = items.iter().map(|item| {
+        let rarity = |term: &u32| index.rarity(index.frequencies(*term).1);
+        let all: f64 = item.terms.iter().map(rarity).sum();
+        let found = item.terms.iter().filter(|term| !index.parts(**term, at).is_empty());
+        let found: f64 = found.map(rarity).sum();
+        Criterion { text: item.text.clone(), met: all <= 0.0 || found / all >= MET }
+    });
+    compared.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::evidence::added::AddedText;
+    use crate::evidence::documents::Documents;
+
+    const NOTE: &str = "# Retry\n\n- [ ] cap the wait at an hour\n- paint the zebra crossing white\n\
+                        - two words\n```\n- not this item here\n```\n1. jitter spreads all waits\n";
+
+    fn compared(code: &str) -> Vec<(String, bool)> {
+        let added = terms(code).iter().map(|term| term_id(term)).collect();
+        let history = [Commit {
+            subject: "feat: retry".into(),
+            paths: vec!["src/retry.rs".into()],
+            added: Some(AddedText { terms: added, whole: true, prose: false }),
+            ..Commit::default()
+        }, Commit::default(), Commit::default()];
+        let index = Index::build(&history, &Documents::default());
+        let found = compare(&of(NOTE), &index, &history, 0);
+        found.into_iter().map(|one| (one.text, one.met)).collect()
+    }
+
+    #[test]
+    fn items_are_compared_with_added_lines() {
+        let code = "cap wait hour jitter spread alpha beta gamma delta epsilon eta theta iota";
+        let found = compared(code);
+        let met: Vec<bool> = found.iter().map(|(_, met)| *met).collect();
+        assert_eq!(met, [true, false, true], "{found:?}");
+        assert_eq!(found[1].0, "paint the zebra crossing white");
+    }
+
+    #[test]
+    fn uninformative_commits_meet_or_miss_nothing() {
+        assert_eq!(compared("retry"), []);
+    }
+}
