@@ -226,6 +226,11 @@ impl Git {
         self
     }
 
+    /// Returns the marker of git's processes.
+    pub fn marker(&self) -> &str {
+        &self.marker
+    }
+
     /// Returns the environment of git.
     pub fn environment(&self) -> &BTreeMap<String, String> {
         &self.env

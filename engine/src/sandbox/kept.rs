@@ -29,8 +29,15 @@ pub struct KeptPath {
 enum Identity {
     /// Nothing, or an empty folder, which may be the placeholder of a run.
     Missing,
-    Folder { device: u64, inode: u64 },
-    File { device: u64, inode: u64, content: Option<Digest> },
+    Folder {
+        device: u64,
+        inode: u64,
+    },
+    File {
+        device: u64,
+        inode: u64,
+        content: Option<Digest>,
+    },
 }
 
 /// Records the identity of each path. `folder` gets a copy of each file.

@@ -79,10 +79,8 @@ impl ResolvedSandbox {
     /// # Errors
     /// Returns an error if the other path does not exist or goes through a symbolic link.
     pub fn cover(&mut self, cover: &Cover) -> Result<(), SandboxError> {
-        let missing = || SandboxError::Path {
-            path: cover.from.clone(),
-            why: "it does not exist".to_owned(),
-        };
+        let missing =
+            || SandboxError::Path { path: cover.from.clone(), why: "it does not exist".to_owned() };
         let from = resolve_path(&cover.from)?.ok_or_else(missing)?;
         let place = ResolvedPath { path: cover.to.clone(), ..from };
         for places in [&mut self.write, &mut self.keep] {

@@ -161,9 +161,12 @@ impl Source<'_> {
         let mut stashes = found.stashes.clone();
         let newest = found.refs.get("refs/stash");
         stashes.extend(newest.filter(|it| !found.stashes.contains(it)).cloned());
-        others.extend(stashes.into_iter().enumerate().map(|(at, object)| {
-            Changed { name: format!("stash/{}", at + 1), object }
-        }));
+        others.extend(
+            stashes
+                .into_iter()
+                .enumerate()
+                .map(|(at, object)| Changed { name: format!("stash/{}", at + 1), object }),
+        );
         (target, others)
     }
 
@@ -195,7 +198,8 @@ impl Source<'_> {
         let mut wanted: String = news.iter().map(|object| format!("{object}\n")).collect();
         let known: BTreeSet<&String> = kept.values().collect();
         wanted.extend(known.into_iter().map(|object| format!("^{object}\n")));
-        let args = ["--revs", "--thin", "--stdout", "--quiet", "--threads=1", "--delta-base-offset"];
+        let args =
+            ["--revs", "--thin", "--stdout", "--quiet", "--threads=1", "--delta-base-offset"];
         let pack = reader.ask_with(Read::PackObjects, &args, Stdin::Bytes(wanted.into_bytes()))?;
         let count = pack.get(COUNT).is_some_and(|count| count != [0; 4]);
         if count {
@@ -276,20 +280,24 @@ impl Source<'_> {
                 None
             }
             None if !rules.advance => None,
-            None => match git.advance(self.one, &self.start.head, (old.as_deref(), new), rules.run)? {
-                Ok(advanced) => {
-                    let range = old.map_or_else(|| new.clone(), |old| format!("{old}..{new}"));
-                    let listed = format!("--max-count={LISTED}");
-                    done.commits.extend(git.log("%h %s", &[&listed, &range, "--"])?);
-                    done.held.extend(advanced);
-                    return Ok(());
+            None => {
+                match git.advance(self.one, &self.start.head, (old.as_deref(), new), rules.run)? {
+                    Ok(advanced) => {
+                        let range = old.map_or_else(|| new.clone(), |old| format!("{old}..{new}"));
+                        let listed = format!("--max-count={LISTED}");
+                        done.commits.extend(git.log("%h %s", &[&listed, &range, "--"])?);
+                        done.held.extend(advanced);
+                        return Ok(());
+                    }
+                    Err(why) => Some(why),
                 }
-                Err(why) => Some(why),
-            },
+            }
         };
         let name = git.keep(rules.run, &target.name, new)?;
         done.held.push(match why {
-            Some(why) => format!("its commits are kept as {name} because {why}; fix: git merge {name}"),
+            Some(why) => {
+                format!("its commits are kept as {name} because {why}; fix: git merge {name}")
+            }
             None => format!("its commits are kept as {name}"),
         });
         Ok(())

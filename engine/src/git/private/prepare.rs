@@ -105,8 +105,8 @@ impl Git {
                 Some((middle, last)) => (Some(middle), last),
                 None => (None, name),
             };
-            let format = section == "extensions"
-                && ["objectformat", "partialclone"].contains(&last);
+            let format =
+                section == "extensions" && ["objectformat", "partialclone"].contains(&last);
             let worktree = key == "core.worktree";
             let carried = SECTIONS.split_whitespace().any(|it| it == section)
                 && !OMITTED.split_whitespace().any(|it| it == key)

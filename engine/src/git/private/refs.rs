@@ -45,7 +45,8 @@ pub fn read(folder: &Path) -> io::Result<PrivateRefs> {
         let bytes = read_no_link(path, limit).unwrap_or_default();
         String::from_utf8(bytes).unwrap_or_default()
     };
-    let mut found = PrivateRefs { head: head(&text(&folder.join("HEAD"), SMALL)), ..PrivateRefs::default() };
+    let mut found =
+        PrivateRefs { head: head(&text(&folder.join("HEAD"), SMALL)), ..PrivateRefs::default() };
     for line in text(&folder.join("packed-refs"), DOCUMENT).lines() {
         if let Some((object, name)) = line.split_once(' ')
             && is_object(object)
@@ -106,7 +107,10 @@ fn is_object(text: &str) -> bool {
 /// Returns whether git would accept `name` as the name of a reference.
 fn is_name(name: &str) -> bool {
     let part = |part: &str| {
-        !part.is_empty() && !part.starts_with('.') && !part.ends_with('.') && !part.ends_with(".lock")
+        !part.is_empty()
+            && !part.starts_with('.')
+            && !part.ends_with('.')
+            && !part.ends_with(".lock")
     };
     name.starts_with("refs/")
         && name.len() < 400

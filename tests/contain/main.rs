@@ -1,0 +1,38 @@
+//! Tests the private git directory of children that may write the project: legitimate work arrives
+//! in the person's repository, and nothing else has an effect there.
+
+#![allow(missing_docs, clippy::unwrap_used, clippy::disallowed_methods)]
+
+// This file is shared with another suite, which uses more of it.
+#[allow(unused)]
+#[path = "../cli/fixture.rs"]
+mod fixture;
+
+mod commits;
+
+use std::path::PathBuf;
+
+use fixture::Fixture;
+
+/// Creates a project with the job `work`, which runs a shell script.
+pub fn project(script: &str) -> Fixture {
+    let fixture = Fixture::with("");
+    // At the level `files only`, no new file can appear in the top folder.
+    fixture.write("src/a.txt", "a\n");
+    fixture.write("src/b.txt", "b\n");
+    fixture.git(&["add", "."]);
+    fixture.git(&["commit", "--quiet", "-m", "Second"]);
+    set_script(&fixture, "work", script);
+    fixture
+}
+
+/// Adds a job that runs a shell script.
+pub fn set_script(fixture: &Fixture, job: &str, script: &str) {
+    let path: PathBuf = fixture.root().join(format!("{job}.sh"));
+    std::fs::write(&path, script).unwrap();
+    fixture.configure(&format!(
+        "[jobs.{job}]\nkind = \"command\"\ntrigger = \"manual\"\nprogram = \"sh\"\nargs = [\"-e\", {path:?}]\nretries = 0\n"
+    ));
+    fixture.git(&["add", "."]);
+    fixture.git(&["commit", "--quiet", "-m", "Configure"]);
+}
