@@ -82,7 +82,8 @@ pub fn options(view: &MountView<'_>) -> Vec<OsString> {
         mounts.insert(&place.path, Mount::Writable);
     }
     let ways = on_the_way(view.real);
-    for path in &ways {
+    let covered = |path: &Path| view.covers.iter().any(|cover| path.starts_with(&cover.to));
+    for path in ways.iter().filter(|path| !covered(path)) {
         mounts.insert(path, Mount::Writable);
     }
     let kept = view.real.keep.iter().map(|place| place.path.as_path());

@@ -31,6 +31,7 @@ pub mod probe;
 pub mod resolve;
 pub mod syscalls;
 
+use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -123,6 +124,18 @@ pub enum SandboxMechanism {
     Landlock,
     /// Bubblewrap and seccomp only, as on a kernel without Landlock.
     Bubblewrap,
+}
+
+impl SandboxMechanism {
+    /// Returns the mechanism that a test chooses with `RUNNER_TEST_SANDBOX`. Without the feature
+    /// `fault-injection`, all mechanisms are always used.
+    pub fn chosen(setting: impl Fn(&str) -> Option<OsString>) -> Self {
+        let chosen = setting("RUNNER_TEST_SANDBOX").filter(|_| cfg!(feature = "fault-injection"));
+        match chosen.is_some_and(|name| name == "landlock") {
+            true => Self::Landlock,
+            false => Self::All,
+        }
+    }
 }
 
 impl Sandbox {

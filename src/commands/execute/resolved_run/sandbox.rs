@@ -17,7 +17,9 @@ use std::path::{Path, PathBuf};
 use runner_engine::git::Git;
 use runner_engine::sandbox::placeholders::FOLDER;
 use runner_engine::sandbox::private_git::PrivateGit;
-use runner_engine::sandbox::{FolderQuota, ResourceLimits, Sandbox, SandboxedStart};
+use runner_engine::sandbox::{
+    FolderQuota, ResourceLimits, Sandbox, SandboxMechanism, SandboxedStart,
+};
 use runner_jobs::context::{CHILD_FOLDER, OUT_FOLDER};
 
 use super::{Purpose, ResolvedRun};
@@ -64,6 +66,7 @@ impl ResolvedRun<'_> {
             blockers: Some(state.join(FOLDER)),
             caps: ResourceLimits { file_bytes: sandbox.max_file, ..ResourceLimits::default() },
             quota: Some(FolderQuota { folder: run_dir, bytes: sandbox.max_folder }),
+            means: SandboxMechanism::chosen(env::setting),
             ..Sandbox::default()
         };
         if let Some(home) = self.environment.get("HOME").map(PathBuf::from)
