@@ -19,6 +19,7 @@ use jiff::Timestamp;
 use runner_engine::files::{SMALL, open_with, read_host, read_text_host, write_atomic};
 use runner_engine::git::is_in_a_project;
 use runner_engine::ids::{OccurrenceId, ProjectId, RunId};
+use runner_engine::recover::RUNS;
 use runner_engine::store::{Store, StoreError};
 use runner_engine::time::{Clock, ClockReading};
 use runner_jobs::recording;
@@ -355,7 +356,7 @@ impl Env {
 
     /// Returns the private folder of a run, for its log and its children's files.
     pub fn run_folder(&self, run: &str) -> PathBuf {
-        self.state.join("runs").join(run)
+        self.state.join(RUNS).join(run)
     }
 }
 

@@ -36,3 +36,4 @@ pub mod scope;
 pub mod store;
 pub mod tick;
 pub mod time;
+pub mod work;

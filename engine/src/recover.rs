@@ -37,12 +37,15 @@ use crate::publish::{self, PublishError, PublishLog as _, RealFs, Recovery, RelP
 use crate::sandbox::placeholders::{FOLDER, clear_abandoned};
 use crate::store::{Event, RunRow, RunState, Spawned, Store, StoreError};
 use crate::time::ClockReading;
+use crate::work::{Work, WorkResult};
 
 /// Time after a run's total deadline in which the run can still end by itself.
 pub const OVERRUN_GRACE: Duration = Duration::from_secs(30);
 /// Maximum time from the spawn of a run's process until the run is admitted. In this time, the
 /// process reads the configuration, takes the locks and checks the backends.
 pub const BEGIN_LIMIT: Duration = Duration::from_mins(5);
+/// The folder in the state folder that contains the private folder of each run.
+pub const RUNS: &str = "runs";
 /// Maximum wait in seconds for a killed process to end.
 const KILL_WAIT: i64 = 3;
 /// The event recorded before a run is killed because of its deadline.
@@ -64,6 +67,14 @@ pub trait World {
     fn kill(&self, owner: &ProcessIdentity);
     /// Kills all processes that have the run's marker.
     fn kill_marked(&self, run: &RunId) -> Killed;
+    /// Closes the work of a dead run's children, if it has any: brings their commits into the
+    /// project.
+    ///
+    /// # Errors
+    /// Returns the reason why the commits stay in the run's folder.
+    fn close_work(&self, _run: &RunId) -> Result<Option<WorkResult>, String> {
+        Ok(None)
+    }
 }
 
 /// The host of this process.
@@ -96,6 +107,12 @@ impl World for Host<'_> {
         let killed = tree::kill_marked(run.as_str());
         clear_abandoned(&self.state.join(FOLDER));
         killed
+    }
+
+    fn close_work(&self, run: &RunId) -> Result<Option<WorkResult>, String> {
+        let folder = self.state.join(RUNS).join(run.as_str());
+        let work = Work::of_run(&folder).map(|mut work| work.close(&folder));
+        work.transpose().map_err(|error| whole(&error))
     }
 }
 
@@ -392,6 +409,8 @@ fn dead(
     if killed.survivors > 0 {
         detail.push_str(&format!(", {} would not die", killed.survivors));
     }
+    let (work, violation) = closed_work(driver, run);
+    detail.push_str(&work);
     let replayed = replay(store, run, staging, fence, now.wall);
     if let Err(why) = &replayed {
         detail = format!("its artifacts cannot be published yet: {why}");
@@ -413,7 +432,10 @@ fn dead(
         Ok(Replay::RolledForward(outcome)) => {
             return Ok(Recovered::Settled { outcome, retry: None });
         }
-        Ok(Replay::Nothing) => lost,
+        Ok(Replay::Nothing) => match violation {
+            Some(why) => Outcome::Failed { class: Class::Guard, why },
+            None => lost,
+        },
         Ok(Replay::Gone(outcome)) => outcome,
         Ok(Replay::Conflict(outcome)) => {
             store.settle_conflict(&run.id, fence, &outcome, &run.summary, now.wall)?;
@@ -442,6 +464,24 @@ fn dead(
     let retry =
         store.settle_dead(&run.id, &outcome, &run.summary, retry.then_some(driver.me), now.wall)?;
     Ok(Recovered::Settled { outcome, retry })
+}
+
+/// Closes the work of a dead run. Returns a description for its event, and the reason why the run
+/// must fail, if there is one.
+fn closed_work(driver: &Driver<'_>, run: &RunRow) -> (String, Option<String>) {
+    match driver.world.close_work(&run.id) {
+        Ok(None) => (String::new(), None),
+        Ok(Some(work)) => {
+            let commits = match work.imported.commits.len() {
+                0 => String::new(),
+                count => format!("; {count} commits brought into the repository"),
+            };
+            let held = work.imported.held.iter().chain(&work.imported.notes);
+            let held: String = held.map(|line| format!("; {line}")).collect();
+            (commits + &held, work.violation())
+        }
+        Err(why) => (format!("; its commits stay in the run's folder: {why}"), None),
+    }
 }
 
 enum Replay {

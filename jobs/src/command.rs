@@ -87,6 +87,7 @@ pub fn run(ctx: &mut Context<'_>, spec: &CommandSpec) -> Result<Finished, JobErr
         Err(error) => note_failure(&ctx.recording, PROGRAM, "", error),
     }
     let killed = ran?;
+    let commits = ctx.work.close()?.imported.commits;
     let mut finished = Finished {
         headline: match spec.artifacts.len() {
             0 => format!("{} exited with 0; it declares no artifact", spec.program),
@@ -97,6 +98,7 @@ pub fn run(ctx: &mut Context<'_>, spec: &CommandSpec) -> Result<Finished, JobErr
     if killed > 0 {
         finished.lines.push(format!("killed {} that it left behind", counted(killed, "process")));
     }
+    finished.lines.extend(commits.iter().map(|commit| format!("committed {commit}")));
     for artifact in &spec.artifacts {
         let bytes = match ctx.recording.replays() {
             true => left_then(&ctx.recording, &artifact.from),
@@ -108,6 +110,7 @@ pub fn run(ctx: &mut Context<'_>, spec: &CommandSpec) -> Result<Finished, JobErr
     }
     finished.facts.insert("exit".to_owned(), json!(0));
     finished.facts.insert("killed".to_owned(), json!(killed));
+    finished.facts.insert("commits".to_owned(), json!(commits));
     Ok(finished)
 }
 

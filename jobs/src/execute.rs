@@ -48,7 +48,8 @@ pub enum ExecuteError {
 /// # Errors
 /// Returns an error only if the run could not be settled. A job's failure is an outcome.
 pub fn execute(mut ctx: Context<'_>, spec: &JobSpec) -> Result<SettledRun, ExecuteError> {
-    let done = spec.kind.run(&mut ctx, &spec.name);
+    let done = ctx.work.open().and_then(|()| spec.kind.run(&mut ctx, &spec.name));
+    let done = ctx.work.finish(done);
     // A run that did nothing has nothing to replay.
     let recording = match &done {
         Err(JobError::Nothing(_) | JobError::Wait { .. } | JobError::Cancelled { .. }) => None,
@@ -57,6 +58,7 @@ pub fn execute(mut ctx: Context<'_>, spec: &JobSpec) -> Result<SettledRun, Execu
     let mut summary = describe(&mut ctx, spec);
     let done = done.map(|finished| degraded(&mut ctx, finished));
     let now = ctx.clock.wall();
+    let work = ctx.work.lines();
     let Context { admitted, files, spender, redactor, programs, publish: wanted, cancel, .. } = ctx;
     let clean = |line: String| redactor.redact(&line).into_owned();
     let notes = spender.notes().into_iter().map(clean);
@@ -67,6 +69,7 @@ pub fn execute(mut ctx: Context<'_>, spec: &JobSpec) -> Result<SettledRun, Execu
         Err(error) => {
             let outcome = redacted(error.outcome(now), &redactor);
             summary.headline = outcome.why().unwrap_or_default().to_owned();
+            summary.lines = work.into_iter().map(clean).collect();
             outcome
         }
     };

@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::Cli;
 use crate::env;
 use crate::guard::hook::{self, WriteBounds};
-use crate::guard::reach::of_job;
+use crate::guard::reach::{commits, of_job};
 use crate::ui::{Failure, Ui, View, show};
 use crate::{config, project};
 
@@ -132,8 +132,10 @@ fn bounds_of(cli: &Cli<'_>, job: &str) -> Result<WriteBounds, Failure> {
     // needed here.
     let root = project::find(cli.here)?;
     let config = config::load(&cli.env.stack(Some(&root.join(project::FILE))))?;
-    let (write, keep) = of_job(&root, &config.job(job)?.spec, &config);
-    Ok(WriteBounds { write, keep, reads: Vec::new(), home: None })
+    let spec = &config.job(job)?.spec;
+    let (write, keep) = of_job(&root, spec, &config);
+    let commits = spec.kind.works().is_some_and(commits).then_some(root);
+    Ok(WriteBounds { write, keep, commits, ..WriteBounds::default() })
 }
 
 /// Formats a refusal as the output of a `PreToolUse` hook.

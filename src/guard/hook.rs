@@ -40,6 +40,8 @@ pub struct WriteBounds {
     pub reads: Vec<String>,
     /// The folder that `~` and `$HOME` refer to.
     pub home: Option<PathBuf>,
+    /// The project, if its jobs get a git directory of their own and may commit.
+    pub commits: Option<PathBuf>,
 }
 
 /// Reads a payload to its end.
@@ -145,7 +147,11 @@ impl WriteBounds {
             ShellAction::Commit => {
                 let mut folders = whole.ancestors();
                 let found = folders.find(|folder| folder.join(".git").symlink_metadata().is_ok());
-                self.inside(&found.unwrap_or(&whole).join(".git"))
+                let found = found.unwrap_or(&whole);
+                match self.commits.as_ref().is_some_and(|project| project.starts_with(found)) {
+                    true => Ok(()),
+                    false => self.inside(&found.join(".git")),
+                }
             }
         }
     }

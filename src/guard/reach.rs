@@ -12,26 +12,23 @@ use runner_jobs::reserved::NEVER;
 
 use crate::config::Config;
 use crate::cycles;
-use crate::project::identity;
 use crate::ui::Failure;
 
 /// Returns the paths that a job's own processes may write, and the paths below them that they may not.
 pub fn of_works(root: &Path, works: Works<'_>, config: &Config) -> (Vec<PathBuf>, Vec<PathBuf>) {
     let (Works::Program(writes) | Works::Agent(writes)) = works;
-    let (mut write, keep) = working(root, writes, config);
-    let git = root.join(".git");
-    // An agent commits, so it may write to the repository besides its other paths.
-    if matches!(works, Works::Agent(_)) && git.is_dir() && !write.iter().any(|path| path == root) {
-        write.push(git);
-    }
-    (write, keep)
+    working(root, writes, config)
 }
 
-/// Names in git's folder that decide which programs git starts.
-const GIT_KEEPS: [&str; 4] = ["hooks", "config", "commondir", "info/attributes"];
-/// Further protected paths of a git folder that need not exist. `config.worktree` is read only if
-/// git's settings, which are protected, say so; the project's id is also in the database.
-const GIT_KEEPS_IF_THERE: [&str; 2] = ["config.worktree", identity::FILE];
+/// Returns whether a job's own processes may commit: an agent, and a program that may write the
+/// whole project.
+pub fn commits(works: Works<'_>) -> bool {
+    match works {
+        Works::Agent(_) | Works::Program(None) => true,
+        Works::Program(Some(writes)) => writes.iter().any(|path| path == "."),
+    }
+}
+
 /// Returns the paths of the project that a working kind may write, and the paths among them that it
 /// must not write.
 pub fn working(
@@ -44,20 +41,12 @@ pub fn working(
         "." => root.to_owned(),
         path => root.join(path),
     });
-    let git = root.join(".git");
-    let mut keep: Vec<PathBuf> =
-        NEVER.iter().filter(|name| **name != ".git").map(|name| root.join(name)).collect();
+    let mut keep: Vec<PathBuf> = NEVER.iter().map(|name| root.join(name)).collect();
     let protected = config.jobs.values().flat_map(|job| job.spec.kind.protects());
     keep.extend(protected.map(|path| root.join(path)));
     let own = [&config.lifecycle.steps, &config.lifecycle.daydreams];
     keep.extend(own.map(|path| root.join(path)));
     keep.extend(steering(root, config));
-    if git.is_dir() {
-        keep.extend(git_keeps(&git));
-    } else {
-        // In a linked worktree `.git` is a file that names the folder of git's settings.
-        keep.push(git);
-    }
     keep.sort();
     keep.dedup();
     (write.collect(), keep)
@@ -120,23 +109,18 @@ fn within(root: &Path, file: &str) -> Option<PathBuf> {
     path.starts_with(root).then_some(path)
 }
 
-/// Returns the protected paths of a git folder and of the git folders of its submodules.
-fn git_keeps(git: &Path) -> Vec<PathBuf> {
-    let there = |path: &PathBuf| path.symlink_metadata().is_ok();
-    let mut keep: Vec<PathBuf> = GIT_KEEPS.iter().map(|name| git.join(name)).collect();
-    // Git creates the `info` folder only when it is needed, so a missing one is protected as a
-    // whole.
-    if !git.join("info").is_dir() {
-        keep.retain(|path| !path.ends_with("info/attributes"));
-        keep.push(git.join("info"));
-    }
-    keep.extend(GIT_KEEPS_IF_THERE.iter().map(|name| git.join(name)).filter(there));
-    for entry in fs::read_dir(git.join("modules")).into_iter().flatten().flatten() {
-        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            keep.extend(git_keeps(&entry.path()).into_iter().filter(there));
-        }
-    }
-    keep
+/// Returns the protected paths that runner itself writes while jobs run: its staging folder, the
+/// proposals, journals and other files of jobs.
+pub fn own(root: &Path, config: &Config) -> Vec<PathBuf> {
+    let files = [&config.lifecycle.steps, &config.lifecycle.daydreams];
+    let names = [".runner", "dreams", "rem", "_steps.jsonl"].map(String::from);
+    let protected = config.jobs.values().flat_map(|job| job.spec.kind.protects());
+    names
+        .into_iter()
+        .chain(files.into_iter().cloned())
+        .chain(protected)
+        .map(|it| root.join(it))
+        .collect()
 }
 
 /// Returns the paths that a job may write, itself or through runner, and the paths among them that

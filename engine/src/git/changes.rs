@@ -139,10 +139,7 @@ impl Git {
         let Some(head) = self.head()? else {
             return Ok(HashMap::new());
         };
-        let empty = match head.len() {
-            64 => "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321",
-            _ => "4b825dc642cb6eb9a060e54bf8d69288fbee4904",
-        };
+        let empty = empty_tree(head.len());
         let mut args = vec!["-r", "-z", "--no-renames", "--relative", empty, &head, "--"];
         args.extend(paths.iter().map(String::as_str));
         let out = self.ask(Read::DiffTree, &args)?;
@@ -314,7 +311,16 @@ fn with_line_feeds(bytes: &[u8]) -> Vec<u8> {
     out
 }
 
-fn hash(length: usize, bytes: &mut &[u8]) -> io::Result<String> {
+/// Returns the object name of the tree without entries; `length` is the length of object names.
+pub(super) fn empty_tree(length: usize) -> &'static str {
+    match length {
+        64 => "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321",
+        _ => "4b825dc642cb6eb9a060e54bf8d69288fbee4904",
+    }
+}
+
+/// Returns the object name of a blob as `length` hexadecimal digits.
+pub(super) fn hash(length: usize, bytes: &mut &[u8]) -> io::Result<String> {
     hash_sized(length, bytes.len() as u64, bytes)
 }
 

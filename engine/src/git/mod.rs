@@ -6,8 +6,8 @@
 //! Git reads configuration and attributes that an agent may have written, and many of them name
 //! programs. This leads to the following rules:
 //!
-//! - Only the commands in [`Read`] and the five commands that [`commit`] needs are ever called.
-//!   None of them converts, compares or prints the content of a work tree, fetches, signs or asks
+//! - Only the commands in [`Read`] and the six commands that [`commit`] and [`private`] need are
+//!   ever called. None of them converts, compares or prints the content of a work tree, fetches, signs or asks
 //!   for a password.
 //! - Git is started by an absolute path, which is found in a `PATH` entry outside the project.
 //! - The kernel prevents git from starting other programs, using the network and writing
@@ -19,6 +19,7 @@
 
 pub mod changes;
 pub mod commit;
+pub mod private;
 pub mod push;
 
 use std::collections::BTreeMap;
@@ -93,6 +94,12 @@ pub enum Read {
     CheckIgnore,
     /// Prints one configuration value, such as the address of a remote.
     ConfigValue,
+    /// Lists the values of the project's own configuration file.
+    ConfigList,
+    /// Prints the branch that is checked out.
+    SymbolicRef,
+    /// Prints a pack with the objects that revisions reach.
+    PackObjects,
 }
 
 impl Read {
@@ -106,6 +113,9 @@ impl Read {
             Self::ForEachRef => &["for-each-ref"],
             Self::CheckIgnore => &["check-ignore"],
             Self::ConfigValue => &["config", "--get"],
+            Self::ConfigList => &["config", "--local", "--list", "-z"],
+            Self::SymbolicRef => &["symbolic-ref", "--quiet"],
+            Self::PackObjects => &["pack-objects"],
         }
     }
 
@@ -136,6 +146,20 @@ pub enum GitError {
     Linked {
         /// The path of the linked file.
         path: PathBuf,
+    },
+    /// A child cannot get a private copy of this git folder.
+    #[error("{}: {why}", path.display())]
+    Unsupported {
+        path: PathBuf,
+        /// The property of the folder that is not supported.
+        why: &'static str,
+    },
+    /// A git folder, or a file in it, cannot be created or read.
+    #[error("{}: {source}", path.display())]
+    Folder {
+        path: PathBuf,
+        /// The operating system's error.
+        source: std::io::Error,
     },
     /// An object does not have the format of its type.
     #[error("the tree {object} is damaged")]
@@ -200,6 +224,16 @@ impl Git {
     pub fn with_recording(mut self, recording: InputRecording) -> Self {
         self.recording = recording;
         self
+    }
+
+    /// Returns the marker of git's processes.
+    pub fn marker(&self) -> &str {
+        &self.marker
+    }
+
+    /// Returns the environment of git.
+    pub fn environment(&self) -> &BTreeMap<String, String> {
+        &self.env
     }
 
     /// Returns the root of the work tree.
@@ -384,7 +418,7 @@ impl Git {
             stdin,
             limits: Limits {
                 total: Some(match args.first() {
-                    Some(&("rev-list" | "diff-tree")) => HISTORY,
+                    Some(&("rev-list" | "diff-tree" | "pack-objects" | "index-pack")) => HISTORY,
                     _ => PATIENCE,
                 }),
                 output_cap: LONGEST,

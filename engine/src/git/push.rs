@@ -81,7 +81,7 @@ impl Git {
         let commit = self.one_line(Read::RevParse, &["HEAD"])?;
         let objects = self.path(&["--git-path", "objects"])?;
         let at = |source| PushError::Folder { path: folder.to_owned(), source };
-        empty_repository(folder, commit.len(), &objects).map_err(at)?;
+        empty_repository(folder, commit.len(), &[&objects]).map_err(at)?;
         // In a shallow clone, the `shallow` file lists the commits whose parents are missing.
         let shallow = self.path(&["--git-path", "shallow"])?;
         if let Ok(text) = read_no_link(shallow, DOCUMENT) {
@@ -209,8 +209,12 @@ fn leads_inside(real: &Path, project: &Path) -> bool {
         || fs::canonicalize(project).is_ok_and(|project| real.starts_with(project))
 }
 
-/// Creates a repository that shares only its objects with the project.
-fn empty_repository(folder: &Path, hash: usize, objects: &Path) -> std::io::Result<()> {
+/// Creates a repository that has nothing but the objects of these folders.
+pub(super) fn empty_repository(
+    folder: &Path,
+    hash: usize,
+    objects: &[&Path],
+) -> std::io::Result<()> {
     match fs::remove_dir_all(folder) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
         _ => {}
@@ -225,9 +229,12 @@ fn empty_repository(folder: &Path, hash: usize, objects: &Path) -> std::io::Resu
         _ => "[core]\nrepositoryformatversion = 0\nbare = true\n",
     };
     fs::write(folder.join("config"), config)?;
-    let line = [objects.as_os_str().as_bytes(), b"\n"].concat();
-    if line[..line.len() - 1].contains(&b'\n') {
-        return Err(std::io::ErrorKind::InvalidFilename.into());
+    let mut lines = Vec::new();
+    for path in objects.iter().map(|path| path.as_os_str().as_bytes()) {
+        if path.contains(&b'\n') {
+            return Err(std::io::ErrorKind::InvalidFilename.into());
+        }
+        lines.extend(path.iter().copied().chain(*b"\n"));
     }
-    fs::write(folder.join("objects/info/alternates"), line)
+    fs::write(folder.join("objects/info/alternates"), lines)
 }

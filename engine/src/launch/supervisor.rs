@@ -32,6 +32,7 @@ use super::signals::Signals;
 use crate::files::open_host;
 use crate::process::{ExitStatus, tree, wait};
 use crate::sandbox::placeholders::{Placeholders, create};
+use crate::sandbox::private_git::{Cover, PrivateGit};
 use crate::sandbox::resolve::{ResolvedSandbox, resolve};
 use crate::sandbox::{
     AppliedSandbox, SandboxLevel, SandboxMechanism, TreeControl, bwrap, landlock, probe,
@@ -75,6 +76,7 @@ struct LaunchSupervisor<'a> {
     signals: Signals,
     group: Option<ControlGroup>,
     real: ResolvedSandbox,
+    covers: Vec<Cover>,
     blockers: Option<Placeholders>,
     /// The process id of the program, or of bubblewrap if it is used.
     main: u32,
@@ -117,6 +119,7 @@ impl<'a> LaunchSupervisor<'a> {
             signals,
             group,
             real: ResolvedSandbox::default(),
+            covers: Vec::new(),
             blockers: None,
             main: 0,
             inner: None,
@@ -130,7 +133,11 @@ impl<'a> LaunchSupervisor<'a> {
             && plan.sandbox.means != SandboxMechanism::Landlock
             && let Some(bwrap) = bwrap::find()
         {
-            let (real, held) = create(&plan.sandbox)?;
+            let (mut real, held) = create(&plan.sandbox)?;
+            let covers = plan.sandbox.git.iter().flat_map(PrivateGit::covers).collect::<Vec<_>>();
+            covers.iter().try_for_each(|cover| real.cover(cover))?;
+            self.borrow_objects(true)?;
+            self.covers = covers;
             self.real = real;
             self.blockers = Some(held);
             match self.start_bubblewrap(&bwrap)? {
@@ -149,6 +156,7 @@ impl<'a> LaunchSupervisor<'a> {
     fn start_directly(&mut self) -> Result<(), LaunchRefusal> {
         if !self.plan.sandbox.off {
             self.real = resolve(&self.plan.sandbox)?;
+            self.borrow_objects(false)?;
         }
         let streams = self.streams.take().expect("the streams are taken only once");
         let (plan, real) = (self.plan, &self.real);
@@ -167,12 +175,20 @@ impl<'a> LaunchSupervisor<'a> {
         Ok(())
     }
 
+    fn borrow_objects(&self, mounted: bool) -> Result<(), LaunchRefusal> {
+        let git = self.plan.sandbox.git.iter();
+        git.map(|git| git.borrow_objects(mounted))
+            .collect::<io::Result<()>>()
+            .map_err(|error| LaunchRefusal::at("write the path of the project's objects", error))
+    }
+
     fn start_bubblewrap(&mut self, bwrap: &Path) -> Result<StartResult, LaunchRefusal> {
         let at = |what: &'static str| move |error: io::Error| LaunchRefusal::at(what, error);
         let plan = self.plan;
         let visible = self.visible();
         let view = bwrap::MountView {
             real: &self.real,
+            covers: &self.covers,
             temp: plan.sandbox.temp.as_deref(),
             visible: &visible,
             network: plan.sandbox.network,

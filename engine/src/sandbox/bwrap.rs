@@ -14,6 +14,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
+use super::private_git::Cover;
 use super::resolve::{ResolvedSandbox, on_the_way};
 
 /// The paths where [`find`] looks for bubblewrap. `PATH` is never searched, because another user
@@ -36,6 +37,8 @@ pub fn find() -> Option<PathBuf> {
 #[derive(Clone, Copy, Debug)]
 pub struct MountView<'a> {
     pub real: &'a ResolvedSandbox,
+    /// The paths that are replaced with others.
+    pub covers: &'a [Cover],
     /// The folder that becomes the child's `/tmp`. If there is none, an empty folder in memory is
     /// used.
     pub temp: Option<&'a Path>,
@@ -70,7 +73,7 @@ pub fn options(view: &MountView<'_>) -> Vec<OsString> {
     }
     // Deeper paths are mounted over higher ones. At the same path, a protected path is mounted
     // last.
-    let mut mounts: BTreeMap<&Path, Mount> = BTreeMap::new();
+    let mut mounts: BTreeMap<&Path, Mount<'_>> = BTreeMap::new();
     for place in &view.real.hide {
         let hidden = if place.folder { Mount::Empty } else { Mount::Null };
         mounts.insert(&place.path, hidden);
@@ -79,15 +82,21 @@ pub fn options(view: &MountView<'_>) -> Vec<OsString> {
         mounts.insert(&place.path, Mount::Writable);
     }
     let ways = on_the_way(view.real);
-    for path in &ways {
+    let covered = |path: &Path| view.covers.iter().any(|cover| path.starts_with(&cover.to));
+    for path in ways.iter().filter(|path| !covered(path)) {
         mounts.insert(path, Mount::Writable);
     }
     let kept = view.real.keep.iter().map(|place| place.path.as_path());
     for path in kept.chain(view.real.missing.iter().map(PathBuf::as_path)) {
         mounts.insert(path, Mount::ReadOnly);
     }
+    for cover in view.covers {
+        mounts.insert(&cover.to, Mount::Other(cover));
+    }
     for (path, mount) in mounts {
         match mount {
+            Mount::Other(Cover { from, writable: true, .. }) => line.mount("--bind", from, path),
+            Mount::Other(Cover { from, .. }) => line.mount("--ro-bind", from, path),
             Mount::Empty => line.path("--tmpfs", path),
             Mount::Null => line.mount("--ro-bind", Path::new("/dev/null"), path),
             Mount::Writable => line.mount("--bind", path, path),
@@ -103,7 +112,8 @@ pub fn options(view: &MountView<'_>) -> Vec<OsString> {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Mount {
+enum Mount<'a> {
+    Other(&'a Cover),
     Empty,
     Null,
     Writable,
@@ -151,12 +161,17 @@ mod tests {
             |path: &str| ResolvedPath { path: path.into(), folder: true, device: 0, inode: 0 };
         let real = ResolvedSandbox {
             write: vec![place("/tree")],
-            keep: vec![place("/tree/.git/hooks")],
+            keep: vec![place("/tree/docs/plan.md")],
             missing: vec!["/tree/.claude".into()],
             hide: vec![place("/home/me/.local/state/runner")],
         };
         let view = MountView {
             real: &real,
+            covers: &[Cover {
+                from: "/private/git".into(),
+                to: "/tree/.git".into(),
+                writable: true,
+            }],
             temp: Some(Path::new("/private")),
             visible: &["/tmp/x/program".into(), "/usr/bin".into()],
             network: false,
@@ -172,8 +187,9 @@ mod tests {
             "--tmpfs /home/me/.local/state/runner",
             "--bind /tree /tree",
             "--ro-bind /tree/.claude /tree/.claude",
-            "--bind /tree/.git /tree/.git",
-            "--ro-bind /tree/.git/hooks /tree/.git/hooks",
+            "--bind /private/git /tree/.git",
+            "--bind /tree/docs /tree/docs",
+            "--ro-bind /tree/docs/plan.md /tree/docs/plan.md",
         ];
         assert!(order.windows(2).all(|pair| at(pair[0]) < at(pair[1])), "{line}");
         assert!(line.contains("--unshare-net") && !line.contains("/usr/bin /usr/bin"));

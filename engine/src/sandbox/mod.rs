@@ -23,17 +23,22 @@
 
 pub mod bwrap;
 pub mod inert;
+pub mod kept;
 pub mod landlock;
 pub mod placeholders;
+pub mod private_git;
 pub mod probe;
 pub mod resolve;
 pub mod syscalls;
 
+use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use serde::{Deserialize, Serialize};
+
+use private_git::PrivateGit;
 
 /// The launcher and the sandbox with which a child is started.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,6 +62,10 @@ pub struct Sandbox {
     pub write: Vec<PathBuf>,
     /// Paths beneath `write` that must never be written or created.
     pub keep: Vec<PathBuf>,
+    /// Kept paths that runner itself writes while a child runs. Their content is not compared.
+    pub own: Vec<PathBuf>,
+    /// The private git directory of a child that may commit.
+    pub git: Option<PrivateGit>,
     /// Paths that must stay hidden from the child: it can neither read nor write them nor connect
     /// to them. Paths beneath them that `write` names are excepted.
     pub hide: Vec<PathBuf>,
@@ -117,7 +126,28 @@ pub enum SandboxMechanism {
     Bubblewrap,
 }
 
+impl SandboxMechanism {
+    /// Returns the mechanism that a test chooses with `RUNNER_TEST_SANDBOX`. Without the feature
+    /// `fault-injection`, all mechanisms are always used.
+    pub fn chosen(setting: impl Fn(&str) -> Option<OsString>) -> Self {
+        let chosen = setting("RUNNER_TEST_SANDBOX").filter(|_| cfg!(feature = "fault-injection"));
+        match chosen.is_some_and(|name| name == "landlock") {
+            true => Self::Landlock,
+            false => Self::All,
+        }
+    }
+}
+
 impl Sandbox {
+    /// Returns the kept paths whose identity must be the same after the child.
+    pub fn watched(&self) -> Vec<PathBuf> {
+        let git = self.git.iter().flat_map(|git| git.links.iter().chain([&git.at]));
+        let own: Vec<&PathBuf> = self.own.iter().chain(git).collect();
+        let within = |path: &&PathBuf| self.write.iter().any(|write| path.starts_with(write));
+        let all = self.keep.iter().filter(within);
+        all.filter(|path| !own.iter().any(|own| path.starts_with(own))).cloned().collect()
+    }
+
     /// Returns this sandbox with additional writable paths, such as a program's state folders.
     #[must_use]
     pub fn and_write(mut self, places: impl IntoIterator<Item = PathBuf>) -> Self {

@@ -2,9 +2,7 @@
 //!
 //! A mount needs an existing mount point. The launcher therefore creates an empty folder at the
 //! missing path. Git does not see the folder, and no process can fill it, because it is mounted
-//! read-only for the child. Only `.git/commondir` gets a file, because git reads that name whenever
-//! it runs, also outside runner, and fails on a folder. The file contains `.`, which has the same
-//! effect as a missing file.
+//! read-only for the child.
 //!
 //! ```text
 //!           create (first)                  create (again)
@@ -30,12 +28,10 @@ use std::path::{Path, PathBuf};
 use super::resolve::{ResolvedSandbox, resolve};
 use super::{Sandbox, SandboxError};
 use crate::digest::Digest;
-use crate::files::{open_host, open_with, read_no_link};
+use crate::files::{open_host, open_with};
 
 /// The name of the registry folder in the state folder.
 pub const FOLDER: &str = "blockers";
-/// The content of the file that git reads. It has the same effect as a missing file.
-const COMMON: &[u8] = b".\n";
 const LOCK: &str = "lock";
 
 /// The mount placeholders that one launcher needs. They are released when dropped.
@@ -130,34 +126,18 @@ fn end(folder: &Path, file: &File) {
     }
     let path = PathBuf::from(std::ffi::OsString::from_vec(path));
     if path.is_absolute() {
-        if is_common(&path) {
-            if read_no_link(&path, COMMON.len() as u64).is_ok_and(|text| text == COMMON) {
-                let _ = fs::remove_file(&path);
-            }
-        } else {
-            // `remove_dir` removes the folder only if it is empty.
-            let _ = fs::remove_dir(&path);
-        }
+        // `remove_dir` removes the folder only if it is empty.
+        let _ = fs::remove_dir(&path);
     }
     let _ = fs::remove_file(entry(folder, &path));
 }
 
 fn put(path: &Path) -> io::Result<()> {
-    let done = if is_common(path) { whole_file(path) } else { fs::create_dir(path) };
-    match done {
+    match fs::create_dir(path) {
         // Another process has created the path. It exists now and is protected like the others.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         done => done,
     }
-}
-
-/// Creates the file with its complete content in one step, because git may read it at any time.
-fn whole_file(path: &Path) -> io::Result<()> {
-    let half = path.with_extension(format!("runner-{}", std::process::id()));
-    let mut file = File::create_new(&half)?;
-    let done = file.write_all(COMMON).and_then(|()| fs::hard_link(&half, path));
-    fs::remove_file(&half)?;
-    done
 }
 
 /// Locks the registry. The wait is short, because a holder handles only a few files.
@@ -170,10 +150,6 @@ fn lock(folder: &Path) -> io::Result<File> {
 
 fn entry(folder: &Path, path: &Path) -> PathBuf {
     folder.join(Digest::of(path.as_os_str().as_bytes()).to_string().replace(':', "-"))
-}
-
-fn is_common(path: &Path) -> bool {
-    path.file_name().is_some_and(|name| name == "commondir")
 }
 
 fn cannot(path: &Path, why: &dyn std::fmt::Display) -> SandboxError {
@@ -189,7 +165,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let root = fs::canonicalize(folder.path()).unwrap();
         fs::create_dir(root.join("work")).unwrap();
-        let names = [".claude", "rem", "commondir"].map(|name| root.join("work").join(name));
+        let names = [".claude", "rem", ".codex"].map(|name| root.join("work").join(name));
         let sandbox = Sandbox {
             write: vec![root.join("work")],
             keep: names.to_vec(),

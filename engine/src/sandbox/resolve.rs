@@ -11,6 +11,7 @@ use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat2};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
+use super::private_git::Cover;
 use super::{Sandbox, SandboxError};
 
 /// An existing file or folder with its device and inode.
@@ -43,7 +44,8 @@ pub struct ResolvedSandbox {
 pub fn resolve(sandbox: &Sandbox) -> Result<ResolvedSandbox, SandboxError> {
     let mut real = ResolvedSandbox::default();
     let temp = sandbox.temp.iter();
-    for path in sandbox.write.iter().chain(temp) {
+    let git = sandbox.git.iter().map(|git| &git.folder);
+    for path in sandbox.write.iter().chain(temp).chain(git) {
         real.write.extend(resolve_path(path)?);
     }
     for path in &sandbox.hide {
@@ -69,6 +71,27 @@ pub fn resolve(sandbox: &Sandbox) -> Result<ResolvedSandbox, SandboxError> {
     let kept = real.keep.clone();
     real.write.retain(|place| !within_any(&place.path, &kept));
     Ok(real)
+}
+
+impl ResolvedSandbox {
+    /// Replaces the rules for a path that a mount replaces with another one.
+    ///
+    /// # Errors
+    /// Returns an error if the other path does not exist or goes through a symbolic link.
+    pub fn cover(&mut self, cover: &Cover) -> Result<(), SandboxError> {
+        let missing =
+            || SandboxError::Path { path: cover.from.clone(), why: "it does not exist".to_owned() };
+        let from = resolve_path(&cover.from)?.ok_or_else(missing)?;
+        let place = ResolvedPath { path: cover.to.clone(), ..from };
+        for places in [&mut self.write, &mut self.keep] {
+            places.retain(|other| other.path != cover.to);
+        }
+        match cover.writable {
+            true => self.write.push(place),
+            false => self.keep.push(place),
+        }
+        Ok(())
+    }
 }
 
 /// Returns whether `path` is in `places` or is beneath a path in `places`.

@@ -11,6 +11,7 @@
 
 mod files;
 mod programs;
+mod work;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -33,6 +34,7 @@ use crate::spender::{RunBackends, Spender, SpenderTools};
 use files::Caches;
 pub use files::{CHILD_FOLDER, Folders, OUT_FOLDER, RunFiles};
 pub use programs::Programs;
+use work::ChildWork;
 
 /// A receiver for a run's progress.
 pub trait Progress {
@@ -60,6 +62,8 @@ pub struct Context<'a> {
     pub git: Git,
     /// The environment and the sandbox of the programs that the job itself starts.
     pub programs: Programs<'a>,
+    /// The changes that children make to the project.
+    pub(crate) work: ChildWork<'a>,
     pub clock: RunClock<'a>,
     /// The token that is cancelled when the run must end.
     pub cancel: Cancel,
@@ -137,8 +141,11 @@ impl<'a> Context<'a> {
             redactor: redactor.clone(),
             recording: recording.clone(),
         };
+        let sandbox = parts.sandbox.map(|it| &it.sandbox);
+        let work = ChildWork::new(sandbox, folders.run_dir, git.clone(), recording.clone());
         Ok(Self {
             admitted,
+            work,
             files: RunFiles::new(folders, scope, caches),
             spender: Spender::new(admitted, parts.store, parts.backends, tools),
             git: git.with_recording(recording.clone()),

@@ -114,6 +114,7 @@ pub fn run(ctx: &mut Context<'_>, spec: &WorkSpec) -> Result<Finished, JobError>
     let agent = Some(spec.agent.as_str()).filter(|agent| !agent.is_empty());
     ctx.spender.record_steps(StepsFile::new(ctx.files.root(), &spec.files.steps, agent));
     let reply = ctx.spender.ask(&request, 0)?;
+    ctx.work.close()?;
     let by_rule = ctx.spender.answers_by_rule();
     let left = RunResult::of(&ctx.git, before.as_deref())?;
     let mut finished = Finished {

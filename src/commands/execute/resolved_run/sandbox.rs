@@ -15,8 +15,12 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use runner_engine::git::Git;
 use runner_engine::sandbox::placeholders::FOLDER;
-use runner_engine::sandbox::{FolderQuota, ResourceLimits, Sandbox, SandboxedStart};
+use runner_engine::sandbox::private_git::PrivateGit;
+use runner_engine::sandbox::{
+    FolderQuota, ResourceLimits, Sandbox, SandboxMechanism, SandboxedStart,
+};
 use runner_jobs::context::{CHILD_FOLDER, OUT_FOLDER};
 
 use super::{Purpose, ResolvedRun};
@@ -27,6 +31,8 @@ use crate::ui::Failure;
 
 /// The name of the folder for temporary files in a run's folder.
 pub(super) const TEMP_FOLDER: &str = "tmp";
+/// The name of the private git directory in a run's folder.
+const GIT_FOLDER: &str = "git";
 /// Paths in a home directory that contain sockets of other programs.
 const SOCKETS: [&str; 4] =
     [".ssh/agent", ".docker/run", ".docker/desktop", ".gnupg/S.gpg-agent.ssh"];
@@ -51,6 +57,7 @@ impl ResolvedRun<'_> {
         }
         let run_dir = real(&self.run_dir)?;
         let state = real(&self.home.state)?;
+        let git_folder = run_dir.join(GIT_FOLDER);
         let mut sandbox = Sandbox {
             off: sandbox.off,
             write: vec![run_dir.join(own)],
@@ -60,6 +67,7 @@ impl ResolvedRun<'_> {
             blockers: Some(state.join(FOLDER)),
             caps: ResourceLimits { file_bytes: sandbox.max_file, ..ResourceLimits::default() },
             quota: Some(FolderQuota { folder: run_dir, bytes: sandbox.max_folder }),
+            means: SandboxMechanism::chosen(env::setting),
             ..Sandbox::default()
         };
         if let Some(home) = self.environment.get("HOME").map(PathBuf::from)
@@ -74,14 +82,29 @@ impl ResolvedRun<'_> {
             }
         }
         let (root, config) = (&self.here.root, &self.here.config);
-        let reach = self.spec.kind.works_now();
-        let reach = reach.map(|works| reach::of_works(root, works, config));
-        if let Some((write, keep)) = reach {
+        if let Some(works) = self.spec.kind.works_now() {
+            let (write, keep) = reach::of_works(root, works, config);
             sandbox.write.extend(write);
             sandbox.keep.extend(keep);
+            sandbox.own = reach::own(root, config);
             let config = self.home.user_config.parent().and_then(|it| fs::canonicalize(it).ok());
             sandbox.keep.extend(config);
+            if !sandbox.off && reach::commits(works) {
+                sandbox.git = self.private_git(&git_folder)?;
+                sandbox.keep.extend(sandbox.git.iter().flat_map(|git| git.links.clone()));
+            }
         }
         Ok(SandboxedStart { launcher: env::executable()?, sandbox })
+    }
+
+    /// Finds the git directory of which the children get a private copy.
+    fn private_git(&self, folder: &Path) -> Result<Option<PrivateGit>, Failure> {
+        let git = Git::new(&self.here.root, &self.environment, self.row.id.as_str());
+        git.private(folder).map_err(|error| {
+            Failure::configuration(format!(
+                "this job cannot get a git directory of its own: {error}"
+            ))
+            .hint(format!("runner config set jobs.{}.sandbox off", self.row.job_name))
+        })
     }
 }

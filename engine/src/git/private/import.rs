@@ -1,0 +1,443 @@
+//! Brings the commits of a child into the project's repository.
+//!
+//! ```text
+//! private references ──changed?──> packed without the child's settings ──index-pack --strict──> objects
+//!        │ the branch of the start: its paths allowed, a descendant of the present value? ──> branch, index
+//!        └ all others, and a branch that cannot be advanced ──> refs/runner/RUN/…
+//! ```
+//!
+//! Every step can be repeated, so an import that was interrupted is completed by calling it again.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::prepare::RepositoryStart;
+use super::refs::{self, Head};
+use crate::digest::Digest;
+use crate::failpoint;
+use crate::files::{open_no_link, sync_folder};
+use crate::git::commit::Writes;
+use crate::git::push::empty_repository;
+use crate::git::{Git, GitError, Read};
+use crate::process::Stdin;
+use crate::sandbox::private_git::{PrivateGit, Repository};
+
+/// Maximum number of commits that a report lists.
+const LISTED: usize = 200;
+/// The position of the number of objects in a pack.
+const COUNT: std::ops::Range<usize> = 8..12;
+
+/// The result of an import.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Imported {
+    /// New commits of the branches that were advanced, the newest first, each as a short hash and
+    /// a subject.
+    pub commits: Vec<String>,
+    /// Results that a person should know.
+    pub notes: Vec<String>,
+    /// Commits that could not be brought to their branch, and paths of the index that were kept.
+    pub held: Vec<String>,
+    /// The commits that the run must not make, each with its reason.
+    pub refused: Vec<String>,
+}
+
+/// The rules of an import.
+pub struct ImportRules<'a> {
+    /// The id of the run.
+    pub run: &'a str,
+    /// A folder in which runner creates a repository for reading.
+    pub scratch: &'a Path,
+    /// Whether branches may be advanced. Otherwise everything is kept below `refs/runner/`.
+    pub advance: bool,
+    /// Returns the reason why a commit must not change this path of the project.
+    pub refuse: &'a dyn Fn(&Path) -> Option<String>,
+}
+
+/// Imports from the repository and all its submodules, the innermost first.
+///
+/// # Errors
+/// Returns a [`GitError`] if the objects of a repository are damaged or cannot be stored. Nothing
+/// is lost: the private directory stays.
+pub fn import(
+    git: &Git,
+    private: &PrivateGit,
+    starts: &[RepositoryStart],
+    rules: &ImportRules<'_>,
+) -> Result<Imported, GitError> {
+    let mut done = Imported::default();
+    for (one, start) in private.repositories.iter().zip(starts).rev() {
+        let own = private.folder.join(&one.below);
+        let from = Source { one, start, folder: &own };
+        let git = Git { root: one.top.clone(), ..git.clone() };
+        from.import(&git, rules, &mut done)?;
+    }
+    Ok(done)
+}
+
+/// One private repository and the one that it came from.
+struct Source<'a> {
+    one: &'a Repository,
+    start: &'a RepositoryStart,
+    folder: &'a Path,
+}
+
+/// A reference that the child changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Changed {
+    /// The name under which the value is kept below `refs/runner/RUN/`.
+    name: String,
+    object: String,
+}
+
+/// A path that differs between two commits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct PathChange {
+    pub path: String,
+    /// Mode and object before and after; `None` if the path does not exist.
+    pub old: Option<(u32, String)>,
+    pub new: Option<(u32, String)>,
+}
+
+impl Source<'_> {
+    fn import(
+        &self,
+        git: &Git,
+        rules: &ImportRules<'_>,
+        done: &mut Imported,
+    ) -> Result<(), GitError> {
+        let failed = |source| GitError::Folder { path: self.folder.to_owned(), source };
+        // This file leads git to other object folders.
+        let info = self.folder.join("objects/info");
+        fs::remove_dir_all(&info).or_else(absent).map_err(failed)?;
+        refs::remove_links(self.folder).map_err(failed)?;
+        let found = refs::read(self.folder).map_err(failed)?;
+        let (target, others) = self.changed(&found);
+        if target.is_none() && others.is_empty() {
+            return Ok(());
+        }
+        let reader = self.reader(git, rules.scratch).map_err(failed)?;
+        let kept = git.all_refs()?;
+        let mut news: BTreeSet<&str> = others.iter().map(|it| it.object.as_str()).collect();
+        news.extend(target.as_ref().map(|it| it.object.as_str()));
+        self.bring_objects(git, &reader, (&news, &kept))?;
+        self.bring_lfs(done).map_err(failed)?;
+        for other in &others {
+            self.keep(git, rules, other, done)?;
+        }
+        if let Some(target) = target {
+            self.advance(git, rules, &target, (&kept, done))?;
+        }
+        Ok(())
+    }
+
+    /// Returns the new value of the branch of the start, and the other references that changed.
+    fn changed(&self, found: &refs::PrivateRefs) -> (Option<Changed>, Vec<Changed>) {
+        let mut target = None;
+        let mut others = Vec::new();
+        for (name, object) in &found.refs {
+            if self.start.refs.get(name) == Some(object) || name == "refs/stash" {
+                continue;
+            }
+            let kept = name.strip_prefix("refs/").unwrap_or(name).to_owned();
+            let one = Changed { name: kept, object: object.clone() };
+            match self.start.head == Head::Branch(name.clone()) {
+                true => target = Some(one),
+                false => others.push(one),
+            }
+        }
+        if let Some(Head::Detached(object)) = &found.head {
+            let one = Changed { name: "HEAD".to_owned(), object: object.clone() };
+            match &self.start.head {
+                Head::Detached(start) if start == object => {}
+                Head::Detached(_) => target = Some(one),
+                Head::Branch(_) if found.refs.values().any(|it| it == object) => {}
+                Head::Branch(_) => others.push(one),
+            }
+        }
+        let mut stashes = found.stashes.clone();
+        let newest = found.refs.get("refs/stash");
+        stashes.extend(newest.filter(|it| !found.stashes.contains(it)).cloned());
+        others.extend(
+            stashes
+                .into_iter()
+                .enumerate()
+                .map(|(at, object)| Changed { name: format!("stash/{}", at + 1), object }),
+        );
+        (target, others)
+    }
+
+    /// Creates a repository without references that reads the child's objects and the project's,
+    /// and no setting of either.
+    fn reader(&self, git: &Git, scratch: &Path) -> io::Result<Git> {
+        let length = match &self.start.head {
+            Head::Detached(object) => object.len(),
+            Head::Branch(_) => self.start.refs.values().next().map_or(40, String::len),
+        };
+        empty_repository(scratch, length, &[&self.folder.join("objects"), &self.one.objects])?;
+        for name in ["shallow"] {
+            if let Ok(mut file) = open_no_link(self.one.common_dir.join(name)) {
+                io::copy(&mut file, &mut fs::File::create(scratch.join(name))?)?;
+            }
+        }
+        let mut reader = Git { root: scratch.to_owned(), ..git.clone() };
+        reader.env.insert("GIT_DIR".to_owned(), scratch.display().to_string());
+        Ok(reader)
+    }
+
+    /// Packs the new objects, and stores them in the project after git has checked each of them.
+    fn bring_objects(
+        &self,
+        git: &Git,
+        reader: &Git,
+        (news, kept): (&BTreeSet<&str>, &BTreeMap<String, String>),
+    ) -> Result<(), GitError> {
+        let mut wanted: String = news.iter().map(|object| format!("{object}\n")).collect();
+        let known: BTreeSet<&String> = kept.values().collect();
+        wanted.extend(known.into_iter().map(|object| format!("^{object}\n")));
+        let args =
+            ["--revs", "--thin", "--stdout", "--quiet", "--threads=1", "--delta-base-offset"];
+        let pack = reader.ask_with(Read::PackObjects, &args, Stdin::Bytes(wanted.into_bytes()))?;
+        let count = pack.get(COUNT).is_some_and(|count| count != [0; 4]);
+        if count {
+            failpoint::before("store the objects of a child");
+            failpoint::reach();
+            let args = ["index-pack", "--stdin", "--fix-thin", "--strict", "--threads=1"];
+            git.change(Writes::Objects, &args, pack)?;
+        }
+        Ok(())
+    }
+
+    /// Copies the files that Git LFS stored for the child. The name of each is its digest.
+    fn bring_lfs(&self, done: &mut Imported) -> io::Result<()> {
+        let mut left: Vec<PathBuf> = vec![self.folder.join("lfs/objects")];
+        while let Some(folder) = left.pop() {
+            for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+                let name = entry.file_name().to_string_lossy().into_owned();
+                if entry.file_type()?.is_dir() {
+                    left.push(entry.path());
+                } else if let Some(digest) = Digest::parse(&name) {
+                    let to = self.one.lfs().join(&name[..2]).join(&name[2..4]);
+                    let mut file = open_no_link(entry.path())?;
+                    if to.join(&name).exists() {
+                        continue;
+                    }
+                    fs::create_dir_all(&to)?;
+                    let half = to.join(format!(".{name}.runner"));
+                    let mut copy = fs::File::create(&half)?;
+                    io::copy(&mut file, &mut copy)?;
+                    copy.sync_all()?;
+                    if Digest::of_reader(&mut open_no_link(&half)?)?.0 == digest {
+                        fs::rename(&half, to.join(&name))?;
+                        sync_folder(&to)?;
+                    } else {
+                        fs::remove_file(&half)?;
+                        done.notes.push(format!("the LFS file {name} is damaged and was left out"));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Keeps a value below `refs/runner/`.
+    fn keep(
+        &self,
+        git: &Git,
+        rules: &ImportRules<'_>,
+        one: &Changed,
+        done: &mut Imported,
+    ) -> Result<(), GitError> {
+        let name = git.keep(rules.run, &one.name, &one.object)?;
+        done.notes.push(match one.name.strip_prefix("stash/") {
+            Some(_) => format!("it stashed changes, which are kept as {name}"),
+            None => format!("it changed {}, which is kept as {name}", one.name),
+        });
+        Ok(())
+    }
+
+    /// Advances the branch of the start, or keeps its new value elsewhere.
+    fn advance(
+        &self,
+        git: &Git,
+        rules: &ImportRules<'_>,
+        target: &Changed,
+        (kept, done): (&BTreeMap<String, String>, &mut Imported),
+    ) -> Result<(), GitError> {
+        let new = &target.object;
+        let old = match &self.start.head {
+            Head::Branch(name) => self.start.refs.get(name).cloned(),
+            Head::Detached(object) => Some(object.clone()),
+        };
+        let commits = self.new_commits(git, new, kept)?;
+        let refused = self.refused(git, (old.as_deref(), new), &commits, rules)?;
+        let why = match refused {
+            Some(why) => {
+                done.refused.push(why);
+                None
+            }
+            None if !rules.advance => None,
+            None => {
+                match git.advance(self.one, &self.start.head, (old.as_deref(), new), rules.run)? {
+                    Ok(advanced) => {
+                        let range = old.map_or_else(|| new.clone(), |old| format!("{old}..{new}"));
+                        let listed = format!("--max-count={LISTED}");
+                        done.commits.extend(git.log("%h %s", &[&listed, &range, "--"])?);
+                        done.held.extend(advanced);
+                        return Ok(());
+                    }
+                    Err(why) => Some(why),
+                }
+            }
+        };
+        let name = git.keep(rules.run, &target.name, new)?;
+        done.held.push(match why {
+            Some(why) => {
+                format!("its commits are kept as {name} because {why}; fix: git merge {name}")
+            }
+            None => format!("its commits are kept as {name}"),
+        });
+        Ok(())
+    }
+
+    /// Returns the commits that no reference of the project reaches, the newest first.
+    fn new_commits(
+        &self,
+        git: &Git,
+        new: &str,
+        kept: &BTreeMap<String, String>,
+    ) -> Result<Vec<u8>, GitError> {
+        let mut input = format!("{new}\n");
+        // A value that an interrupted import has already kept or moved is still new.
+        let known = kept.iter().filter(|(name, object)| self.start.refs.get(*name) == Some(object));
+        input.extend(known.map(|(_, object)| format!("^{object}\n")));
+        git.ask_with(Read::RevList, &["--stdin"], Stdin::Bytes(input.into_bytes()))
+    }
+
+    /// Returns the reason why the run must not make these commits, with the first of them.
+    fn refused(
+        &self,
+        git: &Git,
+        (old, new): (Option<&str>, &str),
+        commits: &[u8],
+        rules: &ImportRules<'_>,
+    ) -> Result<Option<String>, GitError> {
+        let refuse = |change: &PathChange| {
+            let mut parts = change.path.split('/');
+            if parts.any(|part| part.eq_ignore_ascii_case(".git")) {
+                return Some(format!("{}: git would use it as a repository", change.path));
+            }
+            let path = self.one.top.join(&change.path);
+            let why = (rules.refuse)(&path)?;
+            // The child could not write this file, so its commit only records what is there.
+            let current = change.new.as_ref().is_some_and(|(_, object)| {
+                git.blob_of(&change.path, object.len()).is_some_and(|it| it == *object)
+            });
+            (!current).then(|| format!("{}: {why}", change.path))
+        };
+        let out = git.diffs(commits.to_vec(), &["-c", "--raw", "-z", "--full-index"])?;
+        for (commit, change) in changes(&out) {
+            if let Some(why) = refuse(&change) {
+                let commit: String = commit.chars().take(12).collect();
+                return Ok(Some(format!("commit {commit} changes {why}")));
+            }
+        }
+        for change in git.tree_changes(old, new)? {
+            if let Some(why) = refuse(&change) {
+                let commit: String = new.chars().take(12).collect();
+                return Ok(Some(format!("commit {commit} contains a change of {why}")));
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl Git {
+    /// Keeps an object below `refs/runner/RUN/` and returns the name of its reference.
+    fn keep(&self, run: &str, name: &str, object: &str) -> Result<String, GitError> {
+        let name = format!("refs/runner/{run}/{name}");
+        if self.value(&name)?.as_deref() != Some(object) {
+            failpoint::reach();
+            let zeros = "0".repeat(object.len());
+            let update = ["update-ref", "-m", "kept: runner", &name, object, &zeros];
+            self.change(Writes::Everything, &update, Vec::new())?;
+        }
+        Ok(name)
+    }
+
+    /// Returns the object that a reference names.
+    pub(super) fn value(&self, name: &str) -> Result<Option<String>, GitError> {
+        let args = ["--verify", "--quiet", name];
+        let out = self.ask_if_any(Read::RevParse, &args, Stdin::Null)?;
+        Ok(out.map(|out| String::from_utf8_lossy(&out).trim_end().to_owned()))
+    }
+
+    /// Returns the paths that differ between two commits.
+    pub(super) fn tree_changes(
+        &self,
+        old: Option<&str>,
+        new: &str,
+    ) -> Result<Vec<PathChange>, GitError> {
+        let empty = crate::git::changes::empty_tree(new.len());
+        let args = ["-r", "-z", "--raw", "--no-renames", "--full-index", old.unwrap_or(empty), new];
+        let out = self.ask(Read::DiffTree, &args)?;
+        Ok(changes(&out).into_iter().map(|(_, change)| change).collect())
+    }
+}
+
+/// Parses `diff-tree --raw -z`: a commit, then for each path `:MODE MODE OBJECT OBJECT STATUS` and
+/// the path; for a merge, one colon, mode and object more for each further parent.
+fn changes(out: &[u8]) -> Vec<(String, PathChange)> {
+    let mut fields = out.split(|byte| *byte == 0);
+    let mut commit = String::new();
+    let mut all = Vec::new();
+    while let Some(field) = fields.next() {
+        let facts = String::from_utf8_lossy(field);
+        let colons = facts.len() - facts.trim_start_matches(':').len();
+        if colons == 0 {
+            commit = facts.into_owned();
+            continue;
+        }
+        let Some(path) = fields.next() else { break };
+        let facts: Vec<&str> = facts[colons..].split(' ').collect();
+        let side = |at: usize| {
+            let mode = u32::from_str_radix(facts.get(at)?, 8).ok().filter(|mode| *mode != 0)?;
+            Some((mode, (*facts.get(at + colons + 1)?).to_owned()))
+        };
+        let path = String::from_utf8_lossy(path).into_owned();
+        all.push((commit.clone(), PathChange { path, old: side(0), new: side(colons) }));
+    }
+    all
+}
+
+fn absent(error: io::Error) -> io::Result<()> {
+    match error.kind() {
+        io::ErrorKind::NotFound => Ok(()),
+        _ => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn raw_differences_are_parsed() {
+        let (a, b, c) = ("a".repeat(40), "b".repeat(40), "c".repeat(40));
+        let text = format!(
+            "{a}\0:100644 100755 {a} {b} M\0x/y\0:000000 100644 {a} {b} A\0:odd\0\
+             {b}\0::100644 000000 100644 {a} {b} {c} MM\0z\0"
+        );
+        let found = changes(text.as_bytes());
+        let commits: Vec<&str> = found.iter().map(|(commit, _)| commit.as_str()).collect();
+        assert_eq!(commits, [&a, &a, &b]);
+        let paths: Vec<&str> = found.iter().map(|(_, change)| change.path.as_str()).collect();
+        assert_eq!(paths, ["x/y", ":odd", "z"]);
+        assert_eq!(found[0].1.new, Some((0o100_755, b.clone())));
+        assert_eq!(found[1].1.old, None);
+        assert_eq!(found[2].1.new, Some((0o100_644, c)));
+    }
+}

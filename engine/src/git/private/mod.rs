@@ -1,0 +1,115 @@
+//! A private git directory for a child that may commit, and the transfer of its commits.
+//!
+//! ```text
+//! project's .git ──find──> PrivateGit ──prepare──> run folder/git     own refs, index, config,
+//!       ^                                              │              hooks; objects borrowed
+//!       │                                              │ the child works
+//!       └── objects, branch, index <──import── read, check, pack
+//!                 refs/runner/RUN/… <── all other changed references
+//! ```
+//!
+//! The child never writes the project's own git folder. A list of protected names in it could never
+//! be complete: neither a mount nor Landlock can refuse a name that does not exist yet in a folder
+//! where git must create files. With a mount view, the private directory covers the project's
+//! `.git`, and the project's objects are mounted read-only inside it. Without one, `.git` is not
+//! writable, and `GIT_DIR` names the private directory.
+//!
+//! After the child has ended, runner reads the private references itself, lets git pack the new
+//! objects in a repository without the child's configuration, and lets git check every object while
+//! it stores the pack. This module must never run git with a configuration that a child wrote, and
+//! never move a reference that somebody else has moved in the meantime.
+
+mod advance;
+mod import;
+mod prepare;
+mod refs;
+
+use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+use super::{Git, GitError, Read};
+use crate::files::beneath;
+use crate::sandbox::private_git::{PrivateGit, Repository};
+
+pub use import::{ImportRules, Imported, import};
+pub use prepare::{RepositoryStart, prepare};
+
+impl Git {
+    /// Finds the git directory that a child gets a private copy of, at `folder`. Returns `None` if
+    /// the work tree is in no repository, if the repository belongs to another user, or if git is
+    /// not installed: then no child can commit.
+    ///
+    /// # Errors
+    /// Returns [`GitError::Unsupported`] if the project is a git folder without a work tree or its
+    /// `.git` is a link, and other errors of git.
+    pub fn private(&self, folder: &Path) -> Result<Option<PrivateGit>, GitError> {
+        let outermost = match self.repository() {
+            Err(
+                GitError::NotARepository { .. } | GitError::Foreign { .. } | GitError::Spawn(_),
+            ) => return Ok(None),
+            found => found?,
+        };
+        let at = outermost.top.join(".git");
+        let unsupported = |why: &'static str| GitError::Unsupported { path: at.clone(), why };
+        let data = fs::symlink_metadata(&at)
+            .map_err(|_| unsupported("it does not exist, so the work tree is set elsewhere"))?;
+        if data.is_symlink() {
+            return Err(unsupported("it is a symbolic link"));
+        }
+        let is_folder = data.is_dir();
+        if is_folder && fs::canonicalize(&at).ok() != fs::canonicalize(&outermost.git_dir).ok() {
+            return Err(unsupported("it is not the git folder that git uses"));
+        }
+        let mut found = PrivateGit {
+            at: at.clone(),
+            is_folder,
+            folder: folder.to_owned(),
+            repositories: Vec::new(),
+            links: Vec::new(),
+        };
+        self.submodules(outermost, &mut found)?;
+        Ok(Some(found))
+    }
+
+    fn repository(&self) -> Result<Repository, GitError> {
+        let inside = self.one_line(Read::RevParse, &["--is-inside-work-tree"])?;
+        if inside != "true" {
+            let why = "it is a git folder without a work tree";
+            return Err(GitError::Unsupported { path: self.root.clone(), why });
+        }
+        Ok(Repository {
+            below: PathBuf::new(),
+            top: self.top()?,
+            git_dir: self.path(&["--git-dir"])?,
+            common_dir: self.path(&["--git-common-dir"])?,
+            objects: self.path(&["--git-path", "objects"])?,
+        })
+    }
+
+    /// Adds a repository and its checked-out submodules.
+    fn submodules(&self, one: Repository, found: &mut PrivateGit) -> Result<(), GitError> {
+        let top = one.top.clone();
+        found.repositories.push(one);
+        let here = Self { root: top.clone(), ..self.clone() };
+        let listing = here.ask(Read::LsFiles, &["--stage", "-z"])?;
+        for entry in listing.split(|byte| *byte == 0).filter(|it| it.starts_with(b"160000 ")) {
+            let Some(tab) = entry.iter().position(|byte| *byte == b'\t') else { continue };
+            let path = Path::new(std::ffi::OsStr::from_bytes(&entry[tab + 1..]));
+            // An entry behind a link in the work tree belongs to another repository.
+            let Ok(link) = beneath(&top, &path.join(".git")) else { continue };
+            let Ok(data) = fs::symlink_metadata(&link) else { continue };
+            found.links.push(link);
+            let inner = Self { root: top.join(path), ..self.clone() };
+            let Ok(inside) = inner.repository() else { continue };
+            let outer = &found.repositories[0].git_dir;
+            if let (true, true, Ok(below)) =
+                (found.is_folder, data.is_file(), inside.git_dir.strip_prefix(outer))
+            {
+                let below = below.to_owned();
+                inner.submodules(Repository { below, ..inside }, found)?;
+            }
+        }
+        Ok(())
+    }
+}

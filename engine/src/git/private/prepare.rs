@@ -1,0 +1,214 @@
+//! Creates the private git directory of a child.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::refs::{Head, head};
+use crate::files::{SMALL, copy_host, open_no_link, read_no_link};
+use crate::git::{Git, GitError, Read};
+use crate::process::Stdin;
+use crate::sandbox::private_git::{BORROWED, PrivateGit, Repository};
+
+/// The sections of the project's configuration that a child gets. They name no credentials.
+const SECTIONS: &str = "alias apply author blame branch color column commit committer core diff \
+                        fetch filter format i18n index init lfs log merge notes pull push rebase \
+                        remote rerere status submodule tag user";
+/// The keys of these sections that a child does not get, because they name another place or a
+/// program that reads one, or because runner sets them.
+const OMITTED: &str = "core.repositoryformatversion core.bare core.fsmonitor core.sshcommand \
+                       core.askpass core.gitproxy core.untrackedcache core.alternaterefscommand \
+                       core.splitindex commit.gpgsign tag.gpgsign user.signingkey";
+/// The keys of a remote that a child gets.
+const REMOTE: &str = "url pushurl fetch tagopt promisor partialclonefilter";
+/// References that belong to the person's current work in this work tree.
+const OWN_REFS: [&str; 5] =
+    ["refs/stash", "refs/runner/", "refs/bisect/", "refs/worktree/", "refs/rewritten/"];
+/// Settings that every private directory gets. Nobody can enter a passphrase inside a sandbox, and
+/// the garbage collection would repack the borrowed objects.
+const SETTINGS: &str = "[core]\n\tbare = false\n[commit]\n\tgpgsign = false\n[tag]\n\tgpgsign = \
+                        false\n[gc]\n\tauto = 0\n[maintenance]\n\tauto = false\n";
+
+/// The references of a repository when the child started.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RepositoryStart {
+    pub head: Head,
+    /// Object names by full reference name, without the person's stash.
+    pub refs: BTreeMap<String, String>,
+}
+
+/// Creates the private directory and returns the references of each repository. `hidden` are names
+/// below the top folder that `git add` leaves out while they are untracked.
+///
+/// # Errors
+/// Returns a [`GitError`] if the project's repository cannot be read or a file cannot be written.
+pub fn prepare(
+    git: &Git,
+    private: &PrivateGit,
+    hidden: &[PathBuf],
+) -> Result<Vec<RepositoryStart>, GitError> {
+    let mut starts = Vec::new();
+    for one in &private.repositories {
+        let git = Git { root: one.top.clone(), ..git.clone() };
+        let start = git.references()?;
+        let config = git.carried_config(&one.below)?;
+        let folder = private.folder.join(&one.below);
+        lay_out(one, &folder, &start, config.as_bytes(), hidden)
+            .map_err(|source| GitError::Folder { path: folder, source })?;
+        starts.push(start);
+    }
+    if !private.is_folder {
+        let link = private.link_file();
+        fs::write(&link, format!("gitdir: {}\n", private.folder.display()))
+            .map_err(|source| GitError::Folder { path: link, source })?;
+    }
+    Ok(starts)
+}
+
+impl Git {
+    /// Returns the references that a child gets.
+    fn references(&self) -> Result<RepositoryStart, GitError> {
+        let branch = self.ask_if_any(Read::SymbolicRef, &["HEAD"], Stdin::Null)?;
+        let head = match (branch, self.head()?) {
+            (Some(branch), _) => head(&format!("ref: {}", String::from_utf8_lossy(&branch))),
+            (None, Some(commit)) => Some(Head::Detached(commit)),
+            (None, None) => None,
+        };
+        let why = "its HEAD names neither a branch nor a commit";
+        let head = head.ok_or_else(|| GitError::Unsupported { path: self.root.clone(), why })?;
+        let refs = self.all_refs()?.into_iter();
+        let own = |name: &String| OWN_REFS.iter().any(|it| name.starts_with(it));
+        Ok(RepositoryStart { head, refs: refs.filter(|(name, _)| !own(name)).collect() })
+    }
+
+    /// Returns the object names of all references, by full name.
+    pub(super) fn all_refs(&self) -> Result<BTreeMap<String, String>, GitError> {
+        let all = self.ask(Read::ForEachRef, &["--format=%(objectname) %(refname)"])?;
+        let all = String::from_utf8_lossy(&all).into_owned();
+        let pairs = all.lines().filter_map(|line| line.split_once(' '));
+        Ok(pairs.map(|(object, name)| (name.to_owned(), object.to_owned())).collect())
+    }
+
+    /// Returns the part of the project's configuration that a child gets.
+    fn carried_config(&self, below: &Path) -> Result<String, GitError> {
+        let listing = self.ask(Read::ConfigList, &[])?;
+        let listing = String::from_utf8_lossy(&listing).into_owned();
+        let mut text = String::new();
+        let mut version = 0;
+        for entry in listing.split('\0').filter(|entry| !entry.is_empty()) {
+            let (key, value) = entry.split_once('\n').unwrap_or((entry, "true"));
+            let Some((section, name)) = key.split_once('.') else { continue };
+            let (middle, last) = match name.rsplit_once('.') {
+                Some((middle, last)) => (Some(middle), last),
+                None => (None, name),
+            };
+            let format =
+                section == "extensions" && ["objectformat", "partialclone"].contains(&last);
+            let worktree = key == "core.worktree";
+            let carried = SECTIONS.split_whitespace().any(|it| it == section)
+                && !OMITTED.split_whitespace().any(|it| it == key)
+                && (section != "remote" || REMOTE.split(' ').any(|it| it == last))
+                // The path leads from a submodule's git folder to its work tree.
+                && (!worktree || (!below.as_os_str().is_empty() && value.starts_with("../")));
+            if !carried && !format {
+                continue;
+            }
+            version |= u8::from(format);
+            let value = if last.ends_with("url") { without_login(value) } else { value.to_owned() };
+            let middle = middle.map_or_else(String::new, |it| format!(" {}", quoted(it)));
+            text.push_str(&format!("[{section}{middle}]\n\t{last} = {}\n", quoted(&value)));
+        }
+        Ok(format!("[core]\n\trepositoryformatversion = {version}\n{text}{SETTINGS}"))
+    }
+}
+
+/// Quotes a value or the name of a subsection.
+fn quoted(value: &str) -> String {
+    let value = value.replace('\\', "\\\\").replace('"', "\\\"");
+    format!("\"{}\"", value.replace('\n', "\\n").replace('\t', "\\t"))
+}
+
+/// Removes the user name and the password from an address.
+fn without_login(address: &str) -> String {
+    match address.split_once("://") {
+        Some((scheme @ ("http" | "https"), rest)) => {
+            let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
+            let host = host.rsplit('@').next().unwrap_or(host);
+            format!("{scheme}://{host}/{path}")
+        }
+        _ => address.to_owned(),
+    }
+}
+
+fn lay_out(
+    one: &Repository,
+    folder: &Path,
+    start: &RepositoryStart,
+    config: &[u8],
+    hidden: &[PathBuf],
+) -> io::Result<()> {
+    for name in ["objects/info", "objects/pack", "refs/heads", "refs/tags", "info", "hooks"] {
+        fs::create_dir_all(folder.join(name))?;
+    }
+    for name in ["objects", "lfs/objects"] {
+        fs::create_dir_all(folder.join(BORROWED).join(name))?;
+    }
+    let head = match &start.head {
+        Head::Branch(name) => format!("ref: {name}\n"),
+        Head::Detached(commit) => format!("{commit}\n"),
+    };
+    fs::write(folder.join("HEAD"), head)?;
+    fs::write(folder.join("config"), config)?;
+    let packed = start.refs.iter().map(|(name, object)| format!("{object} {name}\n"));
+    fs::write(folder.join("packed-refs"), packed.collect::<String>())?;
+    copy_if_there(&one.git_dir.join("index"), &folder.join("index"))?;
+    for entry in fs::read_dir(&one.git_dir)?.flatten() {
+        if entry.file_name().to_string_lossy().starts_with("sharedindex.") {
+            copy_if_there(&entry.path(), &folder.join(entry.file_name()))?;
+        }
+    }
+    copy_if_there(&one.common_dir.join("shallow"), &folder.join("shallow"))?;
+    for name in ["info/attributes", "info/sparse-checkout"] {
+        copy_if_there(&one.common_dir.join(name), &folder.join(name))?;
+    }
+    let own = read_no_link(one.common_dir.join("info/exclude"), SMALL).unwrap_or_default();
+    let hidden = hidden.iter().filter_map(|path| path.strip_prefix(&one.top).ok()?.to_str());
+    let hidden: String = hidden.map(|path| format!("/{path}\n")).collect();
+    fs::write(folder.join("info/exclude"), [&own, &b"\n"[..], hidden.as_bytes()].concat())?;
+    for entry in fs::read_dir(one.common_dir.join("hooks")).into_iter().flatten().flatten() {
+        let sample = entry.path().extension().is_some_and(|it| it == "sample");
+        if !sample && fs::metadata(entry.path()).is_ok_and(|data| data.is_file()) {
+            copy_host(&entry.path(), &folder.join("hooks").join(entry.file_name()))?;
+        }
+    }
+    Ok(())
+}
+
+fn copy_if_there(from: &Path, to: &Path) -> io::Result<()> {
+    match open_no_link(from) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+        Ok(mut file) => io::copy(&mut file, &mut fs::File::create(to)?).map(drop),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn logins_are_removed_from_addresses() {
+        for (address, expected) in [
+            ("https://me:secret@example.org/a.git", "https://example.org/a.git"),
+            ("https://example.org/a@b", "https://example.org/a@b"),
+            ("git@example.org:a.git", "git@example.org:a.git"),
+            ("/srv/a.git", "/srv/a.git"),
+        ] {
+            assert_eq!(without_login(address), expected);
+        }
+        assert_eq!(quoted("a\\b\"c\nd"), r#""a\\b\"c\nd""#);
+    }
+}

@@ -1,0 +1,126 @@
+//! The identity of the paths that a child must not write, before and after it.
+//!
+//! A mount protects a file, not a name. If another program on the host replaces a kept file by
+//! renaming over it, as most editors and git do, the kernel removes the mount in every view, and
+//! the child can then write the new file. The kept paths are therefore compared after the child. A
+//! folder whose device and inode are unchanged has kept its mount, which covers everything in it; a
+//! file must also have its content. This module must never restore or change a kept path.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::digest::Digest;
+use crate::files::{DOCUMENT, read_no_link, write_atomic};
+
+/// A kept path, as it was when the child started.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeptPath {
+    path: PathBuf,
+    identity: Identity,
+    /// The file in the run's folder with the content at the start.
+    copy: Option<PathBuf>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+enum Identity {
+    /// Nothing, or an empty folder, which may be the placeholder of a run.
+    Missing,
+    Folder {
+        device: u64,
+        inode: u64,
+    },
+    File {
+        device: u64,
+        inode: u64,
+        content: Option<Digest>,
+    },
+}
+
+/// Records the identity of each path. `folder` gets a copy of each file.
+///
+/// # Errors
+/// Returns an error if a copy cannot be written.
+pub fn record(paths: &[PathBuf], folder: &Path) -> io::Result<Vec<KeptPath>> {
+    fs::create_dir_all(folder)?;
+    let mut all = Vec::new();
+    for (number, path) in paths.iter().enumerate() {
+        let (identity, bytes) = identity(path);
+        let copy = match (bytes, path.file_name()) {
+            (Some(bytes), Some(name)) => {
+                let copy = folder.join(format!("{number}-{}", name.to_string_lossy()));
+                write_atomic(&copy, &bytes, 0o600).map_err(io::Error::other)?;
+                Some(copy)
+            }
+            _ => None,
+        };
+        all.push(KeptPath { path: path.clone(), identity, copy });
+    }
+    Ok(all)
+}
+
+/// Returns a description of each path that is not what it was.
+pub fn changed(paths: &[KeptPath]) -> Vec<String> {
+    let differs = paths.iter().filter(|kept| identity(&kept.path).0 != kept.identity);
+    differs
+        .map(|kept| match &kept.copy {
+            Some(copy) => format!(
+                "{} was changed during the run; its earlier content is in {}",
+                kept.path.display(),
+                copy.display()
+            ),
+            None => format!("{} was created or replaced during the run", kept.path.display()),
+        })
+        .collect()
+}
+
+/// Returns the identity of a path, and the content of a file.
+fn identity(path: &Path) -> (Identity, Option<Vec<u8>>) {
+    let Ok(data) = fs::symlink_metadata(path) else {
+        return (Identity::Missing, None);
+    };
+    let (device, inode) = (data.dev(), data.ino());
+    if data.is_dir() {
+        let empty = fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none());
+        return match empty {
+            true => (Identity::Missing, None),
+            false => (Identity::Folder { device, inode }, None),
+        };
+    }
+    let bytes = read_no_link(path, DOCUMENT).ok();
+    let content = bytes.as_deref().map(Digest::of);
+    (Identity::File { device, inode, content }, bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn replaced_and_edited_files_are_found() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        for name in ["same", "edited", "replaced", "removed"] {
+            fs::write(at(name), name).unwrap();
+        }
+        fs::create_dir(at("placeholder")).unwrap();
+        fs::create_dir_all(at("folder/inside")).unwrap();
+        let names = ["same", "edited", "replaced", "removed", "new", "placeholder", "folder"];
+        let kept = record(&names.map(at), &at("copies")).unwrap();
+        assert_eq!(changed(&kept), Vec::<String>::new());
+        fs::write(at("edited"), "other").unwrap();
+        fs::write(at("half"), "replaced").unwrap();
+        fs::rename(at("half"), at("replaced")).unwrap();
+        fs::remove_file(at("removed")).unwrap();
+        fs::write(at("new"), "new").unwrap();
+        fs::remove_dir(at("placeholder")).unwrap();
+        fs::write(at("folder/inside/file"), "theirs").unwrap();
+        let found = changed(&kept);
+        assert_eq!(found.len(), 4, "{found:#?}");
+        assert_eq!(fs::read_to_string(at("copies/1-edited")).unwrap(), "edited");
+        assert!(found[0].contains("1-edited") && found[3].contains("was created"));
+    }
+}

@@ -1,0 +1,109 @@
+//! The private git directory of a child: the paths that it replaces, as plain data.
+//!
+//! [`crate::git::private`] creates it, and brings the child's commits into the project.
+
+use std::io;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::files::{beneath, write_atomic};
+
+/// The folder in a private git directory at which the project's objects are mounted. Git LFS looks
+/// for its files beside a borrowed object folder, so the folder has a level of its own.
+pub(crate) const BORROWED: &str = "borrowed";
+
+/// The private git directory of a child, and the paths that it replaces.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PrivateGit {
+    /// The `.git` of the work tree, which the private directory replaces.
+    pub at: PathBuf,
+    /// Whether `at` is a folder. In a linked work tree it is a file.
+    pub is_folder: bool,
+    /// The private directory, in the run's folder.
+    pub folder: PathBuf,
+    /// The repository and its submodules, outermost first.
+    pub repositories: Vec<Repository>,
+    /// The `.git` entries of submodules, which the child must not change.
+    pub links: Vec<PathBuf>,
+}
+
+/// A repository of the project whose objects the child borrows.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Repository {
+    /// The path of its private directory below [`PrivateGit::folder`]; empty for the outermost one.
+    pub below: PathBuf,
+    /// The top folder of its work tree.
+    pub top: PathBuf,
+    /// The folder with its index and its `HEAD`.
+    pub git_dir: PathBuf,
+    /// The folder with its references and hooks.
+    pub common_dir: PathBuf,
+    pub objects: PathBuf,
+}
+
+/// A path that a mount replaces with another one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cover {
+    pub from: PathBuf,
+    pub to: PathBuf,
+    pub writable: bool,
+}
+
+impl PrivateGit {
+    /// Returns the mounts of a child's view, the outermost first.
+    pub fn covers(&self) -> Vec<Cover> {
+        let cover = |from: PathBuf, to: PathBuf| Cover { from, to, writable: false };
+        if !self.is_folder {
+            return vec![cover(self.link_file(), self.at.clone())];
+        }
+        let whole = Cover { from: self.folder.clone(), to: self.at.clone(), writable: true };
+        let mut all = vec![whole];
+        for one in &self.repositories {
+            let at = self.at.join(&one.below).join(BORROWED);
+            all.push(cover(one.objects.clone(), at.join("objects")));
+            let lfs = one.lfs();
+            if lfs.is_dir() {
+                all.push(cover(lfs, at.join("lfs/objects")));
+            }
+        }
+        all
+    }
+
+    /// Returns the environment variables of a child without a mount view.
+    pub fn variables(&self) -> [(&'static str, PathBuf); 2] {
+        let top = self.repositories.first().map_or_else(PathBuf::new, |one| one.top.clone());
+        [("GIT_DIR", self.folder.clone()), ("GIT_WORK_TREE", top)]
+    }
+
+    /// Writes the paths of the borrowed objects, as the child sees them.
+    ///
+    /// # Errors
+    /// Returns an error if a file cannot be written.
+    pub fn borrow_objects(&self, mounted: bool) -> io::Result<()> {
+        for one in &self.repositories {
+            let objects = match mounted && self.is_folder {
+                true => self.at.join(&one.below).join(BORROWED).join("objects"),
+                false => one.objects.clone(),
+            };
+            let line = [objects.as_os_str().as_bytes(), b"\n"].concat();
+            // An earlier child of the run may have put a link in the place of the folder.
+            let info = beneath(&self.folder, &one.below.join("objects/info"))?;
+            write_atomic(&info.join("alternates"), &line, 0o600).map_err(io::Error::other)?;
+        }
+        Ok(())
+    }
+
+    /// Returns the file that replaces the `.git` file of a linked work tree.
+    pub(crate) fn link_file(&self) -> PathBuf {
+        self.folder.with_extension("link")
+    }
+}
+
+impl Repository {
+    /// Returns the folder of the files that Git LFS stores.
+    pub(crate) fn lfs(&self) -> PathBuf {
+        self.common_dir.join("lfs/objects")
+    }
+}

@@ -1,0 +1,168 @@
+//! The work of a child that may change the project: what is recorded before it starts, and what is
+//! checked and brought into the project after it has ended.
+//!
+//! ```text
+//! open: private git directory, identity of kept paths ──> work.json
+//!   the child works
+//! close: kept paths compared ──> commits imported ──> work.json with the result
+//! ```
+//!
+//! The record contains everything that closing needs, so recovery closes the work of a dead run in
+//! the same way. Every step can be repeated. This module must only be used while no process of the
+//! child is alive.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::files::{DOCUMENT, read_no_link, write_atomic};
+use crate::git::private::{ImportRules, Imported, RepositoryStart, import, prepare};
+use crate::git::{Git, GitError};
+use crate::sandbox::Sandbox;
+use crate::sandbox::kept::{self, KeptPath};
+use crate::sandbox::private_git::PrivateGit;
+
+/// The name of the record in the run's folder.
+const RECORD: &str = "work.json";
+/// The folder in the run's folder with the content that kept files had at the start.
+const KEPT: &str = "kept";
+/// The folder in the run's folder in which git reads the child's objects.
+const SCRATCH: &str = "git-read";
+
+/// The error for work that could not be opened or closed.
+#[derive(Debug, thiserror::Error)]
+pub enum WorkError {
+    /// The record or a copy cannot be written or read.
+    #[error("{}: {source}", path.display())]
+    Record { path: PathBuf, source: io::Error },
+    /// The private git directory cannot be created or read.
+    #[error("git directory of the run: {0}")]
+    Git(#[from] GitError),
+}
+
+/// The work of one run.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Work {
+    root: PathBuf,
+    run: String,
+    /// The environment of git.
+    env: BTreeMap<String, String>,
+    git: Option<PrivateGit>,
+    starts: Vec<RepositoryStart>,
+    write: Vec<PathBuf>,
+    keep: Vec<PathBuf>,
+    kept: Vec<KeptPath>,
+    closed: Option<WorkResult>,
+}
+
+/// What a child changed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WorkResult {
+    /// What was brought into the repository.
+    pub imported: Imported,
+    /// The kept paths that changed.
+    pub changed: Vec<String>,
+}
+
+impl WorkResult {
+    /// Returns the reason why the run must fail, if there is one.
+    pub fn violation(&self) -> Option<String> {
+        let all: Vec<&str> =
+            self.changed.iter().chain(&self.imported.refused).map(String::as_str).collect();
+        (!all.is_empty()).then(|| {
+            let held = self.imported.held.iter().map(String::as_str);
+            all.into_iter().chain(held).collect::<Vec<_>>().join("; ")
+        })
+    }
+}
+
+impl Work {
+    /// Records the start of the work and creates the private git directory.
+    ///
+    /// # Errors
+    /// Returns a [`WorkError`]; no child may start then.
+    pub fn open(
+        sandbox: &Sandbox,
+        run_dir: &Path,
+        git: &Git,
+        run: &str,
+    ) -> Result<Self, WorkError> {
+        let record = |source| WorkError::Record { path: run_dir.to_owned(), source };
+        let starts = match &sandbox.git {
+            None => Vec::new(),
+            Some(private) => prepare(git, private, &sandbox.keep)?,
+        };
+        let kept = sandbox.watched();
+        let work = Self {
+            root: git.root().to_owned(),
+            run: run.to_owned(),
+            env: git.environment().clone(),
+            git: sandbox.git.clone(),
+            starts,
+            write: sandbox.write.clone(),
+            keep: sandbox.keep.clone(),
+            kept: kept::record(&kept, &run_dir.join(KEPT)).map_err(record)?,
+            closed: None,
+        };
+        work.save(run_dir)?;
+        Ok(work)
+    }
+
+    /// Reads the record of a run, if the run has one.
+    pub fn of_run(run_dir: &Path) -> Option<Self> {
+        let bytes = read_no_link(run_dir.join(RECORD), DOCUMENT).ok()?;
+        serde_json::from_slice(&bytes).ok()
+    }
+
+    /// Checks the kept paths and imports the commits. A second call returns the same result.
+    ///
+    /// # Errors
+    /// Returns a [`WorkError`]. The private git directory then stays in the run's folder.
+    pub fn close(&mut self, run_dir: &Path) -> Result<WorkResult, WorkError> {
+        if let Some(closed) = &self.closed {
+            return Ok(closed.clone());
+        }
+        let changed = kept::changed(&self.kept);
+        let mut imported = Imported::default();
+        if let Some(private) = &self.git {
+            let git = Git::new(&self.root, &self.env, &self.run);
+            let rules = ImportRules {
+                run: &self.run,
+                scratch: &run_dir.join(SCRATCH),
+                advance: changed.is_empty(),
+                refuse: &|path| self.refusal(path),
+            };
+            imported = import(&git, private, &self.starts, &rules)?;
+        }
+        let closed = WorkResult { imported, changed };
+        self.closed = Some(closed.clone());
+        self.save(run_dir)?;
+        // Everything in these folders is in the project now.
+        for path in self.git.iter().map(|it| it.folder.clone()).chain([run_dir.join(SCRATCH)]) {
+            let _ = fs::remove_dir_all(path);
+        }
+        Ok(closed)
+    }
+
+    /// Returns the reason why a commit of the run must not change this path.
+    fn refusal(&self, path: &Path) -> Option<String> {
+        let folded = |path: &Path| PathBuf::from(path.to_string_lossy().to_lowercase());
+        let own = folded(path);
+        if let Some(kept) = self.keep.iter().find(|kept| own.starts_with(folded(kept))) {
+            let kept = kept.strip_prefix(&self.root).unwrap_or(kept);
+            return Some(format!("{} is a path that this job must never write", kept.display()));
+        }
+        let within = self.write.iter().any(|write| path.starts_with(write));
+        (!within).then(|| "it is outside of what this job may write".to_owned())
+    }
+
+    fn save(&self, run_dir: &Path) -> Result<(), WorkError> {
+        let path = run_dir.join(RECORD);
+        let failed = |source| WorkError::Record { path: path.clone(), source };
+        let bytes = serde_json::to_vec(self).map_err(|error| failed(io::Error::other(error)))?;
+        write_atomic(&path, &bytes, 0o600).map_err(|error| failed(error.source))
+    }
+}
