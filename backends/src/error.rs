@@ -33,7 +33,13 @@ pub enum BackendError {
         /// The attempted action and its result.
         why: String,
     },
-    /// The credentials are missing or were rejected: log in, or fix the key.
+    /// No usable credentials were found, so none were sent: log in, or set a key.
+    #[error("not logged in: {why}")]
+    NotLoggedIn {
+        /// The places that were searched, and a hint.
+        why: String,
+    },
+    /// The provider rejected the credentials: renew the login or the key.
     #[error("not authorised: {why}")]
     Auth {
         /// The credential and the provider's message.
@@ -116,7 +122,7 @@ impl BackendError {
             // An overloaded or unreachable provider must be tried again later, according to the
             // job's retries, and nobody needs to act. Both exit with 69.
             Self::RateLimited { .. } | Self::Unavailable { .. } => Class::RateLimited,
-            Self::Auth { .. } => Class::Auth,
+            Self::NotLoggedIn { .. } | Self::Auth { .. } => Class::Auth,
             Self::NotInstalled { .. } => Class::NotInstalled,
             Self::Silent { .. } => Class::Silent,
             Self::Malformed { .. } => Class::Malformed,

@@ -11,16 +11,16 @@
 use jiff::{SignedDuration, Timestamp};
 
 use crate::host::Battery;
-use crate::outcome::{Class, Outcome};
+use crate::outcome::{Class, Outcome, SkipReason};
 use crate::store::{Amounts, Streak};
 
 /// Number of consecutive failures after which the schedule no longer starts a job.
 pub const BREAKER: u32 = 3;
 /// Returns whether the circuit breaker is open, so that the schedule no longer starts the job.
-/// Refused credentials will be refused again until a person fixes them, so a single such failure is
-/// enough.
+/// A login that failed will fail again until a person fixes it, so a single such failure is enough.
+/// Runs that were refused before they started do not count.
 pub fn stopped(streak: Streak) -> bool {
-    streak.failures >= BREAKER || (streak.failures > 0 && streak.last == Some(Class::Auth))
+    streak.started >= BREAKER || (streak.started > 0 && streak.last == Some(Class::Auth))
 }
 
 /// Free space in bytes below which no run starts, so that a report and a failure marker still fit.
@@ -127,14 +127,6 @@ pub fn decide(
         });
     }
     if let Some((class, why)) = &facts.preflight {
-        // The problem has already been reported, and checking again costs nothing. The job
-        // continues by itself once the problem is fixed.
-        let reported = facts.streak.failures > 0 && facts.streak.last == Some(*class);
-        if reported && facts.streak.refused && !facts.manual {
-            return Decision::Decline(Outcome::Skipped {
-                why: format!("still {class}, as reported before: {why}"),
-            });
-        }
         return Decision::Decline(Outcome::Failed { class: *class, why: why.clone() });
     }
     // A person may know better than the provider's last report. At worst, the provider reports the
@@ -157,7 +149,7 @@ pub fn decide(
         });
     }
     if let Some(why) = &facts.nothing_to_do {
-        return Decision::Decline(Outcome::Skipped { why: why.clone() });
+        return Decision::Decline(Outcome::skipped(SkipReason::Idle, why.clone()));
     }
     match reservation {
         Ok(amounts) => Decision::Admit(amounts),
@@ -174,12 +166,9 @@ pub fn decide(
 /// Checks the gates that the job's owner configured for scheduled runs.
 fn held_back(facts: &AdmissionFacts, now: Timestamp) -> Option<Outcome> {
     if let Some(start_by) = facts.start_by.filter(|start_by| *start_by < now) {
-        return Some(Outcome::Skipped {
-            why: format!(
-                "its start deadline, {start_by}, passed {} ago",
-                rounded(now.duration_since(start_by))
-            ),
-        });
+        let ago = rounded(now.duration_since(start_by));
+        let why = format!("its start deadline, {start_by}, passed {ago} ago");
+        return Some(Outcome::skipped(SkipReason::Late, why));
     }
     if let Some(until) = facts.paused_until.filter(|until| *until > now) {
         // The queue holds the run while the pause lasts, and checks regularly because the pause may
@@ -192,14 +181,13 @@ fn held_back(facts: &AdmissionFacts, now: Timestamp) -> Option<Outcome> {
     }
     if stopped(facts.streak) {
         let why = match facts.streak.last {
-            Some(Class::Auth) => "stopped: its credentials were refused".to_owned(),
-            _ => format!("stopped after {} failures in a row", facts.streak.failures),
+            Some(Class::Auth) => "stopped after its login failed".to_owned(),
+            _ => format!("stopped after {} failures in a row", facts.streak.started),
         };
-        return Some(Outcome::Skipped {
-            why: format!(
-                "{why}; `runner jobs reset` or a successful manual run starts it again after the cause is fixed"
-            ),
-        });
+        let why = format!(
+            "{why}; `runner jobs reset` or a successful manual run starts it again after the cause is fixed"
+        );
+        return Some(Outcome::skipped(SkipReason::Stopped, why));
     }
     if let Some(until) = facts.quiet_until.filter(|until| *until > now) {
         return Some(Outcome::Deferred { until, why: "these are its quiet hours".to_owned() });
@@ -208,13 +196,9 @@ fn held_back(facts: &AdmissionFacts, now: Timestamp) -> Option<Outcome> {
         let passed = now.duration_since(began);
         // A start time in the future was recorded before the clock was set back.
         if !passed.is_negative() && passed < interval {
-            return Some(Outcome::Skipped {
-                why: format!(
-                    "it ran {} ago, and its minimum interval is {}",
-                    rounded(passed),
-                    rounded(interval)
-                ),
-            });
+            let (passed, interval) = (rounded(passed), rounded(interval));
+            let why = format!("it ran {passed} ago, and its minimum interval is {interval}");
+            return Some(Outcome::skipped(SkipReason::Interval, why));
         }
     }
     None

@@ -5,11 +5,11 @@
 //! command of a packet, which comes from the night's configuration. The list is short enough for an
 //! overview.
 
-use runner_engine::outcome::{Class, Outcome};
+use runner_engine::outcome::{Class, Outcome, SkipReason};
 use runner_text::counted;
 
 use super::dreamscape::CouncillorView;
-use super::model::{NextStep, NightReport};
+use super::model::{NextStep, NightReport, NotRunReason};
 use super::pending::PendingSort;
 use super::proposals::shell_word;
 use crate::dream::proposal::clean;
@@ -21,6 +21,7 @@ const EACH: usize = 3;
 /// Returns the next steps for a person after a night.
 pub(super) fn moves(report: &NightReport) -> Vec<NextStep> {
     let mut all = broken_runs(report);
+    all.extend(stopped_jobs(report));
     let mut push = |what: String, why: &str, command: &str| {
         all.push(NextStep { what, why: why.to_owned(), command: command.to_owned() });
     };
@@ -85,6 +86,27 @@ fn broken_runs(report: &NightReport) -> Vec<NextStep> {
             command: "runner runs".to_owned(),
         });
     }
+    steps
+}
+
+/// Returns the steps for jobs whose last occurrence was skipped although work was due.
+fn stopped_jobs(report: &NightReport) -> Vec<NextStep> {
+    let skipped = report.not_run.iter().filter_map(|it| match it.because {
+        NotRunReason::Skipped(SkipReason::Unfollowed) => None,
+        NotRunReason::Skipped(_) | NotRunReason::Missed => Some(it),
+        _ => None,
+    });
+    let mut steps: Vec<NextStep> = skipped
+        .map(|it| NextStep {
+            what: format!("{} did not run: {}", it.job, it.because.as_str()),
+            why: it.why.clone(),
+            command: match it.because {
+                NotRunReason::Missed => "runner doctor".to_owned(),
+                _ => format!("runner run {}", shell_word(&it.job)),
+            },
+        })
+        .collect();
+    steps.truncate(EACH);
     steps
 }
 

@@ -69,6 +69,7 @@ pub(crate) fn night(runs: Vec<RunLine>) -> NightReport {
         spent: runs.iter().fold(Amounts::default(), |sum, run| sum.plus(run.spent)),
         runs,
         open: vec![],
+        not_run: vec![],
         missed: vec![],
         by_day: vec![],
         grants: vec![],

@@ -98,7 +98,7 @@ fn third_useless_answer_quarantines_the_idea() {
     }
     let skipped = place.pass();
     assert!(
-        matches!(&skipped.outcome, Outcome::Skipped { why } if why.contains("set aside")),
+        matches!(&skipped.outcome, Outcome::Skipped { why, .. } if why.contains("set aside")),
         "{skipped:?}"
     );
     // A changed idea is shown again; removing the quarantine file brings back all ideas.

@@ -118,6 +118,9 @@ fn schedule(status: &Status, project: &ProjectStatus) -> Rows {
         None if status.paused.is_some() || !project.paused.is_empty() => {
             row("next due", "nothing during the pause".to_owned());
         }
+        None if !project.stopped.is_empty() => {
+            row("next due", "nothing; each job with a schedule is stopped".to_owned());
+        }
         None => row("next due", "nothing; no job has a schedule".to_owned()),
         Some(next) => row(
             "next due",

@@ -39,7 +39,7 @@ pub(super) fn run_groups(report: &NightReport) -> Vec<RunGroup<'_>> {
     };
     [
         (Tone::Bad, "did not succeed"),
-        (Tone::Warn, "degraded or deferred"),
+        (Tone::Warn, "degraded, deferred or in the way of another run"),
         (Tone::Good, "succeeded"),
         (Tone::Calm, "did not need to run"),
     ]
