@@ -27,10 +27,10 @@ pub fn whole(
     now: Timestamp,
 ) -> Result<NightReport, StoreError> {
     let mut report = gather(store, night, root, now)?;
-    let jobs = store.jobs(&store.night(night)?.project)?;
-    let several = jobs.iter().filter(|job| job.kind == "dream").count() > 1;
-    let (proposals, more) = proposals::read(root, &report.runs, several);
-    (report.proposals, report.more_proposals) = (proposals, more);
+    let dreams = proposals::dream_jobs(store, &store.night(night)?.project)?;
+    let found = proposals::read(root, &dreams, &report.runs, report.closed);
+    (report.proposals, report.more_proposals) = (found.proposals, found.more);
+    report.unread_proposals = found.unread;
     report.waiting = pending::read(root, &report.runs);
     report.dreamscapes = dreamscape::read(root, &report.runs);
     report.first = next_steps::moves(&report);
@@ -115,6 +115,7 @@ pub fn gather(
         refused,
         proposals: Vec::new(),
         more_proposals: 0,
+        unread_proposals: Vec::new(),
         waiting: Vec::new(),
         dreamscapes: Vec::new(),
         first: Vec::new(),

@@ -64,13 +64,16 @@ pub struct NightReport {
     /// Refusals by guards, by budgets, at admission, or in the check of a reply.
     #[serde(default)]
     pub refused: Vec<Refusal>,
-    /// The proposals of the night's dreams, with the current decisions. Set only in a
-    /// [`super::whole`] report.
+    /// The proposals of the night's dreams and the earlier ones that still wait, with the current
+    /// decisions. Set only in a [`super::whole`] report.
     #[serde(default)]
     pub proposals: Vec<ReportedProposal>,
     /// Number of further proposals that the report leaves out.
     #[serde(default)]
     pub more_proposals: usize,
+    /// The reasons why proposals could not be read. Set only in a [`super::whole`] report.
+    #[serde(default)]
+    pub unread_proposals: Vec<String>,
     /// Other items that wait for a person. Set only in a [`super::whole`] report.
     #[serde(default)]
     pub waiting: Vec<PendingItem>,

@@ -43,18 +43,27 @@ pub(super) fn moves(report: &NightReport) -> Vec<NextStep> {
     }
     let councils = report.dreamscapes.iter().filter_map(|it| it.council.as_ref());
     all.extend(councils.flat_map(|it| &it.unheard).filter_map(councillor));
-    let mut waiting = report.proposals.iter().filter(|it| it.waits()).peekable();
-    if let Some(first) = waiting.peek() {
-        let command = format!("runner dream review{}", first.flag);
-        all.push(NextStep {
-            what: format!("Decide on {}", counted(waiting.count(), "proposal")),
-            why: "one key each; every decision can be undone".to_owned(),
-            command,
-        });
-    }
+    all.extend(report.unread_proposals.iter().map(|why| NextStep {
+        what: "Look at the proposals, which cannot be read".to_owned(),
+        why: why.clone(),
+        command: "runner dream list".to_owned(),
+    }));
+    all.extend(review(report));
     let mut known = std::collections::BTreeSet::new();
     all.retain(|it| known.insert((it.what.clone(), it.command.clone())));
     all
+}
+
+/// Returns the step for the proposals that wait, with the age of the oldest.
+fn review(report: &NightReport) -> Option<NextStep> {
+    let waiting: Vec<_> = report.proposals.iter().filter(|it| it.waits()).collect();
+    let oldest = waiting.iter().max_by_key(|it| it.days)?.age();
+    let age = oldest.map_or_else(String::new, |age| format!("the oldest waits for {age}; "));
+    Some(NextStep {
+        what: format!("Decide on {}", counted(waiting.len(), "proposal")),
+        why: format!("{age}one key each; every decision can be undone"),
+        command: format!("runner dream review{}", waiting[0].flag),
+    })
 }
 
 /// Returns a step for each of the first runs that did not succeed, and one for the others.

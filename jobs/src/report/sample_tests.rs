@@ -79,6 +79,7 @@ pub(crate) fn night(runs: Vec<RunLine>) -> NightReport {
         refused,
         proposals: vec![],
         more_proposals: 0,
+        unread_proposals: vec![],
         waiting: Vec::new(),
         dreamscapes: vec![],
         first: vec![],
@@ -97,6 +98,8 @@ pub(crate) fn proposal(number: usize, text: &str) -> ReportedProposal {
         rationale: text.into(),
         decided: None,
         flag: String::new(),
+        days: 0,
+        obsolete: false,
     }
 }
 

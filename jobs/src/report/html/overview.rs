@@ -33,6 +33,8 @@ pub(super) struct Overview<'a> {
     is_unconfined: bool,
     /// Number of morning packets.
     packets: usize,
+    /// The age of the oldest proposal that waits, if it is from an earlier night.
+    oldest: Option<String>,
 }
 
 /// One sentence about the whole night.
@@ -77,9 +79,15 @@ impl<'a> Overview<'a> {
             left: left(report),
             refused: tally(report.refused.iter().map(|it| (it.by.describe(), Tone::Warn))),
             is_unconfined: report.runs.iter().any(details::is_unconfined),
+            oldest: oldest(report),
             packets: report.dreamscapes.iter().map(|it| it.packets.len()).sum(),
         }
     }
+}
+
+fn oldest(report: &NightReport) -> Option<String> {
+    let waiting = report.proposals.iter().filter(|it| it.waits());
+    waiting.max_by_key(|it| it.days)?.age()
 }
 
 fn minute(at: Timestamp) -> String {
