@@ -98,7 +98,7 @@ impl DemoArgs {
             let path = ideas.join(name);
             fs::write(&path, text).map_err(|error| Failure::not_written(&path, error))?;
         }
-        let (root, _) = init::make(cli.env, &dir, init::IdChoice::Known)?;
+        let (root, _) = init::make(cli.env, &dir, init::IdChoice::Known, init::Notes::AsTheyAre)?;
         // A child can commit only if the sandbox gives it a separate view of the file system.
         let mut agent = self.agent;
         if agent == DemoAgent::Scripted && available().level != Some(SandboxLevel::Full) {

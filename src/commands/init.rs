@@ -10,6 +10,8 @@ use runner_engine::git::{Git, GitError};
 use runner_engine::ids::ProjectId;
 use runner_engine::outcome::Exit;
 use runner_engine::store::Store;
+use runner_jobs::dream::DreamSpec;
+use runner_jobs::dream::review::describe_privacy;
 use rustix::fs::{Access, access};
 
 use super::Cli;
@@ -45,13 +47,27 @@ pub struct InitArgs {
     /// Give the project a new id, for a copy that carries the id of another project
     #[arg(long)]
     new_id: bool,
+    /// Keep the notes private: make git ignore ideas/, through .git/info/exclude
+    #[arg(long)]
+    private_notes: bool,
+}
+
+/// Whether git is made to ignore the ideas folder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Notes {
+    /// As the repository's own rules say.
+    AsTheyAre,
+    /// Git ignores the folder.
+    Private,
 }
 
 impl InitArgs {
     /// Makes the repository around the folder a project.
     pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
         let id = if self.new_id { IdChoice::New } else { IdChoice::Known };
-        let (root, written) = make(cli.env, self.dir.as_deref().unwrap_or(cli.here), id)?;
+        let notes = if self.private_notes { Notes::Private } else { Notes::AsTheyAre };
+        let dir = self.dir.as_deref().unwrap_or(cli.here);
+        let (root, written) = make(cli.env, dir, id, notes)?;
         for line in &written {
             cli.ui.info(&format!("  {line}"));
         }
@@ -67,6 +83,13 @@ impl InitArgs {
             "is a project now; put notes into ideas/ and try `runner night`"
         };
         cli.ui.info(&format!("{} {said}", root.display()));
+        let here = LoadedProject::load(cli.env, &root)?;
+        let git = Git::new(&root, &env::child_environment(), &env::marker()?);
+        for spec in here.config.jobs.values().filter_map(|job| job.spec.kind.of::<DreamSpec>()) {
+            let privacy = describe_privacy(&git, spec)
+                .map_err(|error| Failure::environment(whole(&error)))?;
+            cli.ui.info(&format!("{privacy} (`runner init --help` shows how to choose)"));
+        }
         Ok(Exit::Done)
     }
 }
@@ -84,7 +107,12 @@ enum InitAction {
 }
 
 /// Creates the project and returns its root and the lines that report what was written.
-pub fn make(home: &Env, dir: &Path, id: IdChoice) -> Result<(PathBuf, Vec<String>), Failure> {
+pub fn make(
+    home: &Env,
+    dir: &Path,
+    id: IdChoice,
+    notes: Notes,
+) -> Result<(PathBuf, Vec<String>), Failure> {
     let git = Git::new(dir, &env::child_environment(), &env::marker()?);
     let root = match git.top() {
         Ok(root) => root,
@@ -121,6 +149,9 @@ pub fn make(home: &Env, dir: &Path, id: IdChoice) -> Result<(PathBuf, Vec<String
         });
     }
     let mut ignored = Vec::new();
+    if notes == Notes::Private {
+        ignored.push("/ideas/".to_owned());
+    }
     for (folder, ignore) in FOLDERS {
         let path = root.join(folder);
         match fs::metadata(&path) {

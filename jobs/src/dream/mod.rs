@@ -225,6 +225,7 @@ fn ground<'a>(
         parked: aside,
         ..PassSummary::default()
     };
+    reported.privacy = review::describe_privacy(&ctx.git, spec)?;
     let room = ProjectEvidence::open(&ctx.git, &HistoryLimits::default())?;
     let troubles = reported.troubles.len();
     let judged = classify::judge_all(
