@@ -42,6 +42,7 @@ impl<T> Chain<T> {
 pub fn moves_on(error: &BackendError) -> bool {
     match error {
         BackendError::NotInstalled { .. }
+        | BackendError::NotLoggedIn { .. }
         | BackendError::Auth { .. }
         | BackendError::Unavailable { .. }
         | BackendError::RateLimited { .. }

@@ -96,7 +96,7 @@ pub(crate) fn install(kind: &str) -> &'static str {
 /// Describes the credentials with which an instance can log in.
 ///
 /// # Errors
-/// Returns [`BackendError::Auth`], with a hint, if no credentials were found.
+/// Returns [`BackendError::NotLoggedIn`], with a hint, if no credentials were found.
 pub(crate) fn plausible(plan: &AgentPlan) -> Result<String, BackendError> {
     let keys = KEYS.iter().find(|(name, _)| *name == plan.kind);
     let keys = keys.map_or(&[][..], |(_, keys)| *keys);
@@ -119,7 +119,7 @@ pub(crate) fn plausible(plan: &AgentPlan) -> Result<String, BackendError> {
     };
     let Some(state) = home(plan) else {
         let why = format!("HOME is not set, so no login can be found; {hint}");
-        return Err(BackendError::Auth { why });
+        return Err(BackendError::NotLoggedIn { why });
     };
     let path = state.join(file);
     let why = match read(&path) {
@@ -133,7 +133,7 @@ pub(crate) fn plausible(plan: &AgentPlan) -> Result<String, BackendError> {
         }
         Err(error) => format!("{} cannot be read: {error}", path.display()),
     };
-    Err(BackendError::Auth { why: format!("{why}; {hint}") })
+    Err(BackendError::NotLoggedIn { why: format!("{why}; {hint}") })
 }
 
 /// Returns the agent's state folder.
@@ -164,11 +164,11 @@ fn read(path: &Path) -> std::io::Result<Vec<u8>> {
 /// expanded.
 ///
 /// # Errors
-/// Returns [`BackendError::Auth`] if the file cannot be read, if other users can access it, or if a
+/// Returns [`BackendError::NotLoggedIn`] if the file cannot be read, if other users can access it, or if a
 /// line is not a variable. The message does not contain the line.
 pub fn from_file(path: &Path) -> Result<BTreeMap<String, String>, BackendError> {
     let shown = path.display();
-    let bad = |why: String| BackendError::Auth { why };
+    let bad = |why: String| BackendError::NotLoggedIn { why };
     let mut file = open_host(path).map_err(|error| bad(format!("cannot read {shown}: {error}")))?;
     let meta = file.metadata().map_err(|error| bad(format!("cannot look at {shown}: {error}")))?;
     let mode = meta.mode() & 0o777;
@@ -234,7 +234,7 @@ mod tests {
         for mode in [0o640, 0o604, 0o620, 0o602, 0o666] {
             let error = put("A=canary", mode).unwrap_err();
             assert!(error.to_string().contains("chmod 600"), "{error}");
-            assert!(matches!(error, BackendError::Auth { .. }));
+            assert!(matches!(error, BackendError::NotLoggedIn { .. }));
         }
         for text in
             ["canary", "=canary", "A B=canary", "1A=canary", "A=ca\0nary", "A=canary\nü=canary"]

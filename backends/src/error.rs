@@ -32,7 +32,13 @@ pub enum BackendError {
         /// The attempted action and its result.
         why: String,
     },
-    /// The credentials are missing or were rejected: log in, or fix the key.
+    /// No usable credentials were found, so none were sent: log in, or set a key.
+    #[error("not logged in: {why}")]
+    NotLoggedIn {
+        /// The places that were searched, and a hint.
+        why: String,
+    },
+    /// The provider rejected the credentials: renew the login or the key.
     #[error("not authorised: {why}")]
     Auth {
         /// The credential and the provider's message.
@@ -114,7 +120,7 @@ impl BackendError {
         match self {
             // An overloaded or unreachable provider is tried again later, and nobody needs to act.
             Self::RateLimited { .. } | Self::Unavailable { .. } => Class::RateLimited,
-            Self::Auth { .. } => Class::Auth,
+            Self::NotLoggedIn { .. } | Self::Auth { .. } => Class::Auth,
             Self::NotInstalled { .. } => Class::NotInstalled,
             Self::Silent { .. } => Class::Silent,
             Self::Malformed { .. } => Class::Malformed,

@@ -10,15 +10,16 @@
 use jiff::{SignedDuration, Timestamp};
 
 use crate::host::Battery;
-use crate::outcome::{Class, Outcome};
+use crate::outcome::{Class, Outcome, SkipReason};
 use crate::store::{Amounts, Streak};
 
 /// Number of consecutive failures after which the schedule no longer starts a job.
 pub const BREAKER: u32 = 3;
-/// Returns whether the circuit breaker is open. A single failure with refused credentials opens it,
-/// because only a person can fix them.
+/// Returns whether the circuit breaker is open, so that the schedule no longer starts the job.
+/// A login that failed will fail again until a person fixes it, so a single such failure is enough.
+/// Runs that were refused before they started do not count.
 pub fn stopped(streak: Streak) -> bool {
-    streak.failures >= BREAKER || (streak.failures > 0 && streak.last == Some(Class::Auth))
+    streak.started >= BREAKER || (streak.started > 0 && streak.last == Some(Class::Auth))
 }
 
 /// Free space in bytes below which no run starts. It leaves space for a report and a failure
@@ -124,14 +125,6 @@ pub fn decide(
         });
     }
     if let Some((class, why)) = &facts.preflight {
-        // The problem has already been reported. Each scheduled run checks it again, so the job
-        // resumes once it is fixed.
-        let reported = facts.streak.failures > 0 && facts.streak.last == Some(*class);
-        if reported && facts.streak.refused && !facts.manual {
-            return Decision::Decline(Outcome::Skipped {
-                why: format!("still {class}, as reported before: {why}"),
-            });
-        }
         return Decision::Decline(Outcome::Failed { class: *class, why: why.clone() });
     }
     // A manual run ignores the limit. If the limit still applies, the provider reports it again.
@@ -153,7 +146,7 @@ pub fn decide(
         });
     }
     if let Some(why) = &facts.nothing_to_do {
-        return Decision::Decline(Outcome::Skipped { why: why.clone() });
+        return Decision::Decline(Outcome::skipped(SkipReason::Idle, why.clone()));
     }
     match reservation {
         Ok(amounts) => Decision::Admit(amounts),
@@ -171,12 +164,9 @@ pub fn decide(
 /// minimum interval.
 fn held_back(facts: &AdmissionFacts, now: Timestamp) -> Option<Outcome> {
     if let Some(start_by) = facts.start_by.filter(|start_by| *start_by < now) {
-        return Some(Outcome::Skipped {
-            why: format!(
-                "its start deadline, {start_by}, passed {} ago",
-                rounded(now.duration_since(start_by))
-            ),
-        });
+        let ago = rounded(now.duration_since(start_by));
+        let why = format!("its start deadline, {start_by}, passed {ago} ago");
+        return Some(Outcome::skipped(SkipReason::Late, why));
     }
     if let Some(until) = facts.paused_until.filter(|until| *until > now) {
         // A pause may end early, so the queue checks it regularly.
@@ -188,14 +178,13 @@ fn held_back(facts: &AdmissionFacts, now: Timestamp) -> Option<Outcome> {
     }
     if stopped(facts.streak) {
         let why = match facts.streak.last {
-            Some(Class::Auth) => "stopped: its credentials were refused".to_owned(),
-            _ => format!("stopped after {} failures in a row", facts.streak.failures),
+            Some(Class::Auth) => "stopped after its login failed".to_owned(),
+            _ => format!("stopped after {} failures in a row", facts.streak.started),
         };
-        return Some(Outcome::Skipped {
-            why: format!(
-                "{why}; `runner jobs reset` or a successful manual run starts it again after the cause is fixed"
-            ),
-        });
+        let why = format!(
+            "{why}; `runner jobs reset` or a successful manual run starts it again after the cause is fixed"
+        );
+        return Some(Outcome::skipped(SkipReason::Stopped, why));
     }
     if let Some(until) = facts.quiet_until.filter(|until| *until > now) {
         return Some(Outcome::Deferred { until, why: "these are its quiet hours".to_owned() });
@@ -204,13 +193,9 @@ fn held_back(facts: &AdmissionFacts, now: Timestamp) -> Option<Outcome> {
         let passed = now.duration_since(began);
         // A start time in the future was recorded before the clock was set back.
         if !passed.is_negative() && passed < interval {
-            return Some(Outcome::Skipped {
-                why: format!(
-                    "it ran {} ago, and its minimum interval is {}",
-                    rounded(passed),
-                    rounded(interval)
-                ),
-            });
+            let (passed, interval) = (rounded(passed), rounded(interval));
+            let why = format!("it ran {passed} ago, and its minimum interval is {interval}");
+            return Some(Outcome::skipped(SkipReason::Interval, why));
         }
     }
     None

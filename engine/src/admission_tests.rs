@@ -29,7 +29,7 @@ fn each_blocking_fact_stops_the_run() {
         (AdmissionFacts { paused_until: Some(later), ..healthy() }, "deferred until"),
         (
             AdmissionFacts {
-                streak: Streak { failures: BREAKER, ..Streak::default() },
+                streak: Streak { started: BREAKER, ..Streak::default() },
                 ..healthy()
             },
             "skipped: stopped after 3",
@@ -147,7 +147,7 @@ fn manual_run_skips_gates_but_not_checks() {
     let mut facts = AdmissionFacts {
         manual: true,
         paused_until: ago(-60),
-        streak: Streak { failures: 9, ..Streak::default() },
+        streak: Streak { failures: 9, started: 9, ..Streak::default() },
         ..healthy()
     };
     assert_eq!(word(&facts), "admit");

@@ -83,8 +83,11 @@ pub enum Outcome {
     },
     /// The occurrence was due, but the job did not need to run or was not allowed to.
     Skipped {
-        /// The reason.
+        /// The reason, for people.
         why: String,
+        /// The kind of the reason.
+        #[serde(default)]
+        reason: SkipReason,
     },
     /// The job cannot run yet. The occurrence stays open for another attempt, except for a manual
     /// run without a key.
@@ -108,7 +111,49 @@ pub enum Outcome {
     },
 }
 
+/// The kind of reason for which an occurrence was skipped.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, IntoStaticStr,
+)]
+#[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "lowercase", const_into_str)]
+pub enum SkipReason {
+    /// There was nothing to do.
+    #[default]
+    Idle,
+    /// The job ran recently, and its settings require a minimum interval.
+    Interval,
+    /// Another run or another program was in the way.
+    Busy,
+    /// The start deadline had passed.
+    Late,
+    /// The circuit breaker is open.
+    Stopped,
+    /// The job that this one follows did not succeed.
+    Unfollowed,
+    /// The database was restored from a backup, and nobody knows whether the occurrence was run.
+    Restored,
+}
+
+impl SkipReason {
+    /// Returns whether the job did all that its settings require. After any other reason, work was
+    /// due that nobody did.
+    pub fn is_expected(self) -> bool {
+        matches!(self, Self::Idle | Self::Interval)
+    }
+
+    /// Returns the reason's name for people.
+    pub fn as_str(self) -> &'static str {
+        self.into_str()
+    }
+}
+
 impl Outcome {
+    /// Creates the outcome of an occurrence that was skipped.
+    pub fn skipped(reason: SkipReason, why: impl Into<String>) -> Self {
+        Self::Skipped { why: why.into(), reason }
+    }
+
     /// Returns the outcome's name in the database, listings and reports.
     pub fn as_str(&self) -> &'static str {
         self.into_str()
@@ -123,7 +168,7 @@ impl Outcome {
             | Self::TimedOut { why }
             | Self::Cancelled { why }
             | Self::Lost { why }
-            | Self::Skipped { why }
+            | Self::Skipped { why, .. }
             | Self::Deferred { why, .. }
             | Self::Missed { why, .. } => Some(why),
         }
@@ -139,7 +184,7 @@ impl Outcome {
             | Self::TimedOut { why }
             | Self::Cancelled { why }
             | Self::Lost { why }
-            | Self::Skipped { why }
+            | Self::Skipped { why, .. }
             | Self::Deferred { why, .. }
             | Self::Missed { why, .. } => *why = change(why),
         }
@@ -250,6 +295,7 @@ mod tests {
         let all = [
             Outcome::Succeeded,
             Outcome::Degraded { why: "2 of 3".into() },
+            Outcome::skipped(SkipReason::Stopped, "stopped"),
             Outcome::Failed { class: Class::NotInstalled, why: "no such program".into() },
             Outcome::Deferred { until: at, why: "dirty".into() },
             Outcome::Missed { first: at, last: at, count: 3, why: "asleep".into() },

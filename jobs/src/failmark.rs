@@ -119,7 +119,7 @@ pub fn read_at(root: &Path, path: &Path) -> Option<Failmark> {
 pub fn hint(outcome: &Outcome) -> &'static str {
     match outcome.class() {
         Some(Class::Auth) => {
-            "sign in again or renew the key that the backend names, then `runner jobs reset` the job"
+            "log in or renew the key that the message names; if `runner status` shows the job as stopped, `runner jobs reset` starts it again"
         }
         Some(Class::NotInstalled) => "install the program or correct its path in runner.toml",
         Some(Class::Environment) => {
@@ -149,6 +149,7 @@ pub fn hint(outcome: &Outcome) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use runner_engine::outcome::SkipReason;
     use runner_engine::store::Budget;
     use std::time::Duration;
 
@@ -172,7 +173,7 @@ mod tests {
         end(&failed, 0);
         let mark = read(root, &spec).unwrap();
         assert_eq!((mark.class.as_str(), mark.message.as_str()), ("crash", "exit 3"));
-        end(&Outcome::Skipped { why: "busy".into() }, 0);
+        end(&Outcome::skipped(SkipReason::Idle, "busy"), 0);
         assert!(read(root, &spec).is_some(), "a skip proves nothing");
         let deferred = Outcome::Deferred { until: now, why: "work is in progress: a.md".into() };
         end(&deferred, 3);

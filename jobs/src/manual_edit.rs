@@ -17,7 +17,7 @@ use runner_engine::admission::AdmissionFacts;
 use runner_engine::error_chain::whole;
 use runner_engine::ids::{OccurrenceId, ProjectId, RunId};
 use runner_engine::locks::{JobLock, LockError, LockHolder, job_lock_path};
-use runner_engine::outcome::{Class, Outcome};
+use runner_engine::outcome::{Class, Outcome, SkipReason};
 use runner_engine::process_id::ProcessIdentity;
 use runner_engine::publish::{LogError, PublishError, PublishLog as _};
 use runner_engine::recover::{Driver, recover_stale, sweep};
@@ -280,7 +280,7 @@ impl EditActor<'_> {
         };
         summary.headline.clone_from(&why);
         let outcome = match class {
-            None => Outcome::Skipped { why },
+            None => Outcome::skipped(SkipReason::Busy, why),
             Some(class) => Outcome::Failed { class, why },
         };
         let (run, fence) = (admitted.run(), Some(admitted.fence()));

@@ -132,7 +132,9 @@ fn used_nothing(error: &BackendError, heard: &ObservedUsage) -> bool {
     let stated = heard.usage.map(|usage| !used_something(usage));
     match error {
         _ if heard.not_billed && heard.usage.is_none() => true,
-        BackendError::RateLimited { .. } | BackendError::Auth { .. } => stated.unwrap_or(true),
+        BackendError::RateLimited { .. }
+        | BackendError::NotLoggedIn { .. }
+        | BackendError::Auth { .. } => stated.unwrap_or(true),
         BackendError::Unavailable { .. }
         | BackendError::Malformed { .. }
         | BackendError::Rejected { .. }

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use runner_backends::BackendError;
 use runner_engine::error_chain::whole;
 use runner_engine::git::GitError;
-use runner_engine::outcome::{Class, Outcome};
+use runner_engine::outcome::{Class, Outcome, SkipReason};
 use runner_engine::recording::UnrecordedInput;
 use runner_engine::scope::ScopeError;
 use runner_engine::store::Budget;
@@ -99,7 +99,7 @@ impl JobError {
         let why = self.whole();
         match self {
             Self::Backend(error) => error.outcome(now),
-            Self::Nothing(_) => Outcome::Skipped { why },
+            Self::Nothing(_) => Outcome::skipped(SkipReason::Idle, why),
             Self::Wait { until, .. } => Outcome::Deferred { until: *until, why },
             Self::Cancelled { .. } => Outcome::Cancelled { why },
             Self::TimedOut { .. } => Outcome::TimedOut { why },

@@ -96,7 +96,7 @@ impl DemoArgs {
             let path = ideas.join(name);
             fs::write(&path, text).map_err(|error| Failure::not_written(&path, error))?;
         }
-        let root = init::make(cli.env, &dir, init::IdChoice::Known)?.0.root;
+        let root = init::make(cli.env, &dir, init::IdChoice::Known, init::Notes::AsTheyAre)?.0.root;
         // A child can commit only if the sandbox gives it a separate view of the file system.
         let mut agent = self.agent;
         if agent == DemoAgent::Scripted && available().level != Some(SandboxLevel::Full) {

@@ -10,6 +10,8 @@ use runner_engine::git::{Git, GitError};
 use runner_engine::ids::ProjectId;
 use runner_engine::outcome::Exit;
 use runner_engine::store::Store;
+use runner_jobs::dream::DreamSpec;
+use runner_jobs::dream::review::describe_privacy;
 use rustix::fs::{Access, access};
 
 use super::{Cli, trust};
@@ -46,13 +48,26 @@ pub struct InitArgs {
     /// Accept the settings that the repository already has, without a question
     #[arg(long)]
     yes: bool,
+    /// Keep the notes private: make git ignore ideas/, through .git/info/exclude
+    #[arg(long)]
+    private_notes: bool,
+}
+
+/// Whether git is made to ignore the ideas folder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Notes {
+    /// As the repository's own rules say.
+    AsTheyAre,
+    /// Git ignores the folder.
+    Private,
 }
 
 impl InitArgs {
     pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
         let id = if self.new_id { IdChoice::New } else { IdChoice::Known };
+        let notes = if self.private_notes { Notes::Private } else { Notes::AsTheyAre };
         let dir = self.dir.as_deref().unwrap_or(cli.here);
-        let (mut project, written) = make(cli.env, dir, id)?;
+        let (mut project, written) = make(cli.env, dir, id, notes)?;
         let root = project.root.clone();
         for line in &written {
             cli.ui.info(&format!("  {line}"));
@@ -69,6 +84,12 @@ impl InitArgs {
             "is a project now; put notes into ideas/ and try `runner night`"
         };
         cli.ui.info(&format!("{} {said}", root.display()));
+        let git = Git::new(&root, &env::child_environment(), &env::marker()?);
+        for spec in project.config.jobs.values().filter_map(|job| job.spec.kind.of::<DreamSpec>()) {
+            let privacy = describe_privacy(&git, spec)
+                .map_err(|error| Failure::environment(whole(&error)))?;
+            cli.ui.info(&format!("{privacy} (`runner init --help` shows how to choose)"));
+        }
         if !project.trust.holds() {
             cli.ui
                 .info("its settings come from the repository; no job runs before you accept them:");
@@ -92,7 +113,12 @@ enum InitAction {
 
 /// Creates the project and returns it with the lines that report what was written. The settings are
 /// accepted if this function wrote all of them.
-pub fn make(home: &Env, dir: &Path, id: IdChoice) -> Result<(LoadedProject, Vec<String>), Failure> {
+pub fn make(
+    home: &Env,
+    dir: &Path,
+    id: IdChoice,
+    notes: Notes,
+) -> Result<(LoadedProject, Vec<String>), Failure> {
     let git = Git::new(dir, &env::child_environment(), &env::marker()?);
     let root = match git.top() {
         Ok(root) => root,
@@ -130,6 +156,9 @@ pub fn make(home: &Env, dir: &Path, id: IdChoice) -> Result<(LoadedProject, Vec<
         });
     }
     let mut ignored = Vec::new();
+    if notes == Notes::Private {
+        ignored.push("/ideas/".to_owned());
+    }
     for (folder, ignore) in FOLDERS {
         let path = root.join(folder);
         match fs::metadata(&path) {

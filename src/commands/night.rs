@@ -89,8 +89,7 @@ pub fn with_steps(
             }
         }
     }
-    let mut running =
-        RunningNight { home, store, me, night, manner, worst: Exit::Done, reported: false };
+    let mut running = RunningNight { home, store, me, night, manner, worst: Exit::Done };
     running.work(queue)?;
     running.close(&project)?;
     running.finish(&project, closes)
@@ -115,8 +114,6 @@ struct RunningNight<'a> {
     manner: SpawnMode,
     /// The worst exit code so far.
     worst: Exit,
-    /// Whether the report was written.
-    reported: bool,
 }
 
 impl RunningNight<'_> {
@@ -149,9 +146,7 @@ impl RunningNight<'_> {
         let now = self.home.now()?;
         for run in close_nights(&mut self.store, &driver, now, Some(&project.id))? {
             let row = spawn::run_to_end(self.home, &mut self.store, &self.me, &run, self.manner)?;
-            let published = row.outcome().is_some_and(Outcome::published);
-            self.reported |= published && row.night == Some(self.night.id);
-            if !published {
+            if !row.outcome().is_some_and(Outcome::published) {
                 self.worst = self.worst.max(Exit::Failed);
                 EndedRun::of(&row).print(self.manner.ui);
             }
@@ -164,15 +159,15 @@ impl RunningNight<'_> {
         let (store, id) = (&self.store, self.night.id);
         let open = store.occurrences_of(id)?.iter().filter(|one| one.outcome.is_none()).count();
         let report = report::whole(store, id, &project.root, self.home.wall()?)?;
-        let stands = match (self.reported, open) {
-            (true, _) => {
-                let folder = store.report_folder(id)?;
-                let folder = folder.as_ref().unwrap_or(&report.night);
+        // Another process may have closed the night, so only the database knows whether the report
+        // was written.
+        let stands = match (store.report_folder(id)?, open) {
+            (Some(folder), _) => {
                 let folder = project.root.join(report::FOLDER).join(folder);
                 ReportState::Written(folder.join("report.md"))
             }
-            (false, 0) => ReportState::Failed,
-            (false, _) => ReportState::Due(closes),
+            (None, 0) => ReportState::Failed,
+            (None, _) => ReportState::Due(closes),
         };
         let worst = match stands {
             ReportState::Failed => self.worst.max(Exit::Failed),

@@ -207,7 +207,7 @@ fn show_queued(cli: &Cli<'_>, store: &Store, run: &RunId) -> Result<Exit, Failur
 
 fn describe_state(row: &RunRow) -> String {
     match (row.outcome(), row.ready_at()) {
-        (Some(Outcome::Skipped { why }), _) => format!("skipped: {why}"),
+        (Some(Outcome::Skipped { why, .. }), _) => format!("skipped: {why}"),
         (Some(outcome), _) => outcome.to_string(),
         (None, Some(_)) => format!("queued: {}", runs::waits(row, row.requested)),
         (None, None) => runs::state_name(row).to_owned(),

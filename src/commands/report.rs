@@ -85,7 +85,13 @@ impl ReportArgs {
                 let known: Vec<&str> =
                     nights.iter().take(5).map(|night| night.name.as_str()).collect();
                 let known = known.join(", ");
-                Failure::data(format!("there is no night {name:?}; the latest nights: {known}"))
+                let what = format!("there is no night {name:?}; the latest nights: {known}");
+                match nights.first() {
+                    Some(last) => {
+                        Failure::data(what).hint(format!("runner report --night {}", last.name))
+                    }
+                    None => none(),
+                }
             })?,
         };
         let report = report::whole(&store, night.id, &project.root, cli.env.wall()?)?;

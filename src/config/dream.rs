@@ -5,6 +5,7 @@
 //! | in `[dream]` | in runner |
 //! | --- | --- |
 //! | `local_curator` | `curator` |
+//! | `private` | `jobs.dream.private` |
 //! | `at = "HH:MM"` | `jobs.overnight.trigger = "daily HH:MM"` |
 //! | `run_timeout` | `jobs.overnight.timeout` |
 //! | `runner` | `jobs.overnight.runners` |
@@ -20,6 +21,10 @@ use toml::{Table, Value};
 const TABLE: &str = "dream";
 /// The table within it with the curator's settings.
 const CURATOR: (&str, &str) = ("local_curator", "curator");
+/// The setting of the dream job that the table also holds.
+const PRIVATE: &str = "private";
+/// The dream job.
+const PASS: &str = "dream";
 /// The job to which all other settings belong.
 const JOB: &str = "overnight";
 /// The settings with another name: the other programs' name, then runner's name.
@@ -39,6 +44,12 @@ pub(super) fn under_our_names(mut file: Table) -> Table {
     };
     if let Some(other) = dream.remove(CURATOR.0) {
         under(&mut file, CURATOR.1, other);
+    }
+    if let Some(private) = dream.remove(PRIVATE) {
+        let jobs = file.entry("jobs").or_insert_with(|| Value::Table(Table::new()));
+        if let Value::Table(jobs) = jobs {
+            under(jobs, PASS, Value::Table(Table::from_iter([(PRIVATE.to_owned(), private)])));
+        }
     }
     if dream.is_empty() {
         return file;
@@ -80,6 +91,9 @@ pub(super) fn other_names(key: &str) -> Vec<String> {
     if let Some(rest) = below(key, CURATOR.1) {
         return vec![format!("{TABLE}.{}{rest}", CURATOR.0)];
     }
+    if key == format!("jobs.{PASS}.{PRIVATE}") {
+        return vec![format!("{TABLE}.{PRIVATE}")];
+    }
     let Some(rest) = below(key, &format!("jobs.{JOB}")).and_then(|it| it.strip_prefix('.')) else {
         return Vec::new();
     };
@@ -94,6 +108,7 @@ pub(super) fn our_path(path: Vec<String>) -> Vec<String> {
             let (first, rest) = (&rest[0], &rest[1..]);
             let start = match first.as_str() {
                 name if name == CURATOR.0 => vec![CURATOR.1],
+                name if name == PRIVATE => vec!["jobs", PASS, PRIVATE],
                 name => vec!["jobs", JOB, ours(name)],
             };
             let start = start.into_iter().map(str::to_owned);

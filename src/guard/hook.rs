@@ -248,6 +248,7 @@ mod tests {
             write: vec![root.join("work")],
             keep: vec![root.join("work/.claude"), root.join("work/.git/config")],
             reads: vec!["mcp__wiki__*".to_owned()],
+            commits: None,
             home: Some(root.clone()),
         };
         let ask = |tool: &str, input: Value| {

@@ -12,7 +12,9 @@ use std::path::{Path, PathBuf};
 use runner_engine::alerts::AlertRules;
 use runner_engine::policy::Overlap;
 use runner_engine::store::Budget;
+use runner_jobs::dream::DreamSpec;
 use runner_jobs::failmark;
+use runner_jobs::report::proposals::DreamJobs;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -34,6 +36,9 @@ pub struct Projection {
     /// The rules for alerts; absent in a projection that an earlier build wrote.
     #[serde(default)]
     pub alerts: Option<AlertRules>,
+    /// Settings of the dream jobs, by job; absent in a projection that an earlier build wrote.
+    #[serde(default)]
+    pub dreams: DreamJobs,
     /// Folders of failmarks, relative to the project. Most projects have none of them.
     folders: Vec<PathBuf>,
     /// Path of each job's failmark, relative to the project, in the order of the jobs' names. The
@@ -61,6 +66,11 @@ impl Projection {
                 .map(|(name, _)| name.clone())
                 .collect(),
             alerts: Some(config.notify.rules(&config.jobs)),
+            dreams: jobs()
+                .filter_map(|(name, job)| {
+                    Some((name.clone(), job.spec.kind.of::<DreamSpec>()?.clone()))
+                })
+                .collect(),
             folders,
             marks: serde_json::value::to_raw_value(&marks).expect("paths of jobs are UTF-8"),
         }

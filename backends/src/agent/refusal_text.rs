@@ -49,8 +49,9 @@ const LIMIT: &[&str] = &[
     "limit reached",
     "too many requests",
 ];
+/// Phrases of programs that found no credentials, so they sent none.
+const NO_LOGIN: &[&str] = &["not logged in", "missing environment variable"];
 const LOGIN: &[&str] = &[
-    "not logged in",
     "please run /login",
     "invalid api key",
     "invalid_api_key",
@@ -59,7 +60,6 @@ const LOGIN: &[&str] = &[
     "forbidden",
     "permission_error",
     "oauth token",
-    "missing environment variable",
     "refresh token",
     "login expired",
     "organization has been disabled",
@@ -106,6 +106,7 @@ pub(crate) fn meaning(
         Some(408 | 500..=599) => BackendError::Unavailable { why },
         Some(400 | 404 | 405 | 413 | 422) => BackendError::Rejected { why },
         _ if about(LIMIT) => limited(why),
+        _ if about(NO_LOGIN) => BackendError::NotLoggedIn { why },
         _ if about(LOGIN) => BackendError::Auth { why },
         _ if about(AWAY) => BackendError::Unavailable { why },
         _ => return None,
@@ -165,6 +166,21 @@ mod tests {
             (None, "", "status é1", None),
         ] {
             assert_eq!(class(status, code, text), expected, "{status:?} {code} {text}");
+        }
+    }
+
+    #[test]
+    fn missing_login_is_not_a_refused_one() {
+        let here = LocalClock { now: Timestamp::UNIX_EPOCH, zone: TimeZone::UTC };
+        let of = |status, text| {
+            let said = ProgramError { status, text, ..ProgramError::default() };
+            meaning(said, &here, String::new())
+        };
+        for text in ["Not logged in · Please run /login", "Missing environment variable: `KEY`."] {
+            assert!(matches!(of(None, text), Some(BackendError::NotLoggedIn { .. })), "{text}");
+        }
+        for (status, text) in [(None, "Invalid API key · Please run /login"), (Some(401), "no")] {
+            assert!(matches!(of(status, text), Some(BackendError::Auth { .. })), "{text}");
         }
     }
 

@@ -33,7 +33,7 @@ const HTTP_PROXY: [&str; 2] = ["http_proxy", "HTTP_PROXY"];
 ///
 /// # Errors
 /// Returns [`BackendError::Rejected`] if certificates or proxies cannot be used, and
-/// [`BackendError::Auth`] if the key cannot be used.
+/// [`BackendError::NotLoggedIn`] if the key cannot be used.
 pub(crate) fn client(plan: &EndpointPlan, connect: Duration) -> Result<Client, BackendError> {
     let mut builder = Client::builder()
         .use_preconfigured_tls(tls(plan)?)
@@ -85,7 +85,7 @@ fn headers(plan: &EndpointPlan) -> Result<HeaderMap, BackendError> {
         return Ok(headers);
     };
     let mut put = |name: HeaderName, value: String| -> Result<(), BackendError> {
-        let mut value = HeaderValue::try_from(value).map_err(|_| BackendError::Auth {
+        let mut value = HeaderValue::try_from(value).map_err(|_| BackendError::NotLoggedIn {
             why: "the key cannot be sent in a header".to_owned(),
         })?;
         value.set_sensitive(true);

@@ -80,7 +80,7 @@ impl EndpointPlan {
     ///
     /// # Errors
     /// Returns [`BackendError::Rejected`] if the configuration is invalid, and
-    /// [`BackendError::Auth`] if the `env_file` cannot be used.
+    /// [`BackendError::NotLoggedIn`] if the `env_file` cannot be used.
     pub fn of(spec: &BackendSpec, around: &Surroundings<'_>) -> Result<Self, BackendError> {
         let rejected =
             |why: String| BackendError::Rejected { why: format!("backend {:?}: {why}", spec.name) };
@@ -169,22 +169,22 @@ impl EndpointPlan {
     /// Returns the key to send, if any.
     ///
     /// # Errors
-    /// Returns [`BackendError::Auth`] if the key is missing or cannot be sent in a header.
+    /// Returns [`BackendError::NotLoggedIn`] if the key is missing or cannot be sent in a header.
     pub fn secret(&self) -> Result<Option<&str>, BackendError> {
         match &self.key {
             None => Ok(None),
             Some((_, Some(value))) if value.bytes().all(|byte| byte.is_ascii_graphic()) => {
                 Ok(Some(value))
             }
-            Some((name, Some(_))) => Err(BackendError::Auth {
+            Some((name, Some(_))) => Err(BackendError::NotLoggedIn {
                 why: format!(
                     "{name} contains characters that a key cannot have, such as a space or a line break"
                 ),
             }),
             Some((_, None)) if self.no_key.is_some() => {
-                Err(BackendError::Auth { why: self.no_key.clone().unwrap_or_default() })
+                Err(BackendError::NotLoggedIn { why: self.no_key.clone().unwrap_or_default() })
             }
-            Some((name, None)) => Err(BackendError::Auth {
+            Some((name, None)) => Err(BackendError::NotLoggedIn {
                 why: format!(
                     "{name} is not set for backend {}: set it, or write it into a file that `env_file` names",
                     self.name
@@ -317,7 +317,7 @@ mod tests {
         assert_eq!(plan("ollama", |_| {}).unwrap().secret(), Ok(None));
         let absent = plan("openai", |it| it.key = Some("NOT_THERE".into())).unwrap();
         let error = absent.secret().unwrap_err();
-        assert!(matches!(&error, BackendError::Auth { why } if why.contains("NOT_THERE")));
+        assert!(matches!(&error, BackendError::NotLoggedIn { why } if why.contains("NOT_THERE")));
     }
 
     #[test]

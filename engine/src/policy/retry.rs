@@ -60,6 +60,7 @@ pub fn retryable(outcome: &Outcome) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::outcome::SkipReason;
     use proptest::prelude::*;
 
     fn three() -> Retry {
@@ -115,7 +116,7 @@ mod tests {
             Outcome::Degraded { why: why() },
             Outcome::Cancelled { why: why() },
             Outcome::Lost { why: why() },
-            Outcome::Skipped { why: why() },
+            Outcome::skipped(SkipReason::Idle, why()),
         ] {
             assert!(!retryable(&outcome), "{outcome}");
         }

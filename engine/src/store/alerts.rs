@@ -17,7 +17,7 @@ use super::{Fault, JobId, Result, Store, breaker};
 use crate::admission::stopped;
 use crate::alerts::{AlertAction, AlertKind, AlertRules, News, OpenAlert, decide};
 use crate::ids::{AlertId, OccurrenceId, ProjectId, RunId};
-use crate::outcome::Outcome;
+use crate::outcome::{Outcome, SkipReason};
 
 /// An alert.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -271,8 +271,8 @@ fn items(db: &Connection, project: &ProjectId) -> Result<Vec<NewsItem>, Fault> {
          WHERE j.project = ?1 ORDER BY n.id",
         [project],
         |row| {
-            // A reopened occurrence has no outcome. Its next outcome adds another row.
-            let reopened = Outcome::Skipped { why: String::new() };
+            // The next outcome of a reopened occurrence will be news again.
+            let reopened = Outcome::skipped(SkipReason::Idle, "");
             Ok(NewsItem {
                 id: row.get(0)?,
                 job: row.get(1)?,

@@ -19,10 +19,11 @@ pub struct Streak {
     /// Number of occurrences that failed, timed out or were lost since the last success or reset.
     /// Several attempts at one occurrence count once.
     pub failures: u32,
-    /// The class of the last failure, if it has one.
+    /// The part of `failures` whose runs had started. Only these open the circuit breaker: a check
+    /// that fails before a run starts costs nothing and is made again at the next scheduled time.
+    pub started: u32,
+    /// The class of the last failure of a run that had started, if it has one.
     pub last: Option<Class>,
-    /// Whether the last failed run was refused before its start.
-    pub refused: bool,
 }
 
 impl Store {
@@ -72,7 +73,7 @@ impl Store {
 pub(super) fn streak(db: &Connection, job: JobId) -> Result<Streak, Fault> {
     // Skipped runs do not interrupt the streak.
     let tried: Vec<(Outcome, String, bool)> = db.all(
-        "SELECT outcome, occurrence, started IS NULL FROM runs INDEXED BY runs_tried
+        "SELECT outcome, occurrence, started IS NOT NULL FROM runs INDEXED BY runs_tried
          WHERE job = ?1
            AND outcome ->> 'outcome' IN ('succeeded', 'degraded', 'failed', 'timed-out', 'lost')
            AND rowid > (SELECT coalesce(max(seen.rowid), 0) FROM breaker_resets a
@@ -81,18 +82,21 @@ pub(super) fn streak(db: &Connection, job: JobId) -> Result<Streak, Fault> {
         [job],
         |row| Ok((json(row, 0)?, row.get(1)?, row.get(2)?)),
     )?;
-    let mut failed = BTreeSet::new();
-    let mut streak = Streak::default();
-    for (outcome, occurrence, refused) in tried {
+    let (mut failed, mut started) = (BTreeSet::new(), BTreeSet::new());
+    let mut last = None;
+    for (outcome, occurrence, has_started) in tried {
         if outcome.published() {
             break;
         }
-        if failed.is_empty() {
-            streak.last = outcome.class();
-            streak.refused = refused;
+        if has_started {
+            if started.is_empty() {
+                last = outcome.class();
+            }
+            started.insert(occurrence.clone());
         }
         failed.insert(occurrence);
     }
-    streak.failures = u32::try_from(failed.len()).unwrap_or(u32::MAX);
-    Ok(streak)
+    let count =
+        |occurrences: BTreeSet<String>| u32::try_from(occurrences.len()).unwrap_or(u32::MAX);
+    Ok(Streak { failures: count(failed), started: count(started), last })
 }

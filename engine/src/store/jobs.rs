@@ -6,6 +6,7 @@ use rusqlite::{Connection, Row, Transaction, params};
 use super::columns::{Query as _, json, millis, time, time_opt, to_json};
 use super::{Fault, JobId, Result, Store, settle};
 use crate::ids::{ProjectId, RunId};
+use crate::outcome::SkipReason;
 use crate::policy::Policy;
 use crate::schedule::{Due, Schedule, Trigger};
 
@@ -263,7 +264,8 @@ fn drop_unwanted(tx: &Transaction<'_>, project: &ProjectId, now: Timestamp) -> R
         [project],
     )?;
     for run in unwanted {
-        settle::skip(tx, &run, "its job was disabled or removed while it waited".to_owned(), now)?;
+        let why = "its job was disabled or removed while it waited".to_owned();
+        settle::skip(tx, &run, SkipReason::Idle, why, now)?;
     }
     Ok(())
 }

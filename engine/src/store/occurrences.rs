@@ -13,7 +13,7 @@ use super::columns::{Query as _, free_json, json_opt, millis, time};
 use super::rows::{self, NewOccurrence, Origin};
 use super::{DueJob, Fault, JobId, NightId, Result, Store, alerts, jobs, nights, settle};
 use crate::ids::{OccurrenceId, RunId};
-use crate::outcome::Outcome;
+use crate::outcome::{Outcome, SkipReason};
 use crate::process_id::ProcessIdentity;
 use crate::schedule::{Due, Missed, ON_TIME};
 
@@ -76,7 +76,8 @@ impl Store {
             let waits_for = first.is_none().then_some(after);
             let run = rows::queue(tx, &occurrence, ready_at, waits_for, now)?;
             if let Some(outcome) = first.filter(|outcome| !outcome.published()) {
-                settle::skip(tx, &run, settle::not_followed(&outcome), now)?;
+                let why = settle::not_followed(&outcome);
+                settle::skip(tx, &run, SkipReason::Unfollowed, why, now)?;
             }
             Ok(Recorded::New(run))
         })

@@ -87,18 +87,25 @@ const TRIED: &str =
 const FAILED: &str = "outcome ->> 'outcome' IN ('failed', 'timed-out', 'lost')";
 
 impl Store {
-    /// Returns each project's next scheduled job. Paused jobs are omitted.
-    pub fn next_due(&self, now: Timestamp) -> Result<BTreeMap<ProjectId, NextDue>> {
-        // The query takes one index lookup per project and reads no rows of jobs.
+    /// Returns each project's next scheduled job. Paused jobs and the jobs in `without` are omitted.
+    pub fn next_due(
+        &self,
+        without: &[JobId],
+        now: Timestamp,
+    ) -> Result<BTreeMap<ProjectId, NextDue>> {
+        // This takes one index lookup per project, regardless of its number of jobs, and reads no
+        // job rows.
         let sql = "SELECT p.id, (
                      SELECT json_array(next_due, name) FROM jobs INDEXED BY jobs_next
                      WHERE project = p.id AND enabled AND next_due IS NOT NULL
                        AND coalesce(paused_until, 0) <= ?1
+                       AND id NOT IN (SELECT value FROM json_each(?2))
                      ORDER BY next_due, name LIMIT 1) AS next
                    FROM projects p
                    WHERE next IS NOT NULL AND NOT EXISTS (SELECT 1 FROM pause WHERE until > ?1)";
         let found = self.view(|db| {
-            db.all(sql, [millis(now)], |row| {
+            let without: Vec<i64> = without.iter().map(|job| job.0).collect();
+            db.all(sql, params![millis(now), to_json(&without)], |row| {
                 let (at, job): (i64, String) = json(row, 1)?;
                 Ok((
                     row.get(0)?,

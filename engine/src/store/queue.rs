@@ -10,6 +10,7 @@ use rusqlite::{Transaction, params};
 use super::columns::{Query as _, millis, time, time_opt, to_json};
 use super::{AHEAD, FOREVER, Fault, JobId, NightId, Result, Store, jobs, settle};
 use crate::ids::RunId;
+use crate::outcome::SkipReason;
 use crate::policy::Policy;
 use crate::process_id::ProcessIdentity;
 use crate::queue::{Choice, LiveRun, QueuedRun, choose};
@@ -35,7 +36,7 @@ impl Store {
             let Choice { start, expired } = choose(waiting, &live(tx)?, now);
             for (run, start_by) in expired {
                 let why = format!("its start deadline passed at {start_by}");
-                settle::skip(tx, &run, why, now)?;
+                settle::skip(tx, &run, SkipReason::Late, why, now)?;
             }
             for run in &start {
                 tx.change(

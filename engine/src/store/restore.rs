@@ -35,6 +35,7 @@ use super::{
 use crate::failpoint;
 use crate::files::{SMALL, copy_host, open_host, read_host, write_atomic};
 use crate::ids::RunId;
+use crate::outcome::{Outcome, SkipReason};
 use crate::schedule::Schedule;
 use crate::tick::{REPORT_JOB, passed_over};
 
@@ -206,7 +207,7 @@ impl RestorePlan {
         )?;
         for run in waited {
             let why = format!("{restored}: it waited then, and whether it ran since is not known");
-            settle::skip(tx, &run, why, now)?;
+            settle::skip(tx, &run, SkipReason::Restored, why, now)?;
             reported.skipped += 1;
         }
         // Recovery settles these runs as published if they recorded a publication, and otherwise as
@@ -281,7 +282,8 @@ fn close_nights(tx: &Transaction<'_>, why: &str, now: Timestamp) -> Result<u64, 
                 origin: Origin::Event,
                 ..NewOccurrence::manual(report, format!("night-{}", night.0), now)
             };
-            settle::skipped(tx, &new, format!("{why}: the night was over then"), now)?;
+            let why = format!("{why}: the night was over then");
+            settle::skipped(tx, &new, Outcome::skipped(SkipReason::Restored, why), now)?;
         }
     }
     Ok(over.len() as u64)

@@ -21,7 +21,7 @@ use super::columns::{Query as _, free, free_json, json, millis, time, time_opt};
 use super::rows::{NewOccurrence, Origin, line_up, queue};
 use super::{Fault, JobId, NightId, Result, RunSummary, StoreError, alerts, jobs, nights, reserve};
 use crate::ids::{Fence, OccurrenceId, RunId};
-use crate::outcome::Outcome;
+use crate::outcome::{Outcome, SkipReason};
 use crate::policy::{Overlap, Policy, QUEUE, retryable};
 use crate::schedule::{On, Schedule, Trigger};
 
@@ -138,10 +138,11 @@ fn again_at(
 pub(super) fn skip(
     tx: &Transaction<'_>,
     run: &RunId,
+    reason: SkipReason,
     why: String,
     now: Timestamp,
 ) -> Result<(), Fault> {
-    settle_row(tx, run, &Outcome::Skipped { why }, &RunSummary::default(), now)
+    settle_row(tx, run, &Outcome::skipped(reason, why), &RunSummary::default(), now)
 }
 
 /// Records an occurrence's outcome after its last run. Returns the waiting runs that ended as a
@@ -181,7 +182,7 @@ fn release(
                 params![waiting, millis(now)],
             )?;
         } else {
-            let skipped = Outcome::Skipped { why: not_followed(outcome) };
+            let skipped = Outcome::skipped(SkipReason::Unfollowed, not_followed(outcome));
             let over = close(tx, &waiting, &skipped, &RunSummary::default(), now)?;
             ended.push((waiting, over));
         }
@@ -193,11 +194,10 @@ fn release(
 /// first reason is kept.
 pub(super) fn not_followed(outcome: &Outcome) -> String {
     match outcome {
-        Outcome::Skipped { why } if why.starts_with(NOT_FOLLOWED) => why.clone(),
-        outcome => format!("{NOT_FOLLOWED} {outcome}"),
+        Outcome::Skipped { why, reason: SkipReason::Unfollowed } => why.clone(),
+        outcome => format!("what it was to follow ended as {outcome}"),
     }
 }
-const NOT_FOLLOWED: &str = "what it was to follow ended as";
 
 /// Records the occurrences of the jobs that follow this job, in the same night if it is still open.
 /// A follower that requires a success is recorded as skipped if there was none.
@@ -231,7 +231,7 @@ fn follow(
             await_turn(tx, &new, now, now)?;
         } else {
             let why = format!("{} ended as {outcome}", after.job);
-            skipped(tx, &new, why, now)?;
+            skipped(tx, &new, Outcome::skipped(SkipReason::Unfollowed, why), now)?;
         }
     }
     Ok(())
@@ -257,12 +257,12 @@ pub(super) fn check_fence(db: &Connection, run: &RunId, fence: Option<Fence>) ->
 pub(super) fn skipped(
     tx: &Transaction<'_>,
     new: &NewOccurrence,
-    why: String,
+    outcome: Outcome,
     now: Timestamp,
 ) -> Result<Option<RunId>, Fault> {
     let run = line_up(tx, new, now, now)?;
     if let Some(run) = &run {
-        skip(tx, run, why, now)?;
+        settle_row(tx, run, &outcome, &RunSummary::default(), now)?;
     }
     Ok(run)
 }
@@ -291,12 +291,12 @@ pub(super) fn await_turn(
     match policy.overlap {
         Overlap::Skip => {
             let why = format!("an earlier one is not over: run {first}, due {due}, is {state}");
-            skipped(tx, new, why, now)
+            skipped(tx, new, Outcome::skipped(SkipReason::Busy, why), now)
         }
         Overlap::Queue if ahead.len() >= QUEUE as usize => {
             let why =
                 format!("as many wait as may: {}", counted(ahead.len(), "earlier scheduled time"));
-            skipped(tx, new, why, now)
+            skipped(tx, new, Outcome::skipped(SkipReason::Busy, why), now)
         }
         Overlap::Queue => line_up(tx, new, ready_at, now),
         Overlap::Replace => {

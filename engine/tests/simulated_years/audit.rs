@@ -349,7 +349,7 @@ impl Year {
                 let outcome = run.outcome.as_ref().unwrap();
                 let began = !matches!(outcome, Outcome::Skipped { .. } | Outcome::Deferred { .. });
                 let wanted = outcome.published() || (after.on == On::End && began);
-                let skipped = matches!(&follower.outcome, Some(Outcome::Skipped { why }) if why.contains(" ended as "));
+                let skipped = matches!(&follower.outcome, Some(Outcome::Skipped { why, .. }) if why.contains(" ended as "));
                 assert!(
                     wanted != skipped || self.retried.contains(&follower.id),
                     "{}: after {outcome}",

@@ -8,7 +8,7 @@ use runner_engine::admission::AdmissionFacts;
 use runner_engine::failpoint::fail_commits_after;
 use runner_engine::host::Battery;
 use runner_engine::ids::{Fence, RunId};
-use runner_engine::outcome::{Class, Outcome};
+use runner_engine::outcome::{Class, Outcome, SkipReason};
 use runner_engine::policy::Overlap;
 use runner_engine::process_id::ProcessIdentity;
 use runner_engine::recover::{Driver, recover_locked, sweep};
@@ -76,7 +76,7 @@ impl Year {
                 let until = wall.saturating_add(TURN_WAIT).unwrap();
                 Outcome::Deferred { until, why }
             } else {
-                Outcome::Skipped { why }
+                Outcome::skipped(SkipReason::Idle, why)
             };
             self.store.decline(run, &outcome, wall).unwrap();
             return false;
@@ -266,7 +266,7 @@ impl Year {
             85..=87 => failed(Class::Crash),
             88 | 89 => failed(Class::Auth),
             90 | 91 => Outcome::TimedOut { why },
-            92..=94 => Outcome::Skipped { why },
+            92..=94 => Outcome::skipped(SkipReason::Idle, why),
             95..=97 => {
                 let wait = SignedDuration::from_mins(self.random.spread(1, 600));
                 let until = self.wall().saturating_add(wait).unwrap();

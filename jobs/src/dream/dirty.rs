@@ -2,14 +2,21 @@
 //!
 //! The module gathers facts for admission and does not judge them: an unfinished merge, changes
 //! that git reports below the dream's paths and, once the changed ideas are known, the ideas that
-//! were saved very recently. The module must never write, and never count a pass's own files as
-//! work in progress: git ignores the state, the proposals and the decisions.
+//! were saved very recently. The module must never write, and never count runner's own files as
+//! work in progress: git ignores the state, the proposals and the decisions, and the edits of
+//! accepted proposals are recognised by their content.
+
+use std::collections::BTreeMap;
+use std::path::Path;
 
 use jiff::{SignedDuration, Timestamp};
 use runner_engine::git::Git;
 use runner_engine::git::changes::{Change, Untracked};
+use runner_engine::outcome::Class;
 
-use super::inventory::Idea;
+use super::LONGEST;
+use super::inventory::{Idea, Reader};
+use super::review::own_edits;
 use super::spec::{Dirty, DreamSpec};
 use crate::JobError;
 
@@ -47,12 +54,30 @@ pub fn dirty(git: &Git, spec: &DreamSpec) -> Result<Vec<String>, JobError> {
             found.push(format!("{path} (unmerged)"));
         }
     }
-    for (path, change) in git.changes(&[&spec.ideas, &spec.dreams], untracked)? {
-        if change != Change::Unmerged {
-            found.push(path);
-        }
+    let mut changed = git.changes(&[&spec.ideas, &spec.dreams], untracked)?;
+    changed.retain(|_, change| *change != Change::Unmerged);
+    if spec.dirty == Dirty::Tracked && !changed.is_empty() {
+        without_own(git.root(), spec, &mut changed)?;
     }
+    found.extend(changed.into_keys());
     Ok(found)
+}
+
+/// Removes the files that still have the content that an accepted proposal gave them.
+fn without_own(
+    root: &Path,
+    spec: &DreamSpec,
+    changed: &mut BTreeMap<String, Change>,
+) -> Result<(), JobError> {
+    let own = own_edits(root, spec);
+    let reader = Reader::open(root, LONGEST)
+        .map_err(|error| JobError::failed(Class::Environment, error.to_string()))?;
+    changed.retain(|path, _| match own.get(path) {
+        None => true,
+        Some(None) => root.join(path).symlink_metadata().is_ok(),
+        Some(Some(left)) => reader.digest(path).ok().as_ref() != Some(left),
+    });
+    Ok(())
 }
 
 /// Returns the changed ideas that were saved within the quiet time, and the time at which the last

@@ -225,6 +225,7 @@ fn ground<'a>(
         parked: aside,
         ..PassSummary::default()
     };
+    reported.privacy = review::describe_privacy(&ctx.git, spec)?;
     let room = evidence(ctx, spec)?;
     let troubles = reported.troubles.len();
     let judged = classify::judge_all(

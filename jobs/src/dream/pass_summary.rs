@@ -29,6 +29,8 @@ pub(super) struct PassSummary {
     /// Ideas that are set aside, including those that this pass set aside.
     pub(super) parked: Vec<String>,
     pub(super) notes: Vec<String>,
+    /// Whether the ideas are private, and what follows for accepting a proposal.
+    pub(super) privacy: String,
     pub(super) refused: Vec<Refused>,
     /// Number of proposals to archive that became proposals to keep because their evidence did not
     /// resolve.
@@ -46,7 +48,7 @@ pub(super) struct PassSummary {
 impl PassSummary {
     /// Returns the lines that are known before a model is asked.
     pub(super) fn before_asking(&self) -> Vec<String> {
-        let mut lines = Vec::new();
+        let mut lines = vec![self.privacy.clone()];
         if self.waiting > 0 {
             lines.push(format!(
                 "{} wait for the next pass",
@@ -142,6 +144,7 @@ impl PassSummary {
                 .map(|it| format!("not taken in: {} {}", proposal::clean(&it.path, 200), it.why)),
         );
         lines.extend(self.notes.iter().map(|note| proposal::clean(note, 300)));
+        lines.push(self.privacy.clone());
         lines.push(format!("in {folder}"));
         Finished { degraded: self.degraded(), headline, lines, refused, facts }
     }

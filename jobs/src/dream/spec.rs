@@ -47,6 +47,10 @@ pub struct DreamSpec {
     pub quiet_minutes: u32,
     /// Files that neither a pass nor an accept may write.
     pub canonical: Vec<String>,
+    /// Whether the ideas must stay out of what git records. Default: yes if git ignores the ideas
+    /// folder. An accept of a private idea that puts its text into a path that git does not ignore
+    /// needs --publish.
+    pub private: Option<bool>,
     /// The uncommitted changes that defer a pass: those to tracked files, or all that git lists.
     pub dirty: Dirty,
 }
@@ -62,6 +66,7 @@ impl Default for DreamSpec {
             max_idea_bytes: 1024 * 1024,
             quiet_minutes: 5,
             canonical: Vec::new(),
+            private: None,
             dirty: Dirty::default(),
         }
     }

@@ -29,8 +29,8 @@ const PROSE_LINES: usize = 3;
 const PROSE_WORDS: usize = 6;
 /// Words that occur in most English sentences and are rare in code.
 const FUNCTION_WORDS: [&str; 24] = [
-    "a", "an", "and", "are", "as", "at", "be", "by", "can", "from", "has", "in", "is", "it", "must",
-    "not", "of", "on", "should", "that", "the", "to", "when", "with",
+    "a", "an", "and", "are", "as", "at", "be", "by", "can", "from", "has", "in", "is", "it",
+    "must", "not", "of", "on", "should", "that", "the", "to", "when", "with",
 ];
 
 /// The terms of the lines that a commit added to files that are not documents.

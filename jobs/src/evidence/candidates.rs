@@ -262,10 +262,8 @@ impl<'a> ComparedNote<'a> {
         let named = if shortened { by_title } else { by_title.max(cover(&self.stem, value)) };
         let name = self.title.iter().chain(&self.stem).filter(|term| value(term) > 0.0);
         let matched = distinct(name.map(|term| term.text.clone()));
-        let subject: Vec<Term> = distinct(terms(&commit.subject))
-            .iter()
-            .map(|term| rated(index, term))
-            .collect();
+        let subject: Vec<Term> =
+            distinct(terms(&commit.subject)).iter().map(|term| rated(index, term)).collect();
         let mentioned = |term: &Term| f64::from(self.words.all.contains_key(&term.text));
         let about = cover(&subject, mentioned);
         let (mut told, mut all, mut surprise) = (0.0, 0.0, 0.0);
@@ -280,9 +278,8 @@ impl<'a> ComparedNote<'a> {
         let overlap = self.places.by(at, commit);
         let told = if all > 0.0 { told / all } else { 0.0 };
         let told = 1.0 - (1.0 - told) * (1.0 - PLACES * overlap.share.clamp(0.0, 1.0));
-        let in_subject = |term: &Term| {
-            f64::from(index.parts(term.id, at).intersects(Parts::SUBJECT))
-        };
+        let in_subject =
+            |term: &Term| f64::from(index.parts(term.id, at).intersects(Parts::SUBJECT));
         let same = cover(&self.title, in_subject) >= SAME_NAME.0 && about >= SAME_NAME.1;
         let told = if same && matched.len() >= 2 { told.max(TOLD_BY_NAME) } else { told };
         let cited = index.citing(self.path).any(|citing| citing == at);
@@ -382,7 +379,8 @@ mod tests {
 
     #[test]
     fn sibling_is_weaker_than_the_work_itself() {
-        let sibling = "# Spec: Retry policy of the printer\n\nThe printer queue should try again.\n";
+        let sibling =
+            "# Spec: Retry policy of the printer\n\nThe printer queue should try again.\n";
         let (of_sibling, own) = (found("ideas/x.md", sibling), found("ideas/retry.md", NOTE));
         assert!(of_sibling[0].strength < 0.8 * own[0].strength, "{of_sibling:?}");
     }

@@ -38,9 +38,9 @@ impl Documents {
                 counts.1 += usize::from(document);
             }
         }
-        let mostly = folders.into_iter().filter(|(_, (all, documents))| {
-            *all >= FILES && documents * 100 >= all * MOSTLY
-        });
+        let mostly = folders
+            .into_iter()
+            .filter(|(_, (all, documents))| *all >= FILES && documents * 100 >= all * MOSTLY);
         let own = notes.iter().map(|folder| folder.trim_end_matches('/'));
         let mut learned = Self::default();
         for folder in mostly.map(|(folder, _)| folder).chain(own).collect::<BTreeSet<_>>() {
@@ -79,8 +79,16 @@ mod tests {
     #[test]
     fn documents_are_learned_from_the_layout() {
         let found = learned(&[
-            "plans/a/proposal.md", "plans/a/tasks.md", "plans/b/proposal.md", "plans/b/tasks.md",
-            "plans/b/meta.yaml", "src/a.rs", "src/b.rs", "src/c.rs", "src/d.rs", "src/README.md",
+            "plans/a/proposal.md",
+            "plans/a/tasks.md",
+            "plans/b/proposal.md",
+            "plans/b/tasks.md",
+            "plans/b/meta.yaml",
+            "src/a.rs",
+            "src/b.rs",
+            "src/c.rs",
+            "src/d.rs",
+            "src/README.md",
             "ci/a.yaml",
         ]);
         for document in ["plans/c/meta.yaml", "README.md", "src/README.md", "ideas/x.canvas"] {

@@ -245,8 +245,7 @@ mod tests {
     }
 
     fn query(index: &Index, text: &str) -> Vec<usize> {
-        let terms: Vec<(u32, f64)> =
-            terms(text).iter().map(|term| (term_id(term), 1.0)).collect();
+        let terms: Vec<(u32, f64)> = terms(text).iter().map(|term| (term_id(term), 1.0)).collect();
         index.search(&terms, 9).iter().map(|hit| hit.at).collect()
     }
 

@@ -11,7 +11,7 @@ use runner_engine::store::{
 };
 use runner_engine::tick::REPORT_JOB;
 
-use super::model::{NightReport, ORDER, SCHEMA};
+use super::model::{NightReport, NotRun, NotRunReason, ORDER, SCHEMA};
 use super::run_line::RunLine;
 use super::{budget_usage, by_day, dreamscape, next_steps, pending, proposals, refusals};
 
@@ -27,10 +27,10 @@ pub fn whole(
     now: Timestamp,
 ) -> Result<NightReport, StoreError> {
     let mut report = gather(store, night, root, now)?;
-    let jobs = store.jobs(&store.night(night)?.project)?;
-    let several = jobs.iter().filter(|job| job.kind == "dream").count() > 1;
-    let (proposals, more) = proposals::read(root, &report.runs, several);
-    (report.proposals, report.more_proposals) = (proposals, more);
+    let dreams = proposals::dream_jobs(store, &store.night(night)?.project)?;
+    let found = proposals::read(root, &dreams, &report.runs, report.closed);
+    (report.proposals, report.more_proposals) = (found.proposals, found.more);
+    report.unread_proposals = found.unread;
     report.waiting = pending::read(root, &report.runs);
     report.dreamscapes = dreamscape::read(root, &report.runs);
     report.first = next_steps::moves(&report);
@@ -64,7 +64,7 @@ pub fn gather(
         spent = spent.plus(line.spent);
         runs.push(line);
     }
-    let mut missed = Vec::new();
+    let (mut missed, mut missed_jobs) = (Vec::new(), Vec::new());
     for occurrence in store.occurrences_of(night)? {
         if let Some(outcome @ Outcome::Missed { first, last, count, .. }) = &occurrence.outcome {
             let job = store.job_by_id(occurrence.job)?.name;
@@ -73,6 +73,7 @@ pub fn gather(
                 1 => format!("{job} at {first}: {why}"),
                 _ => format!("{job}, {count} times from {first} to {last}: {why}"),
             });
+            missed_jobs.push(NotRun { job, because: NotRunReason::Missed, why: why.to_owned() });
         }
     }
     let date = row.name.get(..10).unwrap_or(&row.name);
@@ -100,6 +101,7 @@ pub fn gather(
         spent,
         runs,
         open,
+        not_run: Vec::new(),
         missed,
         by_day,
         grants,
@@ -109,16 +111,40 @@ pub fn gather(
         refused,
         proposals: Vec::new(),
         more_proposals: 0,
+        unread_proposals: Vec::new(),
         waiting: Vec::new(),
         dreamscapes: Vec::new(),
         first: Vec::new(),
     };
+    report.not_run = not_run(&report, missed_jobs);
     let worst = report
         .last_attempts()
         .filter_map(|run| ORDER.iter().position(|word| *word == run.as_str()))
         .max();
     report.worst = ORDER[worst.unwrap_or(0)].to_owned();
     Ok(report)
+}
+
+/// Returns the jobs that were due in the night and did not run. A job of which another run started
+/// is left out.
+fn not_run(report: &NightReport, missed: Vec<NotRun>) -> Vec<NotRun> {
+    let began = |job: &str| report.runs.iter().any(|run| run.job == job && run.started.is_some());
+    let not_started = report.last_attempts().filter(|run| run.started.is_none());
+    let not_started = not_started.filter_map(|run| {
+        // A run that was put off has a further attempt, which is still queued.
+        let put_off = report.runs.iter().rfind(|it| it.job == run.job && it.outcome.is_some());
+        let outcome = run.outcome.as_ref();
+        let because = outcome.map_or(Some(NotRunReason::Waiting), NotRunReason::of)?;
+        let why = outcome.or(put_off.and_then(|it| it.outcome.as_ref())).and_then(Outcome::why);
+        Some(NotRun { job: run.job.clone(), because, why: why.unwrap_or_default().to_owned() })
+    });
+    let mut found: Vec<NotRun> = Vec::new();
+    for one in not_started.chain(missed) {
+        if !began(&one.job) && found.iter().all(|known| known.job != one.job) {
+            found.push(one);
+        }
+    }
+    found
 }
 
 /// Returns a line for each alert between `from` and `to`, and the number of messages about them that

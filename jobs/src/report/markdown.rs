@@ -45,6 +45,7 @@ fn write(out: &mut String, report: &NightReport) -> std::fmt::Result {
         let (what, why) = (one_line(&it.what), one_line(&it.why));
         format!("{}: {what}, {why} — {}", it.sort.as_str(), code(&it.command))
     });
+    proposals(out, report)?;
     list(out, "Also for you", waiting)?;
     next_steps(out, &report.first)
 }
@@ -89,6 +90,20 @@ fn list(out: &mut String, title: &str, items: impl Iterator<Item = String>) -> s
         writeln!(out, "- {item}")?;
     }
     writeln!(out)
+}
+
+/// Writes the first proposals that wait for a decision, and the number of the others.
+fn proposals(out: &mut String, report: &NightReport) -> std::fmt::Result {
+    const SHOWN: usize = 10;
+    let waiting: Vec<_> = report.proposals.iter().filter(|it| it.waits()).collect();
+    let more = waiting.len().saturating_sub(SHOWN) + report.more_proposals;
+    let lines = waiting.iter().take(SHOWN).map(|it| {
+        let age = it.age().map_or_else(String::new, |age| format!(", waits for {age}"));
+        let targets = it.targets.iter().map(|path| code(path)).collect::<Vec<_>>().join(" into ");
+        format!("{} {targets}{age} — {}", it.action.as_str(), code(&it.command("show")))
+    });
+    let more = (more > 0).then(|| format!("{more} more — {}", code("runner dream list")));
+    list(out, "Proposals to review", lines.chain(more))
 }
 
 fn budgets(out: &mut String, budgets: &[UnitUsage]) -> std::fmt::Result {

@@ -25,7 +25,7 @@ pub use gather::{gather, whole};
 pub use html::render as html;
 pub use markdown::render as markdown;
 pub(crate) use markdown::{code, one_line};
-pub use model::{NextStep, NightReport};
+pub use model::{NextStep, NightReport, NotRun, NotRunReason};
 pub use run_line::RunLine;
 
 use std::path::Path;

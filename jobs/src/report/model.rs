@@ -1,6 +1,7 @@
 //! The data model of a night's report, from which all its forms are rendered.
 
 use jiff::Timestamp;
+use runner_engine::outcome::{Class, Outcome, SkipReason};
 use runner_engine::store::Amounts;
 use serde::{Deserialize, Serialize};
 
@@ -35,6 +36,9 @@ pub struct NightReport {
     pub runs: Vec<RunLine>,
     /// The jobs that were due and have no outcome yet.
     pub open: Vec<String>,
+    /// The enabled jobs that were due in this night and did not run, the worst first.
+    #[serde(default)]
+    pub not_run: Vec<NotRun>,
     /// Scheduled times that passed while no process could run them, found when this night was
     /// recorded.
     #[serde(default)]
@@ -60,13 +64,16 @@ pub struct NightReport {
     /// Refusals by guards, by budgets, at admission, or in the check of a reply.
     #[serde(default)]
     pub refused: Vec<Refusal>,
-    /// The proposals of the night's dreams, with the current decisions. Set only in a
-    /// [`super::whole`] report.
+    /// The proposals of the night's dreams and the earlier ones that still wait, with the current
+    /// decisions. Set only in a [`super::whole`] report.
     #[serde(default)]
     pub proposals: Vec<ReportedProposal>,
     /// Number of further proposals that the report leaves out.
     #[serde(default)]
     pub more_proposals: usize,
+    /// The reasons why proposals could not be read. Set only in a [`super::whole`] report.
+    #[serde(default)]
+    pub unread_proposals: Vec<String>,
     /// Other items that wait for a person. Set only in a [`super::whole`] report.
     #[serde(default)]
     pub waiting: Vec<PendingItem>,
@@ -92,8 +99,31 @@ pub(super) const ORDER: [&str; 9] = [
 ];
 
 impl NightReport {
-    /// Returns a one-line summary of the night.
+    /// Returns a one-line summary of the night. It begins with the jobs that did not run.
     pub fn headline(&self) -> String {
+        let mut text = self.outcomes();
+        if let Some(not_run) = self.describe_not_run() {
+            text = if text.is_empty() { not_run } else { format!("{not_run}; {text}") };
+        }
+        if text.is_empty() { "nothing was due".to_owned() } else { text }
+    }
+
+    /// Names the jobs that did not run, with the kind of the reason. Returns `None` if all ran.
+    pub fn describe_not_run(&self) -> Option<String> {
+        const NAMED: usize = 3;
+        let named = self.not_run.iter().take(NAMED);
+        let named: Vec<String> =
+            named.map(|it| format!("{} ({})", it.job, it.because.as_str())).collect();
+        let more = self.not_run.len().saturating_sub(NAMED);
+        match (named.is_empty(), more) {
+            (true, _) => None,
+            (false, 0) => Some(format!("{} did not run", named.join(", "))),
+            (false, _) => Some(format!("{} and {more} more did not run", named.join(", "))),
+        }
+    }
+
+    /// Returns the number of each outcome, or an empty text if nothing was due.
+    fn outcomes(&self) -> String {
         let mut counts: Vec<(&str, usize)> = Vec::new();
         for word in ORDER {
             let count = self.last_attempts().filter(|run| run.as_str() == word).count();
@@ -113,7 +143,7 @@ impl NightReport {
                 self.open.len()
             ));
         }
-        if text.is_empty() { "nothing was due".to_owned() } else { text }
+        text
     }
 
     /// Returns each job's last attempt, which is the result of its occurrence.
@@ -124,6 +154,65 @@ impl NightReport {
                 .any(|other| other.job == run.job && other.attempt > run.attempt);
             (!later).then_some(run)
         })
+    }
+}
+
+/// An enabled job that was due and did not run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NotRun {
+    pub job: String,
+    /// The kind of the reason.
+    #[serde(flatten)]
+    pub because: NotRunReason,
+    /// The reason.
+    pub why: String,
+}
+
+/// The kind of reason for which a job did not run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "because", content = "kind", rename_all = "kebab-case")]
+pub enum NotRunReason {
+    /// A check before the start failed.
+    Failed(Class),
+    Skipped(SkipReason),
+    Deferred,
+    Cancelled,
+    /// It was still queued when the report was made.
+    Waiting,
+    /// Its scheduled time passed while nothing could run it.
+    Missed,
+}
+
+impl NotRunReason {
+    /// Returns the reason of an outcome of a run that never started. Returns `None` for an outcome
+    /// that a person expects of a job that is due.
+    pub(super) fn of(outcome: &Outcome) -> Option<Self> {
+        match outcome {
+            Outcome::Failed { class, .. } => Some(Self::Failed(*class)),
+            Outcome::Skipped { reason, .. } if !reason.is_expected() => {
+                Some(Self::Skipped(*reason))
+            }
+            Outcome::Deferred { .. } => Some(Self::Deferred),
+            Outcome::Cancelled { .. } => Some(Self::Cancelled),
+            Outcome::Missed { .. } => Some(Self::Missed),
+            Outcome::Skipped { .. }
+            | Outcome::Succeeded
+            | Outcome::Degraded { .. }
+            | Outcome::TimedOut { .. }
+            | Outcome::Lost { .. } => None,
+        }
+    }
+
+    /// Returns the name for people.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Failed(class) => class.as_str(),
+            Self::Skipped(reason) => reason.as_str(),
+            Self::Deferred => "deferred",
+            Self::Cancelled => "cancelled",
+            Self::Waiting => "still waiting",
+            Self::Missed => "missed",
+        }
     }
 }
 

@@ -5,11 +5,11 @@
 //! command of a packet, which comes from the night's configuration. The list is short enough for an
 //! overview.
 
-use runner_engine::outcome::{Class, Outcome};
+use runner_engine::outcome::{Class, Outcome, SkipReason};
 use runner_text::counted;
 
 use super::dreamscape::CouncillorView;
-use super::model::{NextStep, NightReport};
+use super::model::{NextStep, NightReport, NotRunReason};
 use super::pending::PendingSort;
 use super::proposals::shell_word;
 use crate::dream::proposal::clean;
@@ -21,6 +21,7 @@ const EACH: usize = 3;
 /// Returns the next steps for a person after a night.
 pub(super) fn moves(report: &NightReport) -> Vec<NextStep> {
     let mut all = broken_runs(report);
+    all.extend(stopped_jobs(report));
     let mut push = |what: String, why: &str, command: &str| {
         all.push(NextStep { what, why: why.to_owned(), command: command.to_owned() });
     };
@@ -42,18 +43,27 @@ pub(super) fn moves(report: &NightReport) -> Vec<NextStep> {
     }
     let councils = report.dreamscapes.iter().filter_map(|it| it.council.as_ref());
     all.extend(councils.flat_map(|it| &it.unheard).filter_map(councillor));
-    let mut waiting = report.proposals.iter().filter(|it| it.waits()).peekable();
-    if let Some(first) = waiting.peek() {
-        let command = format!("runner dream review{}", first.flag);
-        all.push(NextStep {
-            what: format!("Decide on {}", counted(waiting.count(), "proposal")),
-            why: "one key each; every decision can be undone".to_owned(),
-            command,
-        });
-    }
+    all.extend(report.unread_proposals.iter().map(|why| NextStep {
+        what: "Look at the proposals, which cannot be read".to_owned(),
+        why: why.clone(),
+        command: "runner dream list".to_owned(),
+    }));
+    all.extend(review(report));
     let mut known = std::collections::BTreeSet::new();
     all.retain(|it| known.insert((it.what.clone(), it.command.clone())));
     all
+}
+
+/// Returns the step for the proposals that wait, with the age of the oldest.
+fn review(report: &NightReport) -> Option<NextStep> {
+    let waiting: Vec<_> = report.proposals.iter().filter(|it| it.waits()).collect();
+    let oldest = waiting.iter().max_by_key(|it| it.days)?.age();
+    let age = oldest.map_or_else(String::new, |age| format!("the oldest waits for {age}; "));
+    Some(NextStep {
+        what: format!("Decide on {}", counted(waiting.len(), "proposal")),
+        why: format!("{age}one key each; every decision can be undone"),
+        command: format!("runner dream review{}", waiting[0].flag),
+    })
 }
 
 /// Returns a step for each of the first runs that did not succeed, and one for the others.
@@ -85,6 +95,27 @@ fn broken_runs(report: &NightReport) -> Vec<NextStep> {
             command: "runner runs".to_owned(),
         });
     }
+    steps
+}
+
+/// Returns the steps for jobs whose last occurrence was skipped although work was due.
+fn stopped_jobs(report: &NightReport) -> Vec<NextStep> {
+    let skipped = report.not_run.iter().filter_map(|it| match it.because {
+        NotRunReason::Skipped(SkipReason::Unfollowed) => None,
+        NotRunReason::Skipped(_) | NotRunReason::Missed => Some(it),
+        _ => None,
+    });
+    let mut steps: Vec<NextStep> = skipped
+        .map(|it| NextStep {
+            what: format!("{} did not run: {}", it.job, it.because.as_str()),
+            why: it.why.clone(),
+            command: match it.because {
+                NotRunReason::Missed => "runner doctor".to_owned(),
+                _ => format!("runner run {}", shell_word(&it.job)),
+            },
+        })
+        .collect();
+    steps.truncate(EACH);
     steps
 }
 

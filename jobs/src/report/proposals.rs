@@ -1,22 +1,27 @@
-//! The proposals of the night's dreams, as their files currently state them, with the current
-//! decisions.
+//! The proposals of the night's dreams and all earlier ones that nobody has decided on, as their
+//! files currently state them, with the current decisions.
 //!
 //! The proposals exist only in the files: each report reads them again and never stores them. The
-//! files are not trusted: an entry that is not a proposal is left out and counted, and a command is
-//! built only from a valid id.
+//! files are not trusted: an entry that is not a proposal is left out, and a command is built only
+//! from a valid id.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+use jiff::Timestamp;
+use runner_engine::error_chain::whole;
+use runner_engine::ids::ProjectId;
+use runner_engine::store::{Store, StoreError};
+use runner_text::counted;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use super::run_line::RunLine;
-use crate::dream::decisions::Decisions;
-use crate::dream::inventory::Reader;
+use crate::dream::DreamSpec;
 use crate::dream::proposal::{Action, Confidence, IdeaStatus, clean};
+use crate::dream::review::{ProposalItem, Proposals, ProposalsError, Stale};
 
-/// Maximum size in bytes of a file that is read.
-const LARGEST: u64 = 16 * 1024 * 1024;
+/// The kind of the jobs that make proposals.
+const KIND: &str = "dream";
 /// Maximum number of proposals in one report.
 const MOST: usize = 400;
 /// Maximum length of the evidence and the rationale, in characters.
@@ -44,12 +49,42 @@ pub struct ReportedProposal {
     /// The flag that selects the dream job in a command, if there are several dream jobs.
     #[serde(default)]
     pub flag: String,
+    /// The number of whole days for which the proposal had existed when the night was closed.
+    #[serde(default)]
+    pub days: u64,
+    /// Whether a newer pass replaced the proposal, or its idea no longer exists.
+    #[serde(default)]
+    pub obsolete: bool,
 }
 
 impl ReportedProposal {
+    fn of(item: &ProposalItem, job: &str, flag: &str, until: Timestamp) -> Self {
+        let it = &item.proposal;
+        let age = item.proposed().map(|at| until.duration_since(at).as_hours() / 24);
+        Self {
+            job: job.to_owned(),
+            id: it.id.clone(),
+            targets: it.targets.iter().map(|it| clean(it, 200)).collect(),
+            status: it.status,
+            action: it.action,
+            confidence: it.confidence,
+            evidence: clean(&it.evidence, LONGEST),
+            rationale: clean(&it.rationale, LONGEST),
+            decided: item.decision.as_ref().map(|it| clean(&it.decision, 40)),
+            flag: flag.to_owned(),
+            days: age.and_then(|days| u64::try_from(days).ok()).unwrap_or(0),
+            obsolete: item.superseded || item.stale == Some(Stale::Gone),
+        }
+    }
+
     /// Checks whether a person must decide. A proposal to keep an idea as it is needs no decision.
     pub fn waits(&self) -> bool {
-        self.decided.is_none() && self.action != Action::Keep
+        self.decided.is_none() && self.action != Action::Keep && !self.obsolete
+    }
+
+    /// Describes the age of a proposal from an earlier night.
+    pub fn age(&self) -> Option<String> {
+        (self.days > 0).then(|| counted(self.days, "day"))
     }
 
     /// Returns the command that does `verb` with the proposal: `show`, `accept` or `reject`.
@@ -58,86 +93,108 @@ impl ReportedProposal {
     }
 }
 
-/// The fields that a proposal may have in a file.
-#[derive(Deserialize)]
-struct ProposalFields {
-    id: String,
-    targets: Vec<String>,
-    status: IdeaStatus,
-    action: Action,
-    confidence: Confidence,
-    #[serde(default)]
-    evidence: String,
-    #[serde(default)]
-    rationale: String,
-    #[serde(default)]
-    targets_hash: Option<String>,
+/// The settings of a project's dream jobs, by job.
+pub type DreamJobs = BTreeMap<String, DreamSpec>;
+
+/// Returns the settings of the dream jobs from the configuration that the database keeps. A job
+/// whose settings an earlier build did not keep has the default settings.
+pub(super) fn dream_jobs(store: &Store, project: &ProjectId) -> Result<DreamJobs, StoreError> {
+    #[derive(Default, Deserialize)]
+    struct Kept {
+        #[serde(default)]
+        dreams: DreamJobs,
+    }
+    let kept = store.projections(Some(project))?;
+    let kept = kept.get(project).and_then(|text| serde_json::from_str::<Kept>(text).ok());
+    let mut kept = kept.unwrap_or_default().dreams;
+    let jobs = store.jobs(project)?;
+    let dreams = jobs.into_iter().filter(|job| job.kind == KIND);
+    Ok(dreams.map(|job| (job.name.clone(), kept.remove(&job.name).unwrap_or_default())).collect())
 }
 
-/// Reads the proposals that these runs left, those that wait for a person first, and the number of
-/// proposals that were left out.
-pub(super) fn read(root: &Path, runs: &[RunLine], several: bool) -> (Vec<ReportedProposal>, usize) {
-    let Ok(reader) = Reader::open(root, LARGEST) else {
-        return (Vec::new(), 0);
-    };
-    let mut found = Vec::new();
-    for run in runs.iter().filter(|run| run.kind == "dream") {
-        for path in &run.artifacts {
-            let Some(dreams) = path
-                .strip_suffix(FILE)
-                .and_then(|pass| pass.rsplit_once('/'))
-                .map(|(dreams, _)| dreams)
-            else {
-                continue;
+/// The proposals that wait for a decision.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct WaitingProposals {
+    pub count: usize,
+    /// The time of the pass that made the oldest of them.
+    pub oldest: Option<Timestamp>,
+}
+
+/// Counts the proposals of these jobs that wait for a decision. A folder that cannot be read has
+/// none.
+pub fn waiting(root: &Path, jobs: &DreamJobs) -> WaitingProposals {
+    let mut found = WaitingProposals::default();
+    for (_, book) in books(root, jobs) {
+        for item in book.iter().flat_map(|book| &book.items).filter(|item| item.waits()) {
+            found.count += 1;
+            found.oldest = match (found.oldest, item.proposed()) {
+                (Some(oldest), Some(at)) => Some(oldest.min(at)),
+                (oldest, at) => oldest.or(at),
             };
-            let Ok((bytes, _)) = reader.read(path) else {
-                continue;
-            };
-            let decisions = reader
-                .read(&format!("{dreams}/ledger.md"))
-                .map_or_else(|_| Decisions::default(), |(bytes, _)| Decisions::read(&bytes));
-            let flag = flag(&run.job, several);
-            let elements: Vec<Value> = serde_json::from_slice(&bytes).unwrap_or_default();
-            let written =
-                elements.into_iter().filter_map(|element| serde_json::from_value(element).ok());
-            found.extend(written.filter_map(|it| proposed(it, &run.job, &flag, &decisions)));
         }
     }
-    found.sort_by_key(|it| (!it.waits(), it.decided.is_some()));
-    let more = found.len().saturating_sub(MOST);
-    found.truncate(MOST);
-    (found, more)
+    found
+}
+
+/// Reads the proposals of each folder once, with the first job that uses the folder.
+fn books<'j>(
+    root: &'j Path,
+    jobs: &'j DreamJobs,
+) -> impl Iterator<Item = (&'j str, Result<Proposals, ProposalsError>)> {
+    let mut seen = BTreeSet::new();
+    let jobs = jobs.iter().filter(move |(_, spec)| seen.insert(spec.dreams.as_str()));
+    let there = jobs.filter(|(_, spec)| root.join(&spec.dreams).is_dir());
+    there.map(|(job, spec)| (job.as_str(), Proposals::read(root, spec)))
+}
+
+/// The proposals of a report.
+#[derive(Default)]
+pub(super) struct FoundProposals {
+    /// Those that wait for a person first.
+    pub proposals: Vec<ReportedProposal>,
+    /// Number of proposals that were left out.
+    pub more: usize,
+    /// The reasons why proposals could not be read.
+    pub unread: Vec<String>,
+}
+
+/// Reads the proposals that the runs of a night left, and the earlier ones that still wait. `until`
+/// is the time at which the night was closed.
+pub(super) fn read(
+    root: &Path,
+    jobs: &DreamJobs,
+    runs: &[RunLine],
+    until: Timestamp,
+) -> FoundProposals {
+    let left = runs.iter().filter(|run| run.kind == KIND).flat_map(|run| &run.artifacts);
+    let tonight: BTreeSet<&str> = left.filter_map(|path| path.strip_suffix(FILE)).collect();
+    let mut found = FoundProposals::default();
+    for (job, book) in books(root, jobs) {
+        let book = match book {
+            Ok(book) => book,
+            Err(error) => {
+                found.unread.push(clean(&whole(&error), LONGEST));
+                continue;
+            }
+        };
+        let flag = flag(job, jobs.len() > 1);
+        for item in &book.items {
+            let new = tonight.contains(item.pass.as_str());
+            let earlier = item.proposed().is_none_or(|at| at <= until);
+            if new || (item.waits() && earlier) {
+                found.proposals.push(ReportedProposal::of(item, job, &flag, until));
+            }
+        }
+    }
+    found.proposals.sort_by_key(|it| (!it.waits(), it.decided.is_some()));
+    found.more = found.proposals.len().saturating_sub(MOST);
+    found.proposals.truncate(MOST);
+    found
 }
 
 /// Returns the flag that selects this dream job in a command.
 fn flag(job: &str, several: bool) -> String {
     if several || job != "dream" { format!(" --job {}", shell_word(job)) } else { String::new() }
-}
-
-fn proposed(
-    it: ProposalFields,
-    job: &str,
-    flag: &str,
-    decisions: &Decisions,
-) -> Option<ReportedProposal> {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
-    if !(1..=64).contains(&it.id.len()) || !it.id.bytes().all(plain) || it.id.starts_with('-') {
-        return None;
-    }
-    let hash = it.targets_hash.as_deref().filter(|hash| !hash.is_empty());
-    let decided = decisions.of(&it.id, hash).map(|it| clean(&it.decision, 40));
-    Some(ReportedProposal {
-        job: job.to_owned(),
-        targets: it.targets.iter().take(2).map(|it| clean(it, 200)).collect(),
-        status: it.status,
-        action: it.action,
-        confidence: it.confidence,
-        evidence: clean(&it.evidence, LONGEST),
-        rationale: clean(&it.rationale, LONGEST),
-        decided,
-        flag: flag.to_owned(),
-        id: it.id,
-    })
 }
 
 /// Quotes a text as one word of a shell command, if it needs quotes.
@@ -154,42 +211,83 @@ pub(super) fn shell_word(text: &str) -> String {
 mod tests {
     use super::*;
     use crate::report::sample_tests as sample;
+    use serde_json::Value;
     use std::fs;
 
-    fn element(id: &str, action: &str, status: &str) -> Value {
+    fn element(id: &str, target: &str, action: &str, status: &str) -> Value {
         serde_json::json!({
-            "id": id, "targets": ["ideas/a.md"], "status": status, "action": action,
+            "id": id, "targets": [target], "status": status, "action": action,
             "evidence": "three\u{202e} words", "confidence": "high", "targets_hash": "h",
         })
     }
 
+    fn write(root: &Path, path: &str, text: &str) {
+        let path = root.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    fn jobs(names: &[&str]) -> DreamJobs {
+        names.iter().map(|name| ((*name).to_owned(), DreamSpec::default())).collect()
+    }
+
     #[test]
-    fn waiting_proposals_come_first() {
-        let root = tempfile::tempdir().unwrap();
-        let pass = root.path().join("dreams/20261121T000000Z");
-        fs::create_dir_all(&pass).unwrap();
-        let all = serde_json::json!([
-            element("aa", "keep", "sidenote"),
-            element("bb", "archive", "implemented"),
-            element("cc", "archive", "implemented"),
-            element("-x", "archive", "implemented"),
-            element("a;rm -rf ~", "archive", "implemented"),
+    fn undecided_proposals_of_all_nights_are_reported() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        for name in ["a", "b", "c", "d"] {
+            write(root, &format!("ideas/{name}.md"), name);
+        }
+        let old = serde_json::json!([
+            element("old", "ideas/d.md", "archive", "implemented"),
+            element("keep", "ideas/d.md", "keep", "sidenote"),
+            element("gone", "ideas/gone.md", "archive", "implemented"),
+            element("bb", "ideas/b.md", "archive", "implemented"),
+        ]);
+        write(root, "dreams/20261118T020000Z/proposals.json", &old.to_string());
+        let new = serde_json::json!([
+            element("aa", "ideas/a.md", "keep", "sidenote"),
+            element("b2", "ideas/b.md", "archive", "implemented"),
+            element("cc", "ideas/c.md", "archive", "implemented"),
+            element("a;rm -rf ~", "ideas/c.md", "archive", "implemented"),
             7,
         ]);
-        fs::write(pass.join("proposals.json"), all.to_string()).unwrap();
-        let decided = r#"- {"proposal_id":"bb","decision":"accepted","targets_hash":"h"}"#;
-        fs::write(root.path().join("dreams/ledger.md"), decided).unwrap();
+        write(root, "dreams/20261121T020000Z/proposals.json", &new.to_string());
+        let decided = r#"- {"proposal_id":"b2","decision":"accepted","targets_hash":"h"}"#;
+        write(root, "dreams/ledger.md", decided);
         let mut run = sample::run("dream", "dream");
-        run.artifacts = vec!["dreams/20261121T000000Z/proposals.json".into(), "b.md".into()];
-        let (found, more) = read(root.path(), &[run.clone()], false);
-        let reported: Vec<(&str, bool)> = found.iter().map(|it| (&*it.id, it.waits())).collect();
-        assert_eq!(reported, [("cc", true), ("aa", false), ("bb", false)]);
-        assert_eq!(more, 0);
-        assert_eq!(found[0].command("accept"), "runner dream accept cc");
-        assert!(!found[0].evidence.contains('\u{202e}'), "{found:?}");
-        assert_eq!(found[2].decided.as_deref(), Some("accepted"));
-        let (found, _) = read(root.path(), &[run], true);
-        assert_eq!(found[0].command("show"), "runner dream show cc --job dream");
+        run.artifacts = vec!["dreams/20261121T020000Z/proposals.json".into(), "b.md".into()];
+        let until: Timestamp = "2026-11-21T03:00:00Z".parse().unwrap();
+        let found = read(root, &jobs(&["dream"]), &[run.clone()], until);
+        let reported: Vec<(&str, bool, u64)> =
+            found.proposals.iter().map(|it| (&*it.id, it.waits(), it.days)).collect();
+        // "bb" was replaced by a newer pass, and nobody needs to decide on a missing idea.
+        let expected = [("cc", true, 0), ("old", true, 3), ("aa", false, 0), ("b2", false, 0)];
+        assert_eq!(reported, expected);
+        assert_eq!((found.more, found.unread.len()), (0, 0));
+        assert_eq!(found.proposals[0].command("accept"), "runner dream accept cc");
+        assert!(!found.proposals[0].evidence.contains('\u{202e}'), "{:?}", found.proposals);
+        assert_eq!(found.proposals[3].decided.as_deref(), Some("accepted"));
+        // A night without a pass still names what waits, and so does a count.
+        let later: Timestamp = "2026-11-25T03:00:00Z".parse().unwrap();
+        let found = read(root, &jobs(&["dream", "other"]), &[], later);
+        let ages: Vec<Option<String>> = found.proposals.iter().map(ReportedProposal::age).collect();
+        assert_eq!(ages, [Some("4 days".to_owned()), Some("7 days".to_owned())]);
+        assert_eq!(found.proposals[0].command("show"), "runner dream show cc --job dream");
+        let oldest = "2026-11-18T02:00:00Z".parse().ok();
+        assert_eq!(waiting(root, &jobs(&["dream"])), WaitingProposals { count: 2, oldest });
+        // A report of an earlier night does not name later proposals.
+        let before: Timestamp = "2026-11-19T03:00:00Z".parse().unwrap();
+        let found = read(root, &jobs(&["dream"]), &[], before);
+        assert_eq!(found.proposals.iter().map(|it| &*it.id).collect::<Vec<_>>(), ["old"]);
+    }
+
+    #[test]
+    fn unreadable_decisions_are_reported() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir_all(folder.path().join("dreams/ledger.md")).unwrap();
+        let found = read(folder.path(), &jobs(&["dream"]), &[], Timestamp::UNIX_EPOCH);
+        assert!(found.unread[0].contains("dreams/ledger.md"), "{:?}", found.unread);
     }
 
     #[test]

@@ -69,6 +69,7 @@ pub(crate) fn night(runs: Vec<RunLine>) -> NightReport {
         spent: runs.iter().fold(Amounts::default(), |sum, run| sum.plus(run.spent)),
         runs,
         open: vec![],
+        not_run: vec![],
         missed: vec![],
         by_day: vec![],
         grants: vec![],
@@ -78,6 +79,7 @@ pub(crate) fn night(runs: Vec<RunLine>) -> NightReport {
         refused,
         proposals: vec![],
         more_proposals: 0,
+        unread_proposals: vec![],
         waiting: Vec::new(),
         dreamscapes: vec![],
         first: vec![],
@@ -96,6 +98,8 @@ pub(crate) fn proposal(number: usize, text: &str) -> ReportedProposal {
         rationale: text.into(),
         decided: None,
         flag: String::new(),
+        days: 0,
+        obsolete: false,
     }
 }
 

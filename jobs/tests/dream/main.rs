@@ -24,7 +24,7 @@ use fixture::Fixture;
 use jiff::Timestamp;
 use runner_backends::{BackendError, Scripted, Step};
 use runner_engine::digest::Digest;
-use runner_engine::outcome::{Class, Outcome};
+use runner_engine::outcome::{Class, Outcome, SkipReason};
 use runner_jobs::dream::proposal::{Action, IdeaStatus, Proposal};
 use runner_jobs::dream::{Dirty, DreamSpec, dirty};
 use runner_jobs::{Progress, Silent};
@@ -179,7 +179,7 @@ fn pass_runs_only_when_ideas_changed() {
     let (_, first) = place.proposals();
     let before = place.everything();
     let again = place.pass();
-    assert_eq!(again.outcome, Outcome::Skipped { why: "no delta (6 ideas unchanged)".into() });
+    assert_eq!(again.outcome, Outcome::skipped(SkipReason::Idle, "no delta (6 ideas unchanged)"));
     assert_eq!(place.everything(), before);
 
     place.write("ideas/offline-maps.md", OPEN.replace("a month", "a year"));

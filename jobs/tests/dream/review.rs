@@ -14,7 +14,7 @@ use runner_engine::outcome::Outcome;
 use runner_jobs::Progress;
 use runner_jobs::dream::proposal::Action;
 use runner_jobs::dream::review::{
-    DecisionInput, DecisionRequest, IfChanged, MARKER, ReviewError, Stale,
+    Consent, DecisionInput, DecisionRequest, IfChanged, MARKER, ReviewError, Stale,
 };
 
 use super::fixture::{Fixture, OtherPerson};
@@ -198,7 +198,7 @@ fn amended_proposal_performs_the_chosen_action() {
             id: &secret[..6],
             verdict: DecisionInput::Amend { action: Action::Archive, into: None },
             note: Some(" the word is hunter2\n"),
-            if_changed: IfChanged::Refuse,
+            consent: Consent { if_changed: IfChanged::Refuse, ..Consent::default() },
         })
     });
     assert_eq!(done.unwrap().decision.decision, "amended");
@@ -221,7 +221,7 @@ fn decision_requires_the_inspected_content() {
                 id: &id,
                 verdict: DecisionInput::Accept,
                 note: None,
-                if_changed,
+                consent: Consent { if_changed, ..Consent::default() },
             })
         })
     };
@@ -280,7 +280,7 @@ fn refused(place: &mut Fixture, path: &str, word: &str) {
 }
 
 #[test]
-fn canonical_tracked_and_linked_ideas_are_untouched() {
+fn canonical_and_linked_ideas_are_untouched() {
     let mut place = proposed();
     place.spec.canonical = vec!["ideas/retry-policy.md".into()];
     refused(&mut place, "ideas/retry-policy.md", "canonical");
@@ -289,9 +289,13 @@ fn canonical_tracked_and_linked_ideas_are_untouched() {
     place.spec.canonical = vec!["ideas/done".into()];
     refused(&mut place, "ideas/retry-policy.md", "canonical");
     place.spec.canonical.clear();
-    place.git(&["add", "--force", "ideas/retry-policy.md"]);
+    // Runner's own files must never be committed.
+    fs::create_dir_all(place.root.join("dreams")).unwrap();
+    fs::write(place.root.join("dreams/ledger.md"), "").unwrap();
+    place.git(&["add", "--force", "dreams/ledger.md"]);
     refused(&mut place, "ideas/retry-policy.md", "tracked");
-    place.git(&["rm", "--cached", "-q", "ideas/retry-policy.md"]);
+    place.git(&["rm", "--cached", "-q", "dreams/ledger.md"]);
+    fs::remove_file(place.root.join("dreams/ledger.md")).unwrap();
 
     // The folder of archived ideas is a link to another folder.
     let outside = tempfile::tempdir().unwrap();
@@ -311,7 +315,7 @@ fn canonical_tracked_and_linked_ideas_are_untouched() {
         id: &id,
         verdict: DecisionInput::Accept,
         note: None,
-        if_changed: IfChanged::Proceed,
+        consent: Consent { if_changed: IfChanged::Proceed, ..Consent::default() },
     };
     let forced = place.with_decider(|desk| desk.decide(&ask)).unwrap_err();
     assert!(matches!(forced, ReviewError::Guard(_)), "{forced}");
@@ -322,8 +326,12 @@ fn canonical_tracked_and_linked_ideas_are_untouched() {
         .map(|()| {
             let id = place.id_of("ideas/coffee.md");
             let verdict = DecisionInput::Amend { action: Action::Archive, into: None };
-            let ask =
-                DecisionRequest { id: &id, verdict, note: None, if_changed: IfChanged::Refuse };
+            let ask = DecisionRequest {
+                id: &id,
+                verdict,
+                note: None,
+                consent: Consent { if_changed: IfChanged::Refuse, ..Consent::default() },
+            };
             let linked = place.with_decider(|desk| desk.decide(&ask)).unwrap_err();
             assert!(matches!(linked, ReviewError::Guard(_)), "{linked}");
         })
@@ -336,7 +344,9 @@ fn ignored_ideas_move_only_to_ignored_folders() {
     let mut place = proposed();
     let exclude = place.root.join(".git/info/exclude");
     fs::write(&exclude, "/ideas/\n/dreams/\n").unwrap();
-    refused(&mut place, "ideas/offline-maps.md", "could be committed");
+    let exposed = place.decide("ideas/offline-maps.md", DecisionInput::Accept).unwrap_err();
+    assert!(matches!(exposed, ReviewError::Exposed { .. }), "{exposed}");
+    assert!(exposed.to_string().contains("specs/offline-maps.md"), "{exposed}");
     fs::write(&exclude, "/ideas/\n").unwrap();
     refused(&mut place, "ideas/coffee.md", "not ignored");
     // A person whose ideas are not ignored may have specs that are not ignored.
@@ -366,7 +376,7 @@ fn concurrent_pass_and_decision_lose_nothing() {
             id: &id,
             verdict: DecisionInput::Accept,
             note: None,
-            if_changed: IfChanged::Refuse,
+            consent: Consent { if_changed: IfChanged::Refuse, ..Consent::default() },
         };
         other.with_decider(|desk| desk.decide(&ask)).unwrap();
     };
@@ -396,8 +406,12 @@ fn concurrent_decisions_record_only_one() {
             let (id, barrier) = (&id, &barrier);
             scope.spawn(move || {
                 barrier.wait();
-                let ask =
-                    DecisionRequest { id, verdict, note: None, if_changed: IfChanged::Refuse };
+                let ask = DecisionRequest {
+                    id,
+                    verdict,
+                    note: None,
+                    consent: Consent { if_changed: IfChanged::Refuse, ..Consent::default() },
+                };
                 other.with_decider(|desk| desk.decide(&ask))
             })
         });

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 use runner_engine::failpoint::fail_commits_after;
 use runner_jobs::dream::proposal::Action;
-use runner_jobs::dream::review::{DecisionInput, DecisionRequest, IfChanged, ReviewError};
+use runner_jobs::dream::review::{Consent, DecisionInput, DecisionRequest, IfChanged, ReviewError};
 
 use super::fixture::Fixture;
 
@@ -103,9 +103,12 @@ impl ProjectLife {
             id: &item.proposal.id,
             verdict,
             note: None,
-            if_changed: match self.dice.roll(3) {
-                0 => IfChanged::Proceed,
-                _ => IfChanged::Refuse,
+            consent: Consent {
+                if_changed: match self.dice.roll(3) {
+                    0 => IfChanged::Proceed,
+                    _ => IfChanged::Refuse,
+                },
+                ..Consent::default()
             },
         };
         let done = self.place.with_decider(|desk| desk.decide(&ask));
@@ -141,7 +144,7 @@ impl ProjectLife {
             id: &item.proposal.id,
             verdict: DecisionInput::Amend { action, into },
             note: None,
-            if_changed: IfChanged::Refuse,
+            consent: Consent { if_changed: IfChanged::Refuse, ..Consent::default() },
         };
         if self.place.with_decider(|desk| desk.decide(&ask)).is_ok() {
             self.place.with_decider(|desk| desk.undo(ask.id, IfChanged::Refuse)).unwrap();

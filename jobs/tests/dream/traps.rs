@@ -5,7 +5,7 @@
 //! | the program ends with 0 and leaves no file | `tests/cli/review.rs`: `exit_0_without_proposals_is_a_failure` |
 //! | a pass is killed | `tests/cli/recovery.rs`: `lost_pass_is_retried_once` |
 //! | a lock is left behind | `tests/cli/locks.rs`: `killed_holder_does_not_block_next_run` |
-//! | an idea, a folder or a target is a link | `main.rs`: `unreadable_ideas_are_reported_without_failing`; `review.rs`: `canonical_tracked_and_linked_ideas_are_untouched` |
+//! | an idea, a folder or a target is a link | `main.rs`: `unreadable_ideas_are_reported_without_failing`; `review.rs`: `canonical_and_linked_ideas_are_untouched` |
 //! | a target is tracked, or not ignored | `hostile.rs`: `unprotected_dreams_folder_blocks_the_pass`; `review.rs`: the same as above, `ignored_ideas_move_only_to_ignored_folders` |
 //! | a second pass comes before the review | here: `second_pass_keeps_earlier_proposals_visible` |
 //! | an idea changed after a decision | `main.rs`: `decided_proposal_returns_only_after_idea_change`; here: `decision_does_not_apply_to_changed_content` |
@@ -98,7 +98,7 @@ fn third_useless_answer_quarantines_the_idea() {
     }
     let skipped = place.pass();
     assert!(
-        matches!(&skipped.outcome, Outcome::Skipped { why } if why.contains("set aside")),
+        matches!(&skipped.outcome, Outcome::Skipped { why, .. } if why.contains("set aside")),
         "{skipped:?}"
     );
     // A changed idea is shown again. Without the quarantine file, all ideas are shown again.

@@ -4,7 +4,9 @@
 use runner_engine::outcome::Exit;
 use runner_jobs::dream::decisions::Decision;
 use runner_jobs::dream::proposal::Action;
-use runner_jobs::dream::review::{AppliedDecision, DecisionInput, DecisionRequest, IfChanged};
+use runner_jobs::dream::review::{
+    AppliedDecision, Consent, DecisionInput, DecisionRequest, IfChanged, IfExposed,
+};
 use serde::Serialize;
 
 use super::DreamJobArg;
@@ -21,7 +23,7 @@ pub(super) struct AcceptArgs {
     #[command(flatten)]
     note: DecisionNote,
     #[command(flatten)]
-    force: Force,
+    overrule: Overrule,
 }
 
 /// The arguments of a decision that changes no file.
@@ -48,7 +50,7 @@ pub(super) struct AmendArgs {
     #[command(flatten)]
     note: DecisionNote,
     #[command(flatten)]
-    force: Force,
+    overrule: Overrule,
 }
 
 /// Take a decision back: restore every file, and make the proposal undecided again
@@ -92,6 +94,23 @@ impl From<&Force> for IfChanged {
     }
 }
 
+/// The flags that overrule the objections to a decision.
+#[derive(Clone, Copy, Debug, clap::Args)]
+struct Overrule {
+    #[command(flatten)]
+    force: Force,
+    /// Proceed even if git does not ignore a path that gets text of a private idea
+    #[arg(long)]
+    publish: bool,
+}
+
+impl From<&Overrule> for Consent {
+    fn from(flags: &Overrule) -> Self {
+        let if_exposed = if flags.publish { IfExposed::Publish } else { IfExposed::Refuse };
+        Self { if_changed: (&flags.force).into(), if_exposed }
+    }
+}
+
 /// The result of a decision.
 #[derive(Debug, Serialize)]
 #[serde(transparent)]
@@ -103,27 +122,30 @@ impl View for DecisionView {
             let Decision { proposal_id, decision, .. } = &self.0.decision;
             let says = safe::line(&self.0.says);
             show::out(&format!("{proposal_id} {decision}: {says}\n"));
+            for path in &self.0.changes {
+                show::out(&format!("  changed {}\n", safe::line(path)));
+            }
         }
     }
 }
 
 impl AcceptArgs {
     pub(super) fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
-        decide(cli, &self.one, DecisionInput::Accept, &self.note, (&self.force).into())
+        decide(cli, &self.one, DecisionInput::Accept, &self.note, (&self.overrule).into())
     }
 }
 
 impl DecisionArgs {
     /// Records the decision.
     pub(super) fn run(&self, cli: &Cli<'_>, verdict: DecisionInput) -> Result<Exit, Failure> {
-        decide(cli, &self.one, verdict, &self.note, IfChanged::Refuse)
+        decide(cli, &self.one, verdict, &self.note, Consent::default())
     }
 }
 
 impl AmendArgs {
     pub(super) fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
         let verdict = DecisionInput::Amend { action: self.action, into: self.into.clone() };
-        decide(cli, &self.one, verdict, &self.note, (&self.force).into())
+        decide(cli, &self.one, verdict, &self.note, (&self.overrule).into())
     }
 }
 
@@ -143,11 +165,11 @@ fn decide(
     one: &ProposalArg,
     verdict: DecisionInput,
     note: &DecisionNote,
-    if_changed: IfChanged,
+    consent: Consent,
 ) -> Result<Exit, Failure> {
     let context = ReviewContext::open(cli, &one.which)?;
     let mut tools = context.tools()?;
-    let request = DecisionRequest { id: &one.id, verdict, note: note.note.as_deref(), if_changed };
+    let request = DecisionRequest { id: &one.id, verdict, note: note.note.as_deref(), consent };
     let done = context.decider(&mut tools).decide(&request).map_err(failure)?;
     cli.ui.show(&DecisionView(done));
     Ok(Exit::Done)

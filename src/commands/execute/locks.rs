@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use jiff::SignedDuration;
 use runner_engine::files::beneath;
 use runner_engine::locks::{ContractLock, JobLock, LockError, LockHolder, job_lock_path};
-use runner_engine::outcome::{Class, Outcome};
+use runner_engine::outcome::{Class, Outcome, SkipReason};
 use runner_engine::policy::Overlap;
 use runner_engine::store::{Origin, RunRow, RunState, Store};
 
@@ -72,7 +72,7 @@ pub(super) fn not_ours(setting: &ResolvedRun<'_>, error: LockError) -> NotAdmitt
             })
         }
         LockError::Held { .. } | LockError::Foreign { .. } => {
-            NotAdmitted::Before(Outcome::Skipped { why: error.to_string() })
+            NotAdmitted::Before(Outcome::skipped(SkipReason::Busy, error.to_string()))
         }
         LockError::Io { source, .. } => refuse(Class::Environment, format!("{error}: {source}")),
     }

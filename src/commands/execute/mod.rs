@@ -19,7 +19,7 @@ use jiff::SignedDuration;
 use runner_engine::failpoint;
 use runner_engine::ids::RunId;
 use runner_engine::locks::LockHolder;
-use runner_engine::outcome::{Class, Exit, Outcome};
+use runner_engine::outcome::{Class, Exit, Outcome, SkipReason};
 use runner_engine::process_id::ProcessIdentity;
 use runner_engine::recover::sweep;
 use runner_engine::store::{RunState, Store};
@@ -133,9 +133,10 @@ fn attempt(
             if !store.decline(&row.id, &outcome, home.wall()?)? {
                 // Another process executes the run and commits its outcome.
                 let row = store.run(&row.id)?;
-                return Ok(row.outcome().cloned().unwrap_or(Outcome::Skipped {
-                    why: "another process is executing this run".to_owned(),
-                }));
+                return Ok(row.outcome().cloned().unwrap_or(Outcome::skipped(
+                    SkipReason::Busy,
+                    "another process is executing this run",
+                )));
             }
             outcome
         }

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use runner_engine::store::{Project, Store};
 use runner_jobs::failmark::Failmark;
+use runner_jobs::report::proposals::{WaitingProposals, waiting};
 
 use super::project_scan::ProjectScan;
 use crate::env::Env;
@@ -21,6 +22,7 @@ pub(super) struct Files {
     pub(super) projection: Option<Projection>,
     pub(super) marks: Vec<Failmark>,
     pub(super) report: Option<(PathBuf, bool)>,
+    pub(super) proposals: WaitingProposals,
 }
 
 impl Files {
@@ -38,6 +40,7 @@ impl Files {
                 projection: kept,
                 marks: seen.marks,
                 report,
+                proposals: seen.proposals,
             });
         }
         let stands = project::standing_of_row(known);
@@ -62,7 +65,9 @@ impl Files {
                 }
             }
         };
-        let marks = projection.as_ref().map(|it| it.marks(&known.path));
-        Ok(Self { standing, trouble, projection, marks: marks.unwrap_or_default(), report })
+        let marks = projection.as_ref().map(|it| it.marks(&known.path)).unwrap_or_default();
+        let proposals = projection.as_ref().map(|it| waiting(&known.path, &it.dreams));
+        let proposals = proposals.unwrap_or_default();
+        Ok(Self { standing, trouble, projection, marks, report, proposals })
     }
 }

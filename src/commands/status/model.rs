@@ -3,6 +3,7 @@
 
 use jiff::Timestamp;
 use runner_engine::store::{Amounts, Budget};
+use runner_jobs::report::proposals::WaitingProposals;
 use serde::Serialize;
 
 pub(super) use super::queue::QueuedRuns;
@@ -62,6 +63,8 @@ pub(super) struct ProjectStatus {
     pub(super) stopped: Vec<StoppedJob>,
     pub(super) starved: Vec<StarvedJob>,
     pub(super) alerts: Vec<OpenAlert>,
+    /// The proposals of all nights that wait for a decision.
+    pub(super) proposals: WaitingProposals,
     pub(super) budget: ProjectBudgets,
 }
 

@@ -40,6 +40,7 @@ impl StoreOverview {
         }
         let mut stopped: BTreeMap<ProjectId, Vec<StoppedJob>> = BTreeMap::new();
         let mut failing: BTreeMap<ProjectId, Vec<JobRow>> = BTreeMap::new();
+        let mut stopped_ids = Vec::new();
         for job in store.failing_jobs()? {
             let streak = store.streak(job)?;
             if streak.failures == 0 {
@@ -55,14 +56,15 @@ impl StoreOverview {
                 continue;
             }
             if job.enabled && job.schedule.trigger != Trigger::Manual {
+                stopped_ids.push(job.id);
                 stopped
                     .entry(job.project)
                     .or_default()
-                    .push(StoppedJob { job: job.name, failures_in_a_row: streak.failures });
+                    .push(StoppedJob { job: job.name, failures_in_a_row: streak.started });
             }
         }
         Ok(Self {
-            next: store.next_due(now)?,
+            next: store.next_due(&stopped_ids, now)?,
             missed,
             pauses,
             stopped,

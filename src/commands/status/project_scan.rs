@@ -14,6 +14,7 @@ use runner_engine::ids::ProjectId;
 use runner_engine::store::{LastNight, Project};
 use runner_jobs::failmark::Failmark;
 use runner_jobs::report;
+use runner_jobs::report::proposals::{WaitingProposals, waiting};
 
 use crate::project::projection::Projection;
 use crate::project::{self, StampBase};
@@ -34,6 +35,8 @@ pub(super) struct ProjectScan {
     pub marks: Vec<Failmark>,
     /// The path of the last night's report, and whether the file exists.
     pub report: Option<(PathBuf, bool)>,
+    /// The proposals that wait; none for a project whose files have changed.
+    pub proposals: WaitingProposals,
 }
 
 /// The data about the projects that is known before the scan.
@@ -50,9 +53,9 @@ impl ScanInput<'_> {
         let kept = self.kept.get(&known.id);
         let kept = kept.and_then(|text| Projection::read(text));
         let fresh = kept.is_some() && known.config_stamp == self.stamps.of_project(&known.path);
-        let marks = match (&kept, fresh) {
-            (Some(kept), true) => kept.marks(&known.path),
-            _ => Vec::new(),
+        let (marks, proposals) = match (&kept, fresh) {
+            (Some(kept), true) => (kept.marks(&known.path), waiting(&known.path, &kept.dreams)),
+            _ => (Vec::new(), WaitingProposals::default()),
         };
         let report = self.nights.get(&known.id).map(|last| {
             let folder = last.reported.as_ref().map(|it| &it.folder);
@@ -66,7 +69,7 @@ impl ScanInput<'_> {
         });
         let contradiction =
             project::contradiction(known).map(|(what, hint)| format!("{what}\n  fix: {hint}"));
-        ProjectScan { kept, fresh, contradiction, marks, report }
+        ProjectScan { kept, fresh, contradiction, marks, report, proposals }
     }
 
     /// Scans all projects and returns the results in the projects' order. Runs `meanwhile` at the

@@ -114,9 +114,20 @@ fn schedule(status: &Status, project: &ProjectStatus) -> Rows {
             }
         }
     }
+    let proposals = project.proposals;
+    if proposals.count > 0 {
+        let since = proposals.oldest.map_or_else(String::new, |oldest| {
+            format!(", the oldest since {}", show::format_time_in(oldest, &project.zone))
+        });
+        let count = show::count(proposals.count as u64, "proposal");
+        row("waiting", format!("{count} to decide on{since}; `runner dream review`"));
+    }
     match &project.next {
         None if status.paused.is_some() || !project.paused.is_empty() => {
             row("next due", "nothing during the pause".to_owned());
+        }
+        None if !project.stopped.is_empty() => {
+            row("next due", "nothing; each job with a schedule is stopped".to_owned());
         }
         None => row("next due", "nothing; no job has a schedule".to_owned()),
         Some(next) => row(

@@ -234,7 +234,7 @@ fn alerts_match_the_model() {
                 4 => {
                     // A skipped run is neither a success nor a failure.
                     let why = "x".to_owned();
-                    fixture.ends(true, &Outcome::Skipped { why }, at);
+                    fixture.ends(true, &Outcome::skipped(SkipReason::Idle, why), at);
                     fixture.digest(&rules, at);
                 }
                 5 => {

@@ -49,7 +49,7 @@ fn dependent_run_is_skipped_after_predecessor_failure() {
         failed(Class::Auth),
         Outcome::Lost { why: "x".to_owned() },
         Outcome::Cancelled { why: "manually".to_owned() },
-        Outcome::Skipped { why: "idle".to_owned() },
+        Outcome::skipped(SkipReason::Idle, "idle"),
     ] {
         let mut fixture = fixture();
         let first = fixture.enqueue("dream");

@@ -46,7 +46,7 @@ fn each_outcome_starts_its_followers() {
         assert_eq!(ended(&mut fixture, &outcome), [first, queued(), last]);
     }
     let mut fixture = chained();
-    let idle = Outcome::Skipped { why: "idle".to_owned() };
+    let idle = Outcome::skipped(SkipReason::Idle, "idle");
     let found = ended(&mut fixture, &idle);
     assert_eq!(found[1], skip("fetch", "skipped: idle"), "a skipped run starts no follower");
     // A person must retry a deferred manual run.

@@ -30,7 +30,7 @@ use super::columns::millis;
 use super::*;
 use crate::admission::AdmissionFacts;
 use crate::ids::{Fence, OccurrenceId, ProjectId, RunId};
-use crate::outcome::{Class, Outcome};
+use crate::outcome::{Class, Outcome, SkipReason};
 use crate::policy::{CatchUp, CatchUpScope, Policy};
 use crate::process_id::ProcessIdentity;
 use crate::publish::{LogError, Manifest, PublishLog as _, RelPath};

@@ -14,7 +14,7 @@ fn failed() -> Outcome {
 fn next_and_failing_jobs_are_found() {
     let mut fixture = fixture();
     let project = fixture.project.clone();
-    let next = fixture.store.next_due(now()).unwrap();
+    let next = fixture.store.next_due(&[], now()).unwrap();
     assert_eq!(next[&project].job, "tidy");
     assert!(fixture.store.has_clocks().unwrap());
     assert_eq!(fixture.store.failing_jobs().unwrap(), []);
@@ -24,7 +24,7 @@ fn next_and_failing_jobs_are_found() {
     assert_eq!(fixture.store.failing_jobs().unwrap(), [dream]);
     let tidy = fixture.store.job(&project, "tidy").unwrap().id;
     fixture.store.pause(Some(tidy), later(60)).unwrap();
-    assert!(fixture.store.next_due(now()).unwrap().is_empty());
+    assert!(fixture.store.next_due(&[], now()).unwrap().is_empty());
     let pauses = fixture.store.own_pauses(now()).unwrap();
     assert_eq!((pauses.len(), pauses[0].job.as_str()), (1, "tidy"));
     assert!(fixture.store.own_pauses(later(60)).unwrap().is_empty());
@@ -37,7 +37,7 @@ fn equal_due_times_are_ordered_by_name() {
     let jobs = [job("b", every(15)), job("a", every(15)), job("c", every(5))];
     fixture.store.project_jobs(&project, "stamp", "kept", &jobs, now()).unwrap();
     let next = |fixture: &Fixture| {
-        let next = fixture.store.next_due(now()).unwrap();
+        let next = fixture.store.next_due(&[], now()).unwrap();
         next.get(&project).map(|next| (next.job.clone(), next.at))
     };
     assert_eq!(next(&fixture), Some(("c".to_owned(), later(5))));
@@ -54,7 +54,7 @@ fn skipped_runs_do_not_end_failures() {
     let project = fixture.project.clone();
     let id = |fixture: &Fixture, job| fixture.store.job(&project, job).unwrap().id;
     let (dream, tidy) = (id(&fixture, "dream"), id(&fixture, "tidy"));
-    let skipped = Outcome::Skipped { why: "no".to_owned() };
+    let skipped = Outcome::skipped(SkipReason::Idle, "no");
     let steps = [
         ("tidy", failed(), vec![tidy]),
         ("dream", failed(), vec![dream, tidy]),

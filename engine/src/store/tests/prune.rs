@@ -160,7 +160,7 @@ fn acknowledgement_survives_pruning() {
         .settle(
             &skip,
             None,
-            &Outcome::Skipped { why: "stopped".into() },
+            &Outcome::skipped(SkipReason::Idle, "stopped"),
             &RunSummary::default(),
             now(),
         )
@@ -174,7 +174,7 @@ fn acknowledgement_survives_pruning() {
         .settle(
             &later_skip,
             None,
-            &Outcome::Skipped { why: "nothing to do".into() },
+            &Outcome::skipped(SkipReason::Idle, "nothing to do"),
             &RunSummary::default(),
             now(),
         )
@@ -208,7 +208,7 @@ fn acknowledged_run_is_not_pruned() {
     over(&mut fixture, "a", &failed(Class::Crash));
     // Earlier versions could name a skipped run in a reset.
     let skip = fixture.requested("dream", "b");
-    let skipped = |why: &str| Outcome::Skipped { why: why.into() };
+    let skipped = |why: &str| Outcome::skipped(SkipReason::Idle, why);
     let settle = |fixture: &mut Fixture, run: &RunId, why: &str| {
         let store = &mut fixture.store;
         store.settle(run, None, &skipped(why), &RunSummary::default(), now()).unwrap();

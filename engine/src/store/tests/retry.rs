@@ -146,7 +146,7 @@ fn breaker_ignores_many_skipped_runs() {
     for n in 0..120 {
         let run = fixture.requested("dream", &format!("skipped {n}"));
         let why = "stopped after 3 failures in a row".to_owned();
-        fixture.end(&run, &Outcome::Skipped { why }, now());
+        fixture.end(&run, &Outcome::skipped(SkipReason::Idle, why), now());
     }
     assert_eq!(fixture.store.streak(fixture.id("dream")).unwrap().failures, 3);
 }

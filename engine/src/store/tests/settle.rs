@@ -123,7 +123,7 @@ fn failures_are_counted_since_the_last_success() {
         Outcome::Failed { class: Class::Crash, why: String::new() },
         Outcome::Succeeded,
         Outcome::TimedOut { why: String::new() },
-        Outcome::Skipped { why: String::new() },
+        Outcome::skipped(SkipReason::Idle, String::new()),
         Outcome::Lost { why: String::new() },
     ];
     for (index, outcome) in outcomes.iter().enumerate() {

@@ -264,9 +264,10 @@ fn acknowledgement_ends_the_streak_and_is_logged() {
         let run = fixture.requested("dream", &format!("{n}"));
         fixture.store.decline(&run, &failed(class), now()).unwrap();
     }
+    // Failures before a start are counted for people and never open the breaker.
     let streak = fixture.store.streak(job).unwrap();
-    assert_eq!((streak.failures, streak.last), (3, Some(Class::Auth)));
-    assert!(streak.refused && crate::admission::stopped(streak));
+    assert_eq!((streak.failures, streak.started, streak.last), (3, 0, None));
+    assert!(!crate::admission::stopped(streak));
     let project = fixture.project.clone();
     let ack = |fixture: &mut Fixture| {
         fixture.store.acknowledge(&project, job, "dream", "ann", later(1)).unwrap()
@@ -284,11 +285,11 @@ fn acknowledgement_ends_the_streak_and_is_logged() {
         )
         .unwrap();
     assert_eq!(events, 1);
-    // The next failure starts a new streak. Refused credentials open the breaker immediately, and
-    // other failures do not.
+    // The next failure starts a new streak. A login that failed opens the breaker at once, other
+    // failures do not.
     for (n, class) in [Class::Crash, Class::Auth].into_iter().enumerate() {
-        let run = fixture.requested("dream", &format!("later {n}"));
-        fixture.store.decline(&run, &failed(class), later(2)).unwrap();
+        let admitted = fixture.admitted(&format!("later {n}"));
+        fixture.end(admitted.run(), &failed(class), later(2));
         let streak = fixture.store.streak(job).unwrap();
         assert_eq!(crate::admission::stopped(streak), class == Class::Auth);
     }

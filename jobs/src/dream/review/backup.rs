@@ -8,11 +8,17 @@
 //!
 //! The backup is published together with the act, so every act has a backup. It is never removed.
 
+use std::collections::BTreeMap;
+use std::path::Path;
+
 use runner_engine::digest::Digest;
+use runner_engine::publish::{PublishFs as _, RealFs, RelPath};
 use runner_engine::scope::FileLook;
 use serde::{Deserialize, Serialize};
 
+use super::super::LONGEST;
 use super::super::decisions::Decision;
+use super::super::inventory::Reader;
 use super::super::spec::DreamSpec;
 use super::plan::{ActionPlan, FileChange, Source};
 
@@ -97,4 +103,30 @@ pub(super) fn of<'p>(
         .collect();
     let act = DecisionRecord { decision: decision.clone(), changes, state };
     (act, kept)
+}
+
+/// Returns the paths that acts changed, each with the digest that the last act left there; `None`
+/// stands for a removed file. A backup that cannot be read is left out, so that its paths count as
+/// changed by somebody else.
+pub fn own_edits(root: &Path, spec: &DreamSpec) -> BTreeMap<String, Option<Digest>> {
+    let mut acts: Vec<(String, DecisionRecord)> = Vec::new();
+    let (Ok(fs), Ok(reader)) = (RealFs::open(root), Reader::open(root, LONGEST)) else {
+        return BTreeMap::new();
+    };
+    let list = |folder: &str| {
+        let found = RelPath::new(folder).ok().and_then(|folder| fs.list(&folder).ok().flatten());
+        found.unwrap_or_default()
+    };
+    let backups = format!("{}/{BACKUPS}", spec.dreams);
+    for id in list(&backups) {
+        for run in list(&format!("{backups}/{id}")) {
+            let act = reader.read(&format!("{backups}/{id}/{run}/act.json")).ok();
+            let act = act.and_then(|(bytes, _)| serde_json::from_slice(&bytes).ok());
+            acts.extend(act.map(|act| (run, act)));
+        }
+    }
+    // Ids of runs sort by time.
+    acts.sort_by(|a, b| a.0.cmp(&b.0));
+    let changes = acts.into_iter().flat_map(|(_, act)| act.changes);
+    changes.map(|change| (change.path, change.after)).collect()
 }

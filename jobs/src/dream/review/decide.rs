@@ -28,7 +28,7 @@ use super::super::decisions::Decision;
 use super::super::proposal::Action;
 use super::super::spec::DreamSpec;
 use super::guard::{self, Refused};
-use super::plan::{ActionPlan, FileChange, Source, Stamp, plan};
+use super::plan::{ActionPlan, Source, Stamp, plan};
 use super::proposals::{self, ProposalItem, Proposals, ProposalsError, Stale};
 
 /// Makes decisions and carries them out.
@@ -92,6 +92,23 @@ pub enum IfChanged {
     Proceed,
 }
 
+/// How to treat a decision that puts the text of a private idea into a path that git does not
+/// ignore.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum IfExposed {
+    #[default]
+    Refuse,
+    /// Carry out the decision anyway.
+    Publish,
+}
+
+/// The objections that a person has overruled.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Consent {
+    pub if_changed: IfChanged,
+    pub if_exposed: IfExposed,
+}
+
 /// A request for a decision.
 #[derive(Clone, Debug)]
 pub struct DecisionRequest<'a> {
@@ -100,8 +117,8 @@ pub struct DecisionRequest<'a> {
     pub verdict: DecisionInput,
     /// The person's note on the decision.
     pub note: Option<&'a str>,
-    /// How to treat ideas that have changed since they were triaged.
-    pub if_changed: IfChanged,
+    /// The objections that the person has overruled.
+    pub consent: Consent,
 }
 
 /// The result of a decision.
@@ -148,6 +165,15 @@ pub enum ReviewError {
     Cannot(String),
     #[error("{0}")]
     Guard(String),
+    /// The text of a private idea would become visible to everyone who sees the repository.
+    #[error(
+        "{from} is private, and git does not ignore {to}: once it is committed, everyone who sees the repository can read it there"
+    )]
+    Exposed {
+        from: String,
+        /// The path in which the text would become visible.
+        to: String,
+    },
     /// A file changed during the decision, and again during the second attempt.
     #[error("{0}")]
     Changed(String),
@@ -199,13 +225,13 @@ impl Decider<'_> {
                 return stands(before, &ask.verdict, item);
             }
             let now = self.now()?;
-            let (action, plan) = self.planned(item, &ask.verdict, ask.if_changed, now)?;
+            let (action, plan) = self.planned(item, &ask.verdict, ask.consent.if_changed, now)?;
             let proposal = &item.proposal;
             let mut decision = Decision::new(&proposal.id, ask.verdict.as_str(), action, now);
             decision.targets_hash = item.hash().map(str::to_owned);
             let note = ask.note.map(str::trim).filter(|note| !note.is_empty());
             decision.note = note.map(|note| self.redactor.redact(note).into_owned());
-            match self.place(&mut held, &plan, &decision) {
+            match self.place(&mut held, &plan, &decision, ask.consent.if_exposed) {
                 Ok(run) => {
                     let changes = plan.changes.iter().map(|it| it.path().to_owned()).collect();
                     return Ok(AppliedDecision {
@@ -232,8 +258,13 @@ impl Decider<'_> {
         item: &ProposalItem,
         verdict: &DecisionInput,
     ) -> Result<ActionPlan, ReviewError> {
-        let (_, plan) = self.planned(item, verdict, IfChanged::Proceed, self.now()?)?;
-        self.guard(&plan)?;
+        let (_, mut plan) = self.planned(item, verdict, IfChanged::Proceed, self.now()?)?;
+        match self.guard(&plan, IfExposed::Refuse) {
+            Err(error @ ReviewError::Exposed { .. }) => {
+                plan.says.push_str(&format!("; this needs --publish: {error}"));
+            }
+            guarded => guarded?,
+        }
         Ok(plan)
     }
 
@@ -301,29 +332,26 @@ impl Decider<'_> {
         Ok((action, plan.map_err(ReviewError::Cannot)?))
     }
 
-    /// Applies the don't-leak and canonical rules to every path that a plan writes.
-    pub(super) fn guard(&self, plan: &ActionPlan) -> Result<(), ReviewError> {
+    /// Applies the rules for the paths of an act to every path that a plan writes.
+    pub(super) fn guard(
+        &self,
+        plan: &ActionPlan,
+        if_exposed: IfExposed,
+    ) -> Result<(), ReviewError> {
         let (decisions, state) = (self.spec.decisions_path(), self.spec.state_path());
         let backup = format!("{}/.undo/act.json", self.spec.dreams);
-        let mut paths = vec![decisions.as_str()];
+        let mut own = vec![decisions.as_str()];
         if !plan.changes.is_empty() {
-            paths.push(&backup);
+            own.push(&backup);
         }
         if !plan.marks.is_empty() {
-            paths.push(&state);
+            own.push(&state);
         }
-        paths.extend(plan.changes.iter().map(FileChange::path));
-        let mut from: Vec<&str> = Vec::new();
-        for change in &plan.changes {
-            match change {
-                FileChange::Remove(source) => from.push(&source.path),
-                FileChange::Put { over: Some(_), path, .. } => from.push(path),
-                FileChange::Put { over: None, .. } => {}
-            }
-        }
-        match guard::check(self.git, self.spec, &paths, &from) {
+        match guard::check(self.git, self.spec, plan, &own) {
             Ok(()) => Ok(()),
             Err(Refused::Guard(why)) => Err(ReviewError::Guard(why)),
+            Err(Refused::Exposed { .. }) if if_exposed == IfExposed::Publish => Ok(()),
+            Err(Refused::Exposed { from, to }) => Err(ReviewError::Exposed { from, to }),
             Err(Refused::Git(error)) => Err(error.into()),
         }
     }

@@ -1,10 +1,10 @@
-//! The rules for the paths that an act may write: the don't-leak and canonical rules
-//! (contracts/dream.md, rule 3), applied to a whole plan with two git queries.
+//! The rules for the paths that an act may write (contracts/dream.md, rule 3), applied to a whole
+//! plan with two git queries.
 //!
-//! The rules are stricter than those of a pass in one respect and looser in another. A file that
-//! git tracks is never touched. An idea need not be ignored, because it belongs to the person and
-//! is wherever they put it. However, text that git ignores must not be written to a path that git
-//! does not ignore, because it could then be committed.
+//! Canonical files are never written, and runner's own files must be ignored by git. An idea is
+//! wherever the person put it: an act edits the work tree as the person would, and stages and
+//! commits nothing. If the ideas are private, their text reaches a path that git does not ignore
+//! only with the person's consent.
 
 use std::collections::BTreeSet;
 
@@ -14,28 +14,36 @@ use runner_engine::process::Stdin;
 use runner_engine::publish::{RealFs, RelPath};
 
 use super::super::spec::DreamSpec;
+use super::plan::{ActionPlan, FileChange};
 
 /// The reason why a plan is refused.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Refused {
     #[error("{0}")]
     Guard(String),
+    /// The text of a private idea would become visible.
+    #[error("{from} is private, and git does not ignore {to}")]
+    Exposed { from: String, to: String },
     #[error(transparent)]
     Git(#[from] GitError),
 }
 
-/// Checks that all of `paths` may be written. `from` are the ideas whose text goes into them.
+/// Checks that all changes of a plan and the files in `own`, which runner writes for itself, may be
+/// written.
 ///
 /// # Errors
-/// Returns [`Refused`] with the first path that may not be written, the reason and the fix.
+/// Returns [`Refused`] with the first path that may not be written, the reason and the fix. The
+/// last check is the one for private ideas.
 pub(super) fn check(
     git: &Git,
     spec: &DreamSpec,
-    paths: &[&str],
-    from: &[&str],
+    plan: &ActionPlan,
+    own: &[&str],
 ) -> Result<(), Refused> {
     let refuse = |why: String| Err(Refused::Guard(why));
-    for path in paths {
+    let changed = plan.changes.iter().map(FileChange::path);
+    let paths: BTreeSet<&str> = own.iter().copied().chain(changed).collect();
+    for path in &paths {
         if let Some(canonical) = spec.canonical_over(path) {
             return refuse(format!(
                 "{path} would be written, but {canonical} is canonical (`canonical` in runner.toml)"
@@ -44,46 +52,65 @@ pub(super) fn check(
     }
     // This check comes before git is asked, because git follows links or fails on them.
     let disk = RealFs::open(git.root()).map_err(|error| Refused::Guard(error.to_string()))?;
-    for path in paths.iter().chain(from) {
+    for path in &paths {
         let rel = RelPath::new(path).map_err(|bad| Refused::Guard(bad.to_string()))?;
         if let Err(error) = disk.regular(&rel) {
             return refuse(format!("{path} would be written: {error}"));
         }
     }
-    let all: BTreeSet<&str> = paths.iter().chain(from).copied().collect();
-    let literals: Vec<String> = all.iter().map(|path| literal(path)).collect();
+    let literals: Vec<String> = own.iter().map(|path| literal(path)).collect();
     let mut ask = vec!["-z", "--"];
     ask.extend(literals.iter().map(String::as_str));
     let tracked = git.ask(Read::LsFiles, &ask)?;
     if let Some(path) = names(&tracked).first() {
         return refuse(format!(
-            "{path} is tracked by git: runner cannot undo changes to it, and they could be committed; \
+            "{path} is tracked by git, and what runner writes there could be committed; \
              `git rm --cached {path}` makes git stop tracking it"
         ));
     }
-    let listed: String = all.iter().map(|path| format!("{path}\0")).collect();
+    let folder = format!("{}/", spec.ideas);
+    let listed: String =
+        paths.iter().copied().chain([folder.as_str()]).map(|path| format!("{path}\0")).collect();
     let answer =
         git.ask_if_any(Read::CheckIgnore, &["-z", "--stdin"], Stdin::Bytes(listed.into_bytes()))?;
     let ignored: BTreeSet<String> = names(&answer.unwrap_or_default()).into_iter().collect();
-    let private = from.iter().any(|path| ignored.contains(*path));
-    let own = format!("{}/", spec.dreams);
-    for path in paths.iter().filter(|path| !ignored.contains(**path)) {
+    if let Some(path) = own.iter().find(|path| !ignored.contains(**path)) {
         let folder = path.split('/').next().unwrap_or(path);
-        if path.starts_with(&own) {
-            return refuse(format!(
-                "{path} is not ignored by git, and what is written there could be committed; \
-                 add /{folder}/ to .git/info/exclude or to .gitignore"
-            ));
-        }
-        if private {
-            return refuse(format!(
-                "{} is ignored by git and {path} is not: its text could be committed there; \
-                 add /{folder}/ to .git/info/exclude, or move it manually",
-                from.join(" and ")
-            ));
+        return refuse(format!(
+            "{path} is not ignored by git, and what is written there could be committed; \
+             add /{folder}/ to .git/info/exclude or to .gitignore"
+        ));
+    }
+    exposed(spec, plan, |path| ignored.contains(path))
+}
+
+/// Checks that no text of a private idea reaches a path that git does not ignore.
+fn exposed(
+    spec: &DreamSpec,
+    plan: &ActionPlan,
+    is_ignored: impl Fn(&str) -> bool,
+) -> Result<(), Refused> {
+    // A text moves only from a file that the plan removes; other changes add lines to a file.
+    let moved: Vec<&str> = plan
+        .changes
+        .iter()
+        .filter_map(|change| match change {
+            FileChange::Remove(source) => Some(source.path.as_str()),
+            FileChange::Put { .. } => None,
+        })
+        .collect();
+    let folder = format!("{}/", spec.ideas);
+    let by_git = || is_ignored(&folder) || moved.iter().any(|path| is_ignored(path));
+    if moved.is_empty() || !spec.private.unwrap_or_else(by_git) {
+        return Ok(());
+    }
+    let mut written = plan.changes.iter().filter(|it| matches!(it, FileChange::Put { .. }));
+    match written.find(|change| !is_ignored(change.path())) {
+        None => Ok(()),
+        Some(change) => {
+            Err(Refused::Exposed { from: moved.join(" and "), to: change.path().to_owned() })
         }
     }
-    Ok(())
 }
 
 fn names(answer: &[u8]) -> Vec<String> {
@@ -92,4 +119,27 @@ fn names(answer: &[u8]) -> Vec<String> {
         .filter(|name| !name.is_empty())
         .map(str::to_owned)
         .collect()
+}
+
+/// Describes whether the ideas are private, and what follows for accepting a proposal.
+///
+/// # Errors
+/// Returns an error if git fails.
+pub fn describe_privacy(git: &Git, spec: &DreamSpec) -> Result<String, GitError> {
+    let ideas = &spec.ideas;
+    let folder = format!("{ideas}/");
+    let ignored = git.ask_if_any(Read::CheckIgnore, &["-q", "--", &folder], Stdin::Null)?.is_some();
+    let because = match (spec.private, ignored) {
+        (Some(_), _) => "the setting `private`",
+        (None, true) => "git ignores the folder",
+        (None, false) => "git does not ignore the folder",
+    };
+    Ok(match spec.private.unwrap_or(ignored) {
+        true => format!(
+            "the notes in {folder} are private ({because}): accepting one that moves to a path that git does not ignore needs --publish"
+        ),
+        false => format!(
+            "the notes in {folder} are not private ({because}): accepting a proposal edits the work tree, and stages and commits nothing"
+        ),
+    })
 }

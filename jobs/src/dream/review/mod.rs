@@ -28,9 +28,13 @@
 //! continues without it: every file that is replaced or removed must still have the content that
 //! was read (`Expect::Digest`), or nothing is published.
 //!
-//! This module must never make a decision, and never touch a file that git tracks, that is
-//! canonical or that is reached through a link. It must never copy text from a path that git
-//! ignores to a path that git does not ignore, and never remove content of an idea that is not in a
+//! An act edits the work tree as a person would: it stages and commits nothing, also if git tracks
+//! the idea. A later pass recognises these edits by the digests in the backups ([`own_edits`]), so
+//! that they do not defer it.
+//!
+//! This module must never make a decision, and never touch a file that is canonical or that is
+//! reached through a link. It must never put text of a private idea into a path that git does not
+//! ignore without the person's consent, and never remove content of an idea that is not in a
 //! backup, in the archive, in a spec or in another idea.
 
 mod backup;
@@ -43,10 +47,12 @@ mod undo;
 
 use std::path::{Path, PathBuf};
 
-pub use backup::BACKUPS;
+pub use backup::{BACKUPS, own_edits};
 pub use decide::{
-    AppliedDecision, Decider, DecisionInput, DecisionRequest, IfChanged, ReviewError,
+    AppliedDecision, Consent, Decider, DecisionInput, DecisionRequest, IfChanged, IfExposed,
+    ReviewError,
 };
+pub use guard::describe_privacy;
 pub use plan::{ActionPlan, FileChange, LineKind, MARKER, PreviewLine, Source, plan};
 pub use proposals::{ProposalItem, Proposals, ProposalsError, Stale};
 

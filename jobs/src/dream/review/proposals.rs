@@ -8,6 +8,8 @@ use runner_text::counted;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
 use runner_engine::digest::Digest;
 use runner_engine::publish::{FsError, PublishFs as _, RealFs, RelPath};
 use runner_text::json_extract::extract_array;
@@ -60,6 +62,23 @@ pub struct ProposalItem {
 }
 
 impl ProposalItem {
+    /// Returns whether a person must decide. A proposal to keep an idea as it is needs no decision,
+    /// and neither does one that a newer pass replaced or whose idea no longer exists.
+    pub fn waits(&self) -> bool {
+        self.decision.is_none()
+            && self.proposal.action != Action::Keep
+            && !self.superseded
+            && self.stale != Some(Stale::Gone)
+    }
+
+    /// Returns the time of the pass that made the proposal, from the name of its folder.
+    pub fn proposed(&self) -> Option<Timestamp> {
+        let name = self.pass.rsplit('/').next()?;
+        let stamp = name.split_once('Z').map_or(name, |(stamp, _)| stamp);
+        let at = jiff::civil::DateTime::strptime("%Y%m%dT%H%M%S", stamp).ok()?;
+        at.to_zoned(TimeZone::UTC).ok().map(|at| at.timestamp())
+    }
+
     /// Returns the hash of the triaged content, if it is known.
     pub fn hash(&self) -> Option<&str> {
         Some(self.proposal.targets_hash.as_str()).filter(|hash| !hash.is_empty())
@@ -391,6 +410,9 @@ mod tests {
             ]
         );
         assert_eq!(book.items[1].pass, "dreams/20260101T000000Z-2");
+        assert_eq!(book.items[1].proposed().unwrap().to_string(), "2026-01-01T00:00:00Z");
+        // None needs a decision: two keep their idea, and the third was replaced.
+        assert_eq!(book.items.iter().filter(|it| it.waits()).count(), 0);
         assert_eq!(book.troubles.len(), 1);
         assert_eq!(book.find("ol").unwrap().proposal.id, "old");
         assert!(book.find("").is_err() && book.find("x").is_err());

@@ -25,7 +25,7 @@ use super::super::decisions::Decision;
 use super::super::spec::DreamSpec;
 use super::super::state::{DreamState, Mark};
 use super::backup::{self, IdeaState};
-use super::decide::{Decider, ReviewError};
+use super::decide::{Decider, IfExposed, ReviewError};
 use super::plan::{ActionPlan, FileChange, Source};
 use super::{JOB, files_lock};
 use crate::json::pretty;
@@ -96,8 +96,9 @@ impl Decider<'_> {
         held: &mut ReviewLocks,
         plan: &ActionPlan,
         decision: &Decision,
+        if_exposed: IfExposed,
     ) -> Result<RunId, ReviewError> {
-        self.guard(plan)?;
+        self.guard(plan, if_exposed)?;
         let spec = self.spec;
         let staging = self.staging();
         let act = ManualEdit {

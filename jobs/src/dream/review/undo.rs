@@ -20,7 +20,7 @@ use super::super::decisions::{Decision, UNDONE};
 use super::super::inventory::Reader;
 use super::super::state::Mark;
 use super::backup::{self, ChangedFile, DecisionRecord};
-use super::decide::{AppliedDecision, Decider, IfChanged, ReviewError, source};
+use super::decide::{AppliedDecision, Decider, IfChanged, IfExposed, ReviewError, source};
 use super::plan::{ActionPlan, FileChange, LineKind, PreviewLine, Source};
 use super::proposals;
 
@@ -61,7 +61,8 @@ impl Decider<'_> {
             }
             let decision =
                 Decision { decision: UNDONE.to_owned(), at: now.to_string(), note: None, ..before };
-            match self.place(&mut held, &plan, &decision) {
+            // An undo only restores texts to where they were before.
+            match self.place(&mut held, &plan, &decision, IfExposed::Publish) {
                 Ok(run) => {
                     let changes = plan.changes.iter().map(|it| it.path().to_owned()).collect();
                     return Ok(AppliedDecision {

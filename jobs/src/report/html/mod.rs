@@ -28,7 +28,7 @@ use minijinja::syntax::SyntaxConfig;
 use minijinja::value::Serde;
 use minijinja::{AutoEscape, Environment, Error, Output, State, UndefinedBehavior, Value};
 use runner_engine::digest::Digest;
-use runner_engine::outcome::Outcome;
+use runner_engine::outcome::{Outcome, SkipReason};
 use runner_text::counted;
 use serde::Serialize;
 
@@ -168,6 +168,8 @@ impl Tone {
             Some(Outcome::Failed { .. } | Outcome::TimedOut { .. } | Outcome::Lost { .. }) => {
                 Self::Bad
             }
+            Some(Outcome::Skipped { reason: SkipReason::Busy, .. }) => Self::Warn,
+            Some(Outcome::Skipped { reason, .. }) if !reason.is_expected() => Self::Bad,
             Some(Outcome::Cancelled { .. } | Outcome::Skipped { .. }) => Self::Calm,
             None
             | Some(Outcome::Degraded { .. } | Outcome::Deferred { .. } | Outcome::Missed { .. }) => {

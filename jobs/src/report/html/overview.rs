@@ -9,6 +9,7 @@ use super::{Tone, details};
 use crate::dream::proposal::clean;
 use crate::report::budget_usage::format_amount;
 use crate::report::model::NightReport;
+use crate::report::run_line::RunLine;
 
 /// Maximum length of a reason on the first screen, in characters.
 const REASON: usize = 140;
@@ -32,6 +33,8 @@ pub(super) struct Overview<'a> {
     is_unconfined: bool,
     /// Number of morning packets.
     packets: usize,
+    /// The age of the oldest proposal that waits, if it is from an earlier night.
+    oldest: Option<String>,
 }
 
 /// One sentence about the whole night.
@@ -76,9 +79,15 @@ impl<'a> Overview<'a> {
             left: left(report),
             refused: tally(report.refused.iter().map(|it| (it.by.describe(), Tone::Warn))),
             is_unconfined: report.runs.iter().any(details::is_unconfined),
+            oldest: oldest(report),
             packets: report.dreamscapes.iter().map(|it| it.packets.len()).sum(),
         }
     }
+}
+
+fn oldest(report: &NightReport) -> Option<String> {
+    let waiting = report.proposals.iter().filter(|it| it.waits());
+    waiting.max_by_key(|it| it.days)?.age()
 }
 
 fn minute(at: Timestamp) -> String {
@@ -97,8 +106,24 @@ fn tally<'a>(all: impl Iterator<Item = (&'a str, Tone)>) -> Vec<Tally<'a>> {
     found
 }
 
+/// Returns the verdict. It names the jobs that did not run before it judges the others.
 fn verdict(report: &NightReport) -> Verdict {
-    let tones: Vec<Tone> = report.last_attempts().map(Tone::of).collect();
+    let began = |run: &&RunLine| report.not_run.iter().all(|it| it.job != run.job);
+    let rest: Vec<Tone> = report.last_attempts().filter(began).map(Tone::of).collect();
+    let Some(not_run) = report.describe_not_run() else {
+        return verdict_on(report, &rest);
+    };
+    match rest.is_empty() {
+        true => Verdict::new(Tone::Bad, format!("{not_run}.")),
+        false => Verdict::new(
+            Tone::Bad,
+            format!("{not_run}. Of the others: {}", verdict_on(report, &rest).text),
+        ),
+    }
+}
+
+/// Judges the runs with these tones.
+fn verdict_on(report: &NightReport, tones: &[Tone]) -> Verdict {
     let count = |tone| tones.iter().filter(|it| **it == tone).count();
     let (bad, all, open) = (count(Tone::Bad), tones.len(), report.open.len());
     let is_missed = !report.missed.is_empty();
@@ -129,6 +154,9 @@ fn verdict(report: &NightReport) -> Verdict {
 
 fn worst(report: &NightReport) -> Option<Worst<'_>> {
     let of = |tone| report.last_attempts().find(|run| Tone::of(run) == tone);
+    if let Some(first) = report.not_run.first() {
+        return Some(Worst { job: &first.job, why: clean(&first.why, REASON) });
+    }
     let run = of(Tone::Bad).or_else(|| of(Tone::Warn))?;
     let why = run.outcome.as_ref().and_then(Outcome::why)?;
     Some(Worst { job: &run.job, why: clean(why, REASON) })

@@ -39,7 +39,7 @@ pub(super) fn run_groups(report: &NightReport) -> Vec<RunGroup<'_>> {
     };
     [
         (Tone::Bad, "did not succeed"),
-        (Tone::Warn, "degraded or deferred"),
+        (Tone::Warn, "degraded, deferred or in the way of another run"),
         (Tone::Good, "succeeded"),
         (Tone::Calm, "did not need to run"),
     ]
@@ -64,7 +64,7 @@ impl<'a> RunView<'a> {
     }
 }
 
-/// The proposals of the night, by whether they need a decision.
+/// The proposals of the report, by whether they need a decision.
 #[derive(Serialize)]
 pub(super) struct Proposals<'a> {
     waiting: Vec<ProposalView<'a>>,
@@ -76,6 +76,7 @@ pub(super) struct Proposals<'a> {
 struct ProposalView<'a> {
     proposal: &'a ReportedProposal,
     confidence: &'static str,
+    age: Option<String>,
     commands: Vec<String>,
 }
 
@@ -95,6 +96,7 @@ impl<'a> Proposals<'a> {
                     Confidence::Med => "fairly sure",
                     Confidence::Low => "worth a look",
                 },
+                age: it.age(),
                 commands: verbs.iter().map(|verb| it.command(verb)).collect(),
             });
         }

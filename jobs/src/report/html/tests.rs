@@ -73,7 +73,7 @@ fn a_bad_night_says_what_to_do_first() {
     // Failures are opened, with why and what to do.
     let open = texts(&page, "details[open] .body");
     assert_eq!(open.len(), 2);
-    assert!(open[0].contains("sign in again"), "{open:?}");
+    assert!(open[0].contains("renew the key"), "{open:?}");
     assert_eq!(
         texts(&page, "#proposals .body .command"),
         [

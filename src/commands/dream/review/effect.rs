@@ -1,6 +1,6 @@
 //! The actions of a review, and their results.
 
-use runner_jobs::dream::review::{DecisionInput, IfChanged};
+use runner_jobs::dream::review::{Consent, DecisionInput};
 
 /// An action that the caller carries out.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,8 +11,8 @@ pub enum Effect {
         id: String,
         verdict: DecisionInput,
         note: Option<String>,
-        /// Whether the decision proceeds although the idea changed.
-        if_changed: IfChanged,
+        /// The objections that the person has overruled.
+        consent: Consent,
     },
     /// Undo the decision on this proposal.
     Undo(String),
@@ -40,7 +40,7 @@ pub enum News {
     /// The effect was refused and nothing was changed.
     Refused {
         why: String,
-        /// Whether forcing the effect would carry it out.
-        forcible: bool,
+        /// The consent that would carry out the effect, if there is one.
+        needs: Option<Consent>,
     },
 }

@@ -6,7 +6,7 @@
 //!   List ───────────────> Card ──────────> Amend ─────────────────> Into
 //!     ▲ <──────────────── │ ▲ │ a r s        │ 1 3 4 5                │ enter
 //!     │       escape      │ │ └──> Decide <──┴────────────────────────┘
-//!     │                   │ └────── refused, idea changed:   Confirm ── F ──> Decide, forced
+//!     │                   │ └────── refused, overrulable:    Confirm ── F ──> Decide, overruled
 //!     └── f: Filter, /: Text, c: Note, ?: Help; each returns to the previous mode
 //! ```
 //!
@@ -14,7 +14,7 @@
 //! effect is carried out, so a person can leave the review at any time without losing anything.
 
 use runner_jobs::dream::proposal::{Action, Confidence, IdeaStatus};
-use runner_jobs::dream::review::{DecisionInput, IfChanged, PreviewLine, ProposalItem};
+use runner_jobs::dream::review::{Consent, DecisionInput, PreviewLine, ProposalItem};
 
 use super::super::filter::ProposalFilter;
 use super::effect::{Effect, News};
@@ -37,8 +37,8 @@ pub enum Mode {
     Text(String),
     /// The input of a note for the next decision.
     Note(String),
-    /// The question whether to force the decision although the idea has changed.
-    Confirm(DecisionInput),
+    /// The question whether to overrule the objections to a decision.
+    Confirm(DecisionInput, Consent),
     /// The help for the keys.
     Help,
 }
@@ -186,13 +186,14 @@ impl Review {
                 }
                 Typed::Left => self.return_to(self.back.clone()),
             },
-            Mode::Confirm(verdict) => {
+            Mode::Confirm(verdict, consent) => {
                 self.mode = Mode::Card;
                 self.said = None;
                 match (key, self.current()) {
                     (Input::Char('F'), Some(item)) => {
                         let id = item.proposal.id.clone();
-                        Some(self.effect(id, verdict, IfChanged::Proceed))
+                        self.pending = Some(verdict.clone());
+                        Some(self.effect(id, verdict, consent))
                     }
                     _ => None,
                 }
@@ -217,10 +218,10 @@ impl Review {
                     (self.at, self.scroll) = (place, 0);
                 }
             }
-            News::Refused { why, forcible } => {
+            News::Refused { why, needs } => {
                 self.said = Some((why, true));
-                if let (true, Some(verdict)) = (forcible, self.pending.take()) {
-                    self.mode = Mode::Confirm(verdict);
+                if let (Some(consent), Some(verdict)) = (needs, self.pending.take()) {
+                    self.mode = Mode::Confirm(verdict, consent);
                 }
             }
         }
@@ -316,12 +317,12 @@ impl Review {
         let id = self.current()?.proposal.id.clone();
         self.said = None;
         self.pending = Some(verdict.clone());
-        Some(self.effect(id, verdict, IfChanged::Refuse))
+        Some(self.effect(id, verdict, Consent::default()))
     }
 
-    fn effect(&self, id: String, verdict: DecisionInput, if_changed: IfChanged) -> Effect {
+    fn effect(&self, id: String, verdict: DecisionInput, consent: Consent) -> Effect {
         let note = self.note.clone();
-        Effect::Decide { id, verdict, note, if_changed }
+        Effect::Decide { id, verdict, note, consent }
     }
 
     fn go(&mut self, at: usize) {

@@ -2,6 +2,7 @@
 
 use runner_jobs::dream::decisions::Decision;
 use runner_jobs::dream::proposal::Proposal;
+use runner_jobs::dream::review::{IfChanged, IfExposed};
 
 use super::*;
 
@@ -49,7 +50,8 @@ fn keys(review: &mut Review, text: &str) -> Option<Effect> {
 }
 
 fn decide(id: &str, verdict: DecisionInput, if_changed: IfChanged) -> Option<Effect> {
-    Some(Effect::Decide { id: id.into(), verdict, note: None, if_changed })
+    let consent = Consent { if_changed, ..Consent::default() };
+    Some(Effect::Decide { id: id.into(), verdict, note: None, consent })
 }
 
 /// Applies a decision as the loop does: it reloads the proposals, then passes the result.
@@ -99,7 +101,7 @@ fn the_last_decision_is_undone_first() {
     review.handle_result(News::Undone { id: "b2".into(), says: "as before".into() });
     assert_eq!(current(&review), "b2");
     assert_eq!(keys(&mut review, "u"), Some(Effect::Undo("a1".into())));
-    review.handle_result(News::Refused { why: "it was changed since".into(), forcible: false });
+    review.handle_result(News::Refused { why: "it was changed since".into(), needs: None });
     assert_eq!(review.mode, Mode::Card);
 }
 
@@ -120,15 +122,23 @@ fn another_action_is_chosen_and_a_merge_asks_where_to() {
 #[test]
 fn changed_idea_needs_forced_decision() {
     let mut review = three();
-    let stale = || News::Refused { why: "it has changed".into(), forcible: true };
+    let forced = Consent { if_changed: IfChanged::Proceed, ..Consent::default() };
+    let stale = || News::Refused { why: "it has changed".into(), needs: Some(forced) };
     assert!(keys(&mut review, "\na").is_some());
     review.handle_result(stale());
-    assert_eq!(review.mode, Mode::Confirm(DecisionInput::Accept));
+    assert_eq!(review.mode, Mode::Confirm(DecisionInput::Accept, forced));
     assert_eq!(keys(&mut review, "f"), None, "only a capital F forces a decision");
     assert_eq!(review.mode, Mode::Card);
     assert!(keys(&mut review, "a").is_some());
     review.handle_result(stale());
     assert_eq!(keys(&mut review, "F"), decide("a1", DecisionInput::Accept, IfChanged::Proceed));
+    // A second objection is asked about separately, and the first consent is kept.
+    let both = Consent { if_exposed: IfExposed::Publish, ..forced };
+    review.handle_result(News::Refused { why: "it is private".into(), needs: Some(both) });
+    let Some(Effect::Decide { consent, .. }) = keys(&mut review, "F") else {
+        panic!("no decision");
+    };
+    assert_eq!(consent, both);
 }
 
 #[test]

@@ -7,7 +7,8 @@ mod view;
 
 use runner_engine::outcome::Exit;
 use runner_jobs::dream::review::{
-    Decider, DecisionInput, DecisionRequest, IfChanged, ProposalItem, ReviewError,
+    Consent, Decider, DecisionInput, DecisionRequest, IfChanged, IfExposed, ProposalItem,
+    ReviewError,
 };
 
 use super::DreamJobArg;
@@ -92,18 +93,22 @@ fn carry_out(
     effect: Effect,
 ) -> Result<News, Failure> {
     let mut decider = context.decider(tools);
+    let given = match &effect {
+        Effect::Decide { consent, .. } => *consent,
+        _ => Consent::default(),
+    };
     let done = match &effect {
-        Effect::Decide { id, verdict, note, if_changed } => decider.decide(&DecisionRequest {
+        Effect::Decide { id, verdict, note, .. } => decider.decide(&DecisionRequest {
             id,
             verdict: verdict.clone(),
             note: note.as_deref(),
-            if_changed: *if_changed,
+            consent: given,
         }),
         Effect::Undo(id) => decider.undo(id, IfChanged::Refuse),
         Effect::Quit => unreachable!("the loop has ended"),
     };
     match done {
-        Ok(done) if done.already => Ok(News::Refused { why: done.says, forcible: false }),
+        Ok(done) if done.already => Ok(News::Refused { why: done.says, needs: None }),
         Ok(done) => {
             let id = done.decision.proposal_id;
             Ok(match effect {
@@ -120,7 +125,15 @@ fn carry_out(
             | ReviewError::Internal(_)),
         ) => Err(failure(error)),
         Err(error) => Ok(News::Refused {
-            forcible: matches!(error, ReviewError::Stale { .. }),
+            needs: match &error {
+                ReviewError::Stale { .. } => {
+                    Some(Consent { if_changed: IfChanged::Proceed, ..given })
+                }
+                ReviewError::Exposed { .. } => {
+                    Some(Consent { if_exposed: IfExposed::Publish, ..given })
+                }
+                _ => None,
+            },
             why: error.to_string(),
         }),
     }

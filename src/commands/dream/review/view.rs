@@ -128,7 +128,7 @@ fn bottom(review: &Review, width: usize) -> Vec<Row> {
             ));
             ["any other key: done"; 2]
         }
-        Mode::Confirm(_) => ["F: decide anyway (a backup is kept)  any other key: cancel"; 2],
+        Mode::Confirm(..) => ["F: decide anyway (a backup is kept)  any other key: cancel"; 2],
         Mode::Help => ["any key: back"; 2],
     };
     let keys = if columns(keys[0]) < width { keys[0] } else { keys[1] };
