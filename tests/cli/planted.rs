@@ -112,8 +112,8 @@ fn no_command_starts_an_injected_program() {
         fixture.write(".agents/learnings/a.md", "---\nid: a\n---\n# A\n\nPin versions.\n");
         let toml = fixture.read("runner.toml").replace("CANARY", canary);
         fixture.write("runner.toml", toml);
-        fixture.run(&["run", "plant"]);
-        assert!(fixture.path("docs/lib/.git").exists(), "the agent did nothing");
+        let planted = fixture.run(&["run", "plant"]);
+        assert!(fixture.path("docs/lib/.git").exists(), "the agent did nothing: {planted:?}");
         let config = fixture.path(".git/config");
         let text = fs::read_to_string(&config).unwrap() + &CONFIG.replace("{}", canary);
         fs::write(&config, text).unwrap();
