@@ -188,7 +188,7 @@ fn commits_in_submodules_arrive() {
     for level in levels() {
         let script = match level {
             // Without a mount view, only the outermost repository has a private directory.
-            Level::FilesOnly => "echo s >> src/a.txt; git commit -q -am Outer",
+            Level::FilesOnly | Level::Off => "echo s >> src/a.txt; git commit -q -am Outer",
             Level::Full => {
                 "for sub in src/libs/one src/libs/one/deep; do
                    (cd $sub; echo s >> f; git commit -q -am Inner)
