@@ -249,6 +249,7 @@ mod tests {
             keep: vec![root.join("work/.claude"), root.join("work/.git/config")],
             reads: vec!["mcp__wiki__*".to_owned()],
             home: Some(root.clone()),
+            commits: Some(root.join("work")),
         };
         let ask = |tool: &str, input: Value| {
             let payload =

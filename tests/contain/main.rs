@@ -11,6 +11,7 @@ mod fixture;
 mod attacks;
 mod attempts;
 mod commits;
+mod interrupted;
 
 use fixture::{CommandOutput, Fixture, skip};
 use runner_engine::sandbox::bwrap;
