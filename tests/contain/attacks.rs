@@ -125,12 +125,17 @@ fn marked(fixture: &Fixture) -> Vec<String> {
                 left.push(path.clone());
             }
             let link = fs::read_link(&path).map(|to| to.display().to_string()).unwrap_or_default();
-            let text = if kind.is_file() { fs::read(&path).unwrap_or_default() } else { Vec::new() };
+            let text =
+                if kind.is_file() { fs::read(&path).unwrap_or_default() } else { Vec::new() };
             let text = String::from_utf8_lossy(&text);
             let reflog = path.components().any(|part| part.as_os_str() == "runner");
             let name = entry.file_name().to_string_lossy().into_owned();
             // Values that runner keeps for the person may have any name.
-            if !reflog && (name.to_lowercase().contains("evil") || link.contains("evil") || text.contains("EVIL")) {
+            if !reflog
+                && (name.to_lowercase().contains("evil")
+                    || link.contains("evil")
+                    || text.contains("EVIL"))
+            {
                 found.push(format!("{} -> {link:?}", path.display()));
             }
         }
@@ -195,7 +200,10 @@ fn check_repository(fixture: &Fixture, start: &str, commits: usize, effects: &mu
     let range = format!("{}..main", start.trim());
     let new = git(&["log", "--format=%s", &range]).out;
     let own = new.lines().filter(|line| *line == "Person").count();
-    check(own == commits && new.lines().count() == own, format!("{commits} commits of the person: {new:?}"));
+    check(
+        own == commits && new.lines().count() == own,
+        format!("{commits} commits of the person: {new:?}"),
+    );
     for name in ["side", "linked", "mark"] {
         let value = git(&["rev-parse", name]).out;
         check(value == start, format!("{name} is {value}"));
@@ -204,11 +212,17 @@ fn check_repository(fixture: &Fixture, start: &str, commits: usize, effects: &mu
     let strange: Vec<&str> = names
         .lines()
         .filter(|name| !name.starts_with("refs/runner/01"))
-        .filter(|name| !["refs/heads/main", "refs/heads/side", "refs/heads/linked", "refs/tags/mark"].contains(name))
+        .filter(|name| {
+            !["refs/heads/main", "refs/heads/side", "refs/heads/linked", "refs/tags/mark"]
+                .contains(name)
+        })
         .collect();
     check(strange.is_empty(), format!("references: {strange:?}"));
     let config = git(&["config", "--list"]).out;
-    check(!config.contains("evil") && config.contains("person.round"), format!("settings: {config}"));
+    check(
+        !config.contains("evil") && config.contains("person.round"),
+        format!("settings: {config}"),
+    );
     check(!fixture.root().join("ran-EVIL").exists(), "git started a planted program".to_owned());
     check(fixture.path(".git/index.lock").symlink_metadata().is_err(), "a lock is left".to_owned());
 }
@@ -290,6 +304,9 @@ fn attempts_have_effects_without_a_sandbox() {
     let step = (attempts.len() / wanted).max(1);
     let some: Vec<&Attempt> = attempts.iter().step_by(step).collect();
     let effective = some.iter().filter(|it| !trial(Level::Off, true, &[it]).is_empty()).count();
-    print_line(&format!("without a sandbox, {effective} of {} attempts have an effect", some.len()));
+    print_line(&format!(
+        "without a sandbox, {effective} of {} attempts have an effect",
+        some.len()
+    ));
     assert!(effective * 2 > some.len(), "{effective} of {}", some.len());
 }

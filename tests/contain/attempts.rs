@@ -109,51 +109,156 @@ const SINGLE: &[(&str, &str)] = &[
     ("move the branch", "git update-ref refs/heads/side $(git commit-tree -m EVIL HEAD^{tree})"),
     ("move a tag", "git tag -f mark $(git commit-tree -m EVIL HEAD^{tree})"),
     ("delete a branch", "git branch -D side; git update-ref -d refs/heads/side"),
-    ("remove all references", "git for-each-ref --format='delete %(refname)' | git update-ref --stdin"),
+    (
+        "remove all references",
+        "git for-each-ref --format='delete %(refname)' | git update-ref --stdin",
+    ),
     ("replace an object", "git replace HEAD $(git commit-tree -m EVIL HEAD^{tree})"),
     ("add a linked work tree", "git worktree add src/wt$N; git worktree prune"),
     ("change the other work tree", "git -C $R/linked config core.fsmonitor $W/src/evil.sh"),
     ("commit in the other work tree", "git -C $R/linked commit --allow-empty -m EVIL"),
-    ("configure the submodule", "env -u GIT_DIR -u GIT_WORK_TREE git -C libs/a/b config core.fsmonitor $W/src/evil.sh"),
+    (
+        "configure the submodule",
+        "env -u GIT_DIR -u GIT_WORK_TREE git -C libs/a/b config core.fsmonitor $W/src/evil.sh",
+    ),
     ("move the submodule's objects", "rm -rf .git/modules/libs/a/b/objects"),
     ("remove objects", "rm -rf .git/objects; rm -rf $W/.git/objects/*"),
-    ("remove borrowed objects", "rm -rf .git/borrowed/objects/*; for i in .git/borrowed/objects/*; do : > $i; done"),
-    ("repack and prune", "git reflog expire --expire=now --all; git gc --prune=now; git repack -adf"),
-    ("alternates of others", "echo $R/other/.git/objects > $(git rev-parse --git-dir)/objects/info/alternates"),
-    ("objects by a link", "G=$(git rev-parse --git-dir); mv $G/objects $G/o2; ln -s $R/outside $G/objects"),
-    ("alternates by a link", "G=$(git rev-parse --git-dir); rm -rf $G/objects/info; ln -s $R/outside $G/objects/info"),
-    ("references by a link", "G=$(git rev-parse --git-dir); ln -s $R/outside $G/refs/heads/l; ln -sf $R/outside/file $G/refs/heads/evil"),
-    ("packed references by a link", "G=$(git rev-parse --git-dir); ln -sfn $R/outside/file $G/packed-refs"),
-    ("a name that leads out", "G=$(git rev-parse --git-dir); echo \"$(git rev-parse HEAD) refs/heads/../../config\" >> $G/packed-refs"),
-    ("a name with a lock", "G=$(git rev-parse --git-dir); echo \"$(git rev-parse HEAD~) refs/heads/main.lock\" >> $G/packed-refs"),
-    ("a reference of runner", "git update-ref refs/runner/x/heads/EVIL $(git commit-tree -m EVIL HEAD^{tree})"),
-    ("HEAD that leads out", "G=$(git rev-parse --git-dir); echo 'ref: refs/heads/../../hooks/EVIL' > $G/HEAD"),
-    ("HEAD of another branch", "git symbolic-ref HEAD refs/heads/side; git commit --allow-empty -m EVIL"),
-    ("settings of the private folder", "G=$(git rev-parse --git-dir); printf '[core]\\n\\tfsmonitor = %s\\n\\talternateRefsCommand = %s\\n[uploadpack]\\n\\tpackObjectsHook = %s\\n' $W/src/evil.sh $W/src/evil.sh $W/src/evil.sh >> $G/config"),
-    ("hooks of the private folder", "G=$(git rev-parse --git-dir); for h in post-index-change reference-transaction pre-commit update; do cp src/evil.sh $G/hooks/$h; done"),
-    ("a filter", "echo '* filter=evil' > .gitattributes; git config filter.evil.clean $W/src/evil.sh"),
-    ("a submodule with a program", "printf '[submodule \"x\"]\\n\\tpath = src/x\\n\\turl = -u./src/evil.sh\\n' > src/m; git update-index --add --cacheinfo 100644,$(git hash-object -w src/m),.gitmodules; git commit -m EVIL"),
-    ("commit settings", "B=$(git hash-object -w $X); git update-index --cacheinfo 100644,$B,runner.toml; git commit -m EVIL"),
-    ("commit settings in upper case", "B=$(git hash-object -w $X); git update-index --add --cacheinfo 100644,$B,RUNNER.TOML; git commit -m EVIL"),
-    ("commit a journal", "B=$(git hash-object -w $X); git update-index --add --cacheinfo 100644,$B,rem/EVIL.org; git commit -m EVIL"),
-    ("commit agent settings", "B=$(git hash-object -w $X); git update-index --add --cacheinfo 100755,$B,.claude/EVIL; git commit -m EVIL"),
-    ("commit a link", "B=$(printf /etc | git hash-object -w --stdin); git update-index --add --cacheinfo 120000,$B,dreams; git commit -m EVIL"),
-    ("commit a git folder", "B=$(git hash-object -w $X); T=$(printf '100644 config\\0%b' \"$(echo $B | sed 's/../\\\\x&/g')\" | git hash-object -w -t tree --literally --stdin); T=$(printf '40000 .git\\0%b' \"$(echo $T | sed 's/../\\\\x&/g')\" | git hash-object -w -t tree --literally --stdin); git update-ref HEAD $(git commit-tree -m EVIL -p HEAD $T)"),
-    ("commit and revert", "B=$(git hash-object -w $X); git update-index --cacheinfo 100644,$B,runner.toml; git commit -m EVIL; git revert --no-edit HEAD"),
-    ("merge settings", "B=$(git hash-object -w $X); git checkout -b evil; git update-index --cacheinfo 100644,$B,runner.toml; git commit -m EVIL; git checkout -f main; git merge --no-ff -m EVIL evil"),
-    ("stash settings", "B=$(git hash-object -w $X); git update-index --cacheinfo 100644,$B,runner.toml; git stash"),
-    ("damaged objects", "G=$(git rev-parse --git-dir); C=$(git commit-tree -m EVIL -p HEAD HEAD^{tree}); F=$G/objects/$(echo $C | sed 's,..,&/,'); chmod u+w $F; echo EVIL > $F; git update-ref refs/heads/main $C; echo $C > $G/refs/heads/main"),
-    ("a missing object", "G=$(git rev-parse --git-dir); echo 1234567812345678123456781234567812345678 > $G/refs/heads/main"),
+    (
+        "remove borrowed objects",
+        "rm -rf .git/borrowed/objects/*; for i in .git/borrowed/objects/*; do : > $i; done",
+    ),
+    (
+        "repack and prune",
+        "git reflog expire --expire=now --all; git gc --prune=now; git repack -adf",
+    ),
+    (
+        "alternates of others",
+        "echo $R/other/.git/objects > $(git rev-parse --git-dir)/objects/info/alternates",
+    ),
+    (
+        "objects by a link",
+        "G=$(git rev-parse --git-dir); mv $G/objects $G/o2; ln -s $R/outside $G/objects",
+    ),
+    (
+        "alternates by a link",
+        "G=$(git rev-parse --git-dir); rm -rf $G/objects/info; ln -s $R/outside $G/objects/info",
+    ),
+    (
+        "references by a link",
+        "G=$(git rev-parse --git-dir); ln -s $R/outside $G/refs/heads/l; ln -sf $R/outside/file $G/refs/heads/evil",
+    ),
+    (
+        "packed references by a link",
+        "G=$(git rev-parse --git-dir); ln -sfn $R/outside/file $G/packed-refs",
+    ),
+    (
+        "a name that leads out",
+        "G=$(git rev-parse --git-dir); echo \"$(git rev-parse HEAD) refs/heads/../../config\" >> $G/packed-refs",
+    ),
+    (
+        "a name with a lock",
+        "G=$(git rev-parse --git-dir); echo \"$(git rev-parse HEAD~) refs/heads/main.lock\" >> $G/packed-refs",
+    ),
+    (
+        "a reference of runner",
+        "git update-ref refs/runner/x/heads/EVIL $(git commit-tree -m EVIL HEAD^{tree})",
+    ),
+    (
+        "HEAD that leads out",
+        "G=$(git rev-parse --git-dir); echo 'ref: refs/heads/../../hooks/EVIL' > $G/HEAD",
+    ),
+    (
+        "HEAD of another branch",
+        "git symbolic-ref HEAD refs/heads/side; git commit --allow-empty -m EVIL",
+    ),
+    (
+        "settings of the private folder",
+        "G=$(git rev-parse --git-dir); printf '[core]\\n\\tfsmonitor = %s\\n\\talternateRefsCommand = %s\\n[uploadpack]\\n\\tpackObjectsHook = %s\\n' $W/src/evil.sh $W/src/evil.sh $W/src/evil.sh >> $G/config",
+    ),
+    (
+        "hooks of the private folder",
+        "G=$(git rev-parse --git-dir); for h in post-index-change reference-transaction pre-commit update; do cp src/evil.sh $G/hooks/$h; done",
+    ),
+    (
+        "a filter",
+        "echo '* filter=evil' > .gitattributes; git config filter.evil.clean $W/src/evil.sh",
+    ),
+    (
+        "a submodule with a program",
+        "printf '[submodule \"x\"]\\n\\tpath = src/x\\n\\turl = -u./src/evil.sh\\n' > src/m; git update-index --add --cacheinfo 100644,$(git hash-object -w src/m),.gitmodules; git commit -m EVIL",
+    ),
+    (
+        "commit settings",
+        "B=$(git hash-object -w $X); git update-index --cacheinfo 100644,$B,runner.toml; git commit -m EVIL",
+    ),
+    (
+        "commit settings in upper case",
+        "B=$(git hash-object -w $X); git update-index --add --cacheinfo 100644,$B,RUNNER.TOML; git commit -m EVIL",
+    ),
+    (
+        "commit a journal",
+        "B=$(git hash-object -w $X); git update-index --add --cacheinfo 100644,$B,rem/EVIL.org; git commit -m EVIL",
+    ),
+    (
+        "commit agent settings",
+        "B=$(git hash-object -w $X); git update-index --add --cacheinfo 100755,$B,.claude/EVIL; git commit -m EVIL",
+    ),
+    (
+        "commit a link",
+        "B=$(printf /etc | git hash-object -w --stdin); git update-index --add --cacheinfo 120000,$B,dreams; git commit -m EVIL",
+    ),
+    (
+        "commit a git folder",
+        "B=$(git hash-object -w $X); T=$(printf '100644 config\\0%b' \"$(echo $B | sed 's/../\\\\x&/g')\" | git hash-object -w -t tree --literally --stdin); T=$(printf '40000 .git\\0%b' \"$(echo $T | sed 's/../\\\\x&/g')\" | git hash-object -w -t tree --literally --stdin); git update-ref HEAD $(git commit-tree -m EVIL -p HEAD $T)",
+    ),
+    (
+        "commit and revert",
+        "B=$(git hash-object -w $X); git update-index --cacheinfo 100644,$B,runner.toml; git commit -m EVIL; git revert --no-edit HEAD",
+    ),
+    (
+        "merge settings",
+        "B=$(git hash-object -w $X); git checkout -b evil; git update-index --cacheinfo 100644,$B,runner.toml; git commit -m EVIL; git checkout -f main; git merge --no-ff -m EVIL evil",
+    ),
+    (
+        "stash settings",
+        "B=$(git hash-object -w $X); git update-index --cacheinfo 100644,$B,runner.toml; git stash",
+    ),
+    (
+        "damaged objects",
+        "G=$(git rev-parse --git-dir); C=$(git commit-tree -m EVIL -p HEAD HEAD^{tree}); F=$G/objects/$(echo $C | sed 's,..,&/,'); chmod u+w $F; echo EVIL > $F; git update-ref refs/heads/main $C; echo $C > $G/refs/heads/main",
+    ),
+    (
+        "a missing object",
+        "G=$(git rev-parse --git-dir); echo 1234567812345678123456781234567812345678 > $G/refs/heads/main",
+    ),
     ("another history", "git checkout --orphan fresh; git commit -m EVIL; git branch -f main HEAD"),
     ("amend", "git commit --amend -m EVIL; git reset --soft HEAD~1; git commit -m EVIL"),
-    ("push to the repository", "git push --force $W HEAD:refs/heads/side; git push -f $W/.git HEAD:refs/heads/side; git push -f $R/linked HEAD:side"),
-    ("a nested lock", "G=$(git rev-parse --git-dir); touch $G/index.lock $W/.git/index.lock $W/.git/HEAD.lock"),
-    ("deep folders", "G=$(git rev-parse --git-dir); D=$G/refs; for i in $(seq 60); do D=$D/d; done; mkdir -p $D; git rev-parse HEAD > $D/x"),
-    ("a device", "G=$(git rev-parse --git-dir); rm -f $G/HEAD; mkfifo $G/HEAD; mkfifo $G/refs/heads/fifo"),
+    (
+        "push to the repository",
+        "git push --force $W HEAD:refs/heads/side; git push -f $W/.git HEAD:refs/heads/side; git push -f $R/linked HEAD:side",
+    ),
+    (
+        "a nested lock",
+        "G=$(git rev-parse --git-dir); touch $G/index.lock $W/.git/index.lock $W/.git/HEAD.lock",
+    ),
+    (
+        "deep folders",
+        "G=$(git rev-parse --git-dir); D=$G/refs; for i in $(seq 60); do D=$D/d; done; mkdir -p $D; git rev-parse HEAD > $D/x",
+    ),
+    (
+        "a device",
+        "G=$(git rev-parse --git-dir); rm -f $G/HEAD; mkfifo $G/HEAD; mkfifo $G/refs/heads/fifo",
+    ),
     ("unreadable folders", "G=$(git rev-parse --git-dir); chmod 000 $G/refs $G/objects"),
-    ("move the private folder", "G=$(git rev-parse --git-dir); mv $G $G.old; ln -s $R/other/.git $G"),
+    (
+        "move the private folder",
+        "G=$(git rev-parse --git-dir); mv $G $G.old; ln -s $R/other/.git $G",
+    ),
     ("remove the private folder", "rm -rf $(git rev-parse --git-dir)/*"),
-    ("unmount", "umount -l $W/.git; umount $W/.git/borrowed/objects; mount --bind $R/outside $W/.git"),
+    (
+        "unmount",
+        "umount -l $W/.git; umount $W/.git/borrowed/objects; mount --bind $R/outside $W/.git",
+    ),
     ("the run's record", "for f in $R/state/runner/runs/*/work.json; do echo EVIL > $f; done"),
 ];
 

@@ -127,20 +127,34 @@ fn staged_changes_of_a_person_are_kept() {
     });
     assert_eq!(subjects(&fixture, "main")[0], "Agent");
     assert_eq!(fixture.git(&["show", ":src/b.txt"]), "person\n");
-    assert_eq!(fixture.git(&["status", "--porcelain", "--", "src/a.txt", "src/b.txt"]), "M  src/b.txt\n");
+    assert_eq!(
+        fixture.git(&["status", "--porcelain", "--", "src/a.txt", "src/b.txt"]),
+        "M  src/b.txt\n"
+    );
 }
 
 #[test]
 fn commit_of_a_protected_path_fails_the_run() {
     for level in levels() {
         for (path, script) in [
-            ("runner.toml", "blob=$(echo evil | git hash-object -w --stdin); git update-index --cacheinfo 100644,$blob,runner.toml"),
-            ("rem/x.org", "blob=$(echo evil | git hash-object -w --stdin); git update-index --add --cacheinfo 100644,$blob,rem/x.org"),
-            (".Claude/settings.json", "blob=$(echo evil | git hash-object -w --stdin); git update-index --add --cacheinfo 100644,$blob,.Claude/settings.json"),
+            (
+                "runner.toml",
+                "blob=$(echo evil | git hash-object -w --stdin); git update-index --cacheinfo 100644,$blob,runner.toml",
+            ),
+            (
+                "rem/x.org",
+                "blob=$(echo evil | git hash-object -w --stdin); git update-index --add --cacheinfo 100644,$blob,rem/x.org",
+            ),
+            (
+                ".Claude/settings.json",
+                "blob=$(echo evil | git hash-object -w --stdin); git update-index --add --cacheinfo 100644,$blob,.Claude/settings.json",
+            ),
             ("runner.toml", "git update-index --force-remove runner.toml"),
         ] {
             // A later commit that reverts the change does not hide it.
-            let fixture = project(&format!("{script}; git commit -q -m Evil; git revert --no-edit HEAD >/dev/null 2>&1 || true"));
+            let fixture = project(&format!(
+                "{script}; git commit -q -m Evil; git revert --no-edit HEAD >/dev/null 2>&1 || true"
+            ));
             let before = fixture.git(&["rev-parse", "HEAD"]);
             let output = run(&fixture, level);
             assert_eq!(output.json()["class"], "guard", "{path} {level:?} {output:?}");
@@ -176,7 +190,8 @@ fn hooks_of_the_person_run_in_the_sandbox() {
         let fixture = project("echo x >> src/a.txt; git commit -q -am Hooked; cat src/hooked");
         let hook = fixture.path(".git/hooks/prepare-commit-msg");
         fs::create_dir_all(hook.parent().unwrap()).unwrap();
-        fs::write(&hook, "#!/bin/sh\necho 'From a hook' >> \"$1\"; echo ran > src/hooked\n").unwrap();
+        fs::write(&hook, "#!/bin/sh\necho 'From a hook' >> \"$1\"; echo ran > src/hooked\n")
+            .unwrap();
         fs::set_permissions(&hook, fs::Permissions::from_mode(0o755)).unwrap();
         run(&fixture, level).ends(0);
         assert!(fixture.git(&["log", "-1", "--format=%B"]).contains("From a hook"), "{level:?}");
@@ -221,7 +236,11 @@ fn commits_in_submodules_arrive() {
             assert!(command.status().unwrap().success());
         };
         add(&outer, &inner, "deep");
-        fixture.command("git", &["commit", "--quiet", "-m", "Sub"]).current_dir(&outer).status().unwrap();
+        fixture
+            .command("git", &["commit", "--quiet", "-m", "Sub"])
+            .current_dir(&outer)
+            .status()
+            .unwrap();
         add(fixture.project().to_str().unwrap(), &outer, "src/libs/one");
         fixture.git(&["-c", allow, "submodule", "--quiet", "update", "--init", "--recursive"]);
         fixture.git(&["commit", "--quiet", "-m", "Add a submodule"]);
@@ -250,7 +269,8 @@ fn linked_work_tree_gets_commits() {
         let at = fixture.root().join("linked");
         let mut init = fixture.runner(&["init"]);
         assert!(init.current_dir(&at).output().unwrap().status.success());
-        fs::write(fixture.root().join("work.sh"), "echo l >> src/a.txt; git commit -q -am Linked").unwrap();
+        fs::write(fixture.root().join("work.sh"), "echo l >> src/a.txt; git commit -q -am Linked")
+            .unwrap();
         let mut command = fixture.runner(&["run", "work", "--json"]);
         command.current_dir(&at);
         if level == Level::FilesOnly {
@@ -273,7 +293,9 @@ fn git_lfs_files_arrive() {
         return;
     }
     for level in levels() {
-        let fixture = project("cat src/x.bin; echo large >> src/x.bin; git add src/x.bin; git commit -q -m Large; git lfs ls-files");
+        let fixture = project(
+            "cat src/x.bin; echo large >> src/x.bin; git add src/x.bin; git commit -q -m Large; git lfs ls-files",
+        );
         fixture.git(&["lfs", "install"]);
         fixture.write("src/.gitattributes", "*.bin filter=lfs diff=lfs merge=lfs -text\n");
         fixture.write("src/x.bin", "first\n");
@@ -306,6 +328,24 @@ fn unborn_branch_and_detached_head_work() {
         run(&fixture, level).ends(0);
         assert_eq!(subjects(&fixture, "fresh"), ["First"], "{level:?}");
         assert_eq!(fixture.git(&["ls-files"]), "src/a.txt\nsrc/b.txt\n");
+    }
+}
+
+#[test]
+fn other_hash_and_protected_files_of_the_person_work() {
+    for level in levels() {
+        // A commit that only records what a person wrote to a protected file is no violation.
+        let fixture = project("echo a >> src/a.txt; git commit -q -am All");
+        fs::remove_dir_all(fixture.path(".git")).unwrap();
+        fixture.git(&["init", "--quiet", "--object-format=sha256"]);
+        fixture.run(&["init"]);
+        fixture.git(&["add", "."]);
+        fixture.git(&["commit", "--quiet", "-m", "Again"]);
+        fixture.configure("# a comment of the person\n");
+        let output = run(&fixture, level).ends(0);
+        assert_eq!(subjects(&fixture, "main")[0], "All", "{output:?}");
+        assert!(fixture.git(&["show", "--stat"]).contains("runner.toml"));
+        assert_eq!(fixture.git(&["status", "--porcelain"]), "");
     }
 }
 

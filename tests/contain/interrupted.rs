@@ -63,7 +63,8 @@ fn meanwhile(fixture: &Fixture, level: Level, person: impl FnOnce()) -> CommandO
     })
 }
 
-const REPLACED: &str = "echo agent >> src/a.txt; git commit -q -am Agent; echo up > src/up; cat src/go
+const REPLACED: &str =
+    "echo agent >> src/a.txt; git commit -q -am Agent; echo up > src/up; cat src/go
      (echo '# evil' >> runner.toml) 2>/dev/null || true";
 
 #[test]
