@@ -11,6 +11,8 @@
 //!   not explicitly allowed is denied; the listed tools are allowed explicitly. In more permissive
 //!   modes, the kernel's sandbox would be the only barrier. The sandbox is always used, because the
 //!   program may have bugs.
+//! - **An answer with a schema** goes through the program's own tool `StructuredOutput`; question,
+//!   schema and turns are set accordingly. Text that is the required JSON is accepted too.
 //! - **Success** requires exit code 0, `is_error` false, subtype `success`, a non-empty answer and,
 //!   with a schema, JSON. Each of these conditions has been seen to fail while the others held.
 //! - The state folder (`CLAUDE_CONFIG_DIR`) holds the login. Inside the sandbox the variable is
@@ -27,6 +29,7 @@ use runner_engine::process::{Cancel, ChildSpec, Ended};
 use runner_text::counted;
 use serde_json::Value;
 
+use crate::agent::prompt::AnswerForm;
 use crate::agent::{self, AgentPlan, prompt, refusal_text};
 use crate::redact::Secrets;
 use crate::{Backend, BackendError, Description, Reply, Request, Sink, Stop, child};
@@ -34,6 +37,9 @@ use stream::Transcript;
 
 /// Default maximum number of turns if tools are configured.
 const TURNS: u32 = 20;
+/// Default maximum number of turns without configured tools, if the answer has a schema: the answer
+/// goes through a tool, and the program asks once more if the model answers as text.
+const SCHEMA_TURNS: u32 = 3;
 
 /// The backend that runs Claude Code.
 #[derive(Clone, Debug)]
@@ -107,14 +113,23 @@ fn spec(plan: &AgentPlan, request: &Request) -> ChildSpec {
     ]
     .map(str::to_owned)
     .into();
+    let form = if request.schema.is_some() { AnswerForm::Tool } else { AnswerForm::Text };
     let mut put = |name: &str, value: String| args.extend([name.to_owned(), value]);
     put("--tools", plan.tools.join(","));
     if plan.tools.is_empty() {
-        put("--system-prompt", prompt::PLACE.to_owned());
+        let place = match form {
+            AnswerForm::Tool => prompt::PLACE_WITH_TOOL,
+            AnswerForm::Text | AnswerForm::RootedText => prompt::PLACE,
+        };
+        put("--system-prompt", place.to_owned());
     } else {
         put("--allowedTools", plan.tools.join(","));
     }
-    let turns = if plan.tools.is_empty() { 1 } else { TURNS };
+    let turns = match (plan.tools.is_empty(), form) {
+        (true, AnswerForm::Tool) => SCHEMA_TURNS,
+        (true, _) => 1,
+        (false, _) => TURNS,
+    };
     put("--max-turns", plan.max_turns.unwrap_or(turns).to_string());
     if let Some(model) = &plan.model {
         put("--model", model.clone());
@@ -145,7 +160,7 @@ fn spec(plan: &AgentPlan, request: &Request) -> ChildSpec {
     }
     // Claude Code refuses to run inside another Claude Code session.
     env.remove("CLAUDECODE");
-    agent::child_spec(plan, request, args, env)
+    agent::child_spec(plan, request, form, args, env)
 }
 
 /// The data from which an attempt is judged.
@@ -169,6 +184,9 @@ impl Judge<'_> {
             return Err(self.without_result(&ended, well));
         };
         let said = sentence(result);
+        if let Some(reply) = self.answered_as_text(result, transcript) {
+            return Ok(reply);
+        }
         if result["is_error"] != false || result["subtype"] != "success" {
             return Err(self.refused(result, &said, transcript, &ended));
         }
@@ -192,6 +210,22 @@ impl Judge<'_> {
                 _ => Stop::End,
             },
             notes,
+        })
+    }
+
+    /// Returns the answer of a model that answered as text until its turns were used up, although
+    /// the program required the tool. Returns `None` if the text is not the required JSON.
+    fn answered_as_text(&self, result: &Value, transcript: &Transcript) -> Option<Reply> {
+        let used_up =
+            matches!(result["subtype"].as_str(), Some("error_max_turns" | "error_max_structured_output_retries"));
+        let said = transcript.text.clone().filter(|_| used_up && self.request.schema.is_some())?;
+        let (text, value) = agent::answer(self.request, said, self.secrets).ok()?;
+        Some(Reply {
+            text,
+            value,
+            usage: stream::total(result),
+            stop: Stop::End,
+            notes: vec!["the model answered as text instead of through the tool".to_owned()],
         })
     }
 
