@@ -171,7 +171,7 @@ impl Year {
                 && matches!(dead.state, RunState::Running { .. })
             {
                 let driver =
-                    Driver { world: Box::new(self.host.clone()), me, retries_lost: &|_| false };
+                    Driver { world: Box::new(self.host.clone()), me, retries_lost: &|_| false, last_tick: None };
                 let reading = self.clock_reading();
                 recover_locked(&mut self.store, &driver, &dead.id, reading).unwrap();
                 let state = self.store.run(&dead.id).unwrap().state;
