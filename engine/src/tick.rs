@@ -14,8 +14,8 @@
 
 use std::collections::BTreeMap;
 
-use jiff::{SignedDuration, Timestamp};
 use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp};
 
 use crate::ids::{ProjectId, RunId};
 use crate::policy::{CatchUp, CatchUpScope, Policy};

@@ -18,8 +18,8 @@ use crate::config::{
 use crate::daemon::client;
 use crate::env::Env;
 use crate::project;
-use crate::tick;
 use crate::setup::ticks;
+use crate::tick;
 use crate::ui::{Failure, Ui, View, show};
 
 /// The order in which the tables are printed.

@@ -89,8 +89,7 @@ pub fn with_steps(
             }
         }
     }
-    let mut running =
-        RunningNight { home, store, me, night, manner, worst: Exit::Done };
+    let mut running = RunningNight { home, store, me, night, manner, worst: Exit::Done };
     running.work(queue)?;
     running.close(&project)?;
     running.finish(&project, closes)

@@ -91,7 +91,8 @@ impl HostScheduler {
             SchedulerKind::Systemd if ticks.service => {
                 let units = units(home);
                 host.files.push(file(&units, Template::Daemon)?);
-                host.links.push((units.join("default.target.wants").join(DAEMON), units.join(DAEMON)));
+                host.links
+                    .push((units.join("default.target.wants").join(DAEMON), units.join(DAEMON)));
                 for words in [&["daemon-reload"][..], &["restart", DAEMON]] {
                     host.start.push(systemctl(words, true));
                 }

@@ -54,7 +54,8 @@ pub fn need(schedule: &Schedule, now: Timestamp) -> TickNeed {
             let zone = TimeZone::get(&schedule.zone).unwrap_or(TimeZone::UTC);
             let next = |at: &Timestamp| schedule.next_after(*at, now).ok().flatten();
             let times = std::iter::successors(next(&now), next).take(EXAMINED);
-            let minutes: BTreeSet<i8> = times.map(|at| at.to_zoned(zone.clone()).minute()).collect();
+            let minutes: BTreeSet<i8> =
+                times.map(|at| at.to_zoned(zone.clone()).minute()).collect();
             match minutes.len() > MINUTES {
                 true => TickNeed::Daemon,
                 false => TickNeed::Minutes(minutes),

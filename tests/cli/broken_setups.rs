@@ -1,4 +1,4 @@
-//! Tests what a person learns in the morning after each of many defects: the headline of the night,
+//! Tests the morning after each of many defects: the headline of the night,
 //! the status, the alerts and the exit code of the tick.
 //!
 //! Every case is one night of a project at the same time. A case that is wrong is reported with all
@@ -17,7 +17,7 @@ const NIGHT: &str = "2026-11-22T02:30:00Z";
 const MORNING: &str = "2026-11-22T07:00:00Z";
 const FAKES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/backends/tests/fakes");
 
-/// What a person sees after the night.
+/// The morning after the night, as a person sees it.
 struct Morning {
     exit: i32,
     /// The beginning of the night's headline.
@@ -245,7 +245,14 @@ fn providers_that_refuse() {
         case("an unknown model", &url(B::NoModel), 69, "1 failed", &["not-installed"], FAILED),
         case("a limit with an end", &url(B::LimitSeconds), 0, "1 unfinished", &["queued"], &[]),
         case("a page of HTML", &url(B::WebPage), 69, "1 failed", &["unavailable"], FAILED),
-        case("no network", "http://127.0.0.1:1", 69, "ask (rate-limited) did not run; 1 failed", &["unavailable"], FAILED),
+        case(
+            "no network",
+            "http://127.0.0.1:1",
+            69,
+            "ask (rate-limited) did not run; 1 failed",
+            &["unavailable"],
+            FAILED,
+        ),
     ]);
 }
 
@@ -443,9 +450,11 @@ fn projects_in_a_bad_state() {
         case(
             "a project that is gone",
             dream,
-            |fixture| fs::rename(fixture.project(), fixture.root().join("elsewhere"))
-                .and_then(|()| fs::create_dir(fixture.project()))
-                .unwrap(),
+            |fixture| {
+                fs::rename(fixture.project(), fixture.root().join("elsewhere"))
+                    .and_then(|()| fs::create_dir(fixture.project()))
+                    .unwrap()
+            },
             78,
             "no night",
             &["TROUBLE", "runner projects"],

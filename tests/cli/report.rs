@@ -124,5 +124,8 @@ fn empty_night_has_a_page() {
         .unwrap();
     let page = fixture.run(&["report", "--html"]).ends(0).out;
     assert!(page.contains("Nothing was due."), "{page}");
-    fixture.run(&["report", "--night", "1999-01-01"]).ends(65).expect_text("fix: runner report --night 2026-01-01");
+    fixture
+        .run(&["report", "--night", "1999-01-01"])
+        .ends(65)
+        .expect_text("fix: runner report --night 2026-01-01");
 }

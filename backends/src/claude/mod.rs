@@ -216,8 +216,10 @@ impl Judge<'_> {
     /// Returns the answer of a model that answered as text until its turns were used up, although
     /// the program required the tool. Returns `None` if the text is not the required JSON.
     fn answered_as_text(&self, result: &Value, transcript: &Transcript) -> Option<Reply> {
-        let used_up =
-            matches!(result["subtype"].as_str(), Some("error_max_turns" | "error_max_structured_output_retries"));
+        let used_up = matches!(
+            result["subtype"].as_str(),
+            Some("error_max_turns" | "error_max_structured_output_retries")
+        );
         let said = transcript.text.clone().filter(|_| used_up && self.request.schema.is_some())?;
         let (text, value) = agent::answer(self.request, said, self.secrets).ok()?;
         Some(Reply {

@@ -98,6 +98,7 @@ pub(super) fn streak(db: &Connection, job: JobId) -> Result<Streak, Fault> {
         }
         failed.insert(occurrence);
     }
-    let count = |occurrences: BTreeSet<String>| u32::try_from(occurrences.len()).unwrap_or(u32::MAX);
+    let count =
+        |occurrences: BTreeSet<String>| u32::try_from(occurrences.len()).unwrap_or(u32::MAX);
     Ok(Streak { failures: count(failed), started: count(started), last })
 }

@@ -21,7 +21,8 @@ pub const MOST_TRIES: u32 = 8;
 
 /// Selects the waiting messages that are due at `?1`. A message waits while a run of its job is in
 /// progress, for half an hour at most, because the run may end the alert. It waits for other runs
-/// of its project for five minutes at most, so that one message reports everything that a tick found.
+/// of its project for five minutes at most, so that one message reports everything that a tick
+/// found, and for outcomes of its job that have not been digested.
 const DUE: &str = "m.state = 'waiting' AND m.next <= ?1
      AND NOT (m.made > ?1 - 1800000 AND EXISTS (
        SELECT 1 FROM runs r INDEXED BY runs_open_by_job
@@ -29,7 +30,9 @@ const DUE: &str = "m.state = 'waiting' AND m.next <= ?1
      AND NOT (m.made > ?1 - 300000 AND EXISTS (
        SELECT 1 FROM jobs own JOIN jobs other ON other.project = own.project
        JOIN runs r INDEXED BY runs_open_by_job ON r.job = other.id
-       WHERE own.id = a.job AND r.state <> 'settled' AND r.state <> 'queued'))";
+       WHERE own.id = a.job AND r.state <> 'settled' AND r.state <> 'queued'))
+     AND NOT EXISTS (SELECT 1 FROM news n JOIN occurrences o ON o.id = n.occurrence
+       WHERE o.job = a.job)";
 
 /// The kind of a message about alerts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr)]
@@ -158,7 +161,8 @@ pub(super) fn recovered(
         let mut heard = Vec::new();
         for alert in alerts {
             let tried = tx.exists(
-                "SELECT 1 FROM messages WHERE alert = ?1 AND channel = ?2 AND tries > 0",
+                "SELECT 1 FROM messages WHERE alert = ?1 AND channel = ?2 AND tries > 0
+                   AND (state = 'delivered' OR error = '')",
                 params![alert, channel],
             )?;
             if tried {
@@ -447,6 +451,11 @@ fn due(
     if let Some(first) = found.first() {
         let served = (first.project.clone(), first.channel.clone());
         found.retain(|one| (&one.project, &one.channel) == (&served.0, &served.1));
+        // A failure says more than the scheduled times that were missed, and both say more than a
+        // recovery.
+        found.sort_by_key(|one| {
+            (one.what == <&str>::from(MessageKind::Recovered), one.kinds.first().copied())
+        });
     }
     Ok(found)
 }

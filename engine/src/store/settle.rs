@@ -135,7 +135,6 @@ fn again_at(
     Ok(wait.map(|wait| now.saturating_add(wait).unwrap_or(now)))
 }
 
-
 /// Settles a run that has not started as skipped.
 pub(super) fn skip(
     tx: &Transaction<'_>,

@@ -105,7 +105,8 @@ impl Year {
         let driver = Driver {
             world: Box::new(self.host.clone()),
             me: &me,
-            retries_lost: &|kind| kind != "command", last_tick: None,
+            retries_lost: &|kind| kind != "command",
+            last_tick: None,
         };
         let reading = self.clock_reading();
         let ticked = tick(&mut self.store, &driver, reading);
@@ -172,7 +173,8 @@ impl Year {
             let driver = Driver {
                 world: Box::new(self.host.clone()),
                 me: &me,
-                retries_lost: &|kind| kind != "command", last_tick: None,
+                retries_lost: &|kind| kind != "command",
+                last_tick: None,
             };
             match recover(&mut self.store, &driver, &run, reading).unwrap() {
                 Recovered::Alone => {}
@@ -190,7 +192,9 @@ impl Year {
             }
             let rule = &job.policy.catch_up;
             let due = job.schedule.due(due_job.watermark, reading.wall, rule).unwrap();
-            self.store.enter_due(&due_job, &due, MissedReasons::default(), None, reading.wall).unwrap();
+            self.store
+                .enter_due(&due_job, &due, MissedReasons::default(), None, reading.wall)
+                .unwrap();
         }
         self.ticked();
         for run in start {
@@ -272,7 +276,8 @@ impl Year {
                 let driver = Driver {
                     world: Box::new(self.host.clone()),
                     me: &me,
-                    retries_lost: &|kind| kind != "command", last_tick: None,
+                    retries_lost: &|kind| kind != "command",
+                    last_tick: None,
                 };
                 let reading = self.clock_reading();
                 match recover(&mut self.store, &driver, &row, reading).unwrap() {

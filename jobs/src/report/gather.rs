@@ -73,11 +73,7 @@ pub fn gather(
                 1 => format!("{job} at {first}: {why}"),
                 _ => format!("{job}, {count} times from {first} to {last}: {why}"),
             });
-            missed_jobs.push(NotRun {
-                job,
-                because: NotRunReason::Missed,
-                why: why.to_owned(),
-            });
+            missed_jobs.push(NotRun { job, because: NotRunReason::Missed, why: why.to_owned() });
         }
     }
     let date = row.name.get(..10).unwrap_or(&row.name);

@@ -106,10 +106,7 @@ pub type DreamJobs = BTreeMap<String, DreamSpec>;
 
 /// Returns the settings of the dream jobs from the configuration that the database keeps. A job
 /// whose settings an earlier build did not keep has the default settings.
-pub(super) fn dream_jobs(
-    store: &Store,
-    project: &ProjectId,
-) -> Result<DreamJobs, StoreError> {
+pub(super) fn dream_jobs(store: &Store, project: &ProjectId) -> Result<DreamJobs, StoreError> {
     #[derive(Default, Deserialize)]
     struct Kept {
         #[serde(default)]
@@ -295,7 +292,8 @@ mod tests {
         assert_eq!(waiting(root, &jobs(&["dream"])), WaitingProposals { count: 2, oldest });
         // The decision on a proposal of the same kind is shown beside the others, which are listed
         // last. The accepted one is of that kind too, so the balance is even.
-        let rejected = r#"- {"proposal_id":"bb","decision":"rejected","at":"2026-11-20T02:00:00Z"}"#;
+        let rejected =
+            r#"- {"proposal_id":"bb","decision":"rejected","at":"2026-11-20T02:00:00Z"}"#;
         let accepted = decided.replace("}", r#","at":"2026-11-22T02:00:00Z"}"#);
         write(root, "dreams/ledger.md", &format!("{rejected}\n{accepted}\n"));
         let found = read(root, &jobs(&["dream"]), &[], later);

@@ -24,7 +24,8 @@ use runner_engine::time::Clock;
 use runner_jobs::dream::DreamSpec;
 use runner_jobs::dream::proposal::Proposal;
 use runner_jobs::dream::review::{
-    AppliedDecision, Consent, Decider, DecisionInput, DecisionRequest, IfChanged, Proposals, ReviewError,
+    AppliedDecision, Consent, Decider, DecisionInput, DecisionRequest, IfChanged, Proposals,
+    ReviewError,
 };
 use runner_jobs::{
     Context, ContextParts, Folders, JobSpec, PaidBackend, Panel, Progress, RunBackends, RunMode,
@@ -259,7 +260,7 @@ impl Fixture {
                 id: &id,
                 verdict,
                 note: None,
-                consent: Consent { if_changed: IfChanged::Refuse, ..Consent::default() }
+                consent: Consent { if_changed: IfChanged::Refuse, ..Consent::default() },
             })
         })
     }

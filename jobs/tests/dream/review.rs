@@ -198,7 +198,7 @@ fn amended_proposal_performs_the_chosen_action() {
             id: &secret[..6],
             verdict: DecisionInput::Amend { action: Action::Archive, into: None },
             note: Some(" the word is hunter2\n"),
-            consent: Consent { if_changed: IfChanged::Refuse, ..Consent::default() }
+            consent: Consent { if_changed: IfChanged::Refuse, ..Consent::default() },
         })
     });
     assert_eq!(done.unwrap().decision.decision, "amended");
@@ -315,7 +315,7 @@ fn canonical_and_linked_ideas_are_untouched() {
         id: &id,
         verdict: DecisionInput::Accept,
         note: None,
-        consent: Consent { if_changed: IfChanged::Proceed, ..Consent::default() }
+        consent: Consent { if_changed: IfChanged::Proceed, ..Consent::default() },
     };
     let forced = place.with_decider(|desk| desk.decide(&ask)).unwrap_err();
     assert!(matches!(forced, ReviewError::Guard(_)), "{forced}");
@@ -326,8 +326,12 @@ fn canonical_and_linked_ideas_are_untouched() {
         .map(|()| {
             let id = place.id_of("ideas/coffee.md");
             let verdict = DecisionInput::Amend { action: Action::Archive, into: None };
-            let ask =
-                DecisionRequest { id: &id, verdict, note: None, consent: Consent { if_changed: IfChanged::Refuse, ..Consent::default() } };
+            let ask = DecisionRequest {
+                id: &id,
+                verdict,
+                note: None,
+                consent: Consent { if_changed: IfChanged::Refuse, ..Consent::default() },
+            };
             let linked = place.with_decider(|desk| desk.decide(&ask)).unwrap_err();
             assert!(matches!(linked, ReviewError::Guard(_)), "{linked}");
         })
@@ -372,7 +376,7 @@ fn concurrent_pass_and_decision_lose_nothing() {
             id: &id,
             verdict: DecisionInput::Accept,
             note: None,
-            consent: Consent { if_changed: IfChanged::Refuse, ..Consent::default() }
+            consent: Consent { if_changed: IfChanged::Refuse, ..Consent::default() },
         };
         other.with_decider(|desk| desk.decide(&ask)).unwrap();
     };
@@ -402,8 +406,12 @@ fn concurrent_decisions_record_only_one() {
             let (id, barrier) = (&id, &barrier);
             scope.spawn(move || {
                 barrier.wait();
-                let ask =
-                    DecisionRequest { id, verdict, note: None, consent: Consent { if_changed: IfChanged::Refuse, ..Consent::default() } };
+                let ask = DecisionRequest {
+                    id,
+                    verdict,
+                    note: None,
+                    consent: Consent { if_changed: IfChanged::Refuse, ..Consent::default() },
+                };
                 other.with_decider(|desk| desk.decide(&ask))
             })
         });

@@ -145,7 +145,7 @@ impl ProjectLife {
             id: &item.proposal.id,
             verdict: DecisionInput::Amend { action, into },
             note: None,
-            consent: Consent { if_changed: IfChanged::Refuse, ..Consent::default() }
+            consent: Consent { if_changed: IfChanged::Refuse, ..Consent::default() },
         };
         if self.place.with_decider(|desk| desk.decide(&ask)).is_ok() {
             self.place.with_decider(|desk| desk.undo(ask.id, IfChanged::Refuse)).unwrap();

@@ -86,7 +86,7 @@ pub(super) fn plan(
             .iter()
             .map(|text| SetupFile { path: "crontab".to_owned(), text: text.clone() }),
     );
-    notes.extend(advice(kind, host.lingers));
+    notes.extend(advice(kind, args.service, host.lingers));
     let frozen = frozen();
     if !frozen.contains_key("PATH") {
         return Err(Failure::environment("PATH is not set, so no program would be found at night"));

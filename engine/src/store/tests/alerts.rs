@@ -257,7 +257,10 @@ fn alerts_match_the_model() {
                         let found = job.schedule.due(due_job.watermark, at, &none).unwrap();
                         let missed = found.missed.is_some();
                         let found = crate::schedule::Due { fire: Vec::new(), ..found };
-                        fixture.store.enter_due(due_job, &found, MissedReasons::default(), None, at).unwrap();
+                        fixture
+                            .store
+                            .enter_due(due_job, &found, MissedReasons::default(), None, at)
+                            .unwrap();
                         if missed {
                             history.push((minute, Entry::Missed));
                         }

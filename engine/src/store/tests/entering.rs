@@ -72,7 +72,11 @@ fn missed_times_are_merged_into_one_row() {
         .schedule
         .due(due_job.watermark, due_at, &crate::policy::CatchUp::default())
         .unwrap();
-    let run = fixture.store.enter_due(&due_job, &due, MissedReasons::default(), None, due_at).unwrap().remove(0);
+    let run = fixture
+        .store
+        .enter_due(&due_job, &due, MissedReasons::default(), None, due_at)
+        .unwrap()
+        .remove(0);
     assert_eq!(fixture.store.run(&run).unwrap().due, later(45));
     assert_eq!(
         fixture.store.enter_due(&due_job, &due, MissedReasons::default(), None, due_at).unwrap(),

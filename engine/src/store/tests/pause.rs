@@ -9,7 +9,8 @@ fn ticked(fixture: &mut Fixture, at: Timestamp) -> Tick {
     let driver = Driver {
         world: Box::new(Host { state: std::path::Path::new("/nonexistent") }),
         me: &me,
-        retries_lost: &|_| false, last_tick: None,
+        retries_lost: &|_| false,
+        last_tick: None,
     };
     let now = ClockReading { wall: at, boot: Duration::from_secs(100) };
     tick(&mut fixture.store, &driver, now).unwrap()

@@ -1,5 +1,5 @@
-//! What a person decided on proposals like a given one, so that a new proposal is shown together with
-//! the earlier decisions. The decisions only change the order of proposals: none is left out because
+//! A person's recent decisions on proposals like a given one. A new proposal is shown together with
+//! them. The decisions only change the order of proposals: none is left out because
 //! of them.
 
 use jiff::{SignedDuration, Timestamp};
@@ -31,14 +31,19 @@ impl LikeDecisions {
     /// Describes the decisions. Returns `None` if there are none.
     pub fn describe(self) -> Option<String> {
         let all = self.accepted + self.rejected + self.undone;
-        let counts = [("accepted", self.accepted), ("rejected", self.rejected), ("undid", self.undone)];
+        let counts =
+            [("accepted", self.accepted), ("rejected", self.rejected), ("undid", self.undone)];
         let counts: Vec<String> = counts
             .iter()
             .filter(|(_, count)| *count > 0)
             .map(|(what, count)| format!("{what} {count}"))
             .collect();
         (all > 0).then(|| {
-            format!("you {} of {} like this in 90 days", counts.join(" and "), counted(all, "proposal"))
+            format!(
+                "you {} of {} like this in 90 days",
+                counts.join(" and "),
+                counted(all, "proposal")
+            )
         })
     }
 }
