@@ -263,9 +263,8 @@ mod tests {
             write: vec![root.join("work")],
             keep: vec![root.join("work/.claude"), root.join("work/.git/config")],
             reads: vec!["mcp__wiki__*".to_owned()],
-            commits: None,
-            home: Some(root.clone()),
             commits: Some(root.join("work")),
+            home: Some(root.clone()),
         };
         let ask = |tool: &str, input: Value| {
             let payload =
