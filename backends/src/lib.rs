@@ -52,12 +52,15 @@ pub use command::Command;
 pub use error::{BackendError, Phase};
 pub use registry::{BackendSpec, Surroundings, build};
 pub use replay::Replay;
-pub use request::{Reply, Request, RequestLimits, Source, Stop, Temperature, Usage};
+pub use request::{AnswerForm, Reply, Request, RequestLimits, Source, Stop, Temperature, Usage};
 #[cfg(feature = "fault-injection")]
 pub use scripted::{Scripted, Step};
 pub use sink::{
     Event, Limit, NullSink, OwnedEvent, OwnedTarget, Sink, Target, ToolResult, VecSink,
 };
+
+/// The window of a model that does not state one, in tokens: that of the smallest hosted models.
+pub const WINDOW: u64 = 128_000;
 
 /// The description of a backend, for reports and `doctor`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -90,7 +93,8 @@ pub struct Description {
 ///   dropped future runs until its deadlines.
 /// - The request is not changed, and no data from another request reaches this answer.
 /// - If the request has a schema, `Reply::value` is parsed from the model's complete text. Text
-///   that does not parse is [`BackendError::Malformed`]; nothing is extracted from it or repaired.
+///   that does not parse is [`BackendError::Malformed`], or with [`AnswerForm::Elements`] the text
+///   alone is the reply; nothing is extracted from it or repaired.
 /// - Usage that the provider did not state is `None`, never zero, and the full reservation is
 ///   charged.
 /// - No error text contains a secret from the child's environment.
@@ -120,6 +124,12 @@ pub trait Backend: Send + Sync {
     /// # Errors
     /// Returns an error that names the missing item and the places that were searched.
     fn preflight(&self) -> Result<(), BackendError>;
+
+    /// Returns the number of tokens that a request and its answer may have together; `None` if
+    /// there is no limit. A job with more to ask sends several requests.
+    fn window(&self) -> Option<u64> {
+        Some(WINDOW)
+    }
 
     /// Gets one answer.
     ///

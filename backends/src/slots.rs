@@ -58,6 +58,10 @@ impl Backend for Slotted {
         self.inner.preflight()
     }
 
+    fn window(&self) -> Option<u64> {
+        self.inner.window()
+    }
+
     async fn run(
         &self,
         request: &Request,
@@ -159,6 +163,7 @@ mod tests {
             limits: RequestLimits { total, ..RequestLimits::default() },
             run_dir: None,
             work: None,
+            form: crate::AnswerForm::default(),
         }
     }
 
