@@ -218,7 +218,7 @@ fn asks(features: &Features) -> Option<Confidence> {
     match features.actionable() {
         points if points > MERIT + 1 => Some(Confidence::High),
         points if points > MERIT || points == MERIT && dense => Some(Confidence::Med),
-        points if points == MERIT || dense => Some(Confidence::Low),
+        points if points == MERIT || dense || features.asking >= 2 => Some(Confidence::Low),
         _ => None,
     }
 }
