@@ -69,6 +69,7 @@ fn replay_file(
         limits: RequestLimits::default(),
         run_dir: Some(run_dir.path().to_owned()),
         work: None,
+        form: runner_backends::AnswerForm::default(),
     };
     let mut sink = VecSink::default();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();

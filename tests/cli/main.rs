@@ -27,6 +27,7 @@ mod db;
 mod demo;
 mod docs;
 mod doctor;
+mod dream_answers;
 mod dream_bench;
 mod dry_run;
 mod dst;

@@ -155,6 +155,7 @@ mod tests {
             limits: RequestLimits::default(),
             run_dir: None,
             work: None,
+            form: crate::AnswerForm::default(),
         };
         let all = text(&request);
         assert!(all.starts_with("Sort.\n\n<<<UNTRUSTED 1>>>"), "{all}");

@@ -95,6 +95,12 @@ impl ReportedProposal {
         (self.days > 0).then(|| counted(self.days, "day"))
     }
 
+    /// Checks whether the idea is kept although it is perhaps done or a duplicate.
+    pub fn is_perhaps(&self) -> bool {
+        let claimed = matches!(self.status, IdeaStatus::Implemented | IdeaStatus::Duplicate);
+        claimed && self.action == Action::Keep
+    }
+
     /// Returns the command that does `verb` with the proposal: `show`, `accept` or `reject`.
     pub fn command(&self, verb: &str) -> String {
         format!("runner dream {verb} {}{}", self.id, self.flag)
