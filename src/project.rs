@@ -103,9 +103,8 @@ impl LoadedProject {
             Failure::configuration(format!("{} has no [project] id", root.join(FILE).display()))
                 .hint("runner init")
         })?;
-        let here = Self { root: root.to_owned(), id, own, config, stamp, trust: Trust::default() };
-        let trust = trust::inspect(home, store, &here)?;
-        Ok(Self { trust, ..here })
+        let trust = trust::inspect(home, store, (root, &id), &config)?;
+        Ok(Self { root: root.to_owned(), id, own, config, stamp, trust })
     }
 
     /// Returns the job that a run belongs to, as the configuration describes it now.

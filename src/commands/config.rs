@@ -278,9 +278,12 @@ pub(super) fn set(
         return Ok(Exit::Done);
     }
     let write = || write(&path, &old, &new);
+    if trust::in_run() {
+        return Err(Failure::usage("a run cannot change settings"));
+    }
     match user {
         true => write()?,
-        false => trust::accepted_change(cli.env, &project::find(cli.here)?, write)?,
+        false => trust::accepted_change(cli.env, &project::find(cli.here)?, &new, write)?,
     }
     cli.ui.info(&format!("set {key} in {}", path.display()));
     // The remaining mistakes were reported above, and every tick reports them again.

@@ -106,7 +106,7 @@ impl DemoArgs {
                  the demo uses the built-in backend",
             );
         }
-        trust::accepted_change(cli.env, &root, || cycle(&root, agent))?;
+        cycle(cli, &root, agent)?;
         Ok(root)
     }
 }
@@ -135,7 +135,7 @@ fn print_report(root: &Path) -> Result<(), Failure> {
 }
 
 /// Adds the cycle to the project's settings, and the scripted agent's files to the project.
-fn cycle(root: &Path, agent: DemoAgent) -> Result<(), Failure> {
+fn cycle(cli: &Cli<'_>, root: &Path, agent: DemoAgent) -> Result<(), Failure> {
     let settings = root.join(FILE);
     let mut text = read_text_in(root, &settings, DOCUMENT)
         .map_err(|error| Failure::not_written(&settings, error))?;
@@ -167,7 +167,9 @@ fn cycle(root: &Path, agent: DemoAgent) -> Result<(), Failure> {
         text.push_str("backend = \"scripted\"\n\n[backends.scripted]\n");
         text.push_str(&backend.to_string());
     }
-    fs::write(&settings, text).map_err(|error| Failure::not_written(&settings, error))
+    let write =
+        || fs::write(&settings, &text).map_err(|error| Failure::not_written(&settings, error));
+    trust::accepted_change(cli.env, root, &text, write)
 }
 
 /// Runs a git command in the sample project, without the user's git configuration.

@@ -105,6 +105,16 @@ pub fn shown(words: &[String]) -> String {
     words.join(" ")
 }
 
+impl SetupStep {
+    /// Returns the text that the step writes to `file`, if it writes this file.
+    pub fn text_for(&self, file: &Path) -> Option<&str> {
+        match self {
+            Self::Write { path, new, .. } if path == file => Some(new),
+            _ => None,
+        }
+    }
+}
+
 /// Returns the difference of two texts in unified format, indented by four spaces.
 pub fn difference(old: &str, new: &str) -> String {
     let diff = TextDiff::from_lines(old, new);

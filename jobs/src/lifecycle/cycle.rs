@@ -162,8 +162,16 @@ pub fn declared(root: &Path, file: Option<&str>) -> Result<Spec, BadCycle> {
             (file.to_owned(), text)
         }
     };
-    spec::parse(&text, BoardForm::of(&path))
-        .map_err(|mistakes| BadCycle::Mistakes { path, mistakes })
+    parsed(&path, &text)
+}
+
+/// Parses the text of the file at `path`, which declares a cycle.
+///
+/// # Errors
+/// Returns [`BadCycle::Mistakes`] if the text is not a valid cycle.
+pub fn parsed(path: &str, text: &str) -> Result<Spec, BadCycle> {
+    let mistake = |mistakes| BadCycle::Mistakes { path: path.to_owned(), mistakes };
+    spec::parse(text, BoardForm::of(path)).map_err(mistake)
 }
 
 /// Runs one step of the cycle.

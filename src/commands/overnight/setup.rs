@@ -48,7 +48,7 @@ impl OvernightSetupArgs {
         }
         if self.apply && text != old {
             let write = || config_command::write(&path, &old, &text);
-            trust::accepted_change(cli.env, &project.root, write)?;
+            trust::accepted_change(cli.env, &project.root, &text, write)?;
         }
         let lines: Vec<&str> = text
             .lines()

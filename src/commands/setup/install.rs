@@ -31,7 +31,7 @@ pub(super) fn plan(
     let mut edits = Vec::new();
     let mut notes = Vec::new();
     let at_work = match project::find(cli.here) {
-        Ok(root) => Some(LoadedProject::load(home, &root)?),
+        Ok(root) => Some(LoadedProject::load(home, &root)?.trusted()?),
         Err(failure) if args.at.is_some() || args.wake || !args.runner.is_empty() => {
             return Err(failure);
         }

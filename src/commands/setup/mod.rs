@@ -12,7 +12,7 @@ use runner_engine::outcome::Exit;
 
 use super::Cli;
 use crate::env::Env;
-use crate::project::{self, LoadedProject, trust};
+use crate::project::{self, FILE, LoadedProject, trust};
 use crate::setup::plan::carry_out;
 use crate::setup::record::SetupRecord;
 use crate::ui::{Failure, show};
@@ -103,7 +103,11 @@ impl SetupArgs {
         let new_crontab = home.state.join("crontab.new");
         let carried_out = || carry_out(&view.planned, &home.setup_note(), &new_crontab);
         view.troubles = match project::find(cli.here) {
-            Ok(root) => trust::accepted_change(home, &root, carried_out)?,
+            Ok(root) => {
+                let file = root.join(FILE);
+                let written = view.planned.iter().find_map(|step| step.text_for(&file));
+                trust::accepted_change(home, &root, written.unwrap_or_default(), carried_out)?
+            }
             Err(_) => carried_out()?,
         };
         // A changed schedule counts from the time at which it is read. Reading it with the first
