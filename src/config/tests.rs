@@ -63,7 +63,7 @@ fn mistakes_name_file_line_and_hint() {
         ("[jobs.a]\nkind = \"prompt\"\nquiet = \"9-17\"\n", ":3", "time of day"),
         ("[defaults]\nqiuet = \"09:00-17:00\"\n", ":2", "did you mean \"quiet\""),
         ("[jobs.dream]\nmax_lod = 1\n", ":2", "did you mean \"max_load\""),
-        ("[jobs.dream]\nquiet = \"09:00-09:00\"\n", ":2", "ends where it begins"),
+        ("[jobs.dream]\nquiet = \"09:00-09:00\"\n", ":2", "starts and ends at the same time"),
         ("[jobs.dream]\ncatch_up = \"lats\"\n", ":2", "did you mean \"last\""),
         ("[jobs.dream]\ncatch_up_cap = 0\n", ":2", "of at least 1"),
         ("[jobs.dream]\ncatch_up_window = \"0s\"\n", ":2", "duration"),

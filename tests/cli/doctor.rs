@@ -142,7 +142,7 @@ fn each_setup_defect_has_a_finding() {
     wrong("may be read or written by others", "chmod 600");
     fs::set_permissions(&environment, fs::Permissions::from_mode(0o600)).unwrap();
     fs::write(fixture.state().join("tick.stamp"), "2020-01-01T00:00:00Z\n").unwrap();
-    wrong("nothing has ticked since 2020-01-01", "runner tick");
+    wrong("`runner tick` has not run since 2020-01-01", "runner tick");
     fs::write(fixture.state().join("tick.stamp"), "2199-01-01T00:00:00Z\n").unwrap();
     wrong("the last tick is in the future", "date");
     run(&fixture, &["tick"]);
