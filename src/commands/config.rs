@@ -18,6 +18,7 @@ use crate::config::{
 use crate::daemon::client;
 use crate::env::Env;
 use crate::project::{self, trust};
+use crate::setup::ticks;
 use crate::tick;
 use crate::ui::{Failure, Ui, View, show};
 
@@ -99,7 +100,16 @@ impl ConfigArgs {
                 let file = file(cli.here)?;
                 let mistakes = config::mistakes(&cli.env.stack(file.as_deref()));
                 let exit = mistakes.first().map_or(Exit::Done, |first| first.failure.exit);
-                cli.ui.show(&ConfigCheck { ok: mistakes.is_empty(), mistakes });
+                let warnings = match (&file, mistakes.is_empty()) {
+                    (Some(_), true) => {
+                        let config = config::load(&cli.env.stack(file.as_deref()))?;
+                        ticks::disagreements(cli.env, &config)
+                    }
+                    _ => Vec::new(),
+                };
+                let warnings =
+                    warnings.iter().map(|it| format!("{}\nfix: {}", it.what, it.hint)).collect();
+                cli.ui.show(&ConfigCheck { ok: mistakes.is_empty(), warnings, mistakes });
                 Ok(exit)
             }
             ConfigCommand::Get { key, .. } => {
@@ -195,6 +205,8 @@ impl ShownSettings {
 #[derive(Serialize)]
 struct ConfigCheck {
     ok: bool,
+    /// The reasons why jobs would not be started on time.
+    warnings: Vec<String>,
     mistakes: Vec<ConfigFinding>,
 }
 
@@ -202,6 +214,9 @@ impl View for ConfigCheck {
     fn print(&self, _ui: Ui) {
         if self.ok {
             show::out("ok\n");
+        }
+        for warning in &self.warnings {
+            show::complain(&format!("warning: {warning}"));
         }
         for mistake in &self.mistakes {
             show::complain(&mistake.failure.message());
