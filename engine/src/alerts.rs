@@ -35,7 +35,7 @@ use strum::{EnumString, IntoStaticStr, VariantArray};
 
 use crate::policy::Quiet;
 
-/// A kind of trouble that people are notified of.
+/// A kind of problem for which runner sends an alert.
 #[derive(
     Clone,
     Copy,

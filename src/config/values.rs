@@ -93,7 +93,7 @@ impl<T> Cap<T> {
     }
 }
 
-/// Dollars.
+/// An amount in dollars.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(transparent)]
 #[schemars(inline)]

@@ -12,7 +12,7 @@ use crate::reserved::{self, NEVER, reserved};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Files {
-    /// The record of the tools that agents used; its name begins with an underscore.
+    /// The file that records the tools that agents used. Its name must begin with an underscore.
     #[serde(deserialize_with = "read_text::<PrivateFile, _>")]
     #[schemars(with = "Text<PrivateFile>")]
     pub steps: String,
@@ -20,9 +20,9 @@ pub struct Files {
     #[serde(deserialize_with = "read_text::<ProjectFile, _>")]
     #[schemars(with = "Text<ProjectFile>")]
     pub daydreams: String,
-    /// Whether an entry is committed once it is published.
+    /// Whether a journal entry is committed after it is published.
     pub commit: bool,
-    /// Whether the commit is pushed.
+    /// Whether that commit is pushed.
     pub push: bool,
 }
 
