@@ -316,10 +316,10 @@ pub struct NotifyTable {
     pub recovery: bool,
     /// The minimum time between two messages about the same open alert.
     pub repeat: Text<Span>,
-    /// How long at least between two messages to one channel; what becomes due meanwhile is sent
-    /// together. "0s": no limit.
+    /// The minimum time between two messages to the same channel. Alerts that become due in the
+    /// meantime are sent together. "0s" sets no limit.
     pub window: Text<Wait>,
-    /// Hours in which no message is sent, in the zone of the night; may span midnight.
+    /// The hours in which no message is sent, in the night's zone. They may span midnight.
     pub quiet: Option<Text<OrNone<Hours>>>,
     /// How long a scheduled job may go without a success before it is stale; "none" disables this
     /// alert.
