@@ -136,7 +136,7 @@ grammar! {
 pub fn own_path(text: &str) -> Result<PathBuf, String> {
     match text.starts_with('/') || text.starts_with("~/") {
         true => Ok(text.into()),
-        false => Err(format!("it must begin with / or ~/, it is {text:?}")),
+        false => Err(format!("{text:?} does not begin with / or ~/")),
     }
 }
 

@@ -55,7 +55,7 @@ fn heartbeat(text: &str) -> Result<Heartbeat, String> {
     }
     url(text)
         .map(Heartbeat::Address)
-        .map_err(|why| format!("{why}; or a file, that begins with / or ~/"))
+        .map_err(|why| format!("{why}, or a file that begins with / or ~/"))
 }
 
 /// Parses an address that messages may be sent to, or the name of a variable that holds one.
@@ -68,11 +68,11 @@ pub fn url(text: &str) -> Result<Address, String> {
 
 /// Parses an address, which must be https, or http on this machine.
 pub fn checked_url(text: &str) -> Result<reqwest::Url, String> {
-    let wrong = "it must be an https:// address, an http:// one of this machine, or env:NAME";
+    let wrong = "expected an https:// address, an http:// address of this host, or env:NAME";
     let url: reqwest::Url = text.parse().map_err(|_| wrong.to_owned())?;
     if !url.username().is_empty() || url.password().is_some() {
         return Err(
-            "an address with a password in it is read by every log; use env:NAME".to_owned()
+            "the address contains credentials, which logs would record; use env:NAME".to_owned()
         );
     }
     match url.scheme() {
@@ -106,7 +106,7 @@ fn variable(text: &str) -> Result<String, String> {
         true => Ok(text.to_owned()),
         // It may be the secret itself.
         false => {
-            Err("it must be the name of a variable that holds it, like RUNNER_HOOK_KEY".to_owned())
+            Err("expected the name of the variable with the value, like RUNNER_HOOK_KEY".to_owned())
         }
     }
 }
@@ -119,7 +119,7 @@ fn address(text: &str) -> Result<String, String> {
         .is_some_and(|(name, host)| !name.is_empty() && !host.is_empty() && !host.contains('@'));
     match good && text.chars().all(plain) && !text.starts_with('-') && text.len() <= 254 {
         true => Ok(text.to_owned()),
-        false => Err(format!("{text:?} is no plain mail address (like me@example.org)")),
+        false => Err(format!("{text:?} is not a plain mail address (like me@example.org)")),
     }
 }
 

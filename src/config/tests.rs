@@ -50,7 +50,7 @@ fn mistakes_name_file_line_and_hint() {
         ("[jobs.dream]\ntimeout = \"soon\"\n", ":2", "timeout"),
         ("[jobs.dream]\nkind = \"dreem\"\n", ":2", "dream"),
         ("[night]\nzone = \"Mars/Olympus\"\n", ":2", "time zone"),
-        ("[jobs.report]\nkind = \"prompt\"\n", ":1", "not \"report\""),
+        ("[jobs.report]\nkind = \"prompt\"\n", ":1", "\"report\" is reserved"),
         ("[night\n", ":1", "runner.toml"),
         (
             "[jobs.a]\nkind = \"command\"\nprogram = \"x\"\nartifacts = [{ from = \"a\", to = \".Git/config\" }]\n",
@@ -72,7 +72,7 @@ fn mistakes_name_file_line_and_hint() {
         ("[jobs.dream]\nmax_load = -1\n", ":2", "from 0 to 1000"),
         ("[jobs.dream]\nmax_load = 2000\n", ":2", "from 0 to 1000"),
         ("[jobs.dream]\nretries = -1\n", ":2", "whole number"),
-        ("[jobs.dream]\nbackoff = []\n", ":2", "one item at least"),
+        ("[jobs.dream]\nbackoff = []\n", ":2", "at least one item"),
         ("[jobs.dream]\nbackoff = [\"1\"]\n", ":2", "duration"),
         (
             "[defaults]\n\ngroup = \"nightly\"\n[groups.nightl]\nslots = 1\n",
@@ -208,7 +208,7 @@ fn invalid_settings_name_their_key() {
         ("timeout", "soon", "not a duration"),
         ("max_idea_bytes", "1XB", "not a size"),
         ("kind.of", "x", "schedule"),
-        ("backend.x", "y", "no table"),
+        ("backend.x", "y", "not a table"),
         ("trigger", "manual", "schedule"),
         ("catch_up_window", "1h", "schedule"),
         ("backend", "bultin", "did you mean \"builtin\""),
