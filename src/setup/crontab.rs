@@ -80,10 +80,12 @@ fn find(text: &[u8], owner: &str) -> Result<Option<Around>, String> {
         let plain = line.strip_suffix(b"\n").unwrap_or(line);
         if let Some(which) = begins.iter().position(|begin| begin == plain) {
             if first.replace((at, which == 1)).is_some() {
-                return Err("the crontab has runner's block twice".to_owned());
+                return Err("the crontab contains runner's block twice".to_owned());
             }
         } else if plain == end && (first.is_none() || last.replace(at + line.len()).is_some()) {
-            return Err("runner's block in the crontab has an end without a beginning".to_owned());
+            return Err(
+                "the crontab contains the end of runner's block without its beginning".to_owned()
+            );
         }
         at += line.len();
     }
@@ -92,7 +94,7 @@ fn find(text: &[u8], owner: &str) -> Result<Option<Around>, String> {
         (Some((first, joined)), Some(last)) => {
             Ok(Some((text[..first].to_owned(), joined, text[last..].to_owned())))
         }
-        _ => Err("runner's block in the crontab has no end".to_owned()),
+        _ => Err("the crontab contains the beginning of runner's block without its end".to_owned()),
     }
 }
 
@@ -133,7 +135,7 @@ pub fn write(
     draft: &Path,
 ) -> Result<Option<String>, Failure> {
     let changed = |when: &str| {
-        Failure::later(format!("the crontab was changed by somebody else {when}"))
+        Failure::later(format!("another process changed the crontab {when}"))
             .hint("crontab -l, then run the command again")
     };
     let there = read()?;
@@ -141,7 +143,7 @@ pub fn write(
         return Ok(None);
     }
     if there.as_deref() != before {
-        return Err(changed("meanwhile; nothing was written"));
+        return Err(changed("in the meantime; nothing was written"));
     }
     let mut after = after.map(<[u8]>::to_vec);
     let mut note = None;
@@ -154,7 +156,8 @@ pub fn write(
         }
         put(after.as_deref(), draft)?.map_err(Failure::cannot_write)?;
         note = Some(
-            "the last line of the crontab has a line break now: crontab requires one".to_owned(),
+            "a line break was added to the last line of the crontab, because crontab requires one"
+                .to_owned(),
         );
     }
     if read()? == after { Ok(note) } else { Err(changed("while it was being written")) }

@@ -55,12 +55,12 @@ impl HostScheduler {
                 "--service: {} cannot keep the daemon running",
                 kind.as_str()
             ))
-            .hint("keep `runner daemon` running by other means"));
+            .hint("start `runner daemon` in another way"));
         }
         let utf8 = |path: &Path| {
             path.to_str().map(str::to_owned).ok_or_else(|| {
                 Failure::data(format!(
-                    "{}: not UTF-8, but files of host schedulers must be",
+                    "{}: the path is not UTF-8, which files of host schedulers require",
                     path.display()
                 ))
             })

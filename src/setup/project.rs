@@ -95,7 +95,7 @@ fn settings(config: &Config, wish: &SetupOptions) -> Result<Vec<(String, String)
     if !config.backends.contains_key(backend) {
         let known: Vec<&str> = config.backends.keys().map(String::as_str).collect();
         return Err(Failure::configuration(format!(
-            "--runner {backend}: there is no such backend; the backends are {}",
+            "--runner {backend}: there is no such backend (there are: {})",
             known.join(", ")
         ))
         .hint(format!(
@@ -145,9 +145,9 @@ pub fn undo(
             mode: None,
         })),
         Some(_) => Err(format!(
-            "{} was changed since, so the night and the backends that were set there are kept",
+            "{} was changed after the setup, so the settings of the night and the backends are kept",
             path.display()
         )),
-        None => Err(format!("{} is gone", path.display())),
+        None => Err(format!("{} no longer exists", path.display())),
     })
 }

@@ -91,7 +91,7 @@ impl SetupRecord {
         match read_host(path, DOCUMENT) {
             Ok(text) => serde_json::from_slice(&text).map_err(|error| {
                 Failure::configuration(format!("{}: {error}", path.display())).hint(
-                    "undo manually what it lists, move it away, then run: runner setup --apply",
+                    "undo the listed changes manually, rename the file, then run: runner setup --apply",
                 )
             }),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Self::default()),

@@ -45,7 +45,9 @@ pub fn advice(kind: SchedulerKind, opens: Time, zone: &str) -> Vec<String> {
     };
     let zoned = match kind {
         SchedulerKind::Launchd | SchedulerKind::TaskScheduler => {
-            format!(" (the time is in {zone}; the command takes it as this machine's own zone)")
+            format!(
+                " (the time is in {zone}, but the command interprets it in this machine's zone)"
+            )
         }
         _ => String::new(),
     };
