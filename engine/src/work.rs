@@ -156,7 +156,7 @@ impl Work {
             return Some(format!("{} is a path that this job must never write", kept.display()));
         }
         let within = self.write.iter().any(|write| path.starts_with(write));
-        (!within).then(|| "it is outside of what this job may write".to_owned())
+        (!within).then(|| "it is outside the paths that this job may write".to_owned())
     }
 
     fn save(&self, run_dir: &Path) -> Result<(), WorkError> {

@@ -272,8 +272,9 @@ fn collect(out: &std::path::Path, from: &str) -> Result<Vec<u8>, JobError> {
     let path = RelPath::new(from).map_err(|error| missing(error.to_string()))?;
     let folder = RealFs::open(out).map_err(|error| missing(error.to_string()))?;
     let file = folder.regular(&path).map_err(|error| missing(error.to_string()))?;
-    let file = file
-        .ok_or_else(|| missing("it is not there, although the program exited with 0".to_owned()))?;
+    let file = file.ok_or_else(|| {
+        missing("it does not exist, although the program exited with 0".to_owned())
+    })?;
     if file.links != 1 {
         return Err(missing(format!("it has {} hard links", file.links)));
     }

@@ -104,7 +104,7 @@ fn verdicts_apply_once_and_unresolved_are_reported() {
     let runs = fixture.run(&["runs", "--job", "board:apply", "--json"]).ends(0);
     assert_eq!(runs.json().as_array().unwrap().len(), 5);
     fs::remove_file(fixture.path("plan.org")).unwrap();
-    fixture.run(&["board", "apply"]).ends(65).expect_text("plan.org is not there");
+    fixture.run(&["board", "apply"]).ends(65).expect_text("plan.org does not exist");
     fixture.write("plan.org", b"* TODO \xff\n");
     fixture.run(&["board", "show"]).ends(65).expect_text("not UTF-8");
 }

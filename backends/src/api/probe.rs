@@ -63,7 +63,7 @@ fn listens(plan: &EndpointPlan) -> Result<(), BackendError> {
             Dialect::Ollama => "; start it with `ollama serve`",
             _ => "",
         };
-        let why = format!("nobody answers at {}: {error}{start}", plan.host());
+        let why = format!("cannot connect to {}: {error}{start}", plan.host());
         BackendError::Unavailable { why }
     };
     let addresses = (host, port).to_socket_addrs().map_err(|error| unavailable(&error))?;

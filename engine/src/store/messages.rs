@@ -396,7 +396,7 @@ impl Store {
 fn begin(tx: &Transaction<'_>, found: &Delivery, now: Timestamp) -> Result<bool, Fault> {
     if found.tries > MOST_TRIES {
         // The last attempt was started, but its result was never recorded.
-        let error = "its last try was interrupted";
+        let error = "the last attempt was interrupted";
         settle(tx, &found.id, MessageState::GivenUp, error, now)?;
         return Ok(false);
     }
