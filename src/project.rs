@@ -466,8 +466,8 @@ fn git(root: &Path) -> String {
     let path = root.join(".git");
     match fs::metadata(&path) {
         Ok(data) if data.is_dir() => format!("{}.{:o}", data.ino(), data.mode()),
-        // The git folder of a worktree may disappear with its repository, while the `.git` file
-        // stays.
+        // The git folder of a worktree may disappear with its repository, although the `.git` file
+        // remains.
         Ok(_) => identity::git_dir(root)
             .and_then(|folder| fs::metadata(folder).ok())
             .map_or_else(|| "-".to_owned(), |data| format!("{}", data.ino())),

@@ -176,7 +176,7 @@ pub struct ContractLock {
 
 impl ContractLock {
     /// Creates the lock file. `path` must be [`beneath`](crate::files::beneath) the project. A file
-    /// that runner wrote stays until [`ContractLock::claim`], because only the deciding lock shows
+    /// that runner wrote is kept until [`ContractLock::claim`], because only the deciding lock shows
     /// whether its writer is alive. Another program's file is respected until it is an hour old.
     ///
     /// # Errors

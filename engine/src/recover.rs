@@ -424,7 +424,7 @@ fn dead(
         kind: if replayed.is_ok() { "recovered" } else { "stuck" }.to_owned(),
         detail,
     };
-    // A run that stays stuck is reported only once.
+    // A run that is stuck for the same reason again is not reported again.
     let said = store.events_of(&run.id)?;
     if !said.last().is_some_and(|last| last.kind == event.kind && last.detail == event.detail) {
         store.event(&event)?;

@@ -23,7 +23,7 @@ pub enum Heartbeat {
 pub enum Address {
     /// The address itself.
     Given(String),
-    /// The name of a variable that holds the address, because an address may itself be a secret.
+    /// The name of the variable with the address, because an address may be a secret.
     Variable(String),
 }
 
@@ -34,7 +34,7 @@ pub enum Secret {
     Variable(String),
     /// The name of a secret in the desktop's keyring.
     Keyring(String),
-    /// The path of a file that holds the secret and that only its owner may read.
+    /// The path of the file with the secret, which only its owner may read.
     File(PathBuf),
 }
 
@@ -43,7 +43,7 @@ grammar! {
     Url: Address, "https://example.org/x", "", url;
     /// The receiver of the heartbeat after each successful tick.
     Recipient: Heartbeat, "https://example.org/x", "", heartbeat;
-    /// The name of a variable or of a keyring's entry that holds a key.
+    /// The name of the variable with a key, or a reference to an entry of a keyring.
     SecretName: Secret, "RUNNER_HOOK_KEY", "", secret;
     /// A mail address.
     MailAddress: String, "me@example.org", "", address;
@@ -58,7 +58,7 @@ fn heartbeat(text: &str) -> Result<Heartbeat, String> {
         .map_err(|why| format!("{why}, or a file that begins with / or ~/"))
 }
 
-/// Parses an address that messages may be sent to, or the name of a variable that holds one.
+/// Parses an address for messages, or `env:` and the name of the variable with the address.
 pub fn url(text: &str) -> Result<Address, String> {
     match text.strip_prefix("env:") {
         Some(name) => variable(name).map(Address::Variable),
@@ -66,7 +66,7 @@ pub fn url(text: &str) -> Result<Address, String> {
     }
 }
 
-/// Parses an address, which must be https, or http on this machine.
+/// Parses an address, which must use https, or http on this host, without credentials.
 pub fn checked_url(text: &str) -> Result<reqwest::Url, String> {
     let wrong = "expected an https:// address, an http:// address of this host, or env:NAME";
     let url: reqwest::Url = text.parse().map_err(|_| wrong.to_owned())?;
@@ -82,14 +82,14 @@ pub fn checked_url(text: &str) -> Result<reqwest::Url, String> {
     }
 }
 
-/// Reports whether an address leads to this machine.
+/// Returns whether an address refers to this host.
 pub fn is_loopback(url: &reqwest::Url) -> bool {
     let Some(host) = url.host_str() else { return false };
     let bare = host.trim_start_matches('[').trim_end_matches(']');
     host == "localhost" || bare.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 
-/// Parses the location of a key: a variable's name, or a reference to the desktop's keyring.
+/// Parses the location of a key: the name of a variable, or a reference to the desktop's keyring.
 fn secret(text: &str) -> Result<Secret, String> {
     match in_keyring(text) {
         Some(Ok(name)) => Ok(Secret::Keyring(name.to_owned())),

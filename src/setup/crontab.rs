@@ -1,8 +1,8 @@
-//! Reads and writes a user's crontab, and the block of runner in it.
+//! Reads and writes a user's crontab, and runner's block in it.
 //!
-//! Every byte outside the block belongs to others and stays as it is. `crontab` has no lock: a new
-//! text is written only if the current text is still the one on which the plan was based, and it is
-//! read back afterwards.
+//! The text outside the block is kept byte by byte, except that a missing line break before the
+//! block or at the end of the crontab may be added. `crontab` has no lock, so a new text is written
+//! only if the current text is the one on which the plan was based. It is read back afterwards.
 
 use std::fs;
 use std::io;
@@ -123,12 +123,12 @@ fn unusable(what: String) -> Failure {
     Failure::unavailable(what).hint("apt-get install cron, or runner setup --scheduler manual")
 }
 
-/// Replaces `before` with `after`, by way of a file at `draft`. Returns a note about any other
-/// change that it had to make.
+/// Replaces `before` with `after`, by way of a file at `draft`. Returns a note if a line break was
+/// added at the end.
 ///
 /// # Errors
-/// Returns an error if the crontab was changed meanwhile, before or during the write, or if
-/// `crontab` refuses.
+/// Returns an error if another process changed the crontab before or during the write, if
+/// `crontab` cannot be run or refuses the text, or if the draft cannot be written.
 pub fn write(
     before: Option<&[u8]>,
     after: Option<&[u8]>,

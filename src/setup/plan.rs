@@ -178,7 +178,7 @@ fn one(step: &SetupStep, note: &Path, draft: &Path) -> Result<Option<String>, Fa
             }
         }
         SetupStep::Remove(path) => gone(path, fs::remove_file(path))?,
-        // A folder stays if another program has put a file into it meanwhile.
+        // A folder is kept if another program has created a file in it.
         SetupStep::RemoveFolder(path) => match fs::remove_dir(path) {
             Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {}
             done => gone(path, done)?,

@@ -1,8 +1,8 @@
-//! A project's part in a setup: the minutes that its schedules ask for, and the changes to its
-//! `runner.toml`.
+//! A project's part in a setup: the minutes at which its schedules need ticks, and the changes to
+//! its `runner.toml`.
 //!
-//! A change is undone exactly if the file was not edited since; otherwise the file stays and that
-//! is reported.
+//! A change is undone exactly if the file was not edited afterwards. Otherwise, the file is kept,
+//! and the removal reports this.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -128,7 +128,7 @@ fn chained(known: Option<&ChangedFile>, raw: &str, new: &str) -> Option<ChangedF
     }
 }
 
-/// Returns the step that undoes the changes to a project's file, or the reason why the file stays.
+/// Returns the step that undoes the changes to a project's file, or the reason why the file is kept.
 pub fn undo(
     root: &str,
     served: &ServedProject,

@@ -151,7 +151,7 @@ pub enum StoreError {
     #[error("the database {path} needs a new format while another runner has it open")]
     InUse { path: PathBuf },
     /// The commit's run has been taken over.
-    #[error("run {run} was taken over: its fence {fence} is no longer the job's")]
+    #[error("run {run} was taken over: its fence {fence} is outdated")]
     StaleFence {
         run: String,
         /// The run's outdated fence.
@@ -161,7 +161,7 @@ pub enum StoreError {
     #[error("a restore of the database {path} was interrupted")]
     HalfRestored { path: PathBuf },
     /// The database does not exist, but other files show that it once existed.
-    #[error("the database {path} is gone, and {what} of it is still there")]
+    #[error("the database {path} is missing, but runner still has {what} of it")]
     Lost {
         path: PathBuf,
         /// A description of these files.

@@ -5,7 +5,7 @@
 //!   intent written ──> log and file moved aside together ──> draft renamed into place ──> intent removed
 //! ```
 //!
-//! If the process dies before the intent is written, the old database stays in use. After that, the
+//! If the process dies before the intent is written, the old database remains in use. After that, the
 //! next process that opens the database for writing completes the restore, and readers get an
 //! error.
 //!

@@ -47,7 +47,7 @@ grammar! {
 fn of_project(text: &str) -> Result<String, String> {
     RelPath::new(text).map_err(|error| error.to_string())?;
     match reserved(text, &NEVER) {
-        Some(never) => Err(format!("{text:?} lies in {never}, which is not its place")),
+        Some(never) => Err(format!("{text:?} is inside {never}, where this file must not be")),
         None => Ok(text.to_owned()),
     }
 }
@@ -56,7 +56,7 @@ fn private(text: &str) -> Result<String, String> {
     RelPath::new(text).map_err(|error| error.to_string())?;
     let name = text.rsplit('/').next().unwrap_or(text);
     if !name.starts_with('_') || reserved(text, &[".git"]).is_some() {
-        return Err(format!("{text:?}: its name must begin with an underscore"));
+        return Err(format!("{text:?}: the name must begin with an underscore"));
     }
     Ok(text.to_owned())
 }
