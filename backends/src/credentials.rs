@@ -96,7 +96,7 @@ pub(crate) fn install(kind: &str) -> &'static str {
 /// Describes the credentials with which an instance can log in.
 ///
 /// # Errors
-/// Returns [`BackendError::NotLoggedIn`], with a hint, if no credentials were found.
+/// Returns [`BackendError::NotLoggedIn`], with a hint, if no usable credentials were found.
 pub(crate) fn plausible(plan: &AgentPlan) -> Result<String, BackendError> {
     let keys = KEYS.iter().find(|(name, _)| *name == plan.kind);
     let keys = keys.map_or(&[][..], |(_, keys)| *keys);
@@ -164,8 +164,8 @@ fn read(path: &Path) -> std::io::Result<Vec<u8>> {
 /// expanded.
 ///
 /// # Errors
-/// Returns [`BackendError::NotLoggedIn`] if the file cannot be read, if other users can access it, or if a
-/// line is not a variable. The message does not contain the line.
+/// Returns [`BackendError::NotLoggedIn`] if the file cannot be read or is too large, if other users
+/// can access it, or if a line is not a variable. The message does not contain the line.
 pub fn from_file(path: &Path) -> Result<BTreeMap<String, String>, BackendError> {
     let shown = path.display();
     let bad = |why: String| BackendError::NotLoggedIn { why };

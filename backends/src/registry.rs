@@ -176,7 +176,7 @@ impl BackendSpec {
     /// backend names and the values in its `env_file`, except locations and proxies.
     ///
     /// # Errors
-    /// Returns an error if the file cannot be used.
+    /// Returns an error if the `env_file` cannot be used.
     pub fn secrets(&self, around: &BTreeMap<String, String>) -> Result<Vec<String>, BackendError> {
         let named = self.variables().filter(|name| !credentials::is_place(name));
         let mut secrets: Vec<String> = named.filter_map(|name| around.get(name).cloned()).collect();
@@ -209,7 +209,8 @@ pub struct Surroundings<'a> {
 /// Creates the backend that `spec` describes.
 ///
 /// # Errors
-/// Returns [`BackendError::Rejected`] if the configuration is invalid.
+/// Returns [`BackendError::Rejected`] if the configuration or a recording is invalid, and
+/// [`BackendError::NotLoggedIn`] if the `env_file` cannot be used.
 pub fn build(
     spec: &BackendSpec,
     around: &Surroundings<'_>,

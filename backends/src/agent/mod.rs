@@ -174,7 +174,7 @@ pub(crate) struct Watched<E> {
 /// sink.
 ///
 /// # Errors
-/// Returns an error if the program was not started.
+/// Returns an error if the program could not be run, or if the runtime is shutting down.
 pub(crate) async fn watch<E: AgentEvents>(
     spec: ChildSpec,
     plan: &AgentPlan,

@@ -92,9 +92,7 @@ impl EndpointPlan {
             (_, None | Some("chat")) => Dialect::Chat,
             (_, Some("responses")) => Dialect::Responses,
             (_, Some(other)) => {
-                return Err(rejected(format!(
-                    "there is no api {other:?} (known: chat, responses)"
-                )));
+                return Err(rejected(format!("unknown api {other:?} (known: chat, responses)")));
             }
         };
         let text = spec.base_url.as_deref().unwrap_or(usual_base(kind));
@@ -102,7 +100,8 @@ impl EndpointPlan {
         let model = (spec.model.clone()).filter(|model| !model.is_empty());
         let model = model.ok_or_else(|| {
             rejected(
-                "it needs a model (`runner backends check` lists the available ones)".to_owned(),
+                "a model is required (`runner backends check` lists the available models)"
+                    .to_owned(),
             )
         })?;
         let structured = match (spec.structured.as_deref(), dialect) {

@@ -41,7 +41,8 @@ pub(crate) struct Endpoint {
 /// Checks before a run whether an endpoint on this host can answer. Other hosts are not contacted.
 ///
 /// # Errors
-/// Returns an error if nothing listens at the address, or if Ollama does not have the model.
+/// Returns an error if nothing listens at the address. For Ollama, also returns an error if the
+/// server does not list its models or does not have the model.
 pub(crate) fn preflight(plan: &EndpointPlan) -> Result<(), BackendError> {
     if !plan.is_loopback {
         return Ok(());

@@ -280,7 +280,7 @@ fn missing_database_is_not_silently_recreated() {
     ] {
         aged.run(command)
             .ends(70)
-            .expect_text("is gone")
+            .expect_text("is missing, but runner still has")
             .expect_text("runner db restore")
             .expect_text("mkdir");
         assert!(!aged.store().exists(), "{command:?}");
