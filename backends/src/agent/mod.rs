@@ -40,7 +40,7 @@ use crate::request::{Reply, Request};
 use crate::sink::{Event, OwnedEvent, Sink};
 use crate::{answer, child, credentials};
 use events::{AgentEvents, EventStream};
-use prompt::AnswerForm;
+use prompt::ProgramAnswer;
 use refusal_text::LocalClock;
 
 /// The settings for running an agent program, which are the same for every request.
@@ -217,7 +217,7 @@ pub(crate) async fn watch<E: AgentEvents>(
 pub(crate) fn child_spec(
     plan: &AgentPlan,
     request: &Request,
-    form: AnswerForm,
+    form: ProgramAnswer,
     args: Vec<String>,
     env: BTreeMap<String, String>,
 ) -> ChildSpec {

@@ -13,7 +13,7 @@ const ANSWER: &str = "answer";
 
 /// The form in which a program expects an answer with a schema.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum AnswerForm {
+pub(crate) enum ProgramAnswer {
     /// Text that fits the request's own schema.
     Text,
     /// Text that fits the schema of [`rooted`], which the program enforces.
@@ -35,11 +35,11 @@ ask. Your only tool is StructuredOutput, which takes your answer and does nothin
 
 /// Returns the text of the whole question, with an answer as text.
 pub(crate) fn text(request: &Request) -> String {
-    text_for(request, AnswerForm::Text)
+    text_for(request, ProgramAnswer::Text)
 }
 
 /// Returns the text of the whole question, which requests the answer in this form.
-pub(crate) fn text_for(request: &Request, form: AnswerForm) -> String {
+pub(crate) fn text_for(request: &Request, form: ProgramAnswer) -> String {
     let mut text = request.instructions.to_string();
     for source in &request.sources {
         text.push_str("\n\n");
@@ -57,24 +57,26 @@ pub(crate) fn text_for(request: &Request, form: AnswerForm) -> String {
     if let Some(schema) = &request.schema {
         let bare = is_object(schema);
         text.push_str(match form {
-            AnswerForm::Tool if bare => {
+            ProgramAnswer::Tool if bare => {
                 "\n\nGive the answer to the tool StructuredOutput. It fits this schema:\n"
             }
-            AnswerForm::Tool => {
+            ProgramAnswer::Tool => {
                 "\n\nGive the answer to the tool StructuredOutput, as the value of its field `answer`. \
                  The input of the tool fits this schema:\n"
             }
-            AnswerForm::RootedText if !bare => {
+            ProgramAnswer::RootedText if !bare => {
                 "\n\nAnswer with one JSON object whose field `answer` holds the answer, and with \
                  nothing else. The object fits this schema:\n"
             }
-            AnswerForm::Text | AnswerForm::RootedText => {
+            ProgramAnswer::Text | ProgramAnswer::RootedText => {
                 "\n\nAnswer with JSON that fits this schema, and with nothing else:\n"
             }
         });
         match form {
-            AnswerForm::Text => text.push_str(&schema.to_string()),
-            AnswerForm::RootedText | AnswerForm::Tool => text.push_str(&rooted(schema).to_string()),
+            ProgramAnswer::Text => text.push_str(&schema.to_string()),
+            ProgramAnswer::RootedText | ProgramAnswer::Tool => {
+                text.push_str(&rooted(schema).to_string())
+            }
         }
     }
     text.push('\n');
@@ -155,7 +157,7 @@ mod tests {
             limits: RequestLimits::default(),
             run_dir: None,
             work: None,
-            form: crate::AnswerForm::default(),
+            form: crate::ProgramAnswer::default(),
         };
         let all = text(&request);
         assert!(all.starts_with("Sort.\n\n<<<UNTRUSTED 1>>>"), "{all}");
@@ -163,10 +165,10 @@ mod tests {
             assert!(all.contains(part), "{part} is missing in {all}");
         }
         // The question names the same schema that the program enforces.
-        for form in [AnswerForm::RootedText, AnswerForm::Tool] {
+        for form in [ProgramAnswer::RootedText, ProgramAnswer::Tool] {
             let all = text_for(&request, form);
             assert!(all.contains(&rooted(&json!({"type": "array"})).to_string()), "{all}");
-            assert_eq!(all.contains("StructuredOutput"), form == AnswerForm::Tool, "{all}");
+            assert_eq!(all.contains("StructuredOutput"), form == ProgramAnswer::Tool, "{all}");
         }
         let plain = Request {
             sources: Vec::new(),

@@ -23,7 +23,7 @@ use runner_engine::process::{Cancel, ChildSpec, Ended};
 use runner_text::counted;
 use serde_json::Value;
 
-use crate::agent::prompt::AnswerForm;
+use crate::agent::prompt::ProgramAnswer;
 use crate::agent::{self, AgentPlan, prompt, refusal_text};
 use crate::redact::Secrets;
 use crate::{Backend, BackendError, Description, Reply, Request, Sink, Stop, child};
@@ -106,20 +106,20 @@ fn spec(plan: &AgentPlan, request: &Request) -> ChildSpec {
     ]
     .map(str::to_owned)
     .into();
-    let form = if request.schema.is_some() { AnswerForm::Tool } else { AnswerForm::Text };
+    let form = if request.schema.is_some() { ProgramAnswer::Tool } else { ProgramAnswer::Text };
     let mut put = |name: &str, value: String| args.extend([name.to_owned(), value]);
     put("--tools", plan.tools.join(","));
     if plan.tools.is_empty() {
         let place = match form {
-            AnswerForm::Tool => prompt::PLACE_WITH_TOOL,
-            AnswerForm::Text | AnswerForm::RootedText => prompt::PLACE,
+            ProgramAnswer::Tool => prompt::PLACE_WITH_TOOL,
+            ProgramAnswer::Text | ProgramAnswer::RootedText => prompt::PLACE,
         };
         put("--system-prompt", place.to_owned());
     } else {
         put("--allowedTools", plan.tools.join(","));
     }
     let turns = match (plan.tools.is_empty(), form) {
-        (true, AnswerForm::Tool) => SCHEMA_TURNS,
+        (true, ProgramAnswer::Tool) => SCHEMA_TURNS,
         (true, _) => 1,
         (false, _) => TURNS,
     };

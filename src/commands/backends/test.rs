@@ -5,7 +5,9 @@ use std::fs;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use runner_backends::{BackendError, NullSink, Reply, Request, RequestLimits, Surroundings, build};
+use runner_backends::{
+    AnswerForm, BackendError, NullSink, Reply, Request, RequestLimits, Surroundings, build,
+};
 use runner_engine::error_chain::plain;
 use runner_engine::ids::RunId;
 use runner_engine::outcome::{Exit, Outcome};
@@ -152,6 +154,7 @@ fn request(id: &RunId, child: &std::path::Path) -> Request {
         rule_answer: json!({ "letters": 6 }),
         offer: json!({}),
         schema: Some(schema),
+        form: AnswerForm::default(),
         limits: RequestLimits {
             max_output_tokens: TOKENS,
             total: TOTAL,
