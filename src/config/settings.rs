@@ -1,10 +1,10 @@
 //! Declares every setting once, as a field with a type. Its doc comment is the help text.
 //!
-//! The reader, the schema, the check for unknown keys and the reference are derived from these types
-//! (`reader.rs`, `reference.rs`). A table with two sets of settings is a [`Both`] and is read twice.
-//! `runner_backends` declares the settings of backends, and `runner_jobs` those of the lifecycle's
-//! files and of each kind of job. The defaults are in `config/default.toml`, the lowest layer. The
-//! types and the modules of the tables convert and check the values.
+//! The reader, the schema, the check for unknown keys and the reference are derived from these
+//! types (`reader.rs`, `reference.rs`). A table with two sets of settings is a [`Both`] and is read
+//! twice. `runner_backends` declares the settings of backends, and `runner_jobs` those of the
+//! lifecycle's files and of each kind of job. The defaults are in `config/default.toml`, the lowest
+//! layer. The types and the modules of the tables convert and check the values.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

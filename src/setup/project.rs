@@ -128,7 +128,8 @@ fn chained(known: Option<&ChangedFile>, raw: &str, new: &str) -> Option<ChangedF
     }
 }
 
-/// Returns the step that undoes the changes to a project's file, or the reason why the file is kept.
+/// Returns the step that undoes the changes to a project's file, or the reason why the file is
+/// kept.
 pub fn undo(
     root: &str,
     served: &ServedProject,

@@ -1,7 +1,8 @@
 //! Reserves budget for runs and settles it.
 //!
-//! An admission must call [`fit`] and [`reserve`] in the same transaction. Otherwise, two runs could
-//! reserve the same remaining amount. Outside such a transaction, [`fit`] returns only an estimate.
+//! An admission must call [`fit`] and [`reserve`] in the same transaction. Otherwise, two runs
+//! could reserve the same remaining amount. Outside such a transaction, [`fit`] returns only an
+//! estimate.
 
 use jiff::{SignedDuration, Timestamp};
 use rusqlite::{Connection, Transaction, params};

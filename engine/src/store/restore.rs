@@ -5,8 +5,8 @@
 //!   intent written ──> log and file moved aside together ──> draft renamed into place ──> intent removed
 //! ```
 //!
-//! If the process dies before the intent is written, the old database remains in use. After that, the
-//! next process that opens the database for writing completes the restore, and readers get an
+//! If the process dies before the intent is written, the old database remains in use. After that,
+//! the next process that opens the database for writing completes the restore, and readers get an
 //! error.
 //!
 //! The copy does not show what happened after it was made. Scheduled times since then are recorded
