@@ -284,8 +284,8 @@ pub struct JobTable {
     /// The kind of job.
     #[schemars(extend("enum" = kinds::NAMES))]
     pub kind: String,
-    /// The event that makes the job due: "night", "manual", "every 15m", "daily 02:30", "cron 30 2
-    /// * * *", "after JOB", "after JOB ends" or "lifecycle".
+    /// The event that makes the job due: "night", "manual", "every 15m", "daily 02:30",
+    /// "cron 30 2 * * *", "after JOB", "after JOB ends" or "lifecycle".
     pub trigger: Option<Text<TriggerText>>,
     /// Whether schedules and nights may start the job.
     pub enabled: Option<bool>,
