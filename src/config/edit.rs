@@ -113,11 +113,11 @@ fn allowed(path: &[String], edit: &Edit<'_>) -> Result<(), Failure> {
     let key = edit.key;
     let parts: Vec<&str> = path.iter().map(String::as_str).collect();
     if parts[0] == "project" {
-        let why = "project.id ties this folder to its history and is never set manually";
+        let why = "project.id connects this folder to its history and cannot be set manually";
         return Err(Failure::configuration(why.to_owned()).hint("runner init"));
     }
     if let Some(why) = reference::users_only(&parts).filter(|_| !edit.user) {
-        let why = format!("{key}: {why}, so only the user's file is asked for it");
+        let why = format!("{key}: {why}, so it is read only from the user's file");
         let hint = format!("runner config set --user {key} {}", edit.value);
         return Err(Failure::configuration(why).hint(hint));
     }
@@ -135,12 +135,15 @@ fn changed(old: &str, path: &[String], edit: &Edit<'_>) -> Result<String, Failur
     let refuse =
         |why: &str| Failure::configuration(format!("{}: {}: {why}", edit.file.display(), edit.key));
     let plain = old.replace("\r\n", "\n");
-    let mut document: DocumentMut = plain.parse().map_err(|_| refuse("it is not good TOML"))?;
+    let mut document: DocumentMut =
+        plain.parse().map_err(|_| refuse("the file is not valid TOML"))?;
     let new: Value = format!("{} ", inline(&value(edit.value)))
         .trim_end()
         .parse()
-        .map_err(|_| refuse("the value cannot be written"))?;
-    let Some((last, outer)) = path.split_last() else { return Err(refuse("it has no name")) };
+        .map_err(|_| refuse("the value cannot be written as TOML"))?;
+    let Some((last, outer)) = path.split_last() else {
+        return Err(refuse("the setting has no name"));
+    };
     let mut table: &mut dyn TableLike = document.as_table_mut();
     for part in outer {
         let inner = table.entry(part).or_insert_with(|| {
@@ -148,7 +151,9 @@ fn changed(old: &str, path: &[String], edit: &Edit<'_>) -> Result<String, Failur
             fresh.set_implicit(true);
             Item::Table(fresh)
         });
-        table = inner.as_table_like_mut().ok_or_else(|| refuse("what it lies in is no table"))?;
+        table = inner
+            .as_table_like_mut()
+            .ok_or_else(|| refuse("the setting that contains it is not a table"))?;
     }
     match table.get_mut(last) {
         Some(item) if item.is_value() => {
@@ -158,7 +163,7 @@ fn changed(old: &str, path: &[String], edit: &Edit<'_>) -> Result<String, Failur
                 *known.decor_mut() = decor;
             }
         }
-        Some(_) => return Err(refuse("it is a table")),
+        Some(_) => return Err(refuse("this is a table; set one of its keys")),
         None => {
             table.insert(last, Item::Value(new));
         }

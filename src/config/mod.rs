@@ -296,7 +296,7 @@ fn merged(sources: Sources) -> Result<(Table, Sources), ConfigMistake> {
             && let Some((key, why)) = users_own(&table)
         {
             let why = format!(
-                "{why}: it belongs into the user's own config.toml (runner config set --user {key} ...)"
+                "{why}, so it must be in your own config.toml (runner config set --user {key} ...)"
             );
             return Err(wrong(&sources, &key, &why));
         }

@@ -51,7 +51,7 @@ fn trigger(text: &str) -> Result<TriggerSpec, String> {
         ("manual", "") => Trigger::Manual,
         ("every", period) if !period.is_empty() => match duration(period)? {
             short if short < SignedDuration::from_secs(1) => {
-                return Err(format!("{text:?}: an interval is one second at least"));
+                return Err(format!("{text:?}: the interval is shorter than one second"));
             }
             period => Trigger::Every(period),
         },
@@ -75,7 +75,7 @@ fn trigger(text: &str) -> Result<TriggerSpec, String> {
                 .filter(|near| *near != word)
                 .map_or_else(String::new, |near| format!("; did you mean {near:?}?"));
             return Err(format!(
-                "{text:?} is no trigger (\"night\", \"manual\", \"every 15m\", \"daily 02:30\", \
+                "{text:?} is not a trigger (\"night\", \"manual\", \"every 15m\", \"daily 02:30\", \
                  \"cron 30 2 * * *\", \"after JOB\", \"after JOB ends\", \"lifecycle\"){near}"
             ));
         }
@@ -112,19 +112,19 @@ mod tests {
     #[test]
     fn invalid_triggers_are_explained() {
         for (text, why) in [
-            ("nightly", "is no trigger"),
+            ("nightly", "is not a trigger"),
             ("nigth", "did you mean \"night\""),
             ("evry 15m", "did you mean \"every\""),
-            ("every", "is no trigger"),
-            ("every 500ms", "one second at least"),
+            ("every", "is not a trigger"),
+            ("every 500ms", "shorter than one second"),
             ("every day", "not a duration"),
             ("daily 2:30", "not a time of day"),
             ("cron 61 * * * *", "not a cron expression"),
-            ("cron", "is no trigger"),
-            ("after", "is no trigger"),
+            ("cron", "is not a trigger"),
+            ("after", "is not a trigger"),
             ("after a fails", "after JOB ends"),
             ("after a ends b", "after JOB ends"),
-            ("night 3", "is no trigger"),
+            ("night 3", "is not a trigger"),
         ] {
             let error = trigger(text).unwrap_err();
             assert!(error.contains(why), "{text}: {error}");

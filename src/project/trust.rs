@@ -100,11 +100,13 @@ impl Trust {
             return None;
         }
         Some(match (self.known, self.changes.as_slice()) {
-            (false, _) => "nobody has accepted the project's settings yet".to_owned(),
-            (true, [only]) => format!("{} was changed and is not accepted yet", only.path),
+            (false, _) => "the project's settings have not been accepted yet".to_owned(),
+            (true, [only]) => {
+                format!("the change to {} has not been accepted yet", only.path)
+            }
             (true, all) => {
                 let paths = runner_text::some_of(all.iter().map(|it| it.path.as_str()));
-                format!("{paths} were changed and are not accepted yet")
+                format!("the changes to {paths} have not been accepted yet")
             }
         })
     }

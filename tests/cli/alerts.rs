@@ -441,5 +441,5 @@ fn heartbeat_follows_successful_ticks_once_a_minute() {
         .unwrap()
         .replace("[nonsense]\n", "[notify]\nheartbeat = \"/x\"\n");
     fs::write(&project, own).unwrap();
-    fixture.run(&["config", "check"]).ends(78).expect_text("user's own config.toml");
+    fixture.run(&["config", "check"]).ends(78).expect_text("your own config.toml");
 }

@@ -42,14 +42,14 @@ fn pulled_settings_wait_for_acceptance() {
         artifacts = [{ from = \"a\", to = \"evil.txt\" }]\ntrigger = \"every 1m\"\n";
     fixture.write("runner.toml", text.replace("every 10m", "every 1m") + evil);
     // The schedules stay, and a tick reports the change once.
-    run(&fixture, &["tick"]).expect_text("runner.toml was changed and is not accepted yet");
+    run(&fixture, &["tick"]).expect_text("the change to runner.toml has not been accepted yet");
     let again = run(&fixture, &["tick"]).ends(0);
     assert!(!again.err.contains("accepted"), "{again:?}");
     assert_eq!(schedule(&fixture, "tidy"), "{\"every\":\"PT10M\"}");
     assert_eq!(schedule(&fixture, "evil"), "manual");
     for job in ["evil", "tidy"] {
         let deferred = run(&fixture, &["run", job]).ends(75);
-        deferred.expect_text("runner.toml was changed and is not accepted yet (runner trust)");
+        deferred.expect_text("the change to runner.toml has not been accepted yet (runner trust)");
     }
     assert!(!fixture.path("evil.txt").exists() && !fixture.path("ideas/evil").exists());
     run(&fixture, &["run", "tidy", "--dry-run"]).expect_text("is not accepted yet");
@@ -82,7 +82,7 @@ fn only_affected_jobs_wait() {
     run(&fixture, &["backends", "list"]).ends(0);
     // A removed job keeps its schedule until the removal is accepted.
     fixture.write("runner.toml", text.replace(JOB, ""));
-    run(&fixture, &["tick"]).expect_text("not accepted yet");
+    run(&fixture, &["tick"]).expect_text("not been accepted yet");
     assert_eq!(schedule(&fixture, "tidy"), "{\"every\":\"PT10M\"}");
     assert_eq!(fixture.count("SELECT enabled FROM jobs WHERE name = 'tidy'"), 1);
     run(&fixture, &["enqueue", "tidy"]);
@@ -155,7 +155,7 @@ fn cloned_settings_wait_for_acceptance() {
         .write("runner.toml", "[project]\nid = \"01KA5V7Q4B0000000000000000\"\n".to_owned() + JOB);
     run(&fixture, &["init"]).ends(0).expect_text("its settings come from the repository");
     assert_eq!(schedule(&fixture, "tidy"), "manual");
-    run(&fixture, &["run", "tidy"]).ends(75).expect_text("nobody has accepted");
+    run(&fixture, &["run", "tidy"]).ends(75).expect_text("settings have not been accepted");
     run(&fixture, &["init", "--yes"]).ends(0);
     run(&fixture, &["run", "tidy"]).ends(0);
     // A project cannot declare itself trusted, but its user can name its folder.
