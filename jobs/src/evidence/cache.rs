@@ -21,6 +21,8 @@ use super::history::Commit;
 const FORMAT: u32 = 1;
 /// Maximum size of the file in bytes.
 const LONGEST: u64 = 512 * 1024 * 1024;
+/// Maximum number of commits of a history that is recorded.
+const RECORDED: usize = 10_000;
 /// The name of the history in a recording.
 const INPUT: &str = "history";
 
@@ -72,13 +74,18 @@ fn encode(commits: &[Commit], bytes: &mut Vec<u8>) {
     }
 }
 
-/// Adds the history to the recording of a run.
+/// Adds the history to the recording of a run. A long history is left out, because it would take as
+/// much memory again; its run cannot be replayed.
 pub(super) fn note(recording: &InputRecording, commits: &[Commit], notes: &[String]) {
-    if recording.records() {
-        let mut bytes = Vec::new();
-        encode(commits, &mut bytes);
-        recording.note(INPUT, "", json!(notes), Some(&bytes));
+    if !recording.records() {
+        return;
     }
+    if commits.len() > RECORDED {
+        return recording.note(INPUT, "", json!(notes), None);
+    }
+    let mut bytes = Vec::new();
+    encode(commits, &mut bytes);
+    recording.note(INPUT, "", json!(notes), Some(&bytes));
 }
 
 /// Returns the history that the recorded run had.
@@ -88,7 +95,9 @@ pub(super) fn recalled(
     let wrong = |error: &dyn std::fmt::Display| EvidenceError::Recorded(error.to_string());
     let answer = recording.recall(INPUT, "").map_err(|error| wrong(&error))?;
     let notes = serde_json::from_value(answer.facts).map_err(|error| wrong(&error))?;
-    let bytes = answer.content.map(|(_, bytes)| bytes).unwrap_or_default();
+    let Some((_, bytes)) = answer.content else {
+        return Err(wrong(&format!("histories of more than {RECORDED} commits are not kept")));
+    };
     let lines = bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
     let commits = lines.map(serde_json::from_slice).collect::<Result<Vec<Commit>, _>>();
     Ok((commits.map_err(|error| wrong(&error))?, notes))

@@ -63,8 +63,10 @@ const PLACES: f64 = 0.4;
 /// Minimum share of the note's name in the commit's subject, and of the subject in the note, at
 /// which both are the same sentence. At least two words must match.
 const SAME_NAME: (f64, f64) = (0.95, 0.9);
-/// The minimum share of the note's terms for a commit whose subject is the note's name.
+/// The minimum share of the note's terms for a commit whose subject is the note's name, in a history
+/// of fewer than [`YOUNG`] commits, which has hardly any of the words of a note.
 const TOLD_BY_NAME: f64 = 0.4;
+const YOUNG: usize = 100;
 /// The minimum strength of a commit that names the note's file in its message.
 const NAMED: f64 = 0.9;
 /// Minimum surprise of the terms that a note and a commit share, beyond what the best of all
@@ -284,7 +286,8 @@ impl<'a> ComparedNote<'a> {
             f64::from(index.parts(term.id, at).intersects(Parts::SUBJECT))
         };
         let same = cover(&self.title, in_subject) >= SAME_NAME.0 && about >= SAME_NAME.1;
-        let told = if same && matched.len() >= 2 { told.max(TOLD_BY_NAME) } else { told };
+        let same = same && matched.len() >= 2 && index.commits() < YOUNG;
+        let told = if same { told.max(TOLD_BY_NAME) } else { told };
         let cited = index.citing(self.path).any(|citing| citing == at);
         let raised = |figure: f64| (FLOOR + figure) / (FLOOR + 1.0);
         let name = (NAMED_FLOOR + named) / (NAMED_FLOOR + 1.0);

@@ -72,6 +72,12 @@ impl Parts {
 const MENTIONED: Parts =
     Parts::SUBJECT.or(Parts::BODY).or(Parts::PATH).or(Parts::CREATED).or(Parts::DOCUMENT);
 
+/// Estimates the number of terms of a commit.
+fn most_terms(commit: &Commit) -> usize {
+    let added = commit.added.as_ref().map_or(0, |added| added.terms.len());
+    (commit.subject.len() + commit.body.len()) / 7 + commit.paths.len() * 3 + added + 4
+}
+
 /// Returns the hash by which the index knows a term (32-bit FNV-1a). Two of 200,000 terms share a
 /// hash about five times, which does no harm.
 pub fn term_id(term: &str) -> u32 {
@@ -105,6 +111,8 @@ impl Index {
     /// Indexes a history.
     pub fn build(commits: &[Commit], documents: &Documents) -> Self {
         let mut index = Self::default();
+        // A list that grew by doubling would take twice its size for a moment.
+        index.postings.reserve_exact(commits.iter().map(most_terms).sum());
         let mut of_name: HashMap<String, Vec<u32>> = HashMap::new();
         for (at, commit) in commits.iter().enumerate().take(1 << COMMITS) {
             let mut parts: HashMap<u32, Parts> = HashMap::new();
