@@ -139,7 +139,12 @@ fn cases(hash: &str) -> Vec<Case> {
     let invented = "0123456789ab did it";
     vec![
         case("well", vec![said(&good)], whole, &retry(ARCHIVED)),
-        case("in prose", vec![around("Here you are:\n\n", "\n\nTell me more!")], whole, &retry(ARCHIVED)),
+        case(
+            "in prose",
+            vec![around("Here you are:\n\n", "\n\nTell me more!")],
+            whole,
+            &retry(ARCHIVED),
+        ),
         case("in a fence", vec![around("```json\n", "\n```\n")], whole, &retry(ARCHIVED)),
         case(
             "cut off, then the rest",
@@ -243,7 +248,11 @@ fn each_answer_has_its_outcome() {
         if late {
             assert_ne!(ended.code, 0, "{name}: {ended:?}");
         } else {
-            assert_eq!((ended.code, run["outcome"].as_str()), (code, Some(outcome)), "{name}: {ended:?}");
+            assert_eq!(
+                (ended.code, run["outcome"].as_str()),
+                (code, Some(outcome)),
+                "{name}: {ended:?}"
+            );
         }
         assert_eq!(server.calls(), calls, "{name}");
         assert_eq!(fixture.tree("ideas"), before, "{name}: a pass changes no idea");
@@ -257,7 +266,11 @@ fn each_answer_has_its_outcome() {
         for (path, bytes) in published {
             let proposals: Value = serde_json::from_slice(&bytes).unwrap();
             for (idea, expected) in &case.proposals {
-                assert_eq!(found(&proposals, idea), *expected, "{name}: {idea} in {path}: {proposals}");
+                assert_eq!(
+                    found(&proposals, idea),
+                    *expected,
+                    "{name}: {idea} in {path}: {proposals}"
+                );
             }
         }
     }

@@ -40,8 +40,7 @@ fn bench_computes_rates_from_labels() {
     let before = fixture.tree("");
     let bench = ["dream", "bench", "--past", "--truth", labels.to_str().unwrap()];
     let said = fixture.run(&bench).ends(0);
-    for words in ["0 of 1 live ideas, 0.0 %", "1 of 1, 100.0 %", "0 of 1, 0.0 %"]
-    {
+    for words in ["0 of 1 live ideas, 0.0 %", "1 of 1, 100.0 %", "0 of 1, 0.0 %"] {
         assert!(said.out.contains(words), "{words}: {said:?}");
     }
     let found = fixture.run(&[&bench[..], &["--json"]].concat()).ends(0).json();

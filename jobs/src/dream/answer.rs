@@ -181,9 +181,7 @@ impl Checks<'_> {
             .filter(|candidate| {
                 let commit = self.room.commit(candidate);
                 cited.iter().any(|reference| match reference {
-                    Reference::Commit(hash) => {
-                        commit.hash.starts_with(&hash.to_ascii_lowercase())
-                    }
+                    Reference::Commit(hash) => commit.hash.starts_with(&hash.to_ascii_lowercase()),
                     Reference::Path(path) => {
                         commit.paths.contains(path) && !self.room.is_document(path)
                     }
@@ -198,13 +196,16 @@ impl Checks<'_> {
             let commits = offered.iter().map(|it| self.room.commit(it).hash.as_str());
             return match self.excerpts.contain(quote, commits) {
                 true => Ok(()),
-                false => Err("the line that it quotes is not in the changes of the commit".to_owned()),
+                false => {
+                    Err("the line that it quotes is not in the changes of the commit".to_owned())
+                }
             };
         }
         match offered.iter().any(|it| it.cited || it.strength >= rule::PERHAPS) {
             true => Ok(()),
             false => {
-                Err("the commit has little in common with the idea, and no line is quoted".to_owned())
+                Err("the commit has little in common with the idea, and no line is quoted"
+                    .to_owned())
             }
         }
     }
@@ -229,7 +230,8 @@ fn perhaps(mut proposal: Proposal, offer: &Offer) -> Proposal {
     if let Some(into) = proposal.targets.get(1)
         && !proposal.evidence.contains(into.as_str())
     {
-        proposal.evidence = proposal::clean(&format!("near {into}; {}", proposal.evidence), proposal::LONGEST);
+        proposal.evidence =
+            proposal::clean(&format!("near {into}; {}", proposal.evidence), proposal::LONGEST);
     }
     let status = proposal.status;
     proposal.retargeted(status, Action::Keep, offer)

@@ -14,9 +14,9 @@ use super::proposal::Offer;
 use super::request::{OFFERED_NEIGHBOURS, PER_NEIGHBOUR};
 use super::rule::{self, RuleVerdict};
 use super::walk::{Stat, WalkProblem};
+use crate::Progress;
 use crate::evidence::neighbours::{MOST, Note, neighbours};
 use crate::evidence::{Evidence, Neighbour, ProjectEvidence, places};
-use crate::Progress;
 
 /// Maximum text of selected ideas that is in memory at once, in bytes.
 pub const TEXTS: usize = 64 * 1024 * 1024;

@@ -123,16 +123,24 @@ mod tests {
         assert_eq!(names(2), ["d.md", "e.md"]);
         let delta = select(&ideas, &state, &Quarantine::default(), Selection::Changed, 2);
         assert_eq!((delta.waiting, delta.unchanged), (2, 1));
-        assert_eq!(select(&[], &state, &Quarantine::default(), Selection::Changed, 2), Delta::default());
+        assert_eq!(
+            select(&[], &state, &Quarantine::default(), Selection::Changed, 2),
+            Delta::default()
+        );
     }
 
     #[test]
     fn reverted_content_counts_as_a_change() {
         let file = format!("[{}]", entry("a.md", "new", "2026-01-01T00:00:00Z"));
         let state = DreamState::parse(file.as_bytes()).unwrap();
-        assert_eq!(select(&[idea("a.md", "old")], &state, &Quarantine::default(), Selection::Changed, 9).selected, [0]);
         assert_eq!(
-            select(&[idea("a.md", "new")], &state, &Quarantine::default(), Selection::Changed, 9).selected,
+            select(&[idea("a.md", "old")], &state, &Quarantine::default(), Selection::Changed, 9)
+                .selected,
+            [0]
+        );
+        assert_eq!(
+            select(&[idea("a.md", "new")], &state, &Quarantine::default(), Selection::Changed, 9)
+                .selected,
             [0; 0]
         );
     }

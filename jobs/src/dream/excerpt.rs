@@ -39,13 +39,8 @@ impl Excerpts {
         };
         let hashes: Vec<&str> = hashes.iter().filter(narrow).copied().collect();
         // The options keep git from starting programs that attributes or the configuration name.
-        let args = [
-            "--patch",
-            "--unified=1",
-            "--no-ext-diff",
-            "--no-textconv",
-            "--format=tformat:%x00%H",
-        ];
+        let args =
+            ["--patch", "--unified=1", "--no-ext-diff", "--no-textconv", "--format=tformat:%x00%H"];
         for some in hashes.chunks(AT_ONCE) {
             let out = match git.diffs((some.join("\n") + "\n").into_bytes(), &args) {
                 Err(GitError::Failed { .. }) => continue,

@@ -227,8 +227,7 @@ fn ground<'a>(
         let evidence = evidence(ctx, spec)?;
         let decisions = decisions(ctx, spec)?;
         let (ideas, state, reader) = (survey.ideas.as_slice(), &state, &reader);
-        let unchanged =
-            Unchanged { ideas, state, decisions: &decisions, reader, room: &evidence };
+        let unchanged = Unchanged { ideas, state, decisions: &decisions, reader, room: &evidence };
         let selected: BTreeSet<usize> = delta.changed(&survey.ideas, state);
         let others = (0..survey.ideas.len()).filter(|at| !selected.contains(at));
         let newly = unchanged.newly_done(others, &seen, &born);

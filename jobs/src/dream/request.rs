@@ -134,11 +134,7 @@ pub(super) fn build(
 
 /// Returns the two texts about one idea: its own text and the evidence, together at most about
 /// `most` bytes.
-fn texts(
-    facts: &QuestionFacts<'_>,
-    one: &ClassifiedIdea,
-    most: usize,
-) -> [(String, String); 2] {
+fn texts(facts: &QuestionFacts<'_>, one: &ClassifiedIdea, most: usize) -> [(String, String); 2] {
     let evidence = about(facts, one);
     [
         (one.path.clone(), cut(&one.text, PER_IDEA.min(most / 3))),
@@ -310,7 +306,8 @@ fn describe(
     lines: &mut Vec<String>,
 ) {
     let commit = facts.room.commit(candidate);
-    let date = jiff::Timestamp::from_second(commit.at).map(|at| at.strftime("%Y-%m-%d").to_string());
+    let date =
+        jiff::Timestamp::from_second(commit.at).map(|at| at.strftime("%Y-%m-%d").to_string());
     lines.push(format!(
         "commit {} {} (fits {:.2}, {}{}): {}",
         commit.short(),

@@ -213,8 +213,8 @@ fn duplicate(near: &Neighbour, confidence: Confidence) -> RuleVerdict {
 
 /// Returns the confidence that an idea asks for something, or `None` if it does not.
 fn asks(features: &Features) -> Option<Confidence> {
-    let dense = features.requests > 0
-        && features.requests * WORDS_PER_REQUEST >= features.words.max(1);
+    let dense =
+        features.requests > 0 && features.requests * WORDS_PER_REQUEST >= features.words.max(1);
     match features.actionable() {
         points if points > MERIT + 1 => Some(Confidence::High),
         points if points > MERIT || points == MERIT && dense => Some(Confidence::Med),

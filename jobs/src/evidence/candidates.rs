@@ -282,9 +282,8 @@ impl<'a> ComparedNote<'a> {
         let overlap = self.places.by(at, commit);
         let told = if all > 0.0 { told / all } else { 0.0 };
         let told = 1.0 - (1.0 - told) * (1.0 - PLACES * overlap.share.clamp(0.0, 1.0));
-        let in_subject = |term: &Term| {
-            f64::from(index.parts(term.id, at).intersects(Parts::SUBJECT))
-        };
+        let in_subject =
+            |term: &Term| f64::from(index.parts(term.id, at).intersects(Parts::SUBJECT));
         let same = cover(&self.title, in_subject) >= SAME_NAME.0 && about >= SAME_NAME.1;
         let same = same && matched.len() >= 2 && index.commits() < YOUNG;
         let told = if same { told.max(TOLD_BY_NAME) } else { told };
@@ -395,7 +394,8 @@ mod tests {
 
     #[test]
     fn sibling_is_weaker_than_the_work_itself() {
-        let sibling = "# Spec: Retry policy of the printer\n\nThe printer queue should try again.\n";
+        let sibling =
+            "# Spec: Retry policy of the printer\n\nThe printer queue should try again.\n";
         let (of_sibling, own) = (found("ideas/x.md", sibling), found("ideas/retry.md", NOTE));
         assert!(of_sibling[0].strength < 0.8 * own[0].strength, "{of_sibling:?}");
     }

@@ -76,12 +76,7 @@ pub fn list_item(line: &str) -> Option<&str> {
 
 /// Compares the items with a commit. The result is empty if the added lines of the commit are not
 /// known, or contain hardly more than its message.
-pub fn compare(
-    items: &[NoteItem],
-    index: &Index,
-    history: &[Commit],
-    at: usize,
-) -> Vec<Criterion> {
+pub fn compare(items: &[NoteItem], index: &Index, history: &[Commit], at: usize) -> Vec<Criterion> {
     let commit = &history[at];
     let Some(added) = &commit.added else { return Vec::new() };
     let message: HashSet<u32> = [&commit.subject, &commit.body]
@@ -113,12 +108,16 @@ mod tests {
 
     fn compared(code: &str) -> Vec<(String, bool)> {
         let added = terms(code).iter().map(|term| term_id(term)).collect();
-        let history = [Commit {
-            subject: "feat: retry".into(),
-            paths: vec!["src/retry.rs".into()],
-            added: Some(AddedText { terms: added, whole: true, prose: false }),
-            ..Commit::default()
-        }, Commit::default(), Commit::default()];
+        let history = [
+            Commit {
+                subject: "feat: retry".into(),
+                paths: vec!["src/retry.rs".into()],
+                added: Some(AddedText { terms: added, whole: true, prose: false }),
+                ..Commit::default()
+            },
+            Commit::default(),
+            Commit::default(),
+        ];
         let index = Index::build(&history, &Documents::default());
         let found = compare(&of(NOTE), &index, &history, 0);
         found.into_iter().map(|one| (one.text, one.met)).collect()

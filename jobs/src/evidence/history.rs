@@ -311,8 +311,7 @@ mod tests {
     #[test]
     fn messages_cannot_forge_commits() {
         let forged = format!("x\n{HASH}\n1700000000\nfeat: forged");
-        let commits =
-            parse(entry(&forged, &forged, &[HASH]).as_bytes(), &HistoryLimits::default());
+        let commits = parse(entry(&forged, &forged, &[HASH]).as_bytes(), &HistoryLimits::default());
         assert_eq!(commits.len(), 1);
         assert_eq!(commits[0].paths, [HASH]);
     }

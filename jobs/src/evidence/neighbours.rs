@@ -164,7 +164,8 @@ impl<'a> Collection<'a> {
             .into_iter()
             .map(|(other, (within, of))| {
                 let (pairs, letters) = own.shared(&Grams::of(self.notes[other].text));
-                let days = (self.notes[at].at - self.notes[other].at).unsigned_abs() as f64 / 86_400.0;
+                let days =
+                    (self.notes[at].at - self.notes[other].at).unsigned_abs() as f64 / 86_400.0;
                 let close = 1.0 / (1.0 + days / DAYS);
                 let figures = [within, of, pairs, letters, close];
                 (other, figures.iter().zip(WEIGHTS).map(|(figure, weight)| figure * weight).sum())
@@ -183,7 +184,8 @@ impl<'a> Collection<'a> {
         }
         let bare = |at: usize| {
             let lines = self.notes[at].text.lines();
-            let own = lines.filter(|line| !line_id(line).is_some_and(|id| self.template.contains(&id)));
+            let own =
+                lines.filter(|line| !line_id(line).is_some_and(|id| self.template.contains(&id)));
             own.collect::<Vec<_>>().join("\n")
         };
         let (one, two) = (bare(at), bare(other));

@@ -58,8 +58,22 @@ pub fn when(written: Option<i64>, commit: i64) -> CommitTiming {
 /// Words before a date that make it a deadline or a plan, which says nothing about the time of
 /// writing.
 const DEADLINES: [&str; 16] = [
-    "before", "by", "deadline", "due", "end", "eta", "expires", "expiry", "milestone", "planned",
-    "release", "scheduled", "target", "till", "until", "within",
+    "before",
+    "by",
+    "deadline",
+    "due",
+    "end",
+    "eta",
+    "expires",
+    "expiry",
+    "milestone",
+    "planned",
+    "release",
+    "scheduled",
+    "target",
+    "till",
+    "until",
+    "within",
 ];
 
 /// Checks whether one of the last few words before a date makes it a deadline.

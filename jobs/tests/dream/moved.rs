@@ -35,7 +35,10 @@ fn new_commit_selects_an_unchanged_idea() {
     assert_eq!(place.pass().outcome, skipped, "a document decides nothing");
     let done = place.commit("feat: retry policy with jitter", &["src/retry.rs"]);
     let settled = place.pass();
-    assert_eq!((&settled.summary.facts["shown"], &settled.summary.facts["moved"]), (&json!(1), &json!(1)));
+    assert_eq!(
+        (&settled.summary.facts["shown"], &settled.summary.facts["moved"]),
+        (&json!(1), &json!(1))
+    );
     let (_, proposals) = place.proposals();
     assert_eq!(proposals.len(), 1);
     let found = of(&proposals, "ideas/retry-policy.md");
@@ -84,7 +87,8 @@ fn unchanged_ideas_can_be_selected() {
 }
 
 fn all(but: &str) -> Vec<Value> {
-    let names = ["coffee", "offline-maps", "report-page", "retry-policy", "scheduler-story", "sub/report"];
+    let names =
+        ["coffee", "offline-maps", "report-page", "retry-policy", "scheduler-story", "sub/report"];
     let paths = names.map(|name| format!("ideas/{name}.md"));
     paths.iter().filter(|path| **path != but).map(|path| keep(path)).collect()
 }
@@ -113,7 +117,8 @@ fn missing_ideas_are_asked_about_once_more_with_reasons() {
 fn unreadable_replies_rotate_and_park_ideas() {
     let (mut place, _) = project();
     place.spec.max_ideas = 3;
-    let prose = || Arc::new(Scripted::new("model", [Step::Text("no".into()), Step::Text("no".into())]));
+    let prose =
+        || Arc::new(Scripted::new("model", [Step::Text("no".into()), Step::Text("no".into())]));
     let first = prose();
     let settled = place.pass_with(first.clone(), &mut Silent);
     assert_eq!(settled.outcome.class(), Some(Class::Malformed), "{settled:?}");

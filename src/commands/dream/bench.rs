@@ -11,12 +11,12 @@ use runner_engine::error_chain;
 use runner_engine::files::{read_text_host, read_text_proc};
 use runner_engine::git::Git;
 use runner_engine::outcome::Exit;
+use runner_engine::recording::InputRecording;
 use runner_jobs::Silent;
+use runner_jobs::dream::DreamSpec;
 use runner_jobs::dream::bench::{self, Figures, truth};
 use runner_jobs::dream::classify::judge_all;
 use runner_jobs::dream::inventory::{Reader, take_inventory};
-use runner_jobs::dream::DreamSpec;
-use runner_engine::recording::InputRecording;
 use runner_jobs::evidence::{EvidenceSource, HistoryLimits, ProjectEvidence};
 use runner_text::counted;
 use serde::Serialize;
@@ -106,7 +106,7 @@ impl BenchArgs {
         let all: Vec<usize> = (0..survey.ideas.len()).collect();
         let mut troubles = survey.troubles;
         let ideas = (survey.ideas.as_slice(), all.as_slice());
-                let judged = judge_all(ideas, &reader, (&room, &|_| None), &mut troubles, &mut Silent);
+        let judged = judge_all(ideas, &reader, (&room, &|_| None), &mut troubles, &mut Silent);
         let ended = cli.env.now()?;
         let peak_bytes = peak();
         for trouble in &troubles {
@@ -166,9 +166,15 @@ fn format_figures(reported: &Measurement) -> String {
     );
     let bench::Done { ideas, archived, recall, perhaps, abstention, .. } = &figures.done;
     line("done, archived", format!("{archived} of {ideas}, {}", share(*recall)));
-    line("done, kept as perhaps done", format!("{} of {ideas}, {}", perhaps.len(), share(*abstention)));
+    line(
+        "done, kept as perhaps done",
+        format!("{} of {ideas}, {}", perhaps.len(), share(*abstention)),
+    );
     let bench::Hits { known, at_1, at_3, archived, right, precision, .. } = &figures.hits;
-    line("known commit is the best candidate", format!("{at_1} of {known}; among the best 3: {at_3}"));
+    line(
+        "known commit is the best candidate",
+        format!("{at_1} of {known}; among the best 3: {at_3}"),
+    );
     line("archived with the known commit", format!("{right} of {archived}, {}", share(*precision)));
     let bench::Duplicates { known, at_10, recall, false_merges } = &figures.duplicates;
     if *known > 0 {

@@ -202,10 +202,7 @@ fn confidence_falls_with_uncertainty() {
     let sure = (IdeaStatus::Implemented, Action::Archive, Confidence::High);
     let perhaps = (IdeaStatus::Implemented, Action::Keep, Confidence::Med);
     assert_eq!(verdict(PLACED), sure);
-    assert_eq!(
-        verdict(&format!("{PLACED}\n## Phase 1\n\n## Phase 2\n\n## Phase 3\n")),
-        perhaps
-    );
+    assert_eq!(verdict(&format!("{PLACED}\n## Phase 1\n\n## Phase 2\n\n## Phase 3\n")), perhaps);
     let found = judged(&room, path, &format!("{PLACED}\n- [x] one\n- [ ] two\n"));
     assert_eq!((found.status, found.action), (IdeaStatus::Implemented, Action::Keep), "{found:?}");
     assert!(!found.commits.is_empty() && found.evidence.contains(subject));
@@ -219,8 +216,7 @@ fn unmet_items_lower_the_confidence_and_are_named() {
     let mut commit = at(9, "feat: retry policy with jitter", &["src/net/retry.rs"]);
     let terms = runner_text::terms::terms(code);
     let terms = terms.iter().map(|term| crate::evidence::index::term_id(term)).collect();
-    commit.added =
-        Some(crate::evidence::added::AddedText { terms, whole: true, prose: false });
+    commit.added = Some(crate::evidence::added::AddedText { terms, whole: true, prose: false });
     let found = judged(&with_filler(vec![commit]), "ideas/retry-policy.md", text);
     assert_eq!(found.action, Action::Keep, "{found:?}");
     assert_eq!(found.unmet.len(), 3, "{found:?}");
@@ -242,7 +238,8 @@ fn short_notes_are_judged_by_what_they_ask_for() {
         assert_eq!(found.status, IdeaStatus::Meritorious, "{wish}: {found:?}");
         assert_eq!(found.action, Action::Promote);
     }
-    for note in ["Coffee is better in the morning.", "https://example.org/a-link", "Ann's birthday"] {
+    for note in ["Coffee is better in the morning.", "https://example.org/a-link", "Ann's birthday"]
+    {
         let found = judged(&room, "ideas/n.md", note);
         assert_eq!((found.status, found.confidence), (IdeaStatus::Sidenote, Confidence::Low));
     }

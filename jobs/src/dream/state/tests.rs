@@ -77,8 +77,8 @@ fn foreign_entries_and_fields_are_preserved() {
     assert_eq!(values[1]["x"]["y"][0], 1);
     assert_eq!(values[1]["merit"], 0.5);
     assert_eq!(values[1]["hash"], Digest::of(b"new").to_string());
-    let shown =
-        state.with(&BTreeMap::from([("a.md", IdeaUpdate { at: at(9), shown: true, triaged: None })]));
+    let shown = state
+        .with(&BTreeMap::from([("a.md", IdeaUpdate { at: at(9), shown: true, triaged: None })]));
     let values: Vec<Map<String, Value>> = serde_json::from_str(&shown).unwrap();
     assert_eq!((&values[1]["merit"], &values[1]["status"]), (&0.9.into(), &"archived".into()));
 }
