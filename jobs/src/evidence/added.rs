@@ -258,8 +258,8 @@ fn is_prose(line: &str) -> bool {
     let (mut all, mut function) = (0, 0);
     for word in line.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()) {
         all += 1;
-        let known = |known: &&str| known.eq_ignore_ascii_case(word);
-        function += usize::from(word.len() <= 6 && FUNCTION_WORDS.iter().any(|it| known(&it)));
+        let known = |known: &str| known.eq_ignore_ascii_case(word);
+        function += usize::from(word.len() <= 6 && FUNCTION_WORDS.iter().any(|it| known(it)));
     }
     all >= PROSE_WORDS && function * 5 >= all
 }

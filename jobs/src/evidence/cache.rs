@@ -43,7 +43,7 @@ struct Head {
 pub struct HistoryCache {
     /// The commits by their hash.
     pub commits: HashMap<String, Commit>,
-    /// What counted as a document when the added lines were read, once for each file.
+    /// The documents at the time when the added lines were read, once for each file.
     documents: Vec<Documents>,
     /// For each commit, the index of what counted as a document.
     read_with: HashMap<String, usize>,

@@ -111,7 +111,7 @@ impl Index {
     /// Indexes a history.
     pub fn build(commits: &[Commit], documents: &Documents) -> Self {
         let mut index = Self::default();
-        // A list that grew by doubling would take twice its size for a moment.
+        // A list that grew by doubling would temporarily take twice its size.
         index.postings.reserve_exact(commits.iter().map(most_terms).sum());
         let mut of_name: HashMap<String, Vec<u32>> = HashMap::new();
         for (at, commit) in commits.iter().enumerate().take(1 << COMMITS) {
