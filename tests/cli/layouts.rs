@@ -131,6 +131,6 @@ fn privacy_follows_git_or_the_setting() {
     let (fixture, id) = proposed(Untracked, Untracked);
     fixture.configure("[dream]\nprivate = true\n");
     let refused = amend(&fixture, &id, "promote", false).ends(1);
-    assert!(refused.err.contains("fix: repeat the command with --publish"), "{refused:?}");
+    assert!(refused.err.contains("--action promote --publish"), "{refused:?}");
     amend(&fixture, &id, "promote", true).ends(0);
 }

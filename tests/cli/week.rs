@@ -218,8 +218,7 @@ fn channels_get_one_message_for_each_problem() {
             let _copied = fs::copy(from, std::path::Path::new(&folder).join(name));
         }
     }
-    // What happens in the first two days; later days add nothing but the missed time of the job that
-    // catches up nothing.
+    // The first two days. Later days add only the missed time of the job that catches up nothing.
     let expected = [
         "project: ten failed, and 2 other items",
         "project: ten is no longer started",

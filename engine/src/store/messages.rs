@@ -451,8 +451,8 @@ fn due(
     if let Some(first) = found.first() {
         let served = (first.project.clone(), first.channel.clone());
         found.retain(|one| (&one.project, &one.channel) == (&served.0, &served.1));
-        // A failure says more than the scheduled times that were missed, and both say more than a
-        // recovery.
+        // The message begins with the most important news: failures before missed times, and both
+        // before recoveries.
         found.sort_by_key(|one| {
             (one.what == <&str>::from(MessageKind::Recovered), one.kinds.first().copied())
         });
