@@ -146,6 +146,7 @@ pub fn converge(
 ) -> Result<Convergence, Failure> {
     let WantedSetup { kind, mut record, edits, environment } = wanted;
     record.pending = false;
+    record.service &= kind.is_some();
     let mut work = Vec::new();
     let mut left = Vec::new();
     let mut intent = record.clone();

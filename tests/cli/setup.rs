@@ -471,7 +471,10 @@ fn daemon_replaces_the_timer_and_is_replaced() {
     assert!(host.calls().contains("--user stop runner-tick.timer"), "{}", host.calls());
     let checked = host.run(&["config", "check"]).ends(0);
     assert!(checked.err.is_empty(), "{checked:?}");
+    // A later setup keeps the service unless a timer is requested.
     host.run(&["setup", "--apply"]).ends(0);
+    assert_eq!(there(), ["runner-daemon.service"]);
+    host.run(&["setup", "--timer", "--apply"]).ends(0);
     assert_eq!(there(), ["runner-tick.service", "runner-tick.timer"]);
     host.run(&["setup", "--service", "--apply"]).ends(0);
     host.run(&["setup", "--remove"]).ends(0);

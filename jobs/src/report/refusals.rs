@@ -29,7 +29,7 @@ impl RefusedBy {
         match self {
             Self::Guard => "guard",
             Self::Budget => "budget",
-            Self::Admission => "not admitted",
+            Self::Admission => "admission",
             Self::Check => "check of the reply",
             Self::Sandbox => "sandbox or tools",
         }

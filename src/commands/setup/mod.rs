@@ -35,6 +35,9 @@ pub struct SetupArgs {
     /// more often than every 5 minutes (systemd and launchd)
     #[arg(long, conflicts_with_all = ["remove", "status", "verify"])]
     service: bool,
+    /// Return from the service to a timer
+    #[arg(long, conflicts_with_all = ["service", "remove", "status", "verify"])]
+    timer: bool,
     /// The time at which the project's night opens, night.at in its runner.toml [default:
     /// unchanged; 02:30 at first]
     #[arg(long, value_name = "HH:MM")]
