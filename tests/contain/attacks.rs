@@ -17,6 +17,9 @@ const TOGETHER: usize = 40;
 /// The part of the attempts that an ordinary test run makes.
 const ORDINARY: f64 = 0.1;
 
+/// Number of commits that the person made during all runs.
+static PERSON: AtomicUsize = AtomicUsize::new(0);
+
 /// Files that nobody may change during a run.
 const STATIC: [&str; 12] = [
     "project/.git/hooks",
@@ -71,12 +74,13 @@ fn build() -> Fixture {
 
 /// A person who works on the host. Counts the commits.
 fn person(fixture: &Fixture, stop: &AtomicBool, commits: &AtomicUsize) {
-    let git = |args: &[&str]| fixture.command("git", args).output().unwrap().status.success();
+    let git = |args: &[&str]| fixture.command("git", args).output().is_ok_and(|it| it.status.success());
     for round in 0.. {
-        if stop.load(Ordering::SeqCst) {
+        // Without a sandbox, an attempt may have removed the project.
+        let edited = fs::write(fixture.path("README.md"), format!("# edit {round}\n"));
+        if edited.is_err() || stop.load(Ordering::SeqCst) {
             return;
         }
-        fixture.write("README.md", format!("# edit {round}\n"));
         if git(&["commit", "--quiet", "-m", "Person", "README.md"]) {
             commits.fetch_add(1, Ordering::SeqCst);
         }
@@ -85,7 +89,7 @@ fn person(fixture: &Fixture, stop: &AtomicBool, commits: &AtomicUsize) {
         git(&["checkout", "--quiet", "side"]);
         git(&["status", "--short"]);
         git(&["checkout", "--quiet", "main"]);
-        fixture.write("src/person.txt", format!("{round}\n"));
+        let _ = fs::write(fixture.path("src/person.txt"), format!("{round}\n"));
     }
 }
 
@@ -154,7 +158,7 @@ fn trial(level: Level, network: bool, attempts: &[&Attempt]) -> Vec<String> {
     fixture.git(&["branch", "side"]);
     fixture.git(&["tag", "mark"]);
     fixture.git(&["worktree", "add", "--quiet", "../linked", "-b", "linked"]);
-    assert!(fixture.command("mkfifo", &["src/up"]).status().unwrap().success());
+    assert!(fixture.command("mkfifo", &["src/up", "src/go"]).status().unwrap().success());
     let before = picture(&fixture);
     let start = fixture.git(&["rev-parse", "main"]);
     let (stop, commits) = (AtomicBool::new(false), AtomicUsize::new(0));
@@ -163,11 +167,19 @@ fn trial(level: Level, network: bool, attempts: &[&Attempt]) -> Vec<String> {
         // The child is running now.
         fixture.read("src/up");
         let writer = scope.spawn(|| person(&fixture, &stop, &commits));
+        // The child goes on when the person works.
+        while commits.load(Ordering::SeqCst) == 0 && !writer.is_finished() {
+            std::thread::yield_now();
+        }
+        fs::write(fixture.path("src/go"), "go\n").unwrap();
         let output = running.join().unwrap();
         stop.store(true, Ordering::SeqCst);
         writer.join().unwrap();
         output
     });
+    if !fixture.path(".git/HEAD").exists() {
+        return vec!["the repository is gone".to_owned()];
+    }
     let mut effects: Vec<String> = marked(&fixture);
     let after = picture(&fixture);
     for path in before.keys().chain(after.keys()) {
@@ -175,7 +187,12 @@ fn trial(level: Level, network: bool, attempts: &[&Attempt]) -> Vec<String> {
             effects.push(format!("{path}: {:?} was {:?}", after.get(path), before.get(path)));
         }
     }
-    check_repository(&fixture, &start, commits.into_inner(), &mut effects);
+    let commits = commits.into_inner();
+    if commits == 0 {
+        effects.push("the person did not commit during the run".to_owned());
+    }
+    PERSON.fetch_add(commits, Ordering::SeqCst);
+    check_repository(&fixture, &start, commits, &mut effects);
     let outcome = output.json()["outcome"].as_str().unwrap_or_default().to_owned();
     if !["succeeded", "degraded", "failed"].contains(&outcome.as_str()) {
         effects.push(format!("outcome {outcome}: {output:?}"));
@@ -257,8 +274,9 @@ fn no_attempt_has_an_effect() {
                 through.push(format!("{level:?} {:?}…: {effects:#?}", chunk[0].name));
             }
             print_line(&format!(
-                "containment as user {user}, {level:?}, network {network}: {refused} of {} attempts without effect",
-                some.len()
+                "containment as user {user}, {level:?}, network {network}: {refused} of {} attempts without effect, {} commits of the person",
+                some.len(),
+                PERSON.swap(0, Ordering::SeqCst)
             ));
         }
     }
@@ -299,7 +317,9 @@ fn no_attempt_has_an_effect_as_nobody() {
 /// Checks that the attempts are realistic: without a sandbox, most of them have an effect.
 #[test]
 fn attempts_have_effects_without_a_sandbox() {
-    let attempts = all();
+    let mut attempts = all();
+    // Without a sandbox, the person's git would wait for ever.
+    attempts.retain(|it| !it.script.contains("mkfifo"));
     let wanted = scaled_from(attempts.len() / 8, ORDINARY);
     let step = (attempts.len() / wanted).max(1);
     let some: Vec<&Attempt> = attempts.iter().step_by(step).collect();

@@ -302,7 +302,7 @@ pub fn script(project: &str, around: &str, attempts: &[&Attempt]) -> String {
          printf '[core]\\n\\tfsmonitor = %s\\n\\thooksPath = %s\\n# EVIL\\n' $W/src/evil.sh $W/src/hooks > src/evil.config\n\
          printf '#!/bin/sh\\n# EVIL\\ntouch %s/ran-EVIL\\n' $R > src/evil.sh; chmod +x src/evil.sh\n\
          echo EVIL > src/evil.txt; mkdir -p src/hooks; cp src/evil.sh src/hooks/post-checkout\n\
-         echo up > src/up\n"
+         echo up > src/up; cat src/go\n"
     );
     for (number, attempt) in attempts.iter().enumerate() {
         let script = attempt.script.replace('\'', "'\\''");
