@@ -58,10 +58,10 @@ pub struct Work {
     closed: Option<WorkResult>,
 }
 
-/// What a child changed.
+/// The changes that a child made.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkResult {
-    /// What was brought into the repository.
+    /// The commits and notes from the private git directory.
     pub imported: Imported,
     /// The kept paths that changed.
     pub changed: Vec<String>,

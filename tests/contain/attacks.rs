@@ -274,7 +274,7 @@ fn no_attempt_has_an_effect() {
                 through.push(format!("{level:?} {:?}…: {effects:#?}", chunk[0].name));
             }
             print_line(&format!(
-                "containment as user {user}, {level:?}, network {network}: {refused} of {} attempts without effect, {} commits of the person",
+                "attempts on the repository as user {user}, {level:?}, network {network}: {refused} of {} attempts without effect, {} commits of the person",
                 some.len(),
                 PERSON.swap(0, Ordering::SeqCst)
             ));

@@ -36,7 +36,7 @@ fn commit_arrives_in_the_repository() {
         assert_eq!(fixture.git(&["status", "--porcelain"]), "", "{level:?} {output:?}");
         assert!(output.out.contains("committed "), "{}", output.out);
         let wanted = if level == Level::Full { "full" } else { "files-only" };
-        assert!(output.out.contains(&format!("\"containment\": \"{wanted}")), "{}", output.out);
+        assert!(output.json().to_string().contains(&format!("\"{wanted} (")), "{}", output.out);
         fixture.git(&["fsck", "--strict"]);
         assert_eq!(kept(&fixture), Vec::<String>::new());
         // The run's folder keeps no copy of what is in the repository now.
