@@ -258,7 +258,8 @@ fn no_attempt_has_an_effect() {
             let covered = |it: &&Attempt| level == Level::Full || !it.needs_mounts;
             let some: Vec<&Attempt> = attempts.iter().step_by(step).filter(covered).collect();
             let mut refused = 0;
-            for chunk in some.chunks(TOGETHER) {
+            let (alone, together): (Vec<_>, Vec<_>) = some.iter().partition(|it| it.alone);
+            for chunk in together.chunks(TOGETHER).chain(alone.chunks(1)) {
                 let effects = trial(level, network, chunk);
                 if effects.is_empty() {
                     refused += chunk.len();

@@ -268,6 +268,8 @@ pub struct Attempt {
     pub script: String,
     /// Whether only a mount view refuses it.
     pub needs_mounts: bool,
+    /// Whether it may prevent later attempts of the same child.
+    pub alone: bool,
 }
 
 /// Returns all attempts.
@@ -284,6 +286,7 @@ pub fn all() -> Vec<Attempt> {
                 name: format!("{target}: {way}"),
                 script: format!("P=$R/{target}; D=$(dirname $P); X={content}; {script}"),
                 needs_mounts: *needs_mounts,
+                alone: false,
             });
         }
     }
@@ -291,6 +294,7 @@ pub fn all() -> Vec<Attempt> {
         name: (*name).to_owned(),
         script: format!("X=$W/src/evil.txt; {script}"),
         needs_mounts: false,
+        alone: true,
     }));
     all
 }
@@ -306,7 +310,7 @@ pub fn script(project: &str, around: &str, attempts: &[&Attempt]) -> String {
     );
     for (number, attempt) in attempts.iter().enumerate() {
         let script = attempt.script.replace('\'', "'\\''");
-        text.push_str(&format!("N={number} sh -c '{script}' >/dev/null 2>&1 </dev/null || true\n"));
+        text.push_str(&format!("N={number} timeout 10 sh -c '{script}' >/dev/null 2>&1 </dev/null || true\n"));
     }
     text
 }
