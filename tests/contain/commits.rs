@@ -185,6 +185,28 @@ fn invalid_objects_are_refused() {
 }
 
 #[test]
+fn commits_of_an_agent_are_reported() {
+    for level in levels() {
+        let fixture = project("echo agent >> src/a.txt; git commit -q -am 'By an agent'; echo done");
+        let script = fixture.root().join("work.sh");
+        fixture.configure(&format!(
+            "[backends.it]\ntype = \"command\"\nprogram = \"sh\"\nargs = [\"-e\", {script:?}]\n\
+             [jobs.up]\nkind = \"wake\"\ntrigger = \"manual\"\nbackend = \"it\"\nagent = \"a\"\nprompt = \"Work on it\"\nwrites = [\"src\"]\n"
+        ));
+        fixture.git(&["commit", "--quiet", "-am", "Add an agent"]);
+        let mut command = fixture.runner(&["run", "up", "--json"]);
+        if level == Level::FilesOnly {
+            command.env("RUNNER_TEST_SANDBOX", "landlock");
+        }
+        let output = crate::CommandOutput::of(command.output().unwrap());
+        assert_eq!(output.code, 0, "{level:?} {output:?}");
+        assert_eq!(subjects(&fixture, "main")[0], "By an agent");
+        assert!(output.out.contains("no open task; 1 commit"), "{output:?}");
+        assert!(output.out.contains("By an agent"), "{output:?}");
+    }
+}
+
+#[test]
 fn hooks_of_the_person_run_in_the_sandbox() {
     for level in levels() {
         let fixture = project("echo x >> src/a.txt; git commit -q -am Hooked; cat src/hooked");
