@@ -162,7 +162,8 @@ impl Place {
     /// Imports a commit of a child from a private git directory.
     fn import(&self, git: &Git) {
         let folder = tempfile::tempdir().unwrap();
-        let commit = self.command(&["commit-tree", "HEAD^{tree}", "-p", "HEAD", "-m", "x"]).output();
+        let commit =
+            self.command(&["commit-tree", "HEAD^{tree}", "-p", "HEAD", "-m", "x"]).output();
         let commit = String::from_utf8(commit.unwrap().stdout).unwrap();
         // The test's own call of git may have started a program.
         self.started();

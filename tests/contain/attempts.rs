@@ -310,7 +310,9 @@ pub fn script(project: &str, around: &str, attempts: &[&Attempt]) -> String {
     );
     for (number, attempt) in attempts.iter().enumerate() {
         let script = attempt.script.replace('\'', "'\\''");
-        text.push_str(&format!("N={number} timeout 10 sh -c '{script}' >/dev/null 2>&1 </dev/null || true\n"));
+        text.push_str(&format!(
+            "N={number} timeout 10 sh -c '{script}' >/dev/null 2>&1 </dev/null || true\n"
+        ));
     }
     text
 }
