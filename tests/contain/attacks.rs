@@ -89,9 +89,10 @@ fn person(fixture: &Fixture, stop: &AtomicBool, commits: &AtomicUsize) {
         }
         git(&["config", "person.round", &round.to_string()]);
         git(&["remote", "add", &format!("r{round}"), "https://example.org/x"]);
-        git(&["checkout", "--quiet", "side"]);
+        // A child may change files of the work tree, which would otherwise prevent the switch.
+        git(&["checkout", "--quiet", "--force", "side"]);
         git(&["status", "--short"]);
-        git(&["checkout", "--quiet", "main"]);
+        git(&["checkout", "--quiet", "--force", "main"]);
         let _ = fs::write(fixture.path("src/person.txt"), format!("{round}\n"));
     }
 }
