@@ -384,6 +384,12 @@ pub fn setting(name: &str) -> Option<OsString> {
     env::var_os(name).filter(|value| !value.is_empty())
 }
 
+/// Returns the shell command of the user's editor.
+pub fn editor() -> String {
+    let named = ["VISUAL", "EDITOR"].into_iter().find_map(|name| setting(name)?.into_string().ok());
+    named.unwrap_or_else(|| "vi".to_owned())
+}
+
 /// Creates a unique marker for the children of a command that is not a run. All processes with the
 /// same marker are killed together.
 pub fn marker() -> Result<String, Failure> {

@@ -25,7 +25,7 @@ pub fn parse(line: impl Iterator<Item = OsString>) -> Result<Args, Exit> {
 }
 
 /// The commands without `--json`, separated by `|`.
-const WITHOUT_JSON: &str = "init|demo|daemon|execute|runs logs|config schema|config set|db path|\
+const WITHOUT_JSON: &str = "init|demo|daemon|execute|config schema|config set|config unset|config edit|db path|\
     dream review|journal export|hook post-tool-use|guard hook|completions|man|__deliver|\
     curator events ack|curator setup|overnight schema";
 
@@ -105,6 +105,7 @@ pub enum Command {
     #[command(hide = true)]
     Execute(super::execute::ExecuteArgs),
     Runs(super::runs::RunsArgs),
+    Logs(super::runs::LogsArgs),
     Status(super::status::StatusArgs),
     Projects(super::projects::ProjectsArgs),
     Report(super::report::ReportArgs),

@@ -131,6 +131,7 @@ fn is_dry(command: &Command) -> bool {
     match command {
         Command::Night(args) => args.dry_run,
         Command::Run(args) => args.dry_run,
+        Command::Jobs(args) => args.is_dry(),
         Command::Dream(args) => args.is_dry(),
         Command::Overnight(args) => args.is_dry(),
         _ => false,
@@ -142,6 +143,7 @@ fn reach(command: &Command) -> Option<OverrideScope> {
     match command {
         Command::Config(args) => args.override_scope(),
         Command::Budget(args) => args.override_scope(),
+        Command::Jobs(args) => args.runs().then_some(OverrideScope::Run),
         Command::Schedule(_) | Command::Backends(_) => Some(OverrideScope::Look),
         Command::Night(_)
         | Command::Run(_)
@@ -167,7 +169,7 @@ fn dispatch(args: &Args, home: &Env) -> Result<Exit, Failure> {
     if let Command::Init(_) | Command::Demo(_) = &args.command {
         usable(home)?;
     }
-    dispatch!(&args.command, Command: Init Demo Night Run Daemon Enqueue Cancel Retry Pause Resume Tick Execute Runs
+    dispatch!(&args.command, Command: Init Demo Night Run Daemon Enqueue Cancel Retry Pause Resume Tick Execute Runs Logs
         Status Projects Report Budget Jobs Alerts Deliver Guard Journal Hook Config
         Schedule Trust Backends Setup Doctor Db Replay Dream Board Lifecycle Overnight Corpus
         Curator

@@ -19,6 +19,8 @@ use crate::commands::pause::limited;
 use crate::daemon::client::Client;
 use crate::env::Env;
 use crate::project::{self, LoadedProject, StampBase};
+use crate::setup::SchedulerKind;
+use crate::setup::record::SetupRecord;
 use crate::ui::{Failure, show};
 
 /// Time without a tick after which the status reports it. Host timers tick every quarter of an
@@ -80,7 +82,7 @@ pub(super) fn gather(cli: &Cli<'_>) -> Result<Status, Failure> {
     let (mut all, files) = GatheredStatus::of(home, &store, &shown, now)?;
     status.live_runs = all.asked.live.len();
     if !matches!(status.daemon, Some(DaemonState::Answers(_))) && store.has_clocks()? {
-        status.ticks.trouble = silence(status.ticks.last, now);
+        status.ticks.trouble = silence(status.ticks.last, timer_age(home, now)?, now);
     }
     for (known, files) in shown.iter().zip(files) {
         let one = all.one(known, files)?;
@@ -89,15 +91,37 @@ pub(super) fn gather(cli: &Cli<'_>) -> Result<Status, Failure> {
     Ok(status)
 }
 
-fn silence(last: Option<Timestamp>, now: Timestamp) -> Option<String> {
+/// Returns the time since a timer of the host was set up, or `None` if none is.
+fn timer_age(home: &Env, now: Timestamp) -> Result<Option<SignedDuration>, Failure> {
+    let path = home.setup_note();
+    let record = SetupRecord::read(&path)?;
+    if record.hosts.keys().all(|kind| *kind == SchedulerKind::Manual) {
+        return Ok(None);
+    }
+    let changed = std::fs::metadata(&path).and_then(|data| data.modified());
+    let changed = changed.ok().and_then(|at| Timestamp::try_from(at).ok());
+    Ok(Some(changed.map_or(SignedDuration::MAX, |at| now.duration_since(at))))
+}
+
+/// Describes the problem if nothing has ticked for a while. `timer` is the age of the host's timer.
+fn silence(
+    last: Option<Timestamp>,
+    timer: Option<SignedDuration>,
+    now: Timestamp,
+) -> Option<String> {
+    if timer.is_some_and(|age| age <= SILENCE) {
+        return None;
+    }
     let since = match last {
         Some(last) if now.duration_since(last) <= SILENCE => return None,
         Some(last) => format!("nothing has ticked since {}", show::format_time(last)),
         None => "nothing has ever ticked".to_owned(),
     };
-    Some(format!(
-        "{since} and no daemon answers, so no job starts on schedule: set up a timer with `runner setup --apply`, or run `runner daemon`"
-    ))
+    let fix = match timer {
+        Some(_) => "the timer does not start ticks: `runner doctor` shows why",
+        None => "set up a timer with `runner setup --apply`, or run `runner daemon`",
+    };
+    Some(format!("{since} and no daemon answers, so no job starts on schedule: {fix}"))
 }
 
 /// Creates the status of a project that is not in the database.
