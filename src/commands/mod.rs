@@ -115,7 +115,9 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         .hint("runner config set KEY VALUE, or runner enqueue JOB --set KEY=VALUE"));
     }
     failpoint::arm_steps(env::setting);
-    let home = Env::read()?.with(&args.config, reach.unwrap_or_default())?;
+    let home = Env::read()?;
+    let here = args.at.clone().unwrap_or_else(|| home.here.clone());
+    let home = home.for_folder(&here).with(&args.config, reach.unwrap_or_default())?;
     if reach.is_some() {
         home.overrides.honoured()?;
     }
@@ -166,7 +168,7 @@ fn dispatch(args: &Args, home: &Env) -> Result<Exit, Failure> {
         ui: args.ui(),
         verbose: args.verbose,
     };
-    if let Command::Init(_) | Command::Demo(_) = &args.command {
+    if let Command::Init(_) = &args.command {
         usable(home)?;
     }
     dispatch!(&args.command, Command: Init Demo Night Run Daemon Enqueue Cancel Retry Pause Resume Tick Execute Runs Logs

@@ -18,6 +18,9 @@ pub(super) struct JobView {
     kind: String,
     /// Whether schedules and nights start the job.
     enabled: bool,
+    /// The trigger, as in the settings.
+    trigger: String,
+    /// The description of the schedule.
     schedule: String,
     next_due: Option<Timestamp>,
     /// The last run that is over.
@@ -53,7 +56,9 @@ pub(super) fn jobs(home: &Env, project: &LoadedProject) -> Result<Vec<JobView>, 
             None if row.enabled => row.schedule.next_after(now, now).ok().flatten(),
             None => None,
         };
+        let trigger = project.config.job(&row.name)?.when.to_string();
         jobs.push(JobView {
+            trigger,
             job: row.name,
             kind: row.kind,
             enabled: row.enabled,
@@ -110,12 +115,12 @@ impl View for JobList {
                 &last.map_or_else(|| "never ran".to_owned(), LastRun::text),
                 &job.breaker(),
                 &job.next(),
-                &job.schedule,
+                &job.trigger,
             ]);
             let tone = if job.stopped { Tone::Bad } else { Tone::of(last.map(|it| &it.outcome)) };
             (tone, cells)
         });
-        let header = &["JOB", "KIND", "LAST RUN", "BREAKER", "NEXT", "SCHEDULE"];
+        let header = &["JOB", "KIND", "LAST RUN", "BREAKER", "NEXT", "TRIGGER"];
         show::out(&List { header, toned: 2, rows: rows.collect() }.text());
     }
 }

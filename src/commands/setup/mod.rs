@@ -74,6 +74,10 @@ impl SetupArgs {
             return status::run(cli, self);
         }
         let home = cli.env;
+        if home.is_demo() {
+            return Err(Failure::usage("the demo has its own database, which no timer serves")
+                .hint("cd ~/my-repository && runner init"));
+        }
         let action = SetupAction::of(self);
         let changes = action != SetupAction::Plan;
         // Two setups at once would each make a plan based on a state that the other is about to
