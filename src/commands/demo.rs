@@ -29,7 +29,7 @@ const HISTORY: &str = include_str!("../../config/demo/history.fast-import");
 const IDEAS: &[(&str, &str)] = &[
     ("csv-export.md", include_str!("../../config/demo/ideas/csv-export.md")),
     ("storm-surge-alerts.md", include_str!("../../config/demo/ideas/storm-surge-alerts.md")),
-    ("surge-warning-mails.md", include_str!("../../config/demo/ideas/surge-warning-mails.md")),
+    ("the-moon-and-the-tides.md", include_str!("../../config/demo/ideas/the-moon-and-the-tides.md")),
     ("moon-phase.md", include_str!("../../config/demo/ideas/moon-phase.md")),
     (
         "how-a-clock-change-cost-us-a-weekend.md",
@@ -122,9 +122,9 @@ fn print_next_steps(dir: &Path) {
     let dir = dir.display();
     show::out(&format!(
         "\nDo this first:\n\n  \
-         runner -C {dir} dream review     # decide on the proposals, one key each\n  \
-         runner -C {dir} report --open    # read this report in a browser\n  \
-         cd ~/my-repository && runner init         # begin with your own notes\n\n\
+         runner -C {dir} dream review  # decide on the proposals, one key each\n  \
+         runner -C {dir} report --open  # read this report in a browser\n  \
+         cd ~/my-repository && runner init  # begin with your own notes\n\n\
          `rm -r {dir}` removes the sample project; your own database does not know it.\n"
     ));
 }
@@ -157,6 +157,8 @@ fn cycle(root: &Path, agent: DemoAgent) -> Result<(), Failure> {
     let settings = root.join(FILE);
     let mut text = read_text_in(root, &settings, DOCUMENT)
         .map_err(|error| Failure::not_written(&settings, error))?;
+    // The sample's git ignores the notes. Without this, accepting one would ask for --publish.
+    text.push_str("\n[jobs.dream]\nprivate = false\n");
     text.push_str("\n[jobs.lifecycle]\nkind = \"lifecycle\"\ntrigger = \"every 10m\"\n");
     if agent == DemoAgent::Scripted {
         let folder = root.join(AGENT_FOLDER);

@@ -210,10 +210,17 @@ pub struct List<'a> {
 }
 
 impl List<'_> {
+    /// Prints the list on standard output, redacted.
+    pub fn print(&self) {
+        own(&self.text());
+    }
+
     /// Formats the list. Colours and wrapping apply on a terminal only.
-    pub fn text(&self) -> String {
+    fn text(&self) -> String {
         let mut rows = vec![self.header.iter().map(|cell| (*cell).to_owned()).collect()];
-        rows.extend(self.rows.iter().map(|(_, cells)| cells.clone()));
+        // The escape sequences of colours are added after the redaction, which removes them.
+        let redacted = |cell: &String| Redacted::of(cell).to_string();
+        rows.extend(self.rows.iter().map(|(_, cells)| cells.iter().map(redacted).collect()));
         let mut styles = vec![];
         if can_draw() && env::setting("NO_COLOR").is_none() {
             styles = (0..self.header.len()).map(|column| (0, column, CellLook::Header)).collect();

@@ -29,6 +29,7 @@ mod doctor;
 mod dream_bench;
 mod dry_run;
 mod dst;
+mod first_hour;
 mod fixture;
 mod following;
 mod hook;

@@ -121,7 +121,7 @@ impl View for JobList {
             (tone, cells)
         });
         let header = &["JOB", "KIND", "LAST RUN", "BREAKER", "NEXT", "TRIGGER"];
-        show::out(&List { header, toned: 2, rows: rows.collect() }.text());
+        List { header, toned: 2, rows: rows.collect() }.print();
     }
 }
 

@@ -66,7 +66,7 @@ impl View for RunList {
             (Tone::of(run.outcome.as_ref()), cells)
         });
         let header = &["RUN", "JOB", "STATE", "REQUESTED", "RESULT"];
-        show::out(&List { header, toned: 2, rows: rows.collect() }.text());
+        List { header, toned: 2, rows: rows.collect() }.print();
     }
 }
 
