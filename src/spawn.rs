@@ -55,7 +55,11 @@ pub struct Started {
 
 /// Creates the driver for ticks and recovery in this process.
 pub fn driver<'a>(home: &'a Env, me: &'a ProcessIdentity) -> Driver<'a> {
-    Driver { retries_lost: &kinds::retries_lost, ..Driver::on_host(&home.state, me) }
+    Driver {
+        retries_lost: &kinds::retries_lost,
+        last_tick: home.last_tick(),
+        ..Driver::on_host(&home.state, me)
+    }
 }
 
 /// Starts the process of a requested run. The run must be admitted within [`BEGIN_LIMIT`].

@@ -1,13 +1,14 @@
 //! Reads an answer from a model's complete text, with the same strict rules for every backend.
 //!
-//! This module must never extract JSON from prose, remove a fence, close a bracket or replace an
-//! invalid byte. Text that is not an answer is an error, so that it is counted and reported.
+//! This module must never extract JSON from prose, remove a fence or close a bracket. Text that is
+//! not an answer is an error, so that it is counted and reported. A job that reads elements from
+//! any text ([`AnswerForm::Elements`]) receives the text, and counts and reports what it cannot use.
 
 use serde_json::Value;
 
 use crate::error::BackendError;
 use crate::redact::Secrets;
-use crate::request::Request;
+use crate::request::{AnswerForm, Request};
 
 /// Maximum length of the excerpt of a malformed answer that an error shows.
 const EXCERPT: usize = 200;
@@ -21,6 +22,11 @@ pub(crate) fn read(
     must_parse: bool,
     secrets: &Secrets,
 ) -> Result<(String, Option<Value>), BackendError> {
+    if request.form == AnswerForm::Elements {
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        let value = serde_json::from_str(&text).ok();
+        return Ok((text, value));
+    }
     let text = match String::from_utf8(bytes) {
         Ok(text) => text,
         Err(error) => {

@@ -44,6 +44,10 @@ impl Backend for Builtin {
         Ok(())
     }
 
+    fn window(&self) -> Option<u64> {
+        None
+    }
+
     async fn run(
         &self,
         request: &Request,

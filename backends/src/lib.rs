@@ -51,14 +51,17 @@ pub use command::Command;
 pub use error::{BackendError, Phase};
 pub use registry::{BackendSpec, Surroundings, build};
 pub use replay::Replay;
-pub use request::{Reply, Request, RequestLimits, Source, Stop, Temperature, Usage};
+pub use request::{AnswerForm, Reply, Request, RequestLimits, Source, Stop, Temperature, Usage};
 #[cfg(feature = "fault-injection")]
 pub use scripted::{Scripted, Step};
 pub use sink::{
     Event, Limit, NullSink, OwnedEvent, OwnedTarget, Sink, Target, ToolResult, VecSink,
 };
 
-/// The description of a backend, for reports.
+/// The window of a model that does not state one, in tokens: that of the smallest hosted models.
+pub const WINDOW: u64 = 128_000;
+
+/// The description of a backend, for reports and `doctor`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Description {
     /// The kind, as written in the configuration: `builtin`, `command`, …
@@ -117,7 +120,13 @@ pub trait Backend: Send + Sync {
     /// Returns an error that names the missing item.
     fn preflight(&self) -> Result<(), BackendError>;
 
-    /// Answers one request.
+    /// Returns the number of tokens that a request and its answer may have together; `None` if
+    /// there is no limit. A job with more to ask sends several requests.
+    fn window(&self) -> Option<u64> {
+        Some(WINDOW)
+    }
+
+    /// Gets one answer.
     ///
     /// # Errors
     /// Returns a [`BackendError`], whose variant determines the next step.

@@ -79,7 +79,8 @@ pub struct BackendSpec {
     pub sessions: bool,
     /// Tools that an agent may use; none unless they are named.
     pub tools: Vec<String>,
-    /// The most turns of one request of claude. Default: 1 without tools, 20 with.
+    /// The most turns of one request of claude. Default: 20 with tools; without, 3 for an answer with a
+    /// schema and else 1.
     #[schemars(range(min = 1))]
     pub max_turns: Option<u32>,
     /// The model that claude uses while its first one is overloaded.

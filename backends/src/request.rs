@@ -27,9 +27,13 @@ pub struct Request {
     pub rule_answer: Value,
     /// The permitted choices: ids, targets, enums. The job rejects an answer outside them.
     pub offer: Value,
-    /// The JSON schema of the answer. If there is a schema, the reply's `value` is always present.
+    /// The JSON schema of the answer. If there is a schema, the reply's `value` is always present,
+    /// unless `form` is [`AnswerForm::Elements`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schema: Option<Value>,
+    /// The form of text that counts as an answer.
+    #[serde(default, skip_serializing_if = "AnswerForm::is_document")]
+    pub form: AnswerForm,
     pub limits: RequestLimits,
     /// A private, existing folder for a child that works with files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -45,6 +49,24 @@ impl Request {
     pub fn place(&self) -> PathBuf {
         let place = self.work.as_ref().or(self.run_dir.as_ref());
         place.cloned().unwrap_or_else(|| PathBuf::from("/"))
+    }
+}
+
+/// The form of text that counts as an answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AnswerForm {
+    /// With a schema, the text is one JSON document. Any other text is an error.
+    #[default]
+    Document,
+    /// The job reads elements from any text: with prose around them, with a damaged element among
+    /// them, or cut off after some of them.
+    Elements,
+}
+
+impl AnswerForm {
+    fn is_document(&self) -> bool {
+        *self == Self::Document
     }
 }
 
@@ -200,6 +222,7 @@ mod tests {
             limits: RequestLimits::default(),
             run_dir: None,
             work: None,
+            form: AnswerForm::default(),
         };
         let text = serde_json::to_string(&request).unwrap();
         assert!(text.contains("\"first_byte_ms\":120000"), "{text}");

@@ -56,6 +56,10 @@ impl Backend for Slotted {
         self.inner.preflight()
     }
 
+    fn window(&self) -> Option<u64> {
+        self.inner.window()
+    }
+
     async fn run(
         &self,
         request: &Request,
@@ -157,6 +161,7 @@ mod tests {
             limits: RequestLimits { total, ..RequestLimits::default() },
             run_dir: None,
             work: None,
+            form: crate::AnswerForm::default(),
         }
     }
 

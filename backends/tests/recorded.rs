@@ -23,9 +23,19 @@ fn replay(
     schema: Option<Value>,
 ) -> (Result<Reply, BackendError>, Vec<OwnedEvent>) {
     let (kind, _) = recording.split_once('/').unwrap();
-    let run_dir = tempfile::tempdir().unwrap();
     let file = format!("{HERE}/recorded/{recording}.jsonl");
     assert!(Path::new(&file).exists(), "{file}");
+    replay_file(kind, file, code, schema)
+}
+
+/// Runs the adapter of `kind` on a program that prints this file.
+fn replay_file(
+    kind: &str,
+    file: String,
+    code: u8,
+    schema: Option<Value>,
+) -> (Result<Reply, BackendError>, Vec<OwnedEvent>) {
+    let run_dir = tempfile::tempdir().unwrap();
     let env: BTreeMap<String, String> = [
         ("PATH", "/usr/bin:/bin".to_owned()),
         ("TZ", "UTC".to_owned()),
@@ -59,6 +69,7 @@ fn replay(
         limits: RequestLimits::default(),
         run_dir: Some(run_dir.path().to_owned()),
         work: None,
+        form: runner_backends::AnswerForm::default(),
     };
     let mut sink = VecSink::default();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
@@ -114,6 +125,36 @@ fn recorded_answers_are_read() {
         let reply = replay(recording, 0, list()).0.unwrap();
         assert_eq!((reply.value, reply.text.as_str()), (Some(json!([1])), "[1]"), "{recording}");
     }
+}
+
+/// Replays a stream in which the model answers as text until its turns are used up.
+fn as_text(subtype: &str, said: &str) -> Result<Reply, BackendError> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("stream.jsonl");
+    let lines = [
+        json!({"type": "assistant", "message": {"id": "m", "content": [{"type": "text", "text": said}]}}),
+        json!({"type": "result", "subtype": subtype, "is_error": true, "num_turns": 4,
+               "errors": ["Reached maximum number of turns (3)"],
+               "usage": {"input_tokens": 9, "output_tokens": 3}}),
+    ];
+    std::fs::write(&path, lines.map(|line| format!("{line}\n")).concat()).unwrap();
+    let list = json!({"type": "array", "items": {"type": "integer"}});
+    replay_file("claude", path.display().to_string(), 1, Some(list)).0
+}
+
+#[test]
+fn answer_as_text_is_accepted() {
+    for said in ["[1, 2]", "{\"answer\": [1, 2]}"] {
+        for subtype in ["error_max_turns", "error_max_structured_output_retries"] {
+            let reply = as_text(subtype, said).unwrap();
+            assert_eq!(reply.value, Some(json!([1, 2])), "{subtype} {said}");
+            assert_eq!(reply.usage.unwrap().output_tokens, 3);
+            assert_eq!(reply.notes.len(), 1, "{:?}", reply.notes);
+        }
+    }
+    let prose = as_text("error_max_turns", "I cannot do that").unwrap_err();
+    assert_eq!(prose.class(), Class::Malformed, "{prose}");
+    assert!(as_text("error_during_execution", "[1]").is_err());
 }
 
 #[test]

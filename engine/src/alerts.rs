@@ -15,6 +15,11 @@
 //!                         └─the alert ended or was silenced──> withdrawn
 //! ```
 //!
+//! A message waits while a run of its job is in progress, because the run may end the alert: a
+//! problem that a tick finds and solves is never sent. For a few minutes, it also waits for other
+//! runs of the project. Messages that wait for one channel at the
+//! same time are sent together, at most one message in each `window` and none in the quiet hours.
+//!
 //! The code that settles a run adds one row to the `news` table in the same transaction. A tick
 //! decides how the news affects the alerts ([`decide`], pure) and writes alerts and messages in one
 //! transaction. A separate process delivers the messages. A job has at most one open alert of each
@@ -22,10 +27,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use strum::{EnumString, IntoStaticStr, VariantArray};
+
+use crate::policy::Quiet;
 
 /// A kind of trouble that people are notified of.
 #[derive(
@@ -80,6 +88,16 @@ pub struct AlertRules {
     pub jobs: BTreeMap<String, Option<i64>>,
     /// The names of the channels that receive messages.
     pub channels: Vec<String>,
+    /// Minimum time in seconds between two messages to a channel. Messages that become due in the
+    /// meantime are sent together.
+    #[serde(default)]
+    pub window: i64,
+    /// Hours of the day in which no message is sent.
+    #[serde(default)]
+    pub quiet: Option<Quiet>,
+    /// The IANA zone of the quiet hours.
+    #[serde(default)]
+    pub zone: String,
 }
 
 impl AlertRules {
@@ -88,6 +106,18 @@ impl AlertRules {
     pub fn stale_after(&self, job: &str) -> Option<SignedDuration> {
         let own = self.jobs.get(job).copied().unwrap_or(self.success_within);
         own.filter(|_| self.on.contains(&AlertKind::Stale)).map(SignedDuration::from_secs)
+    }
+
+    /// Returns the time before which a channel gets no message, if that is after `now`. `last` is
+    /// the time of the last message that the channel accepted.
+    pub fn held_until(&self, last: Option<Timestamp>, now: Timestamp) -> Option<Timestamp> {
+        // A wrong clock may have written a time in the future.
+        let last = last.filter(|last| *last <= now);
+        let window = SignedDuration::from_secs(self.window);
+        let window = last.and_then(|last| last.saturating_add(window).ok());
+        let zone = TimeZone::get(&self.zone).unwrap_or(TimeZone::UTC);
+        let quiet = self.quiet.as_ref().and_then(|quiet| quiet.until(now, &zone));
+        window.max(quiet).filter(|until| *until > now)
     }
 }
 
@@ -206,6 +236,24 @@ mod tests {
             assert_eq!(kind.as_str().parse(), Ok(*kind));
         }
         assert!("x".parse::<AlertKind>().is_err());
+    }
+
+    #[test]
+    fn window_and_quiet_hours_hold_messages() {
+        let at = |text: &str| -> Timestamp { format!("2026-11-21T{text}:00Z").parse().unwrap() };
+        let time = |hour| jiff::civil::Time::constant(hour, 0, 0, 0);
+        let rules = AlertRules {
+            window: 900,
+            quiet: Some(Quiet { from: time(22), to: time(7) }),
+            zone: "UTC".to_owned(),
+            ..AlertRules::default()
+        };
+        assert_eq!(rules.held_until(None, at("12:00")), None);
+        assert_eq!(rules.held_until(Some(at("12:00")), at("12:10")), Some(at("12:15")));
+        assert_eq!(rules.held_until(Some(at("12:00")), at("12:15")), None);
+        assert_eq!(rules.held_until(Some(at("13:00")), at("12:00")), None, "a wrong clock");
+        assert_eq!(rules.held_until(Some(at("02:55")), at("03:00")), Some(at("07:00")));
+        assert_eq!(AlertRules::default().held_until(Some(at("12:00")), at("12:00")), None);
     }
 
     #[test]

@@ -122,12 +122,14 @@ pub struct Driver<'a> {
     pub me: &'a ProcessIdentity,
     /// Returns whether a lost run of this kind is retried once.
     pub retries_lost: &'a dyn Fn(&str) -> bool,
+    /// The time of the previous tick, if it is known.
+    pub last_tick: Option<Timestamp>,
 }
 
 impl<'a> Driver<'a> {
     /// Creates a driver for this host that does not retry lost runs.
     pub fn on_host(state: &'a Path, me: &'a ProcessIdentity) -> Self {
-        Self { world: Box::new(Host { state }), me, retries_lost: &|_| false }
+        Self { world: Box::new(Host { state }), me, retries_lost: &|_| false, last_tick: None }
     }
 }
 

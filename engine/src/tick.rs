@@ -14,14 +14,14 @@
 
 use std::collections::BTreeMap;
 
-use jiff::Timestamp;
 use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp};
 
 use crate::ids::{ProjectId, RunId};
 use crate::policy::{CatchUp, CatchUpScope, Policy};
 use crate::recover::{Driver, Recovered, recover, sweep_all};
 use crate::schedule::{Due, Missed, Schedule, UnknownZone};
-use crate::store::{DueJob, JobId, NewJob, RunRow, Store, StoreError};
+use crate::store::{DueJob, JobId, MissedReasons, NewJob, RunRow, Store, StoreError};
 use crate::time::ClockReading;
 
 /// The name of the report job, which every project has.
@@ -89,8 +89,8 @@ pub fn tick(store: &mut Store, driver: &Driver<'_>, now: ClockReading) -> Result
     if let Some(why) = store.reset_waits_ahead(now.wall)? {
         tick.troubles.push(why);
     }
-    if record_due(store, None, now.wall, &mut tick.troubles)? {
-        // A run that a new scheduled time replaces is cancelled in the same tick.
+    if record_due(store, None, (driver.last_tick, now.wall), &mut tick.troubles)? {
+        // A run that a later scheduled time replaces is already asked to end in this tick.
         let live = store.live()?;
         ask_to_end(store, &live, now, &mut tick.end)?;
     }
@@ -99,15 +99,29 @@ pub fn tick(store: &mut Store, driver: &Driver<'_>, now: ClockReading) -> Result
     Ok(tick)
 }
 
-/// Records the due scheduled times of all jobs or of one job. Returns `false` if no job was due.
-/// Problems of a single job are added to `troubles`.
+/// Time without a tick up to which a timer is taken to be running.
+const TICKING: SignedDuration = SignedDuration::from_hours(1);
+
+/// Returns the reason why scheduled times between two ticks were missed.
+fn why_missed(last_tick: Option<Timestamp>, now: Timestamp) -> Option<String> {
+    let since = now.duration_since(last_tick?);
+    let ticking = !since.is_negative() && since <= TICKING;
+    let since = SignedDuration::from_secs(since.as_secs());
+    ticking.then(|| {
+        format!("the previous tick was {since:#} earlier, and the job is due more often than that")
+    })
+}
+
+/// Records the scheduled times that are due, for all jobs or only for one. `last_tick` is the time
+/// of the previous tick. Returns false if nothing was due. Problems of a single job are added to
+/// `troubles`.
 ///
 /// # Errors
 /// Returns a [`StoreError`].
 pub fn record_due(
     store: &mut Store,
     only: Option<JobId>,
-    now: Timestamp,
+    (last_tick, now): (Option<Timestamp>, Timestamp),
     troubles: &mut Vec<String>,
 ) -> Result<bool, StoreError> {
     let mut due_jobs = store.due_jobs(now)?;
@@ -125,7 +139,7 @@ pub fn record_due(
                 }
                 // No scheduled time was missed, so only the next scheduled time changes.
                 Ok((due, None)) => {
-                    store.enter_due(due_job, &due, None, None, now)?;
+                    store.enter_due(due_job, &due, MissedReasons::default(), None, now)?;
                 }
                 Err(error) => troubles.push(format!("job {}: {error}", job.name)),
             }
@@ -140,7 +154,9 @@ pub fn record_due(
         };
         let date = due.fire.last();
         let date = date.map(|&fire| civil_date(fire, &job.schedule.zone));
-        store.enter_due(due_job, &due, paused.as_ref(), date.as_deref(), now)?;
+        let reasons =
+            MissedReasons { paused: paused.as_ref(), between_ticks: why_missed(last_tick, now) };
+        store.enter_due(due_job, &due, reasons, date.as_deref(), now)?;
     }
     Ok(!due_jobs.is_empty())
 }

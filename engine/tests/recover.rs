@@ -127,6 +127,7 @@ impl World {
             world: Box::new(Host { state: &state }),
             me: &self.me,
             retries_lost: &|kind| kind != "command",
+            last_tick: None,
         };
         tick(&mut self.store, &driver, ClockReading { wall: now(), boot }).unwrap()
     }
@@ -379,7 +380,12 @@ fn overdue_run_is_settled_as_timed_out() {
     world.admit(&run, &nobody(), boot_time());
     let late = boot_time() + Duration::from_secs(60) + OVERRUN_GRACE + Duration::from_secs(2);
     for _ in 0..2 {
-        let driver = Driver { world: Box::new(Overtaken), me: &world.me, retries_lost: &|_| true };
+        let driver = Driver {
+            world: Box::new(Overtaken),
+            me: &world.me,
+            retries_lost: &|_| true,
+            last_tick: None,
+        };
         let reading = ClockReading { wall: now(), boot: late };
         assert_eq!(tick(&mut world.store, &driver, reading).unwrap(), Tick::default());
     }

@@ -65,6 +65,7 @@ impl Frame<'_> {
             limits: RequestLimits { total: self.total, ..RequestLimits::default() },
             run_dir: Some(self.run_dir.clone()),
             work: None,
+            form: runner_backends::AnswerForm::default(),
         }
     }
 }

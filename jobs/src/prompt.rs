@@ -1,8 +1,8 @@
 //! The prompt job, which asks a model one question and writes the answer to one file.
 //!
 //! The sources are files of the project, fenced as untrusted text. The rule-based answer is an
-//! index of the sources that contains no text from a model, so a night without a model still
-//! produces a true result. The answer must never determine the file to which it is written.
+//! index of the sources that contains no text from a model. A run without a model is degraded, and it
+//! replaces no file. The answer must never determine the file to which it is written.
 
 use runner_backends::Request;
 use runner_engine::outcome::Class;
@@ -20,6 +20,9 @@ use crate::{Context, Finished, JobError};
 
 /// Maximum size of a source in bytes. A larger source is left out and named in the result.
 const LARGEST: u64 = 256 * 1024;
+
+/// The reason why a run without a model is degraded.
+const NO_MODEL: &str = "no model answered the question";
 
 /// The question, the files that are shown with it, and the file that gets the answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -50,6 +53,16 @@ pub fn run(ctx: &mut Context<'_>, spec: &PromptSpec) -> Result<Finished, JobErro
         return Err(JobError::failed(Class::Malformed, "the answer is empty"));
     }
     let to = &spec.to;
+    let by_rule = ctx.spender.backend().kind == "builtin";
+    if by_rule && ctx.files.root().join(to).symlink_metadata().is_ok() {
+        // The file may hold a model's answer, which is worth more than an index of the sources.
+        return Ok(Finished {
+            degraded: Some(NO_MODEL.to_owned()),
+            headline: format!("{to} was kept, because {NO_MODEL}"),
+            lines: left_out,
+            ..Finished::default()
+        });
+    }
     let mut body = ctx.redactor.redact(text.trim_end()).into_owned();
     body.push('\n');
     ctx.files.stage(to, body.as_bytes(), Expect::Current)?;
@@ -61,14 +74,16 @@ pub fn run(ctx: &mut Context<'_>, spec: &PromptSpec) -> Result<Finished, JobErro
         ),
         ..Finished::default()
     };
+    let mut missing = Vec::new();
+    if by_rule {
+        missing.push(format!("{NO_MODEL}, so {to} lists only the sources"));
+    }
     if !left_out.is_empty() {
-        finished.degraded = Some(format!(
-            "left out: {} of {}",
-            left_out.len(),
-            counted(spec.sources.len(), "source")
-        ));
+        let sources = counted(spec.sources.len(), "source");
+        missing.push(format!("left out: {} of {sources}", left_out.len()));
         finished.lines = left_out;
     }
+    finished.degraded = (!missing.is_empty()).then(|| missing.join("; "));
     Ok(finished)
 }
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 use runner_engine::failpoint;
 use runner_engine::ids::ProjectId;
 use runner_engine::outcome::Exit;
-use runner_engine::store::{Delivery, DeliveryResult, Store};
+use runner_engine::store::{AlertSelection, Delivery, DeliveryResult, Store};
 use runner_engine::time::boot_time;
 use runner_text::redact::Redacted;
 
@@ -41,15 +41,19 @@ pub fn run(home: &Env, beat: bool) -> Result<Exit, Failure> {
     let mut store = home.store()?;
     let mut projects = BTreeMap::new();
     let mut without = Vec::new();
+    let rules = super::rules(home, &store, None)?;
     while boot_time().saturating_sub(began) < BEGIN_WITHIN {
         failpoint::before("begin a try");
+        store.hold_messages(&rules, home.wall()?)?;
         let Some(delivery) = store.begin_delivery(&without, home.wall()?)? else {
             break;
         };
         failpoint::before("send");
         let tried = deliver(home, &store, &mut projects, &delivery)?;
         failpoint::before("end a try");
-        store.end_delivery(&delivery.id, delivery.tries, &tried, home.wall()?)?;
+        for one in std::iter::once(&delivery).chain(&delivery.more) {
+            store.end_delivery(&one.id, one.tries, &tried, home.wall()?)?;
+        }
         if tried != DeliveryResult::Delivered {
             without.push((delivery.project, delivery.channel));
         }
@@ -101,7 +105,8 @@ fn deliver(
         return Ok(DeliveryResult::Withdrawn(why));
     };
     let templates = Templates { subject: notify.subject.as_deref(), body: notify.body.as_deref() };
-    let message = Message::of(delivery, &known.root, &templates);
+    let open = store.alerts(Some(&delivery.project), AlertSelection::Open)?;
+    let message = Message::of(delivery, &open, &known.root, &templates);
     Ok(match send(home, channel, &message) {
         Ok(()) => DeliveryResult::Delivered,
         Err(why) => DeliveryResult::Failed(why),

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use minijinja::{Environment, UndefinedBehavior, Value};
 use runner_engine::alerts::AlertKind;
 use runner_engine::ids::MessageId;
-use runner_engine::store::Delivery;
+use runner_engine::store::{AlertRow, Delivery};
 use runner_text::redact::Redacted;
 use serde::Serialize;
 
@@ -49,6 +49,32 @@ struct Fields {
     at: Timestamp,
     why: String,
     hint: String,
+    /// The other news that the message reports.
+    more: Vec<NewsItem>,
+    /// The other open alerts of the project, of which the message reports no news.
+    open: Vec<OpenItem>,
+}
+
+/// A further item of news in a message.
+#[derive(Clone, Debug, Serialize)]
+struct NewsItem {
+    alert: String,
+    what: String,
+    kinds: Vec<String>,
+    job: String,
+    run: Option<String>,
+    count: u32,
+    since: Timestamp,
+    why: String,
+}
+
+/// An alert that is still open.
+#[derive(Clone, Debug, Serialize)]
+struct OpenItem {
+    alert: String,
+    kind: &'static str,
+    job: String,
+    since: Timestamp,
 }
 
 /// A message to be sent.
@@ -65,9 +91,18 @@ pub struct Message {
 
 impl Message {
     /// Makes the message for a delivery.
-    pub fn of(delivery: &Delivery, root: &Path, templates: &Templates<'_>) -> Self {
-        let kinds: Vec<String> =
-            delivery.kinds.iter().map(|kind| kind.as_str().to_owned()).collect();
+    pub fn of(
+        delivery: &Delivery,
+        open: &[AlertRow],
+        root: &Path,
+        templates: &Templates<'_>,
+    ) -> Self {
+        let kinds = names(delivery);
+        let reported = |alert: &AlertRow| {
+            let mut all = std::iter::once(delivery).chain(&delivery.more);
+            all.any(|one| one.job == alert.job_name)
+        };
+        let open = open.iter().filter(|alert| alert.silenced.is_none() && !reported(alert));
         let first = delivery.kinds.first().copied().unwrap_or(AlertKind::Failure);
         let fields = Fields {
             schema_version: 1,
@@ -86,6 +121,28 @@ impl Message {
             at: delivery.made,
             why: clean(&delivery.why, WHY),
             hint: hint(&delivery.what, first, delivery),
+            more: delivery
+                .more
+                .iter()
+                .map(|one| NewsItem {
+                    alert: one.alert.to_string(),
+                    what: one.what.clone(),
+                    kinds: names(one),
+                    job: one.job.clone(),
+                    run: one.run.as_ref().map(ToString::to_string),
+                    count: one.count,
+                    since: one.raised,
+                    why: clean(&one.why, WHY),
+                })
+                .collect(),
+            open: open
+                .map(|alert| OpenItem {
+                    alert: alert.id.to_string(),
+                    kind: alert.kind.as_str(),
+                    job: alert.job_name.clone(),
+                    since: alert.raised,
+                })
+                .collect(),
         };
         Self::with(fields, root, templates, |fields| plain(fields, delivery))
     }
@@ -110,6 +167,8 @@ impl Message {
             at: now,
             why: "a test message was requested".to_owned(),
             hint: "no action is needed".to_owned(),
+            more: Vec::new(),
+            open: Vec::new(),
         };
         Self::with(fields, root, templates, |fields| {
             let subject = format!("{}: a test of runner's alerts", fields.project);
@@ -211,10 +270,23 @@ fn render(template: &str, context: &Context<'_>) -> Result<String, String> {
     environment.render_str(template, context.values()).map_err(|error| one_line(&error.to_string()))
 }
 
-fn plain(fields: &Fields, delivery: &Delivery) -> (String, String) {
-    let Fields { project, job, .. } = fields;
-    let reported: Vec<&str> = delivery
-        .kinds
+fn names(delivery: &Delivery) -> Vec<String> {
+    delivery.kinds.iter().map(|kind| kind.as_str().to_owned()).collect()
+}
+
+/// Describes one item of news in a few words, such as "tidy failed".
+fn summary(delivery: &Delivery) -> String {
+    let Delivery { job, count, .. } = delivery;
+    let reported = problems(&delivery.kinds);
+    match delivery.what.as_str() {
+        "recovered" => format!("{job} is well again"),
+        "repeated" => format!("{job} {reported} (still: {count} times)"),
+        _ => format!("{job} {reported}"),
+    }
+}
+
+fn problems(kinds: &[AlertKind]) -> String {
+    let described: Vec<&str> = kinds
         .iter()
         .map(|kind| match kind {
             AlertKind::Failure => "failed",
@@ -223,31 +295,47 @@ fn plain(fields: &Fields, delivery: &Delivery) -> (String, String) {
             AlertKind::Stale => "has not succeeded for too long",
         })
         .collect();
-    let reported = reported.join(" and ");
-    let subject = match fields.what.as_str() {
-        "recovered" => format!("{project}: {job} is well again"),
-        "repeated" => format!("{project}: {job} {reported} (still: {} times)", fields.count),
-        _ => format!("{project}: {job} {reported}"),
+    described.join(" and ")
+}
+
+fn plain(fields: &Fields, delivery: &Delivery) -> (String, String) {
+    let project = &fields.project;
+    let subject = match delivery.more.len() {
+        0 => format!("{project}: {}", summary(delivery)),
+        more => {
+            let more = show::count(more as u64, "other item");
+            format!("{project}: {}, and {more}", summary(delivery))
+        }
     };
-    let mut text = String::new();
-    match fields.what.as_str() {
-        "recovered" => text.push_str(&format!("It {reported}; now it has succeeded.\n")),
-        _ => text.push_str(&format!("{}\n", fields.why)),
+    let mut text = news(delivery, &fields.hint);
+    for other in &delivery.more {
+        let first = other.kinds.first().copied().unwrap_or(AlertKind::Failure);
+        let hint = hint(&other.what, first, other);
+        text.push_str(&format!("\n{}\n{}", summary(other), news(other, &hint)));
     }
-    text.push_str(&format!(
-        "{} on {}, since {}",
-        fields.path,
-        fields.host,
-        show::format_time(fields.since)
-    ));
-    if fields.count > 1 {
-        text.push_str(&format!(", {} times", fields.count));
+    for open in &fields.open {
+        let since = show::format_time(open.since);
+        text.push_str(&format!("\nstill open: {} of {}, since {since}\n", open.kind, open.job));
+    }
+    text.push_str(&format!("{} on {}\n", fields.path, fields.host));
+    (subject, text)
+}
+
+/// Describes one item of news: the reason, its time and the command that shows more.
+fn news(delivery: &Delivery, hint: &str) -> String {
+    let mut text = match delivery.what.as_str() {
+        "recovered" => format!("It {}; now it has succeeded.\n", problems(&delivery.kinds)),
+        _ => format!("{}\n", clean(&delivery.why, WHY)),
+    };
+    text.push_str(&format!("since {}", show::format_time(delivery.raised)));
+    if delivery.count > 1 {
+        text.push_str(&format!(", {} times", delivery.count));
     }
     text.push('\n');
-    if !fields.hint.is_empty() {
-        text.push_str(&format!("{}\n", fields.hint));
+    if !hint.is_empty() {
+        text.push_str(&format!("{hint}\n"));
     }
-    (subject, text)
+    text
 }
 
 fn hint(what: &str, kind: AlertKind, delivery: &Delivery) -> String {

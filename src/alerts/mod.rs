@@ -54,6 +54,9 @@ fn queue_messages(home: &Env, store: &mut Store, good: bool) -> Result<(), Failu
     if store.maintenance_due(Task::Watch, now)? {
         store.watch(&rules(home, store, None)?, now)?;
     }
+    if store.messages_due(now)? {
+        store.hold_messages(&rules(home, store, None)?, now)?;
+    }
     let beat = good && heartbeat::claim(home, now);
     if beat || (store.messages_due(now)? && !is_delivering(home)) {
         start(home, beat)?;
@@ -82,7 +85,7 @@ fn rules(
                 .and_then(LoadedProject::trusted)
                 .map(|here| here.config)
                 .or_else(|_| config::load(&home.stack(None)))
-                .map(|config| config.notify.rules(&config.jobs))
+                .map(|config| config.notify.rules(&config.jobs, &config.night.zone))
                 .unwrap_or_default(),
         };
         found.insert(project.id, rules);

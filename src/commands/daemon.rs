@@ -1,5 +1,7 @@
 //! `runner daemon`: runs the daemon in the foreground until a signal ends it.
 
+use std::path::PathBuf;
+
 use runner_engine::outcome::Exit;
 
 use super::Cli;
@@ -20,6 +22,10 @@ pub struct DaemonArgs {
     /// table `[daemon]` of the user's configuration file, or 30s]
     #[arg(long, value_name = "DURATION")]
     drain: Option<String>,
+    /// Work in the environment that `runner setup` has saved in this file; a service passes this
+    /// flag
+    #[arg(long, value_name = "FILE")]
+    pub(super) environment: Option<PathBuf>,
 }
 
 impl DaemonArgs {

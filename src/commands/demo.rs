@@ -29,7 +29,10 @@ const HISTORY: &str = include_str!("../../config/demo/history.fast-import");
 const IDEAS: &[(&str, &str)] = &[
     ("csv-export.md", include_str!("../../config/demo/ideas/csv-export.md")),
     ("storm-surge-alerts.md", include_str!("../../config/demo/ideas/storm-surge-alerts.md")),
-    ("the-moon-and-the-tides.md", include_str!("../../config/demo/ideas/the-moon-and-the-tides.md")),
+    (
+        "the-moon-and-the-tides.md",
+        include_str!("../../config/demo/ideas/the-moon-and-the-tides.md"),
+    ),
     ("moon-phase.md", include_str!("../../config/demo/ideas/moon-phase.md")),
     (
         "how-a-clock-change-cost-us-a-weekend.md",

@@ -100,8 +100,9 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     match &args.command {
         Command::Completions(shell) => return Ok(shell.run(&mut args::program())),
         Command::Man(pages) => return pages.run(&args::program(), args.ui()),
-        // Restarts the same tick in the saved environment.
-        Command::Tick(tick::TickArgs { environment: Some(file), .. }) => {
+        // Runs the same command again, in the environment of the file.
+        Command::Tick(tick::TickArgs { environment: Some(file), .. })
+        | Command::Daemon(daemon::DaemonArgs { environment: Some(file), .. }) => {
             return Err(env::restart_in(file));
         }
         _ => {}

@@ -88,7 +88,7 @@ impl PauseArgs {
         }
         // Scheduled times up to now were due before the pause, so they are recorded first.
         let mut troubles = Vec::new();
-        record_due(&mut store, id, now, &mut troubles)?;
+        record_due(&mut store, id, (cli.env.last_tick(), now), &mut troubles)?;
         for trouble in troubles {
             show::complain(&trouble);
         }

@@ -9,6 +9,7 @@ use std::fmt;
 
 use jiff::SignedDuration;
 use runner_engine::alerts::{AlertKind, AlertRules};
+use runner_engine::policy::Quiet;
 use serde::Serialize as _;
 
 use super::addresses::{Address, Heartbeat, Secret};
@@ -26,6 +27,10 @@ pub struct Notify {
     pub recovery: bool,
     /// Minimum time between two messages about the same open alert.
     pub repeat: SignedDuration,
+    /// Minimum time between two messages to one channel.
+    pub window: SignedDuration,
+    /// Hours of the day in which no message is sent.
+    pub quiet: Option<Quiet>,
     /// Time without a success after which a scheduled job is stale; `None` for never.
     pub success_within: Option<SignedDuration>,
     /// The template for the subject.
@@ -78,7 +83,8 @@ pub struct Program {
 
 impl Notify {
     /// Returns the settings that determine alerts, in the form that the database stores.
-    pub fn rules(&self, jobs: &BTreeMap<String, Job>) -> AlertRules {
+    /// `zone` is the zone of the quiet hours.
+    pub fn rules(&self, jobs: &BTreeMap<String, Job>, zone: &str) -> AlertRules {
         let seconds = |duration: SignedDuration| duration.as_secs();
         AlertRules {
             on: self.on.clone(),
@@ -90,6 +96,9 @@ impl Notify {
                 .filter_map(|(name, job)| Some((name.clone(), job.success_within?.map(seconds))))
                 .collect(),
             channels: self.channels.keys().cloned().collect(),
+            window: seconds(self.window),
+            quiet: self.quiet,
+            zone: zone.to_owned(),
         }
     }
 }
@@ -105,6 +114,8 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Option<Notify> {
         on: table.on.into_iter().collect(),
         recovery: table.recovery,
         repeat: table.repeat.0,
+        window: table.window.0,
+        quiet: table.quiet.and_then(|it| it.0),
         success_within: table.success_within.0,
         subject: table.subject,
         body: table.body,

@@ -312,6 +312,11 @@ pub struct NotifyTable {
     pub recovery: bool,
     /// How long at least between two messages of the same open alert.
     pub repeat: Text<Span>,
+    /// How long at least between two messages to one channel; what becomes due meanwhile is sent
+    /// together. "0s": no limit.
+    pub window: Text<Wait>,
+    /// Hours in which no message is sent, in the zone of the night; may span midnight.
+    pub quiet: Option<Text<OrNone<Hours>>>,
     /// How long without a success until a job with a clock is stale; "none": never.
     pub success_within: Text<OrNone<Age>>,
     /// The template of a message's subject.

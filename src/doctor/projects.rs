@@ -16,6 +16,7 @@ use crate::env::{self, Env};
 use crate::filesystem;
 use crate::project::projection::Projection;
 use crate::project::{self, LoadedProject};
+use crate::setup::ticks;
 use crate::ui::{Failure, show};
 
 /// Maximum age of the last full check of the database, which normally runs once a day.
@@ -90,6 +91,11 @@ fn one(
         ));
     }
     found.extend(surroundings::room_at(&known.path));
+    found.extend(
+        ticks::disagreements(home, &here.config)
+            .into_iter()
+            .map(|it| DoctorFinding::warning(&root, it.what).hint(it.hint)),
+    );
     found.extend(failure_markers(&here, known));
     found.extend(stale_locks(&here, store, now)?);
     found.extend(overdue_jobs(store, known, now)?);

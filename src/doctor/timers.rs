@@ -76,7 +76,7 @@ fn whole(
             );
         }
     }
-    let wanted = match HostScheduler::of(kind, home, &record.minutes()) {
+    let wanted = match HostScheduler::of(kind, home, &record.ticks()) {
         Ok(host) => Some(host),
         Err(failure) => {
             found.push(DoctorFinding::failure("setup", &failure));
@@ -96,7 +96,7 @@ fn whole(
         }
     }
     match kind {
-        SchedulerKind::Systemd => found.extend(systemd(home, published)),
+        SchedulerKind::Systemd => found.extend(systemd(home, record, published)),
         SchedulerKind::Cron => match crontab::read() {
             Err(failure) => found.push(DoctorFinding::failure("crontab", &failure)),
             Ok(text) => {
@@ -128,7 +128,8 @@ fn whole(
     found
 }
 
-fn systemd(home: &Env, published: &InstalledHost) -> Vec<DoctorFinding> {
+fn systemd(home: &Env, record: &SetupRecord, published: &InstalledHost) -> Vec<DoctorFinding> {
+    let unit = hosts::unit(record.service);
     let mut found = Vec::new();
     let asked = ["systemctl", "--user", "show-environment"].map(str::to_owned);
     if let Err(why) = plan::run(&asked) {
@@ -136,9 +137,9 @@ fn systemd(home: &Env, published: &InstalledHost) -> Vec<DoctorFinding> {
             DoctorFinding::warning("systemd", format!("`systemctl --user` does not answer here, though it may where you are logged in: {why}"))
                 .hint("export XDG_RUNTIME_DIR=/run/user/$(id -u) && runner doctor"),
         );
-    } else if !is_awake() {
+    } else if !is_awake(unit) {
         found.push(
-            DoctorFinding::error(hosts::TIMER, "is not active, or is older than its file")
+            DoctorFinding::error(unit, "is not active, or is older than its file")
                 .hint("runner setup --apply"),
         );
     }
@@ -154,7 +155,7 @@ fn systemd(home: &Env, published: &InstalledHost) -> Vec<DoctorFinding> {
         published.files.keys().map(|path| path.display().to_string()).collect();
     let words = [&["systemd-analyze", "--user", "verify"].map(str::to_owned)[..], &files].concat();
     if let Err(why) = plan::run(&words)
-        && why.contains("runner-tick")
+        && (why.contains("runner-tick") || why.contains("runner-daemon"))
     {
         found.push(DoctorFinding::error(units(home).display().to_string(), why));
     }

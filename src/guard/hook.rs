@@ -114,7 +114,10 @@ impl WriteBounds {
     /// at its ends are ignored and `~` is the home folder.
     fn allow_named(&self, cwd: &Path, path: &str) -> Result<(), String> {
         let path = path.trim_matches(|c: char| c.is_whitespace() || c == '\u{feff}');
-        let path = path.strip_prefix("file://").unwrap_or(path);
+        let local = path.get(..5).is_some_and(|scheme| scheme.eq_ignore_ascii_case("file:"));
+        if local {
+            return self.allow(cwd, local_path(&path[5..])?);
+        }
         match path.strip_prefix('~') {
             None => self.allow(cwd, path),
             Some(rest) if rest.is_empty() || rest.starts_with('/') => {
@@ -147,10 +150,10 @@ impl WriteBounds {
             ShellAction::Commit => {
                 let mut folders = whole.ancestors();
                 let found = folders.find(|folder| folder.join(".git").symlink_metadata().is_ok());
-                let found = found.unwrap_or(&whole);
-                match self.commits.as_ref().is_some_and(|project| project.starts_with(found)) {
-                    true => Ok(()),
-                    false => self.inside(&found.join(".git")),
+                match (found, &self.commits) {
+                    // The job commits in a git directory of its own.
+                    (Some(found), Some(project)) if project.starts_with(found) => Ok(()),
+                    (found, _) => self.inside(&found.unwrap_or(&whole).join(".git")),
                 }
             }
         }
@@ -173,6 +176,18 @@ impl WriteBounds {
             return Ok(());
         }
         Err(format!("{} is outside of what this job may write", whole.display()))
+    }
+}
+
+/// Returns the path in the part of a `file:` URL that follows the scheme.
+fn local_path(rest: &str) -> Result<&str, String> {
+    let path = match rest.strip_prefix("//") {
+        Some(rest) => rest.strip_prefix("localhost").unwrap_or(rest),
+        None => rest,
+    };
+    match path.starts_with('/') && !path.contains(['%', '?', '#']) {
+        true => Ok(path),
+        false => Err(format!("the path of file:{rest} cannot be determined; name the path itself")),
     }
 }
 
@@ -248,7 +263,7 @@ mod tests {
             write: vec![root.join("work")],
             keep: vec![root.join("work/.claude"), root.join("work/.git/config")],
             reads: vec!["mcp__wiki__*".to_owned()],
-            commits: None,
+            commits: Some(root.join("work")),
             home: Some(root.clone()),
         };
         let ask = |tool: &str, input: Value| {

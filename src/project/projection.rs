@@ -65,7 +65,7 @@ impl Projection {
                 .filter(|(_, job)| job.policy.overlap == Overlap::Replace)
                 .map(|(name, _)| name.clone())
                 .collect(),
-            alerts: Some(config.notify.rules(&config.jobs)),
+            alerts: Some(config.notify.rules(&config.jobs, &config.night.zone)),
             dreams: jobs()
                 .filter_map(|(name, job)| {
                     Some((name.clone(), job.spec.kind.of::<DreamSpec>()?.clone()))

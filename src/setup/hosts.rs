@@ -1,19 +1,21 @@
 //! The requirements of each host scheduler: files, a line of the crontab, and the commands that
 //! load them.
 
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use super::SchedulerKind;
 use super::plan::{self, SetupStep};
+use super::record::{HostTicks, InstalledHost};
 use super::render::{Template, TemplateData, render};
 use crate::env::Env;
 use crate::ui::Failure;
 
 /// Name of the systemd timer.
 pub const TIMER: &str = "runner-tick.timer";
-/// Label of the launchd job.
-pub const LABEL: &str = "runner.tick";
+/// Name of the systemd service that keeps the daemon running.
+pub const DAEMON: &str = "runner-daemon.service";
+/// Labels of the launchd jobs: that of the timer and that of the daemon.
+const LABELS: [&str; 2] = ["runner.tick", "runner.daemon"];
 
 /// A file that must exist.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +30,8 @@ pub struct WantedFile {
 #[derive(Clone, Debug, Default)]
 pub struct HostScheduler {
     kind: Option<SchedulerKind>,
+    /// Whether the host keeps the daemon running instead of a timer.
+    service: bool,
     pub files: Vec<WantedFile>,
     /// Symbolic links, each with its target.
     pub links: Vec<(PathBuf, PathBuf)>,
@@ -40,12 +44,19 @@ pub struct HostScheduler {
 }
 
 impl HostScheduler {
-    /// Creates the target state for this kind, with ticks at these minutes of each hour.
+    /// Creates the target state for this kind, with these ticks.
     ///
     /// # Errors
-    /// Returns an error if the format cannot hold a path, or if the user's own template cannot be
-    /// used.
-    pub fn of(kind: SchedulerKind, home: &Env, minutes: &BTreeSet<i8>) -> Result<Self, Failure> {
+    /// Returns an error if the format cannot hold a path, if the user's own template cannot be
+    /// used, or if the host cannot keep a service running.
+    pub fn of(kind: SchedulerKind, home: &Env, ticks: &HostTicks) -> Result<Self, Failure> {
+        if ticks.service && !matches!(kind, SchedulerKind::Systemd | SchedulerKind::Launchd) {
+            return Err(Failure::unavailable(format!(
+                "--service: {} cannot keep the daemon running",
+                kind.as_str()
+            ))
+            .hint("keep `runner daemon` running by other means"));
+        }
         let utf8 = |path: &Path| {
             path.to_str().map(str::to_owned).ok_or_else(|| {
                 Failure::data(format!(
@@ -57,14 +68,12 @@ impl HostScheduler {
         let tasks = home.state.join("task-scheduler");
         let task_file = tasks.join(Template::Task.name());
         let reported = TemplateData {
-            words: vec![
-                utf8(&home.program()?)?,
-                "tick".to_owned(),
-                "--quiet".to_owned(),
-                "--environment".to_owned(),
-                utf8(&home.environment_file())?,
-            ],
-            minutes: minutes.clone(),
+            words: [&[utf8(&home.program()?)?][..], &command(ticks.service)]
+                .concat()
+                .into_iter()
+                .chain(["--environment".to_owned(), utf8(&home.environment_file())?])
+                .collect(),
+            minutes: ticks.minutes.clone(),
             log: utf8(&home.timer_log())?,
             task_file: utf8(&task_file)?,
         };
@@ -77,8 +86,18 @@ impl HostScheduler {
                 mode: 0o644,
             })
         };
-        let mut host = Self { kind: Some(kind), ..Self::default() };
+        let mut host = Self { kind: Some(kind), service: ticks.service, ..Self::default() };
         match kind {
+            SchedulerKind::Systemd if ticks.service => {
+                let units = units(home);
+                host.files.push(file(&units, Template::Daemon)?);
+                host.links
+                    .push((units.join("default.target.wants").join(DAEMON), units.join(DAEMON)));
+                for words in [&["daemon-reload"][..], &["restart", DAEMON]] {
+                    host.start.push(systemctl(words, true));
+                }
+                host.lingers = lingers();
+            }
             SchedulerKind::Systemd => {
                 let units = units(home);
                 host.files.push(file(&units, Template::Service)?);
@@ -92,10 +111,12 @@ impl HostScheduler {
             SchedulerKind::Cron => host.crontab = Some(text(Template::Crontab)?),
             SchedulerKind::Launchd => {
                 let agents = home.folder()?.join("Library/LaunchAgents");
-                let plist = file(&agents, Template::Plist)?;
+                let template = if ticks.service { Template::DaemonPlist } else { Template::Plist };
+                let plist = file(&agents, template)?;
                 let path = utf8(&plist.path)?;
                 host.files.push(plist);
-                host.start.push(launchctl(&["bootout", &service()], false));
+                let label = LABELS[usize::from(ticks.service)];
+                host.start.push(launchctl(&["bootout", &launchd_job(label)], false));
                 host.start.push(launchctl(&["bootstrap", &domain(), &path], true));
             }
             // The files are written for a person to read and run; nothing is registered without
@@ -112,23 +133,35 @@ impl HostScheduler {
     /// Checks whether the host has loaded the files that are on disk.
     pub fn is_awake(&self) -> bool {
         match self.kind {
-            Some(SchedulerKind::Systemd) => is_awake(),
+            Some(SchedulerKind::Systemd) => is_awake(unit(self.service)),
             Some(SchedulerKind::Launchd) => {
-                plan::run(&["launchctl", "print", &service()].map(str::to_owned)).is_ok()
+                let job = launchd_job(LABELS[usize::from(self.service)]);
+                plan::run(&["launchctl", "print", &job].map(str::to_owned)).is_ok()
             }
             _ => true,
         }
     }
 }
 
-/// Checks whether systemd's timer is active and was loaded from the current files.
-pub fn is_awake() -> bool {
+/// Returns the words of the command that the host starts.
+fn command(service: bool) -> Vec<String> {
+    let words: &[&str] = if service { &["daemon"] } else { &["tick", "--quiet"] };
+    words.iter().map(|word| (*word).to_owned()).collect()
+}
+
+/// Returns the systemd unit that must be active.
+pub fn unit(service: bool) -> &'static str {
+    if service { DAEMON } else { TIMER }
+}
+
+/// Checks whether this systemd unit is active and was loaded from the current files.
+pub fn is_awake(unit: &str) -> bool {
     let asked = |words: &[&str]| {
         let words = ["systemctl", "--user"].iter().chain(words);
         plan::run(&words.map(|word| (*word).to_owned()).collect::<Vec<_>>())
     };
-    asked(&["is-active", TIMER]).is_ok()
-        && asked(&["show", "--value", "--property=NeedDaemonReload", TIMER])
+    asked(&["is-active", unit]).is_ok()
+        && asked(&["show", "--value", "--property=NeedDaemonReload", unit])
             .is_ok_and(|said| said != "yes")
 }
 
@@ -138,15 +171,20 @@ pub fn units(home: &Env) -> PathBuf {
 }
 
 /// Returns the commands to run before the files are removed.
-pub fn stop(kind: SchedulerKind, home: &Env) -> Vec<SetupStep> {
+pub fn stop(kind: SchedulerKind, home: &Env, published: &InstalledHost) -> Vec<SetupStep> {
+    let has = |name: &str| published.files.keys().any(|path| path.ends_with(name));
     match kind {
+        SchedulerKind::Systemd if has(DAEMON) => vec![systemctl(&["stop", DAEMON], false)],
         // Only the timer is stopped; a running tick ends by itself.
         SchedulerKind::Systemd => vec![
             systemctl(&["stop", TIMER], false),
             // Removes the time stamp of the timer's last run.
             systemctl(&["clean", "--what=state", TIMER], false),
         ],
-        SchedulerKind::Launchd => vec![launchctl(&["bootout", &service()], false)],
+        SchedulerKind::Launchd => {
+            let label = LABELS[usize::from(has(Template::DaemonPlist.name()))];
+            vec![launchctl(&["bootout", &launchd_job(label)], false)]
+        }
         SchedulerKind::TaskScheduler => vec![SetupStep::Run {
             words: [
                 "powershell",
@@ -189,8 +227,8 @@ fn domain() -> String {
     format!("gui/{}", rustix::process::getuid().as_raw())
 }
 
-fn service() -> String {
-    format!("{}/{LABEL}", domain())
+fn launchd_job(label: &str) -> String {
+    format!("{}/{label}", domain())
 }
 
 /// Checks whether the user's systemd manager stays without a session. Returns `None` where the host

@@ -6,7 +6,8 @@
 //! ```
 //!
 //! There is one timer for each user, because a tick serves all projects. It ticks every quarter of
-//! an hour, and at the minutes that projects name; runner and not the host decides what is due.
+//! an hour, and as often as the jobs of the projects need; runner and not the host decides what is
+//! due. Instead of a timer, the host can keep the daemon running as a service.
 //! This module must never change anything that it did not make: files with a text that is not in
 //! the record, other lines of a crontab, or lingering that was enabled before.
 
@@ -18,6 +19,7 @@ pub mod plan;
 pub mod project;
 pub mod record;
 pub mod render;
+pub mod ticks;
 pub mod wake;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -165,7 +167,7 @@ pub fn converge(
     }
     work.extend(edits);
     if let Some(kind) = kind {
-        let host = HostScheduler::of(kind, home, &record.minutes())?;
+        let host = HostScheduler::of(kind, home, &record.ticks())?;
         let before = old.hosts.get(&kind).cloned().unwrap_or_default();
         let (published, steps) = install(home, &host, &before, old.pending)?;
         let mut both = published.clone();
@@ -175,6 +177,7 @@ pub fn converge(
         }
         intent.hosts.insert(kind, both);
         record.hosts.insert(kind, published);
+        work.extend(superseded(home, kind, &before, &host)?);
         work.extend(steps);
     }
     for (other, published) in &old.hosts {
@@ -291,6 +294,31 @@ fn install(
     Ok((published, steps))
 }
 
+/// Returns the steps that remove the items of an earlier setup for the same host that are no longer
+/// wanted: those of a timer that the daemon replaces, or the other way round.
+fn superseded(
+    home: &Env,
+    kind: SchedulerKind,
+    before: &InstalledHost,
+    host: &HostScheduler,
+) -> Result<Vec<SetupStep>, Failure> {
+    let wanted = |path: &Path| host.files.iter().any(|file| file.path == path);
+    let mut old = InstalledHost::default();
+    for (path, texts) in before.files.iter().filter(|(path, _)| !wanted(path)) {
+        if text_at(path)?.is_some_and(|text| texts.contains(&text)) {
+            old.files.insert(path.clone(), texts.clone());
+        }
+    }
+    if old.files.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut steps = hosts::stop(kind, home, &old);
+    let links = before.links.keys().filter(|path| host.links.iter().all(|(link, _)| link != *path));
+    steps.extend(links.cloned().map(SetupStep::Remove));
+    steps.extend(old.files.into_keys().map(SetupStep::Remove));
+    Ok(steps)
+}
+
 /// Returns the steps that remove everything that was installed for a host.
 fn uninstall(
     home: &Env,
@@ -298,7 +326,7 @@ fn uninstall(
     published: &InstalledHost,
     left: &mut Vec<String>,
 ) -> Result<Vec<SetupStep>, Failure> {
-    let mut steps = hosts::stop(kind, home);
+    let mut steps = hosts::stop(kind, home, published);
     for path in published.links.keys() {
         if fs::read_link(path).is_ok_and(|to| published.links.get(path) == Some(&to)) {
             steps.push(SetupStep::Remove(path.clone()));

@@ -10,12 +10,12 @@ use std::path::Path;
 
 use jiff::civil::Time;
 use runner_engine::files::{DOCUMENT, read_text_in};
-use runner_engine::schedule::Trigger;
 use runner_jobs::kind::Asks;
 
 use super::plan::SetupStep;
 use super::record::{ChangedFile, ServedProject};
-use crate::config::{self, Config, Edit, SettingChange, TriggerSpec};
+use super::ticks::{self, ProjectNeed};
+use crate::config::{self, Config, Edit, SettingChange};
 use crate::env::Env;
 use crate::project::{FILE, LoadedProject};
 use crate::ui::Failure;
@@ -36,6 +36,8 @@ pub struct SetupOptions {
 pub struct ProjectPart {
     /// The project's entry in the setup record.
     pub served: ServedProject,
+    /// The jobs that are due more often than a timer ticks, each with its schedule.
+    pub frequent: Vec<(String, String)>,
     /// The change to the project's configuration file, if any.
     pub edit: Option<SetupStep>,
     /// The time at which the night opens, with its time zone, for people.
@@ -65,14 +67,11 @@ pub fn part(
     let new = format!("{mark}{text}");
     let changed = chained(before.and_then(|it| it.changed.as_ref()), &raw, &new);
     let at = wish.at.unwrap_or(here.config.night.at);
-    let mut minutes = BTreeSet::from([at.minute()]);
-    for job in here.config.jobs.values().filter(|job| job.enabled) {
-        if let TriggerSpec::Clock(Trigger::Daily(time)) = &job.when {
-            minutes.insert(time.minute());
-        }
-    }
+    let ProjectNeed { mut minutes, frequent } = ticks::of_project(&here.config, home.wall()?)?;
+    minutes.insert(at.minute());
     Ok(ProjectPart {
         served: ServedProject { minutes, changed },
+        frequent,
         edit: (new != raw).then_some(SetupStep::Write { path, old: Some(raw), new, mode: None }),
         night: format!("{} {}", at.strftime("%H:%M"), here.config.night.zone),
     })

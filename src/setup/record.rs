@@ -24,11 +24,28 @@ pub struct SetupRecord {
     pub pending: bool,
     /// Whether `setup` was run outside of any project, for all projects.
     pub everywhere: bool,
+    /// Whether the host keeps the daemon running instead of a timer.
+    #[serde(skip_serializing_if = "is_false")]
+    pub service: bool,
     /// The projects in which `setup` was run, by their root.
     pub projects: BTreeMap<String, ServedProject>,
     /// The installed items, by host scheduler. There is more than one only while one replaces
     /// another.
     pub hosts: BTreeMap<SchedulerKind, InstalledHost>,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde requires a reference")]
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
+/// The ticks that a host scheduler makes.
+#[derive(Clone, Debug, Default)]
+pub struct HostTicks {
+    /// The minutes of each hour.
+    pub minutes: BTreeSet<i8>,
+    /// Whether the host keeps the daemon running instead, which ticks by itself.
+    pub service: bool,
 }
 
 /// A project in which `setup` was run.
@@ -85,6 +102,11 @@ impl SetupRecord {
     /// Checks whether anything needs a timer.
     pub fn is_wanted(&self) -> bool {
         self.everywhere || !self.projects.is_empty()
+    }
+
+    /// Returns the ticks that the host scheduler makes.
+    pub fn ticks(&self) -> HostTicks {
+        HostTicks { minutes: self.minutes(), service: self.service }
     }
 
     /// Returns the minutes of each hour at which to tick: each quarter, and the minutes that

@@ -31,9 +31,13 @@ pub enum Template {
     Service,
     /// The systemd timer that starts the service.
     Timer,
+    /// The systemd service that keeps the daemon running.
+    Daemon,
     Crontab,
     /// The launchd property list.
     Plist,
+    /// The launchd property list that keeps the daemon running.
+    DaemonPlist,
     /// The Task Scheduler's task.
     Task,
     /// The script that registers the task.
@@ -46,8 +50,10 @@ impl Template {
         match self {
             Self::Service => "runner-tick.service",
             Self::Timer => "runner-tick.timer",
+            Self::Daemon => "runner-daemon.service",
             Self::Crontab => "crontab",
             Self::Plist => "runner.tick.plist",
+            Self::DaemonPlist => "runner.daemon.plist",
             Self::Task => "runner-tick.xml",
             Self::Register => "register-runner-tick.ps1",
         }
@@ -57,8 +63,10 @@ impl Template {
         match self {
             Self::Service => include_str!("../../scheduler-templates/runner-tick.service"),
             Self::Timer => include_str!("../../scheduler-templates/runner-tick.timer"),
+            Self::Daemon => include_str!("../../scheduler-templates/runner-daemon.service"),
             Self::Crontab => include_str!("../../scheduler-templates/crontab"),
             Self::Plist => include_str!("../../scheduler-templates/runner.tick.plist"),
+            Self::DaemonPlist => include_str!("../../scheduler-templates/runner.daemon.plist"),
             Self::Task => include_str!("../../scheduler-templates/runner-tick.xml"),
             Self::Register => include_str!("../../scheduler-templates/register-runner-tick.ps1"),
         }
@@ -66,9 +74,9 @@ impl Template {
 
     fn format(self) -> Format {
         match self {
-            Self::Service | Self::Timer => Format::Systemd,
+            Self::Service | Self::Timer | Self::Daemon => Format::Systemd,
             Self::Crontab => Format::Cron,
-            Self::Plist | Self::Task => Format::Xml,
+            Self::Plist | Self::DaemonPlist | Self::Task => Format::Xml,
             Self::Register => Format::PowerShell,
         }
     }

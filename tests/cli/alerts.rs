@@ -419,7 +419,7 @@ fn heartbeat_follows_successful_ticks_once_a_minute() {
     let fixture = fixture("");
     let config = fixture.root().join("config/runner/config.toml");
     let mut text = fs::read_to_string(&config).unwrap();
-    text.push_str(&format!("[notify]\nheartbeat = \"http://127.0.0.1:{}/beat\"\n", server.port));
+    text.push_str(&format!("heartbeat = \"http://127.0.0.1:{}/beat\"\n", server.port));
     fs::write(&config, &text).unwrap();
     run(&fixture, &["tick"]).ends(0);
     assert!(server.next_request().head.starts_with("GET /beat "));

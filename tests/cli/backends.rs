@@ -181,3 +181,29 @@ fn fallback_with_exhausted_pool_is_skipped() {
     assert!(lines.contains("was not asked: other: pool max in "), "{run}");
     assert!(!lines.contains("did not answer: other"), "{run}");
 }
+
+#[test]
+fn test_asks_one_small_question() {
+    let fixture = fixture("Good", "");
+    let said = fixture.run(&["backends", "test", "mine", "--json"]).ends(0).json();
+    assert_eq!(said["reply"]["letters"], 6, "{said}");
+    assert_eq!(said["usage"]["output_tokens"], 3, "{said}");
+    assert!(said["request"]["schema"].is_object(), "{said}");
+    let shown = fixture.run(&["backends", "test", "mine"]).ends(0).out;
+    for text in ["reply", "9 tokens in, 3 out, $0.050000", "1000 tokens, 120 s, one call"] {
+        assert!(shown.contains(text), "{shown}");
+    }
+    let runs = fixture.state().join("runs");
+    assert_eq!(fs::read_dir(runs).map_or(0, Iterator::count), 0, "the folder is removed");
+    fixture.run(&["backends", "test", "builtin"]).ends(0).expect_text("{\"letters\":6}");
+    fixture.run(&["backends", "test", "nobody"]).ends(78).expect_text("fix: runner backends list");
+    keeps_its_key(&fixture);
+}
+
+#[test]
+fn test_reports_why_there_is_no_reply() {
+    let fixture = fixture("NoAuth", "");
+    let said = fixture.run(&["backends", "test", "mine"]).ends(77);
+    assert!(said.out.contains("auth: not authorised: Invalid API key"), "{said:?}");
+    keeps_its_key(&fixture);
+}

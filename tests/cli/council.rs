@@ -91,7 +91,7 @@ fn synthesis_omits_failed_councillors() {
                 .to_owned(),
             voice(
                 "prose",
-                "echo 'I would begin with the retry.'; echo evil > ../voice-1/evil; echo evil > ../../../evil",
+                "echo 'I would begin with the retry.'; echo evil > ../voice-1/evil; echo evil > ../../../evil; true",
             ),
         ],
     );

@@ -87,7 +87,9 @@ fn runs_are_filtered_by_outcome_and_time() {
 fn a_denied_access_names_its_setting() {
     let says = |text: &str| {
         let script = format!("echo '{text}' >&2; exit 6");
-        let toml = format!("[jobs.x]\nkind = \"command\"\nprogram = \"sh\"\nargs = [\"-c\", {script:?}]\n");
+        let toml = format!(
+            "[jobs.x]\nkind = \"command\"\nprogram = \"sh\"\nargs = [\"-c\", {script:?}]\n"
+        );
         Fixture::with(&toml).run(&["run", "x"]).ends(1).err
     };
     let host = says("curl: (6) Could not resolve host: example.org");
@@ -122,7 +124,9 @@ fn settings_are_edited_checked_and_accepted() {
 
 #[test]
 fn status_gives_a_new_timer_time() {
-    let fixture = Fixture::with("[jobs.tidy]\nkind = \"command\"\nprogram = \"true\"\ntrigger = \"every 1h\"\n");
+    let fixture = Fixture::with(
+        "[jobs.tidy]\nkind = \"command\"\nprogram = \"true\"\ntrigger = \"every 1h\"\n",
+    );
     fixture.run(&["trust", "--yes"]);
     fixture.run(&["status"]).ends(0).expect_text("set up a timer with `runner setup --apply`");
     let record = "{\"pending\": false, \"everywhere\": true, \"hosts\": {\"cron\": {}}}";

@@ -66,10 +66,11 @@ impl Fixture {
         fs::create_dir_all(fixture.project()).unwrap();
         // Runner clears git's variables, so a file in the home folder sets the identity.
         fs::write(fixture.root().join(".gitconfig"), GIT_CONFIG).unwrap();
-        // Without this, late jobs would be spread over a minute and tests would have to wait.
+        // Without these, late jobs would be spread over a minute, messages would wait for each other,
+        // and tests would have to wait.
         let config = fixture.root().join("config/runner/config.toml");
         fs::create_dir_all(config.parent().unwrap()).unwrap();
-        fs::write(config, "[defaults]\nstagger = \"0s\"\n").unwrap();
+        fs::write(config, "[defaults]\nstagger = \"0s\"\n[notify]\nwindow = \"0s\"\n").unwrap();
         fixture.git(&["init", "--quiet", "--initial-branch=main"]);
         fixture.write("README.md", "# a project\n");
         fixture.git(&["add", "README.md"]);

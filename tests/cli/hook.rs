@@ -88,7 +88,7 @@ const GOOD_LINES: [&str; 26] = [
 ];
 
 /// Command lines that write outside the job's scope, or that the hook cannot analyse.
-const BAD_LINES: [&str; 78] = [
+const BAD_LINES: [&str; 87] = [
     "echo x > /etc/cron.d/y",
     "echo x >>../y",
     "echo x >| /etc/y",
@@ -166,6 +166,15 @@ const BAD_LINES: [&str; 78] = [
     "node -e 'require(\"fs\").rmSync(\"/x\")'",
     "git config core.hooksPath /tmp/x",
     "git -C / commit -m x",
+    "git -C /srv/other commit -m x",
+    "git -C ../other add a",
+    "curl -so /etc/x https://example.org/x",
+    "curl -fsSLo/etc/x https://example.org/x",
+    "tar -xzf a.tgz -C /etc",
+    "tar xzf a.tgz --directory=/etc",
+    "cp --target-directory /etc a",
+    "echo 'rm /x' | sh -s",
+    "sh <<EOF\nrm /x\nEOF",
     "echo 'not closed",
 ];
 
@@ -231,6 +240,12 @@ fn every_payload_gets_the_expected_decision() {
         ("Bash", json!({"command": format!("true {}", "x ".repeat(200_000))}), false),
         ("PowerShell", json!({"command": "Remove-Item /x"}), false),
         ("mcp__files__write_file", json!({"path": "/etc/x", "content": "x"}), false),
+        ("mcp__files__read", json!({"uri": format!("file://{root}/src/a.rs")}), true),
+        ("mcp__files__write", json!({"uri": "file:///etc/x"}), false),
+        ("mcp__files__write", json!({"uri": "file:/etc/x"}), false),
+        ("mcp__files__write", json!({"uri": "FILE://localhost/etc/x"}), false),
+        ("mcp__files__write", json!({"uri": format!("file://{root}/%2e%2e/x")}), false),
+        ("mcp__files__write", json!({"uri": format!("file://host{root}/x")}), false),
         ("mcp__files__move", json!({"source": "src/a.rs", "destination": "/etc/x"}), false),
         ("mcp__files__batch", json!({"all": [{"do": {"to": "../x"}}]}), false),
         ("mcp__mail__send", json!({"to": "somebody", "text": "x"}), false),

@@ -103,13 +103,17 @@ fn no_command_starts_an_injected_program() {
         fs::set_permissions(&canary, fs::Permissions::from_mode(0o755)).unwrap();
         let canary = canary.to_str().unwrap();
         fixture.write("agent.sh", AGENT);
+        // Below the full sandbox, a job creates nothing in the project's own folder.
+        for file in ["docs/index.md", "bin/README", ".gitattributes"] {
+            fixture.write(file, "");
+        }
         fixture.write("ideas/a.md", "# Share the cache\n\nBetween workers.\n");
         fixture.write("plan.org", "* Plan\n** TODO Share the cache\n");
         fixture.write(".agents/learnings/a.md", "---\nid: a\n---\n# A\n\nPin versions.\n");
         let toml = fixture.read("runner.toml").replace("CANARY", canary);
         fixture.write("runner.toml", toml);
-        fixture.run(&["run", "plant"]);
-        assert!(fixture.path("docs/lib/.git").exists(), "the agent did nothing");
+        let planted = fixture.run(&["run", "plant"]);
+        assert!(fixture.path("docs/lib/.git").exists(), "the agent did nothing: {planted:?}");
         let config = fixture.path(".git/config");
         let text = fs::read_to_string(&config).unwrap() + &CONFIG.replace("{}", canary);
         fs::write(&config, text).unwrap();

@@ -86,8 +86,8 @@ fn decisions_can_be_made_and_undone() {
     fixture.git(&["add", "ideas/maps.md"]);
     fixture
         .run(&["dream", "amend", maps, "--action", "archive", "--force"])
-        .ends(1)
-        .expect_text("tracked by git");
+        .ends(0)
+        .expect_text("changed ideas/done/maps.md");
     fixture.run(&["dream", "amend", maps, "--action", "delete"]).ends(2);
     fixture.run(&["tick"]).ends(0);
     assert_eq!(fixture.count("SELECT count(*) FROM runs WHERE state <> 'settled'"), 0);

@@ -410,3 +410,68 @@ fn random_crontab(dice: &mut Random) -> Option<Vec<u8>> {
     }
     Some(text)
 }
+
+/// Adds a job with this trigger to the project of a host.
+fn due(host: &FakeHost, name: &str, trigger: &str) {
+    host.fixture.configure(&format!(
+        "[jobs.{name}]\nkind = \"command\"\nprogram = \"true\"\ntrigger = \"{trigger}\"\n"
+    ));
+}
+
+#[test]
+fn timer_ticks_as_often_as_jobs_are_due() {
+    let host = FakeHost::new(false);
+    host.run(&["setup", "--apply"]).ends(0);
+    host.run(&["config", "check"]).ends(0).expect_text("ok");
+    due(&host, "notes", "every 5m");
+    let warned =
+        host.run(&["config", "check"]).ends(0).expect_text("scheduled times would be missed");
+    assert!(warned.err.contains("fix: runner setup --apply"), "{warned:?}");
+    host.run(&["doctor"]).expect_text("at which the timer does not tick");
+    let shown = host.run(&["setup", "--json"]).ends(0).json();
+    let minutes: Vec<i64> =
+        shown["minutes"].as_array().unwrap().iter().map(|it| it.as_i64().unwrap()).collect();
+    assert!((0..60).step_by(4).all(|minute| minutes.contains(&minute)), "{minutes:?}");
+    host.run(&["setup", "--apply"]).ends(0);
+    let warned = host.run(&["config", "check"]).ends(0);
+    assert!(warned.err.is_empty(), "{warned:?}");
+    // A timer cannot serve a job that is due each minute.
+    due(&host, "fast", "every 1m");
+    host.run(&["setup"]).ends(0).expect_text("runner setup --service --apply");
+    host.run(&["config", "check"]).ends(0).expect_text("fix: runner setup --service --apply");
+    host.run(&["setup", "--service", "--apply"])
+        .ends(69)
+        .expect_text("cron cannot keep the daemon");
+}
+
+#[test]
+fn daemon_replaces_the_timer_and_is_replaced() {
+    let host = FakeHost::new(true);
+    let before = host.all();
+    let units = host.fixture.root().join("config/systemd/user");
+    let there = || {
+        let names = fs::read_dir(&units).unwrap().map(|it| it.unwrap().file_name());
+        let mut names: Vec<String> = names.map(|it| it.to_string_lossy().into_owned()).collect();
+        names.retain(|name| name.ends_with(".service") || name.ends_with(".timer"));
+        names.sort();
+        names
+    };
+    due(&host, "fast", "every 1m");
+    let changed = host.all();
+    host.run(&["setup", "--apply"]).ends(0);
+    assert_eq!(there(), ["runner-tick.service", "runner-tick.timer"]);
+    host.run(&["setup", "--service", "--apply"]).ends(0);
+    assert_eq!(there(), ["runner-daemon.service"]);
+    let unit = fs::read_to_string(units.join("runner-daemon.service")).unwrap();
+    assert!(unit.contains(" daemon --environment "), "{unit}");
+    assert!(host.calls().contains("--user restart runner-daemon.service"), "{}", host.calls());
+    assert!(host.calls().contains("--user stop runner-tick.timer"), "{}", host.calls());
+    let checked = host.run(&["config", "check"]).ends(0);
+    assert!(checked.err.is_empty(), "{checked:?}");
+    host.run(&["setup", "--apply"]).ends(0);
+    assert_eq!(there(), ["runner-tick.service", "runner-tick.timer"]);
+    host.run(&["setup", "--service", "--apply"]).ends(0);
+    host.run(&["setup", "--remove"]).ends(0);
+    assert_eq!(host.all(), changed);
+    assert_ne!(before, changed);
+}

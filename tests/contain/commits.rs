@@ -203,7 +203,7 @@ fn commits_in_submodules_arrive() {
     for level in levels() {
         let script = match level {
             // Without a mount view, only the outermost repository has a private directory.
-            Level::FilesOnly => "echo s >> src/a.txt; git commit -q -am Outer",
+            Level::FilesOnly | Level::Off => "echo s >> src/a.txt; git commit -q -am Outer",
             Level::Full => {
                 "for sub in src/libs/one src/libs/one/deep; do
                    (cd $sub; echo s >> f; git commit -q -am Inner)
@@ -328,6 +328,24 @@ fn unborn_branch_and_detached_head_work() {
         run(&fixture, level).ends(0);
         assert_eq!(subjects(&fixture, "fresh"), ["First"], "{level:?}");
         assert_eq!(fixture.git(&["ls-files"]), "src/a.txt\nsrc/b.txt\n");
+    }
+}
+
+#[test]
+fn other_hash_and_protected_files_of_the_person_work() {
+    for level in levels() {
+        // A commit that only records what a person wrote to a protected file is no violation.
+        let fixture = project("echo a >> src/a.txt; git commit -q -am All");
+        fs::remove_dir_all(fixture.path(".git")).unwrap();
+        fixture.git(&["init", "--quiet", "--object-format=sha256"]);
+        fixture.run(&["init"]);
+        fixture.git(&["add", "."]);
+        fixture.git(&["commit", "--quiet", "-m", "Again"]);
+        fixture.configure("# a comment of the person\n");
+        let output = run(&fixture, level).ends(0);
+        assert_eq!(subjects(&fixture, "main")[0], "All", "{output:?}");
+        assert!(fixture.git(&["show", "--stat"]).contains("runner.toml"));
+        assert_eq!(fixture.git(&["status", "--porcelain"]), "");
     }
 }
 

@@ -8,7 +8,10 @@
 #[path = "../cli/fixture.rs"]
 mod fixture;
 
+mod attacks;
+mod attempts;
 mod commits;
+mod interrupted;
 
 use fixture::{CommandOutput, Fixture, skip};
 use runner_engine::sandbox::bwrap;
@@ -18,6 +21,8 @@ use runner_engine::sandbox::bwrap;
 pub enum Level {
     Full,
     FilesOnly,
+    /// Without a sandbox, to show that an attempt is realistic.
+    Off,
 }
 
 /// Returns the levels that this machine supports.
@@ -53,8 +58,10 @@ pub fn set_script(fixture: &Fixture, job: &str, script: &str) {
 /// Runs the job at a level.
 pub fn run(fixture: &Fixture, level: Level) -> CommandOutput {
     let mut command = fixture.runner(&["run", "work", "--json"]);
-    if level == Level::FilesOnly {
-        command.env("RUNNER_TEST_SANDBOX", "landlock");
+    match level {
+        Level::Full => {}
+        Level::FilesOnly => _ = command.env("RUNNER_TEST_SANDBOX", "landlock"),
+        Level::Off => _ = command.args(["--config", "jobs.work.sandbox=off"]),
     }
     CommandOutput::of(command.output().unwrap())
 }

@@ -40,6 +40,7 @@ use crate::request::{Reply, Request};
 use crate::sink::{Event, OwnedEvent, Sink};
 use crate::{answer, child, credentials};
 use events::{AgentEvents, EventStream};
+use prompt::ProgramAnswer;
 use refusal_text::LocalClock;
 
 /// The settings for running an agent program, which are the same for every request.
@@ -216,6 +217,7 @@ pub(crate) async fn watch<E: AgentEvents>(
 pub(crate) fn child_spec(
     plan: &AgentPlan,
     request: &Request,
+    form: ProgramAnswer,
     args: Vec<String>,
     env: BTreeMap<String, String>,
 ) -> ChildSpec {
@@ -224,7 +226,7 @@ pub(crate) fn child_spec(
         args: args.into_iter().map(OsString::from).collect(),
         cwd: request.place(),
         env,
-        stdin: Stdin::Bytes(prompt::text(request).into_bytes()),
+        stdin: Stdin::Bytes(prompt::text_for(request, form).into_bytes()),
         limits: child::limits(&request.limits, plan.quiet, plan.output_cap, &plan.patience),
         marker: request.id.clone(),
         sandbox: plan.sandbox().into(),

@@ -18,7 +18,7 @@ use crate::agent::prompt;
 use crate::answer;
 use crate::error::BackendError;
 use crate::redact::Secrets;
-use crate::request::{Reply, Request, Stop, Usage};
+use crate::request::{AnswerForm, Reply, Request, Stop, Usage};
 
 /// The reason a model stopped, in terms common to all dialects.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -198,8 +198,13 @@ impl Gathered {
             why,
             excerpt: secrets.head(text, 200),
         };
+        let mut stop = Stop::End;
         match self.end.take() {
             Some(End::Done) => {}
+            Some(End::Length) if request.form == AnswerForm::Elements => {
+                stop = Stop::Length;
+                self.note("the answer reached the limit of its length and is cut off");
+            }
             Some(End::Tool) if self.given.is_some() => {}
             Some(End::Length) => {
                 let why = format!("the answer is cut off at {most} tokens");
@@ -266,7 +271,7 @@ impl Gathered {
             text,
             value,
             usage,
-            stop: Stop::End,
+            stop,
             notes: self.notes.into_iter().map(str::to_owned).collect(),
         })
     }

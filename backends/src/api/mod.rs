@@ -74,6 +74,13 @@ impl Backend for Api {
         probe::preflight(&self.plan)
     }
 
+    fn window(&self) -> Option<u64> {
+        match self.plan.dialect {
+            Dialect::Ollama => Some(ollama::largest(&self.plan)),
+            _ => Some(crate::WINDOW),
+        }
+    }
+
     async fn run(
         &self,
         request: &Request,

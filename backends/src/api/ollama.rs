@@ -29,6 +29,11 @@ fn estimate(request: &Request) -> u64 {
     u64::try_from(bytes).unwrap_or(u64::MAX) / 3 + TEMPLATE
 }
 
+/// Returns the window of the largest request, in tokens.
+pub fn largest(plan: &EndpointPlan) -> u64 {
+    plan.num_ctx.unwrap_or(WINDOWS[WINDOWS.len() - 1])
+}
+
 /// Returns the context window to request.
 ///
 /// # Errors

@@ -43,6 +43,7 @@ fn plan(dialect: Dialect) -> EndpointPlan {
 fn question() -> Request {
     Request {
         work: None,
+        form: crate::AnswerForm::default(),
         id: "r/1".into(),
         purpose: "test".into(),
         instructions: "Say.".into(),

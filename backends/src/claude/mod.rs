@@ -23,6 +23,7 @@ use runner_engine::process::{Cancel, ChildSpec, Ended};
 use runner_text::counted;
 use serde_json::Value;
 
+use crate::agent::prompt::ProgramAnswer;
 use crate::agent::{self, AgentPlan, prompt, refusal_text};
 use crate::redact::Secrets;
 use crate::{Backend, BackendError, Description, Reply, Request, Sink, Stop, child};
@@ -30,6 +31,9 @@ use stream::Transcript;
 
 /// Default maximum number of turns if tools are configured.
 const TURNS: u32 = 20;
+/// Default maximum number of turns without configured tools, if the answer has a schema: the answer
+/// goes through a tool, and the program asks once more if the model answers as text.
+const SCHEMA_TURNS: u32 = 3;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Claude {
@@ -102,14 +106,23 @@ fn spec(plan: &AgentPlan, request: &Request) -> ChildSpec {
     ]
     .map(str::to_owned)
     .into();
+    let form = if request.schema.is_some() { ProgramAnswer::Tool } else { ProgramAnswer::Text };
     let mut put = |name: &str, value: String| args.extend([name.to_owned(), value]);
     put("--tools", plan.tools.join(","));
     if plan.tools.is_empty() {
-        put("--system-prompt", prompt::PLACE.to_owned());
+        let place = match form {
+            ProgramAnswer::Tool => prompt::PLACE_WITH_TOOL,
+            ProgramAnswer::Text | ProgramAnswer::RootedText => prompt::PLACE,
+        };
+        put("--system-prompt", place.to_owned());
     } else {
         put("--allowedTools", plan.tools.join(","));
     }
-    let turns = if plan.tools.is_empty() { 1 } else { TURNS };
+    let turns = match (plan.tools.is_empty(), form) {
+        (true, ProgramAnswer::Tool) => SCHEMA_TURNS,
+        (true, _) => 1,
+        (false, _) => TURNS,
+    };
     put("--max-turns", plan.max_turns.unwrap_or(turns).to_string());
     if let Some(model) = &plan.model {
         put("--model", model.clone());
@@ -140,7 +153,7 @@ fn spec(plan: &AgentPlan, request: &Request) -> ChildSpec {
     }
     // Claude Code refuses to run inside another Claude Code session.
     env.remove("CLAUDECODE");
-    agent::child_spec(plan, request, args, env)
+    agent::child_spec(plan, request, form, args, env)
 }
 
 /// The inputs for evaluating an attempt.
@@ -164,6 +177,9 @@ impl Judge<'_> {
             return Err(self.without_result(&ended, well));
         };
         let said = sentence(result);
+        if let Some(reply) = self.answered_as_text(result, transcript) {
+            return Ok(reply);
+        }
         if result["is_error"] != false || result["subtype"] != "success" {
             return Err(self.refused(result, &said, transcript, &ended));
         }
@@ -187,6 +203,24 @@ impl Judge<'_> {
                 _ => Stop::End,
             },
             notes,
+        })
+    }
+
+    /// Returns the answer of a model that answered as text until its turns were used up, although
+    /// the program required the tool. Returns `None` if the text is not the required JSON.
+    fn answered_as_text(&self, result: &Value, transcript: &Transcript) -> Option<Reply> {
+        let used_up = matches!(
+            result["subtype"].as_str(),
+            Some("error_max_turns" | "error_max_structured_output_retries")
+        );
+        let said = transcript.text.clone().filter(|_| used_up && self.request.schema.is_some())?;
+        let (text, value) = agent::answer(self.request, said, self.secrets).ok()?;
+        Some(Reply {
+            text,
+            value,
+            usage: stream::total(result),
+            stop: Stop::End,
+            notes: vec!["the model answered as text instead of through the tool".to_owned()],
         })
     }
 

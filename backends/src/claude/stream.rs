@@ -28,6 +28,8 @@ pub(crate) struct Transcript {
     pub result: Option<Value>,
     /// The last report of a usage limit.
     pub limit: Option<Limit>,
+    /// The last text of the model.
+    pub text: Option<String>,
     usage: HashMap<String, Usage>,
 }
 
@@ -68,6 +70,7 @@ impl Transcript {
             match block["type"].as_str() {
                 Some("text") => {
                     if let Some(text) = block["text"].as_str().filter(|text| !text.is_empty()) {
+                        self.text = Some(text.to_owned());
                         tell(OwnedEvent::Text(text.to_owned()));
                     }
                 }

@@ -22,6 +22,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use runner_engine::process::{Cancel, ChildSpec, Ended};
 
+use crate::agent::prompt::ProgramAnswer;
 use crate::agent::{self, AgentPlan, prompt, refusal_text};
 use crate::artifact::Folder;
 use crate::redact::Secrets;
@@ -170,7 +171,8 @@ fn spec(plan: &AgentPlan, request: &Request, schema: bool) -> ChildSpec {
     {
         env.insert("CODEX_API_KEY".to_owned(), key);
     }
-    agent::child_spec(plan, request, args, env)
+    let form = if schema { ProgramAnswer::RootedText } else { ProgramAnswer::Text };
+    agent::child_spec(plan, request, form, args, env)
 }
 
 fn reply(

@@ -204,6 +204,7 @@ pub(super) mod tests {
             limits: RequestLimits::default(),
             run_dir: None,
             work: None,
+            form: crate::AnswerForm::default(),
         }
     }
 

@@ -269,6 +269,7 @@ fn request(situation: Situation, run_dir: &Path, number: u32) -> Request {
         limits,
         run_dir: Some(run_dir.to_owned()),
         work: None,
+        form: runner_backends::AnswerForm::default(),
     }
 }
 

@@ -4,6 +4,8 @@
 //! between, no message is lost and at most one is sent twice. This module must never depend on how
 //! a channel works.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 use rusqlite::{Row, Transaction, params};
 use serde::{Deserialize, Serialize};
@@ -11,13 +13,28 @@ use strum::{EnumString, IntoStaticStr};
 
 use super::columns::{Query as _, free, free_json, json, millis, time, time_opt, to_json};
 use super::{Fault, Result, Store};
-use crate::alerts::{AlertKind, next_try};
+use crate::alerts::{AlertKind, AlertRules, next_try};
 use crate::ids::{AlertId, MessageId, ProjectId, RunId};
 
 /// Maximum number of delivery attempts for a message, over about fifteen hours.
 pub const MOST_TRIES: u32 = 8;
 
-/// The kind of message about an alert.
+/// Selects the waiting messages that are due at `?1`. A message waits while a run of its job is in
+/// progress, for half an hour at most, because the run may end the alert. It waits for other runs
+/// of its project for five minutes at most, so that one message reports everything that a tick
+/// found, and for outcomes of its job that have not been digested.
+const DUE: &str = "m.state = 'waiting' AND m.next <= ?1
+     AND NOT (m.made > ?1 - 1800000 AND EXISTS (
+       SELECT 1 FROM runs r INDEXED BY runs_open_by_job
+       WHERE r.job = a.job AND r.state <> 'settled' AND r.state <> 'queued'))
+     AND NOT (m.made > ?1 - 300000 AND EXISTS (
+       SELECT 1 FROM jobs own JOIN jobs other ON other.project = own.project
+       JOIN runs r INDEXED BY runs_open_by_job ON r.job = other.id
+       WHERE own.id = a.job AND r.state <> 'settled' AND r.state <> 'queued'))
+     AND NOT EXISTS (SELECT 1 FROM news n JOIN occurrences o ON o.id = n.occurrence
+       WHERE o.job = a.job)";
+
+/// The kind of a message about alerts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr)]
 #[strum(serialize_all = "kebab-case", const_into_str)]
 pub(super) enum MessageKind {
@@ -100,6 +117,8 @@ pub struct Delivery {
     pub why: String,
     /// The number of this attempt, starting with 1.
     pub tries: u32,
+    /// Further messages for the same channel that are sent together with this one.
+    pub more: Vec<Delivery>,
 }
 
 /// The result of a delivery attempt.
@@ -141,7 +160,8 @@ pub(super) fn recovered(
         let mut heard = Vec::new();
         for alert in alerts {
             let tried = tx.exists(
-                "SELECT 1 FROM messages WHERE alert = ?1 AND channel = ?2 AND tries > 0",
+                "SELECT 1 FROM messages WHERE alert = ?1 AND channel = ?2 AND tries > 0
+                   AND (state = 'delivered' OR error = '')",
                 params![alert, channel],
             )?;
             if tried {
@@ -225,14 +245,59 @@ pub(super) fn withdraw(
 impl Store {
     /// Returns whether a message is due for delivery.
     pub fn messages_due(&self, now: Timestamp) -> Result<bool> {
-        let sql = "SELECT 1 FROM messages INDEXED BY messages_waiting
-                   WHERE state = 'waiting' AND next <= ?1";
-        self.view(|db| db.exists(sql, [millis(now)]))
+        let sql = format!(
+            "SELECT 1 FROM messages m INDEXED BY messages_waiting
+             JOIN alerts a ON a.id = m.alert WHERE {DUE}"
+        );
+        self.view(|db| db.exists(&sql, [millis(now)]))
     }
 
-    /// Returns the next message to send and records the attempt. Messages to the channels in
-    /// `without`, each a project and a channel's name, are omitted. If the process dies, the
-    /// message is sent again after the backoff.
+    /// Puts off the due messages of channels that get no message yet, by the rules of their
+    /// project. Messages that are put off together become due together.
+    pub fn hold_messages(
+        &mut self,
+        rules: &BTreeMap<ProjectId, AlertRules>,
+        now: Timestamp,
+    ) -> Result<()> {
+        if !self.messages_due(now)? {
+            return Ok(());
+        }
+        self.write(|tx| {
+            let due: Vec<(ProjectId, String)> = tx.all(
+                &format!(
+                    "SELECT DISTINCT j.project, m.channel FROM messages m INDEXED BY messages_waiting
+                     JOIN alerts a ON a.id = m.alert JOIN jobs j ON j.id = a.job WHERE {DUE}"
+                ),
+                [millis(now)],
+                |row| Ok((row.get(0)?, row.get(1)?)),
+            )?;
+            for (project, channel) in due {
+                let last: Option<Timestamp> = tx
+                    .first(
+                        "SELECT max(m.ended) FROM messages m JOIN alerts a ON a.id = m.alert
+                         JOIN jobs j ON j.id = a.job
+                         WHERE j.project = ?1 AND m.channel = ?2 AND m.state = 'delivered'",
+                        params![project, channel],
+                        |row| time_opt(row, 0),
+                    )?
+                    .flatten();
+                let Some(until) = rules.get(&project).and_then(|it| it.held_until(last, now)) else {
+                    continue;
+                };
+                tx.change(
+                    "UPDATE messages SET next = ?4 WHERE state = 'waiting' AND next <= ?3
+                       AND channel = ?2 AND alert IN (SELECT a.id FROM alerts a
+                         JOIN jobs j ON j.id = a.job WHERE j.project = ?1)",
+                    params![project, channel, millis(now), millis(until)],
+                )?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Returns the next message to send, with all others that are due for its channel, and records
+    /// the attempt. Messages to the channels in `without`, each given as a project and a name, are
+    /// left out. If the process dies, the messages are sent again after the backoff.
     pub fn begin_delivery(
         &mut self,
         without: &[(ProjectId, String)],
@@ -240,21 +305,19 @@ impl Store {
     ) -> Result<Option<Delivery>> {
         self.write(|tx| {
             loop {
-                let Some(found) = due(tx, without, now)? else {
+                let mut found = due(tx, without, now)?.into_iter();
+                let Some(mut first) = found.next() else {
                     return Ok(None);
                 };
-                if found.tries > MOST_TRIES {
-                    // The last attempt started, but its result was never recorded.
-                    let error = "its last try was interrupted";
-                    settle(tx, &found.id, MessageState::GivenUp, error, now)?;
+                if !begin(tx, &first, now)? {
                     continue;
                 }
-                let next = next_try(found.tries, now).unwrap_or(now);
-                tx.change(
-                    "UPDATE messages SET tries = ?2, next = ?3 WHERE id = ?1",
-                    params![found.id, found.tries, millis(next)],
-                )?;
-                return Ok(Some(found));
+                for other in found {
+                    if begin(tx, &other, now)? {
+                        first.more.push(other);
+                    }
+                }
+                return Ok(Some(first));
             }
         })
     }
@@ -329,21 +392,40 @@ impl Store {
     }
 }
 
-/// Returns the next message to send. Its attempt number includes the coming attempt.
+/// Records that an attempt begins. Returns false if all attempts are used up.
+fn begin(tx: &Transaction<'_>, found: &Delivery, now: Timestamp) -> Result<bool, Fault> {
+    if found.tries > MOST_TRIES {
+        // The last attempt was started, but its result was never recorded.
+        let error = "its last try was interrupted";
+        settle(tx, &found.id, MessageState::GivenUp, error, now)?;
+        return Ok(false);
+    }
+    let next = next_try(found.tries, now).unwrap_or(now);
+    tx.change(
+        "UPDATE messages SET tries = ?2, next = ?3 WHERE id = ?1",
+        params![found.id, found.tries, millis(next)],
+    )?;
+    Ok(true)
+}
+
+/// Returns the due messages of the channel that is to be served next, oldest first. The numbers of
+/// attempts already include the coming attempt.
 fn due(
     tx: &Transaction<'_>,
     without: &[(ProjectId, String)],
     now: Timestamp,
-) -> Result<Option<Delivery>, Fault> {
+) -> Result<Vec<Delivery>, Fault> {
     let not: Vec<String> =
         without.iter().map(|(project, channel)| format!("{project} {channel}")).collect();
-    tx.first(
-        "SELECT m.id, m.alert, m.channel, m.kind, m.made, j.project, j.name, m.detail, m.tries
-         FROM messages m INDEXED BY messages_waiting JOIN alerts a ON a.id = m.alert
-         JOIN jobs j ON j.id = a.job
-         WHERE m.state = 'waiting' AND m.next <= ?1
-           AND j.project || ' ' || m.channel NOT IN (SELECT value FROM json_each(?2))
-         ORDER BY m.rowid LIMIT 1",
+    let mut found: Vec<Delivery> = tx.all(
+        &format!(
+            "SELECT m.id, m.alert, m.channel, m.kind, m.made, j.project, j.name, m.detail, m.tries
+             FROM messages m INDEXED BY messages_waiting JOIN alerts a ON a.id = m.alert
+             JOIN jobs j ON j.id = a.job
+             WHERE {DUE}
+               AND j.project || ' ' || m.channel NOT IN (SELECT value FROM json_each(?2))
+             ORDER BY m.rowid"
+        ),
         params![millis(now), to_json(&not)],
         |row| {
             let detail: MessageDetail = json(row, 7)?;
@@ -361,9 +443,20 @@ fn due(
                 run: detail.run,
                 why: detail.why,
                 tries: row.get::<_, u32>(8)? + 1,
+                more: Vec::new(),
             })
         },
-    )
+    )?;
+    if let Some(first) = found.first() {
+        let served = (first.project.clone(), first.channel.clone());
+        found.retain(|one| (&one.project, &one.channel) == (&served.0, &served.1));
+        // A failure says more than the scheduled times that were missed, and both say more than a
+        // recovery.
+        found.sort_by_key(|one| {
+            (one.what == <&str>::from(MessageKind::Recovered), one.kinds.first().copied())
+        });
+    }
+    Ok(found)
 }
 
 fn settle(

@@ -72,7 +72,7 @@ pub use limits::ProviderLimit;
 pub use maintenance::{LOG_CEILING, Task};
 pub use messages::{Delivery, DeliveryResult, MOST_TRIES, MessageRow, MessageState};
 pub use nights::{Night, NightId};
-pub use occurrences::{OccurrenceRow, Recorded};
+pub use occurrences::{MissedReasons, OccurrenceRow, Recorded};
 pub use overview::{JobPause, LastNight, MissedStretch, NextDue, NightRunReport};
 pub use pause::FOREVER;
 pub use projects::{GONE, Node, Project, gone, why_gone};

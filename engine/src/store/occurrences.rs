@@ -42,6 +42,15 @@ pub struct OccurrenceRow {
     pub outcome: Option<Outcome>,
 }
 
+/// The reasons why scheduled times of a job were missed.
+#[derive(Clone, Debug, Default)]
+pub struct MissedReasons<'a> {
+    /// The scheduled times that passed during a pause.
+    pub paused: Option<&'a Missed>,
+    /// The reason for other scheduled times, if ticks were made. Without it, nothing was running.
+    pub between_ticks: Option<String>,
+}
+
 impl Store {
     /// Records an occurrence and requests its run in one transaction. Therefore, no run starts
     /// without a record, and every recorded run is eventually settled.
@@ -90,7 +99,7 @@ impl Store {
         &mut self,
         due_job: &DueJob,
         due: &Due,
-        paused: Option<&Missed>,
+        reasons: MissedReasons<'_>,
         night_date: Option<&str>,
         now: Timestamp,
     ) -> Result<Vec<RunId>> {
@@ -107,12 +116,13 @@ impl Store {
                 }
                 _ => None,
             };
-            if let Some(paused) = paused {
+            if let Some(paused) = reasons.paused {
                 let row = MissedRow { job: job.id, night: None, why: PAUSED, stretch: paused };
                 missed(tx, &row, now)?;
             }
             if let Some(lost) = &due.missed {
-                let why = "nothing was running to start it";
+                let why = reasons.between_ticks.as_deref();
+                let why = why.unwrap_or("nothing was running to start it");
                 missed(tx, &MissedRow { job: job.id, night, why, stretch: lost }, now)?;
             }
             // Scheduled times that are found together also wait together. Otherwise, a late

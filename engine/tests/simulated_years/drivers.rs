@@ -9,7 +9,7 @@ use runner_engine::ids::RunId;
 use runner_engine::outcome::Outcome;
 use runner_engine::process_id::ProcessIdentity;
 use runner_engine::recover::{Driver, OVERRUN_GRACE, Recovered, recover};
-use runner_engine::store::{RunState, StoreError};
+use runner_engine::store::{MissedReasons, RunState, StoreError};
 use runner_engine::tick::tick;
 
 use super::year::{DAY, Event, HOUR, MINUTE, Micros, SECOND, Year};
@@ -106,6 +106,7 @@ impl Year {
             world: Box::new(self.host.clone()),
             me: &me,
             retries_lost: &|kind| kind != "command",
+            last_tick: None,
         };
         let reading = self.clock_reading();
         let ticked = tick(&mut self.store, &driver, reading);
@@ -173,6 +174,7 @@ impl Year {
                 world: Box::new(self.host.clone()),
                 me: &me,
                 retries_lost: &|kind| kind != "command",
+                last_tick: None,
             };
             match recover(&mut self.store, &driver, &run, reading).unwrap() {
                 Recovered::Alone => {}
@@ -190,7 +192,9 @@ impl Year {
             }
             let rule = &job.policy.catch_up;
             let due = job.schedule.due(due_job.watermark, reading.wall, rule).unwrap();
-            self.store.enter_due(&due_job, &due, None, None, reading.wall).unwrap();
+            self.store
+                .enter_due(&due_job, &due, MissedReasons::default(), None, reading.wall)
+                .unwrap();
         }
         self.ticked();
         for run in start {
@@ -273,6 +277,7 @@ impl Year {
                     world: Box::new(self.host.clone()),
                     me: &me,
                     retries_lost: &|kind| kind != "command",
+                    last_tick: None,
                 };
                 let reading = self.clock_reading();
                 match recover(&mut self.store, &driver, &row, reading).unwrap() {

@@ -169,8 +169,12 @@ impl Year {
                 && dead.id != row.id
                 && matches!(dead.state, RunState::Running { .. })
             {
-                let driver =
-                    Driver { world: Box::new(self.host.clone()), me, retries_lost: &|_| false };
+                let driver = Driver {
+                    world: Box::new(self.host.clone()),
+                    me,
+                    retries_lost: &|_| false,
+                    last_tick: None,
+                };
                 let reading = self.clock_reading();
                 recover_locked(&mut self.store, &driver, &dead.id, reading).unwrap();
                 let state = self.store.run(&dead.id).unwrap().state;

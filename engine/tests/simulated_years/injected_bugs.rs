@@ -1,7 +1,7 @@
 //! Bugs that the audit must detect: mistakes of a driver, or a host with a wrong state.
 
 use runner_engine::schedule::Missed;
-use runner_engine::store::{DueJob, NewOccurrence, Origin};
+use runner_engine::store::{DueJob, MissedReasons, NewOccurrence, Origin};
 
 use super::year::Year;
 
@@ -104,7 +104,7 @@ impl Year {
             (Bug::TwoKeys, _) => second = due.fire.last().copied(),
             _ => {}
         }
-        self.store.enter_due(due_job, &due, None, None, now).unwrap();
+        self.store.enter_due(due_job, &due, MissedReasons::default(), None, now).unwrap();
         if let Some(due) = second {
             let new = NewOccurrence {
                 origin: Origin::Clock,

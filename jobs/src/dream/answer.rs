@@ -1,6 +1,11 @@
-//! Judges a reply: extracts its elements and checks that the evidence of each proposal exists.
+//! Judges a reply: extracts its elements, and checks each proposal against what was offered for its
+//! idea (contracts/dream.md, rule 0).
 //!
-//! This module must never accept a statement of a reply as a fact: it looks up each reference.
+//! This module must never accept a statement of a reply as a fact: it looks up each reference and
+//! each quotation. A claim that does not hold is struck in full, so that no figure of a report
+//! counts it.
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use runner_backends::Reply;
 use runner_engine::outcome::Class;
@@ -9,9 +14,11 @@ use runner_text::json_extract::extract_array;
 use runner_text::redact::Redactor;
 use serde_json::Value;
 
-use super::classify::ClassifiedIdeas;
-use super::proposal::{self, Action, Offer, Proposal, Refused};
-use super::request;
+use super::classify::{ClassifiedIdea, ClassifiedIdeas};
+use super::excerpt::Excerpts;
+use super::proposal::{self, Action, Confidence, IdeaStatus, Offer, Proposal, Refused};
+use super::request::{self, OFFERED_NEIGHBOURS};
+use super::rule;
 use crate::JobError;
 use crate::evidence::{ProjectEvidence, Reference, references};
 
@@ -24,14 +31,13 @@ const ELEMENTS: usize = 5000;
 
 /// Checks the length of a reply. The limit is [`LONGEST_REPLY`], or [`PER_ANSWER`] bytes for each
 /// shown idea if that is more.
-pub(super) fn fits(reply: &Reply, shown: usize) -> Result<(), JobError> {
+pub(super) fn fits(reply: &Reply, shown: usize) -> Result<(), String> {
     let most = LONGEST_REPLY.max(shown.saturating_mul(PER_ANSWER));
     let bytes = reply.text.len();
     if bytes <= most {
         return Ok(());
     }
-    let why = format!("the reply is {bytes} bytes long; the limit is {most}");
-    Err(JobError::failed(Class::Malformed, why))
+    Err(format!("the reply is {bytes} bytes long; the limit is {most}"))
 }
 
 /// Returns the elements of a reply: from an array, an array in an object, or an array in the text.
@@ -57,13 +63,14 @@ pub(super) fn elements(reply: &Reply) -> Vec<Result<Value, String>> {
     elements
 }
 
-/// Returns the reason why no part of a reply can be used.
-pub(super) fn none_good(refused: &[Refused]) -> String {
+/// Returns the error for replies of which no part can be used.
+pub(super) fn none_good(refused: &[Refused]) -> JobError {
     if refused.is_empty() {
-        return "the reply has no proposals".to_owned();
+        return JobError::failed(Class::Malformed, "the reply has no proposals");
     }
     let first: Vec<&str> = refused.iter().take(3).map(|refused| refused.why.as_str()).collect();
-    format!("none of {} can be used: {}", counted(refused.len(), "proposal"), first.join("; "))
+    let all = counted(refused.len(), "proposal");
+    JobError::failed(Class::Malformed, format!("none of {all} can be used: {}", first.join("; ")))
 }
 
 /// Restores the rule's wording where the answer repeats the rule's hashes.
@@ -72,37 +79,160 @@ pub(super) fn worded(
     proposal: Proposal,
     redactor: &Redactor,
 ) -> Proposal {
-    let mut shown = judged.shown.iter();
-    match shown.find(|one| one.path == proposal.targets[0]) {
+    match judged.of(&proposal.targets[0]) {
         Some(one) => request::with_words(proposal, &one.verdict, redactor),
         None => proposal,
     }
 }
 
-/// Changes a proposal to archive into a proposal to keep, unless its evidence cites something that
-/// exists and nothing that does not.
-pub(super) fn grounded(
-    room: &ProjectEvidence,
-    offer: &Offer,
-    proposal: Proposal,
-    downgraded: &mut usize,
-) -> Proposal {
-    if proposal.action != Action::Archive {
+/// The checks on the proposals of a pass.
+pub(super) struct Checks<'a> {
+    pub(super) room: &'a ProjectEvidence,
+    pub(super) judged: &'a ClassifiedIdeas,
+    pub(super) excerpts: &'a Excerpts,
+    /// The quotations of the reply, by idea.
+    pub(super) quotes: &'a BTreeMap<String, String>,
+}
+
+impl Checks<'_> {
+    /// Checks the proposals one after another. A claim that does not hold is struck: the idea is
+    /// kept as a sidenote, and the rationale states the reason. An archive or a merge that is not
+    /// certain becomes a proposal to keep the idea that names the candidate. Returns the proposals
+    /// and the number of struck claims.
+    pub(super) fn apply(&self, proposals: Vec<Proposal>) -> (Vec<Proposal>, usize) {
+        let mut struck = 0;
+        // An idea that moves away cannot receive another one.
+        let (mut moving, mut receiving) = (BTreeSet::new(), BTreeSet::new());
+        let checked = proposals.into_iter().map(|proposal| {
+            let Some(one) = self.judged.of(&proposal.targets[0]) else { return proposal };
+            let held = self.holds(one, &proposal).and_then(|()| match proposal.action {
+                Action::Merge if moving.contains(&proposal.targets[1]) => {
+                    Err(format!("{} is itself merged or archived", proposal.targets[1]))
+                }
+                Action::Merge if receiving.contains(&proposal.targets[0]) => {
+                    Err("another idea is merged into it".to_owned())
+                }
+                _ => Ok(()),
+            });
+            if let Err(why) = held {
+                struck += 1;
+                return strike(proposal, &why, &self.judged.offer);
+            }
+            let proposal = match proposal.confidence {
+                Confidence::High => proposal,
+                _ => perhaps(proposal, &self.judged.offer),
+            };
+            if matches!(proposal.action, Action::Merge | Action::Archive) {
+                moving.insert(proposal.targets[0].clone());
+                receiving.extend(proposal.targets.get(1).cloned());
+            }
+            proposal
+        });
+        let checked = checked.collect();
+        (checked, struck)
+    }
+
+    /// Checks what a proposal claims about an idea.
+    fn holds(&self, one: &ClassifiedIdea, proposal: &Proposal) -> Result<(), String> {
+        let own = |path: &str| self.judged.offer.digests.contains_key(path);
+        let cited = references::check(self.room, &proposal.evidence, own);
+        let why = references::check(self.room, &proposal.rationale, own);
+        let invented = why.missing.iter().filter(|it| matches!(it, Reference::Commit(_)));
+        match cited.missing.iter().chain(invented).next() {
+            Some(Reference::Commit(hash)) => {
+                return Err(format!("there is no commit {hash} in this repository"));
+            }
+            Some(Reference::Path(path)) => {
+                return Err(format!("there is no {path} in this project or its history"));
+            }
+            None => {}
+        }
+        match (proposal.status, proposal.action) {
+            (_, Action::Archive) => self.carries(one, proposal, &cited.found),
+            (_, Action::Merge) => {
+                let into = &proposal.targets[1];
+                let mut near = one.near.iter().take(OFFERED_NEIGHBOURS);
+                let fixed = one.verdict.into.as_ref() == Some(into);
+                match fixed || near.any(|near| near.path == *into) {
+                    true => Ok(()),
+                    false => Err(format!("{into} was not offered as a neighbour of this idea")),
+                }
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Checks that an archive cites an offered commit, or a path that an offered commit changed,
+    /// and that the evidence supports it: by the rule's own figures, or by a line that the reply
+    /// quotes from the commit's changes.
+    fn carries(
+        &self,
+        one: &ClassifiedIdea,
+        proposal: &Proposal,
+        cited: &[Reference],
+    ) -> Result<(), String> {
+        if cited.is_empty() {
+            return Err("it cites no commit and no path".to_owned());
+        }
+        let offered: Vec<_> = one
+            .grounds
+            .candidates
+            .iter()
+            .filter(|candidate| {
+                let commit = self.room.commit(candidate);
+                cited.iter().any(|reference| match reference {
+                    Reference::Commit(hash) => commit.hash.starts_with(&hash.to_ascii_lowercase()),
+                    Reference::Path(path) => {
+                        commit.paths.contains(path) && !self.room.is_document(path)
+                    }
+                })
+            })
+            .collect();
+        if offered.is_empty() {
+            return Err("it cites no commit and no path that was offered for this idea".to_owned());
+        }
+        let quote = self.quotes.get(&proposal.targets[0]).map_or("", String::as_str);
+        if !quote.is_empty() {
+            let commits = offered.iter().map(|it| self.room.commit(it).hash.as_str());
+            return match self.excerpts.contain(quote, commits) {
+                true => Ok(()),
+                false => {
+                    Err("the line that it quotes is not in the changes of the commit".to_owned())
+                }
+            };
+        }
+        match offered.iter().any(|it| it.cited || it.strength >= rule::PERHAPS) {
+            true => Ok(()),
+            false => {
+                Err("the commit has little in common with the idea, and no line is quoted"
+                    .to_owned())
+            }
+        }
+    }
+}
+
+/// Replaces a proposal whose claim does not hold.
+fn strike(proposal: Proposal, why: &str, offer: &Offer) -> Proposal {
+    let rationale = format!("kept because the claim does not hold: {why}");
+    Proposal {
+        evidence: "none: the claim of the answer was struck".to_owned(),
+        rationale: proposal::clean(&rationale, proposal::LONGEST),
+        confidence: Confidence::Low,
+        ..proposal.retargeted(IdeaStatus::Sidenote, Action::Keep, offer)
+    }
+}
+
+/// Keeps an idea whose archive or merge is not certain; the evidence names the candidate.
+fn perhaps(mut proposal: Proposal, offer: &Offer) -> Proposal {
+    if !matches!(proposal.action, Action::Archive | Action::Merge) {
         return proposal;
     }
-    let note = |path: &str| offer.digests.contains_key(path);
-    let checked = references::check(room, &proposal.evidence, note);
-    if checked.resolves() {
-        return proposal;
+    if let Some(into) = proposal.targets.get(1)
+        && !proposal.evidence.contains(into.as_str())
+    {
+        proposal.evidence =
+            proposal::clean(&format!("near {into}; {}", proposal.evidence), proposal::LONGEST);
     }
-    *downgraded += 1;
-    let mut kept = proposal.with_action(Action::Keep);
-    let why = match checked.missing.first() {
-        Some(Reference::Commit(hash)) => format!("there is no commit {hash} in this repository"),
-        Some(Reference::Path(path)) => format!("there is no {path} in this project or its history"),
-        None => "it cites no commit and no path".to_owned(),
-    };
-    let why = format!("kept because the evidence does not resolve: {why}; {}", kept.rationale);
-    kept.rationale = proposal::clean(&why, 2000);
-    kept
+    let status = proposal.status;
+    proposal.retargeted(status, Action::Keep, offer)
 }

@@ -11,6 +11,7 @@ use runner_engine::digest::Digest;
 use super::features::Features;
 use super::inventory::{Idea, Reader};
 use super::proposal::Offer;
+use super::request::{OFFERED_NEIGHBOURS, PER_NEIGHBOUR};
 use super::rule::{self, RuleVerdict};
 use super::walk::{Stat, WalkProblem};
 use crate::Progress;
@@ -51,9 +52,18 @@ pub struct ClassifiedIdeas {
     pub shown: Vec<ClassifiedIdea>,
     /// The targets that an answer may choose from.
     pub offer: Offer,
+    /// The beginnings of the texts of the offered neighbours, by path.
+    pub neighbours: BTreeMap<String, String>,
     /// The number of other ideas that were compared and the number of all other ideas; `None` if
     /// all were compared.
     pub compared: Option<(usize, usize)>,
+}
+
+impl ClassifiedIdeas {
+    /// Returns the idea at `path`.
+    pub fn of(&self, path: &str) -> Option<&ClassifiedIdea> {
+        self.shown.iter().find(|one| one.path == path)
+    }
 }
 
 /// Reads and judges the ideas with the indices `selected`. An idea that can no longer be read is
@@ -111,12 +121,20 @@ pub fn judge_all(
         });
         progress.step("ideas", judged.shown.len() as u64, total);
     }
-    let neighbours: BTreeSet<&str> =
-        judged.shown.iter().flat_map(|one| &one.near).map(|near| near.path.as_str()).collect();
-    for (idea, _, digest) in others {
-        if neighbours.contains(&*idea.path) {
+    let near: BTreeSet<&str> = judged
+        .shown
+        .iter()
+        .flat_map(|one| one.near.iter().take(OFFERED_NEIGHBOURS))
+        .map(|near| near.path.as_str())
+        .collect();
+    let begun = |text: &str| text[..text.floor_char_boundary(PER_NEIGHBOUR)].to_owned();
+    let own = judged.shown.iter().filter(|one| near.contains(&*one.path));
+    judged.neighbours = own.map(|one| (one.path.clone(), begun(&one.text))).collect();
+    for (idea, text, digest) in others {
+        if near.contains(&*idea.path) {
             judged.offer.destinations.insert(idea.path.to_string());
             judged.offer.digests.insert(idea.path.to_string(), digest);
+            judged.neighbours.insert(idea.path.to_string(), begun(&text));
         }
     }
     judged

@@ -40,6 +40,8 @@ pub struct Decision {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Decisions {
     by_id: BTreeMap<String, Vec<Decision>>,
+    /// All decisions in the order of the file, also those that were taken back.
+    pub history: Vec<Decision>,
 }
 
 impl Decision {
@@ -104,6 +106,7 @@ impl Decisions {
                 note: text("note").map(str::to_owned),
                 targets_hash: hash,
             };
+            decisions.history.push(line.clone());
             let all = decisions.by_id.entry(line.proposal_id.clone()).or_default();
             if line.decision == UNDONE {
                 all.retain(|earlier| !earlier.covers(line.targets_hash.as_deref()));

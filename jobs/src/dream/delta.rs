@@ -1,6 +1,8 @@
 //! Selects the ideas that a pass shows: those whose content has changed since it was last triaged,
 //! least recently shown first (contracts/dream.md, rule 1). The module is pure.
 
+use std::collections::BTreeSet;
+
 use super::inventory::Idea;
 use super::quarantine::Quarantine;
 use super::state::DreamState;
@@ -16,22 +18,70 @@ pub struct Delta {
     pub unchanged: usize,
     /// Indices of the changed ideas that are set aside.
     pub parked: Vec<usize>,
+    /// Number of unchanged ideas that are selected because their evidence changed.
+    pub moved: usize,
 }
 
-/// Selects at most `max` of `ideas`. Ideas that were shown at the same time, or never, are ordered
-/// by path.
-pub fn select(ideas: &[Idea], state: &DreamState<'_>, parked: &Quarantine, max: usize) -> Delta {
+impl Delta {
+    /// Selects unchanged ideas as well, after the others, as far as `max` permits.
+    pub fn add(&mut self, unchanged: Vec<usize>, max: usize) {
+        let free = max.saturating_sub(self.selected.len());
+        let taken = unchanged.len().min(free);
+        self.waiting += unchanged.len() - taken;
+        self.unchanged -= taken;
+        self.moved = taken;
+        self.selected.extend(unchanged.into_iter().take(free));
+    }
+
+    /// Returns the indices of all changed ideas, including those that wait or are set aside.
+    pub fn changed(&self, ideas: &[Idea], state: &DreamState<'_>) -> BTreeSet<usize> {
+        let mut next = 0;
+        let mut changed =
+            |at: &usize| state.triaged(&ideas[*at].path, &mut next) != Some(ideas[*at].digest);
+        (0..ideas.len()).filter(|at| changed(at)).collect()
+    }
+}
+
+/// The ideas that a pass considers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Selection<'a> {
+    /// The ideas that changed.
+    Changed,
+    /// All ideas, changed or not.
+    All,
+    /// One idea, even if it is unchanged or set aside.
+    Idea(&'a str),
+}
+
+/// Selects at most `max` of `ideas`, the least recently shown first. Ideas that were shown at the
+/// same time, or never, are ordered by path.
+pub fn select(
+    ideas: &[Idea],
+    state: &DreamState<'_>,
+    parked: &Quarantine,
+    selection: Selection<'_>,
+    max: usize,
+) -> Delta {
     let mut next = 0;
-    let mut changed = |idea: &Idea| state.triaged(&idea.path, &mut next) != Some(idea.digest);
-    let selected: Vec<usize> = (0..ideas.len()).filter(|at| changed(&ideas[*at])).collect();
+    let mut chosen = |idea: &Idea| match selection {
+        Selection::Changed => state.triaged(&idea.path, &mut next) != Some(idea.digest),
+        Selection::All => true,
+        Selection::Idea(path) => &*idea.path == path,
+    };
+    let selected: Vec<usize> = (0..ideas.len()).filter(|at| chosen(&ideas[*at])).collect();
     let unchanged = ideas.len() - selected.len();
-    let aside = |at: &usize| parked.holds(&ideas[*at].path, &ideas[*at].digest);
-    let (parked, mut selected): (Vec<usize>, Vec<usize>) = selected.into_iter().partition(aside);
+    let one = matches!(selection, Selection::Idea(_));
+    let aside = |at: &usize| !one && parked.holds(&ideas[*at].path, &ideas[*at].digest);
+    let (parked_ideas, mut selected): (Vec<usize>, Vec<usize>) =
+        selected.into_iter().partition(aside);
     // `None` (never shown) sorts before any time. The sort is stable and the ideas are in order.
-    selected.sort_by_cached_key(|at| state.surfaced(&ideas[*at].path));
+    selected.sort_by_cached_key(|at| {
+        let path = &ideas[*at].path;
+        state.surfaced(path).max(parked.surfaced(path))
+    });
     let waiting = selected.len().saturating_sub(max);
     selected.truncate(max);
-    Delta { selected, waiting, unchanged, parked }
+    Delta { selected, waiting, unchanged, parked: parked_ideas, moved: 0 }
 }
 
 #[cfg(test)]
@@ -63,7 +113,7 @@ mod tests {
         let file = format!("[{}]", file.join(","));
         let state = DreamState::parse(file.as_bytes()).unwrap();
         let names = |max| -> Vec<&str> {
-            select(&ideas, &state, &Quarantine::default(), max)
+            select(&ideas, &state, &Quarantine::default(), Selection::Changed, max)
                 .selected
                 .iter()
                 .map(|at| &*ideas[*at].path)
@@ -71,18 +121,26 @@ mod tests {
         };
         assert_eq!(names(9), ["d.md", "e.md", "c.md", "b.md"]);
         assert_eq!(names(2), ["d.md", "e.md"]);
-        let delta = select(&ideas, &state, &Quarantine::default(), 2);
+        let delta = select(&ideas, &state, &Quarantine::default(), Selection::Changed, 2);
         assert_eq!((delta.waiting, delta.unchanged), (2, 1));
-        assert_eq!(select(&[], &state, &Quarantine::default(), 2), Delta::default());
+        assert_eq!(
+            select(&[], &state, &Quarantine::default(), Selection::Changed, 2),
+            Delta::default()
+        );
     }
 
     #[test]
     fn reverted_content_counts_as_a_change() {
         let file = format!("[{}]", entry("a.md", "new", "2026-01-01T00:00:00Z"));
         let state = DreamState::parse(file.as_bytes()).unwrap();
-        assert_eq!(select(&[idea("a.md", "old")], &state, &Quarantine::default(), 9).selected, [0]);
         assert_eq!(
-            select(&[idea("a.md", "new")], &state, &Quarantine::default(), 9).selected,
+            select(&[idea("a.md", "old")], &state, &Quarantine::default(), Selection::Changed, 9)
+                .selected,
+            [0]
+        );
+        assert_eq!(
+            select(&[idea("a.md", "new")], &state, &Quarantine::default(), Selection::Changed, 9)
+                .selected,
             [0; 0]
         );
     }

@@ -21,7 +21,7 @@ const PUBLISHING: &str = "audience|call to action|cover|draft post|hook|outline|
 const VERBS: &str = "\
     add allow automate build cache change check collect convert create define delete detect \
     disable document drop emit enable enforce ensure expose extend extract fix format generate \
-    give group handle hide highlight ignore implement import improve include install introduce \
+    give group handle hide highlight implement import improve include install introduce \
     keep let limit list log make mention merge migrate move notify offer open order parse pause \
     prevent print provide read reduce refactor reject remember remove rename replace report \
     resume retry return reuse rewrite run save select send set show skip sort speed split start \

@@ -26,14 +26,16 @@ impl Kind for DreamSpec {
     }
 
     fn dry_run(&self, ctx: &mut Context<'_>) -> Result<DryRunPlan, JobError> {
-        let (request, ideas, notes) = super::question(ctx, self)?;
+        let (requests, notes) = super::questions(ctx, self)?;
+        let priced = |(request, ideas)| priced(&mut ctx.spender, request, ideas);
         Ok(DryRunPlan {
-            requests: vec![priced(&mut ctx.spender, request, ideas)?],
+            requests: requests.into_iter().map(priced).collect::<Result<_, _>>()?,
             notes,
             checks: vec![
                 "every element of the answer: its targets, status and action are among those offered"
                     .to_owned(),
-                "evidence: an idea is archived only for a commit or path that exists; otherwise it is kept"
+                "evidence: an idea is archived only with high confidence and for an offered commit that \
+                 supports it; otherwise it is kept"
                     .to_owned(),
                 "no idea, and no destination, has changed since it was read".to_owned(),
                 "no proposal was decided before".to_owned(),

@@ -3,7 +3,8 @@
 //!
 //! ```text
 //! survey ──> delta ──> evidence ──> rule ──> ask ──> check ──> lock ──> hash again ──> stage
-//!            │ none: skipped                           │ none valid: malformed
+//!            │ ^ HEAD moved: rule ┘             │ none valid: malformed
+//!            └ none: skipped
 //! ```
 //!
 //! A pass proposes and a person decides; a pass never changes an idea. It must never publish a
@@ -12,11 +13,13 @@
 //! end of the pass.
 
 mod answer;
+mod ask;
 pub mod bench;
 pub mod classify;
 pub mod decisions;
 pub mod delta;
 mod dirty;
+mod excerpt;
 pub mod features;
 pub mod inventory;
 mod kind;
@@ -31,9 +34,9 @@ mod spec;
 pub mod stat_cache;
 pub mod state;
 pub mod walk;
+mod world;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 use jiff::Timestamp;
 use runner_backends::Request;
@@ -44,24 +47,29 @@ use runner_engine::outcome::Class;
 use runner_engine::publish::FsFailure as DiskTrouble;
 use runner_engine::recording::InputRecording;
 use runner_engine::scope::{Expect, ScopeError};
-use runner_text::counted;
+use runner_text::{counted, markdown};
 use serde_json::json;
 
 use crate::evidence::{EvidenceSource, HistoryLimits, ProjectEvidence};
 use crate::json::pretty;
 use crate::{Context, Finished, JobError, RunFiles};
 pub use dirty::dirty;
-pub use spec::{Dirty, DreamSpec};
+pub use spec::{ALL, Dirty, DreamSpec};
 
-use answer::{elements, fits, grounded, none_good, worded};
+use answer::{Checks, none_good, worded};
+use ask::Answers;
 use classify::ClassifiedIdeas;
 use decisions::Decisions;
-use inventory::Reader;
+use delta::Selection;
+use excerpt::Excerpts;
+use inventory::{Idea, Reader};
 use pass_summary::{PassSummary, listed};
-use proposal::{CheckedReply, Offer, Proposal};
+use proposal::{Action, Offer, Proposal};
 use quarantine::Quarantine;
+use request::QuestionFacts;
 use state::{DreamState, IdeaUpdate, Triaged};
 use walk::WalkProblem;
+use world::{SeenEvidence, Unchanged};
 
 /// Maximum size of the state file and the decisions file, in bytes.
 const LONGEST: u64 = 256 * 1024 * 1024;
@@ -70,64 +78,56 @@ const LONGEST: u64 = 256 * 1024 * 1024;
 const SURVEY: &str = "survey";
 const PARKED: &str = "parked";
 const TAKEN: &str = "taken";
-/// The part of a run's time that is reserved for the work after the answer.
-const AFTERWARDS: Duration = Duration::from_secs(30);
+/// The evidence that earlier passes saw, in a recording.
+const SEEN: &str = "seen";
 
 /// Runs one pass.
 ///
 /// # Errors
 /// Returns [`JobError::Nothing`] if no idea has changed, a failure of class `malformed` if the
-/// reply has no valid proposal or the state file is invalid, a failure of class `guard` if the
-/// targets could leak, and any error of the backend, git or the budget. In all these cases nothing
-/// is staged.
+/// replies have no valid proposal or the state file is invalid, a failure of class `guard` if the
+/// targets could leak, and any error of the backend, git or the budget that left no proposal. In
+/// all these cases nothing is staged.
 pub fn run(ctx: &mut Context<'_>, spec: &DreamSpec) -> Result<Finished, JobError> {
     spec.check()?;
     let (state_bytes, expect) = read_state(ctx, spec)?;
-    let PassEvidence { state, ideas, folder, reader, room, judged, mut parked, mut reported } =
-        ground(ctx, spec, &state_bytes)?;
-    let proposals_path = proposals_path(&folder);
-    let request = request(ctx, &room, &judged);
-    let reply = ctx.spender.ask(&request, judged.shown.len() as u64)?;
-    reported.notes = room.notes().to_vec();
-    reported.notes.extend_from_slice(&reply.notes);
-    let fits = fits(&reply, judged.shown.len());
-    let CheckedReply { proposals, refused } = match &fits {
-        Ok(()) => proposal::check(elements(&reply), &judged.offer),
-        Err(_) => CheckedReply::default(),
+    let mut grounded = ground(ctx, spec, &state_bytes)?;
+    let excerpts = excerpts(ctx, &grounded)?;
+    let project = about_project(ctx);
+    let answers = {
+        let facts = grounded.facts(&excerpts, &project);
+        ask::ask(ctx, &facts, &grounded.judged)?
     };
-    for one in &judged.shown {
-        match proposals.iter().any(|it| it.targets[0] == one.path) {
-            true => parked.note_valid(&one.path),
-            false => parked.note_invalid(&one.path, one.digest),
-        }
-        if parked.holds(&one.path, &one.digest) {
-            reported.parked.push(one.path.clone());
-        }
+    grounded.note_answers(ctx, &answers);
+    let PassEvidence { state, ideas, folder, reader, room, judged, mut reported, mut seen, .. } =
+        grounded;
+    if answers.proposals.is_empty() {
+        return Err(answers.error.unwrap_or_else(|| none_good(&answers.refused)));
     }
-    if let Err(error) = parked.save(ctx.files.cache()) {
-        tracing::warn!(%error, "could not record which answers were unusable");
-    }
-    fits?;
-    if proposals.is_empty() {
-        return Err(JobError::failed(Class::Malformed, none_good(&refused)));
-    }
-    reported.refused = refused;
-    let proposals: Vec<Proposal> = proposals
-        .into_iter()
-        .map(|proposal| proposal.redacted(&ctx.redactor))
-        .map(|proposal| grounded(&room, &judged.offer, proposal, &mut reported.downgraded))
-        .map(|proposal| worded(&judged, proposal, &ctx.redactor))
-        .collect();
+    reported.notes = room.notes().to_vec();
+    reported.notes.extend(answers.notes);
+    reported.refused = answers.refused;
+    reported.unasked = answers.error.map(|error| error.whole());
+    let proposals = answers.proposals.into_iter().map(|it| it.redacted(&ctx.redactor)).collect();
+    let quotes = &answers.quotes;
+    let checks = Checks { room: &room, judged: &judged, excerpts: &excerpts, quotes };
+    let (proposals, struck) = checks.apply(proposals);
+    reported.downgraded = struck;
+    let proposals: Vec<Proposal> =
+        proposals.into_iter().map(|it| worded(&judged, it, &ctx.redactor)).collect();
     let answered =
         |one: &classify::ClassifiedIdea| proposals.iter().any(|it| it.targets[0] == one.path);
     reported.unanswered = judged.shown.iter().filter(|one| !answered(one)).count();
+    for one in judged.shown.iter().filter(|one| answered(one)) {
+        seen.note(&one.path, one.digest, decided_by(&room, one).as_deref());
+    }
     // While the lock is held, no decision can be made between the check and the publication.
     ctx.files.hold_lock(&review::files_lock(ctx.files.cache()));
     let changed = changed_meanwhile(&reader, &judged.offer, &proposals);
-    let changes = changes(&judged, &proposals, &changed, ctx.clock.now());
+    let changes = changes(&judged, &ideas, &state, (&proposals, &changed), ctx.clock.now());
     let kept = undecided(proposals, &changed, &decisions(ctx, spec)?, &mut reported);
     reported.changed = changed.into_iter().map(str::to_owned).collect();
-    ctx.files.stage(&proposals_path, pretty(&kept).as_bytes(), Expect::Absent)?;
+    ctx.files.stage(&proposals_path(&folder), pretty(&kept).as_bytes(), Expect::Absent)?;
     // People may have made decisions while the model was answering, and their entries must be kept.
     let (later_bytes, later) = read_state(ctx, spec)?;
     let text = if later == expect {
@@ -137,71 +137,123 @@ pub fn run(ctx: &mut Context<'_>, spec: &DreamSpec) -> Result<Finished, JobError
         state.with(&changes)
     };
     ctx.files.stage(&spec.state_path(), text.as_bytes(), later)?;
-    Ok(reported.finish(&kept, judged.shown.len(), ideas, &folder))
+    keep_seen(ctx, &seen);
+    Ok(reported.finish(&kept, judged.shown.len(), ideas.len(), &folder))
 }
 
 /// The facts that a pass gathers before it asks a model.
 struct PassEvidence<'a> {
     state: DreamState<'a>,
-    /// Number of ideas.
-    ideas: usize,
+    ideas: Vec<Idea>,
     folder: String,
     reader: Reader,
     room: ProjectEvidence,
     judged: ClassifiedIdeas,
     parked: Quarantine,
     reported: PassSummary,
+    seen: SeenEvidence,
 }
 
-/// Returns the question that a pass would ask, the number of ideas in it, and the notes on the
-/// evidence. Asks no backend and stores nothing.
-pub(crate) fn question(
+impl PassEvidence<'_> {
+    fn facts<'a>(&'a self, excerpts: &'a Excerpts, project: &'a str) -> QuestionFacts<'a> {
+        let neighbours = &self.judged.neighbours;
+        QuestionFacts { room: &self.room, excerpts, neighbours, project }
+    }
+
+    /// Records which ideas got a valid answer and which did not.
+    fn note_answers(&mut self, ctx: &Context<'_>, answers: &Answers) {
+        for one in &self.judged.shown {
+            match answers.proposals.iter().any(|it| it.targets[0] == one.path) {
+                true => self.parked.note_valid(&one.path),
+                false if answers.unread.contains(&one.path) => {
+                    self.parked.note_shown(&one.path, one.digest, ctx.clock.now());
+                }
+                // Without a reply, nothing is known about the idea.
+                false if !answers.asked.contains(&one.path) => continue,
+                false => self.parked.note_invalid(&one.path, one.digest, ctx.clock.now()),
+            }
+            if self.parked.holds(&one.path, &one.digest) {
+                self.reported.parked.push(one.path.clone());
+            }
+        }
+        if let Err(error) = self.parked.save(ctx.files.cache()) {
+            tracing::warn!(%error, "could not record which answers were unusable");
+        }
+    }
+}
+
+/// Returns the questions that a pass would ask, each with the number of ideas in it, and the notes
+/// on the evidence. Asks no backend and stores nothing.
+pub(crate) fn questions(
     ctx: &mut Context<'_>,
     spec: &DreamSpec,
-) -> Result<(Request, u64, Vec<String>), JobError> {
+) -> Result<(Vec<(Request, u64)>, Vec<String>), JobError> {
     spec.check()?;
     let (state_bytes, _) = read_state(ctx, spec)?;
     let grounded = ground(ctx, spec, &state_bytes)?;
-    let request = request(ctx, &grounded.room, &grounded.judged);
+    let excerpts = excerpts(ctx, &grounded)?;
+    let project = about_project(ctx);
+    let requests = ask::requests(ctx, &grounded.facts(&excerpts, &project), &grounded.judged);
     let mut notes = grounded.room.notes().to_vec();
     notes.extend(grounded.reported.before_asking());
-    Ok((request, grounded.judged.shown.len() as u64, notes))
+    Ok((requests, notes))
 }
 
-/// Gathers the evidence and determines the rule-based answers. Stores only the stat cache.
+/// Gathers the evidence and determines the rule-based answers. Stores only caches.
 fn ground<'a>(
     ctx: &mut Context<'_>,
     spec: &DreamSpec,
     state_bytes: &'a [u8],
 ) -> Result<PassEvidence<'a>, JobError> {
-    let (files, recording) = (&ctx.files, &ctx.recording);
-    // The time of both steps grows with the number of ideas, so they run in parallel.
-    let (state, survey) = std::thread::scope(|scope| {
-        let parsed = scope.spawn(|| DreamState::parse(state_bytes));
-        let survey = match recording.replays() {
-            true => recalled(recording, SURVEY),
-            false => take_inventory(files, spec),
-        };
-        (parsed.join(), survey)
-    });
-    let state = state
-        .map_err(|_| JobError::failed(Class::Internal, "the state file could not be parsed"))?
-        .map_err(|bad| bad_state(spec, &bad))?;
-    let survey = survey?;
-    let parked = match ctx.recording.replays() {
-        true => recalled(&ctx.recording, PARKED)?,
-        false => Quarantine::load(ctx.files.cache()),
+    let (state, survey) = inputs(ctx, spec, state_bytes)?;
+    let (parked, mut seen) = match ctx.recording.replays() {
+        true => (recalled(&ctx.recording, PARKED)?, recalled(&ctx.recording, SEEN)?),
+        false => (Quarantine::load(ctx.files.cache()), SeenEvidence::load(ctx.files.cache())),
     };
-    let delta = delta::select(&survey.ideas, &state, &parked, spec.max_ideas);
+    let before = seen.clone();
+    let selection = spec.selection();
+    let mut delta = delta::select(&survey.ideas, &state, &parked, selection, spec.max_ideas);
+    if let (Selection::Idea(path), true) = (selection, delta.selected.is_empty()) {
+        let why = format!("there is no idea {path}; `runner dream run --all` examines every idea");
+        return Err(JobError::failed(Class::Environment, why));
+    }
+    let passes = state.passes();
+    let born = |path: &str| state.absent_at(path, &passes).map(Timestamp::as_second);
+    let reader = reader(ctx, spec)?;
+    let head = ctx.git.head()?;
+    let moved = head != seen.head && selection == Selection::Changed && delta.unchanged > 0;
+    let mut room = None;
+    if moved {
+        let evidence = evidence(ctx, spec)?;
+        let decisions = decisions(ctx, spec)?;
+        let (ideas, state, reader) = (survey.ideas.as_slice(), &state, &reader);
+        let unchanged = Unchanged { ideas, state, decisions: &decisions, reader, room: &evidence };
+        let selected: BTreeSet<usize> = delta.changed(&survey.ideas, state);
+        let others = (0..survey.ideas.len()).filter(|at| !selected.contains(at));
+        let newly = unchanged.newly_done(others, &seen, &born);
+        delta.add(newly, spec.max_ideas);
+        room = Some(evidence);
+    }
+    // Ideas that wait because of the limit must be found again.
+    seen.head = head.filter(|_| delta.waiting == 0);
+    let backend = ctx.spender.backend();
+    let backend = [Some(backend.kind), backend.model].into_iter().flatten();
+    let backend = backend.collect::<Vec<_>>().join(" ");
+    let other = seen.backend.replace(backend.clone()).filter(|other| *other != backend);
     let aside: Vec<String> =
         delta.parked.iter().map(|at| survey.ideas[*at].path.to_string()).collect();
     if delta.selected.is_empty() {
-        return Err(JobError::Nothing(nothing(
-            delta.unchanged,
-            survey.own,
-            &aside,
-            &survey.troubles,
-        )));
+        let mut why = nothing(delta.unchanged, survey.own, &aside, &survey.troubles);
+        if let Some(other) = other.filter(|_| delta.unchanged > 0) {
+            why.push_str(&format!(
+                "; {other} examined them, `runner dream run --all` lets {backend} examine them"
+            ));
+            seen.backend = Some(other);
+        }
+        if seen != before {
+            keep_seen(ctx, &seen);
+        }
+        return Err(JobError::Nothing(why));
     }
     if !ctx.admitted.manual()
         && let Some((until, names)) =
@@ -214,24 +266,28 @@ fn ground<'a>(
     if ctx.recording.records() {
         ctx.recording.note(SURVEY, "", json!(survey), None);
         ctx.recording.note(PARKED, "", json!(parked), None);
+        ctx.recording.note(SEEN, "", json!(before), None);
     }
     let folder = pass_folder(ctx, spec);
     check_targets(ctx, spec, &folder)?;
-    let reader = reader(ctx, spec)?;
     let mut reported = PassSummary {
         troubles: survey.troubles,
         own: survey.own,
         waiting: delta.waiting,
         parked: aside,
+        moved: delta.moved,
         ..PassSummary::default()
     };
     reported.privacy = review::describe_privacy(&ctx.git, spec)?;
-    let room = evidence(ctx, spec)?;
+    let room = match room {
+        Some(room) => room,
+        None => evidence(ctx, spec)?,
+    };
     let troubles = reported.troubles.len();
     let judged = classify::judge_all(
         (&survey.ideas, &delta.selected),
         &reader,
-        (&room, &|_| None),
+        (&room, &born),
         &mut reported.troubles,
         ctx.progress,
     );
@@ -247,16 +303,65 @@ fn ground<'a>(
     let unread = reported.troubles.len() - troubles;
     reported.waiting += delta.selected.len() - judged.shown.len() - unread;
     reported.compared = judged.compared;
-    Ok(PassEvidence {
-        state,
-        ideas: survey.ideas.len(),
-        folder,
-        reader,
-        room,
-        judged,
-        parked,
-        reported,
-    })
+    let ideas = survey.ideas;
+    Ok(PassEvidence { state, ideas, folder, reader, room, judged, parked, reported, seen })
+}
+
+/// Reads the state and lists the ideas.
+fn inputs<'a>(
+    ctx: &Context<'_>,
+    spec: &DreamSpec,
+    state_bytes: &'a [u8],
+) -> Result<(DreamState<'a>, inventory::Inventory), JobError> {
+    let (files, recording) = (&ctx.files, &ctx.recording);
+    // The time of both steps grows with the number of ideas, so they run in parallel.
+    let (state, survey) = std::thread::scope(|scope| {
+        let parsed = scope.spawn(|| DreamState::parse(state_bytes));
+        let survey = match recording.replays() {
+            true => recalled(recording, SURVEY),
+            false => take_inventory(files, spec),
+        };
+        (parsed.join(), survey)
+    });
+    let state = state
+        .map_err(|_| JobError::failed(Class::Internal, "the state file could not be parsed"))?
+        .map_err(|bad| bad_state(spec, &bad))?;
+    Ok((state, survey?))
+}
+
+/// Returns the commit with which the rule decides that an idea is done.
+fn decided_by(room: &ProjectEvidence, one: &classify::ClassifiedIdea) -> Option<String> {
+    let archived = one.verdict.action == Action::Archive;
+    let hash = one.verdict.commits.first().filter(|_| archived)?;
+    room.commit_named(hash).map(|commit| commit.hash.clone())
+}
+
+fn keep_seen(ctx: &Context<'_>, seen: &SeenEvidence) {
+    if ctx.files.keeps_caches() && !ctx.recording.replays() {
+        seen.save(ctx.files.cache());
+    }
+}
+
+/// Reads the changes of the candidates, unless no model will read them.
+fn excerpts(ctx: &Context<'_>, grounded: &PassEvidence<'_>) -> Result<Excerpts, JobError> {
+    if ctx.spender.answers_by_rule() {
+        return Ok(Excerpts::default());
+    }
+    let candidates = grounded.judged.shown.iter().flat_map(|one| &one.grounds.candidates);
+    let hashes = candidates.map(|it| grounded.room.commit(it).hash.as_str()).collect();
+    Ok(Excerpts::read(&ctx.git, &grounded.room, &hashes)?)
+}
+
+/// Returns the first paragraph of the project's README, or nothing.
+fn about_project(ctx: &Context<'_>) -> String {
+    const LONGEST_README: u64 = 256 * 1024;
+    const PARAGRAPH: usize = 600;
+    let read = ctx.files.read("README.md", LONGEST_README).unwrap_or_default();
+    let text = String::from_utf8_lossy(&read);
+    match text.trim() {
+        "" => String::new(),
+        _ => format!("{}: {}", markdown::title(&text, ""), markdown::summary(&text, PARAGRAPH)),
+    }
 }
 
 /// Reads and indexes the history, and keeps it for later passes unless the run keeps no caches.
@@ -400,25 +505,6 @@ fn pass_folder(ctx: &Context<'_>, spec: &DreamSpec) -> String {
     (1..).map(named).find(|folder| !taken(folder)).expect("there are more numbers than folders")
 }
 
-fn request(ctx: &Context<'_>, room: &ProjectEvidence, judged: &ClassifiedIdeas) -> Request {
-    let shown: Vec<request::ShownIdea<'_>> = judged
-        .shown
-        .iter()
-        .map(|one| request::ShownIdea {
-            path: &one.path,
-            text: &one.text,
-            grounds: &one.grounds,
-            near: &one.near,
-            verdict: &one.verdict,
-        })
-        .collect();
-    let mut frame = ctx.frame(1);
-    // Even in a short run, the answer gets most of the time.
-    frame.total =
-        frame.total.saturating_sub(AFTERWARDS.min(frame.total / 4)).max(Duration::from_secs(1));
-    request::build(&frame, room, &shown, &judged.offer)
-}
-
 /// Returns the shown ideas and destinations whose content has changed since it was triaged.
 fn changed_meanwhile<'a>(
     reader: &Reader,
@@ -458,12 +544,13 @@ fn undecided(
     kept
 }
 
-/// Returns the updates of the state. Every shown idea is recorded as shown; an idea with a valid
-/// answer and unchanged content is recorded as triaged.
+/// Returns the updates of the state. Every new idea is recorded as seen, and every shown idea as
+/// shown; an idea with a valid answer and unchanged content is recorded as triaged.
 fn changes<'a>(
     judged: &'a ClassifiedIdeas,
-    proposals: &[Proposal],
-    changed: &BTreeSet<&str>,
+    ideas: &'a [Idea],
+    state: &DreamState<'_>,
+    (proposals, changed): (&[Proposal], &BTreeSet<&str>),
     now: Timestamp,
 ) -> BTreeMap<&'a str, IdeaUpdate> {
     let change = |one: &'a classify::ClassifiedIdea| {
@@ -476,9 +563,11 @@ fn changes<'a>(
             modified: Timestamp::from_nanosecond(i128::from(one.stat.mtime)).unwrap_or(now),
             merit: one.merit,
         });
-        (one.path.as_str(), IdeaUpdate { surfaced: now, triaged })
+        (one.path.as_str(), IdeaUpdate { at: now, shown: true, triaged })
     };
-    judged.shown.iter().map(change).collect()
+    let new = ideas.iter().map(|idea| &*idea.path).filter(|path| !state.knows(path));
+    let new = new.map(|path| (path, IdeaUpdate { at: now, shown: false, triaged: None }));
+    new.chain(judged.shown.iter().map(change)).collect()
 }
 
 /// Lists the first few names and the number of the others.

@@ -32,9 +32,12 @@ pub(super) struct PassSummary {
     /// Whether the ideas are private, and what follows for accepting a proposal.
     pub(super) privacy: String,
     pub(super) refused: Vec<Refused>,
-    /// Number of proposals to archive that became proposals to keep because their evidence did not
-    /// resolve.
+    /// Number of proposals whose claim was struck because it did not hold.
     pub(super) downgraded: usize,
+    /// Number of unchanged ideas that were selected because their evidence changed.
+    pub(super) moved: usize,
+    /// The reason why the rest of the shown ideas were not asked about.
+    pub(super) unasked: Option<String>,
     /// Number of shown ideas without a valid answer.
     pub(super) unanswered: usize,
     /// Number of proposals that a person had already decided.
@@ -82,7 +85,8 @@ impl PassSummary {
         fact("proposals", proposals.len());
         let mut each = Vec::new();
         for status in IdeaStatus::ALL {
-            let count = proposals.iter().filter(|proposal| proposal.status == status).count();
+            let sure = |it: &&Proposal| it.status == status && !it.is_perhaps();
+            let count = proposals.iter().filter(sure).count();
             fact(status.as_str(), count);
             if count > 0 {
                 each.push(format!("{count} {}", status.as_str()));
@@ -94,6 +98,8 @@ impl PassSummary {
         fact("changed", self.changed.len());
         fact("decided", self.decided);
         fact("downgraded", self.downgraded);
+        fact("moved", self.moved);
+        fact("perhaps", proposals.iter().filter(|proposal| proposal.is_perhaps()).count());
         fact("parked", self.parked.len());
 
         let mut headline =
@@ -101,11 +107,19 @@ impl PassSummary {
         if !each.is_empty() {
             headline.push_str(&format!(": {}", each.join(", ")));
         }
+        let perhaps = proposals.iter().filter(|proposal| proposal.is_perhaps()).count();
+        if perhaps > 0 {
+            headline.push_str(if each.is_empty() { ": " } else { ", " });
+            headline.push_str(&format!("{perhaps} perhaps done or a duplicate"));
+        }
         if self.waiting > 0 {
             headline
                 .push_str(&format!("; {} left for next time", counted(self.waiting, "more idea")));
         }
-        let mut lines: Vec<String> = proposals.iter().map(Proposal::line).collect();
+        // An idea that is perhaps done is listed apart from what is proposed.
+        let (perhaps, sure): (Vec<_>, Vec<_>) = proposals.iter().partition(|it| it.is_perhaps());
+        let mut lines: Vec<String> = sure.into_iter().map(Proposal::line).collect();
+        lines.extend(perhaps.into_iter().map(Proposal::perhaps_line));
         let refused = self.refused.iter().take(REFUSALS);
         let mut refused: Vec<String> =
             refused.map(|it| format!("proposal {}: {}", it.index, it.why)).collect();
@@ -126,10 +140,15 @@ impl PassSummary {
         }
         if self.downgraded > 0 {
             lines.push(format!(
-                "cannot be found in the project, so nothing is proposed: {}",
+                "struck because it does not hold, so the idea is kept: {}",
                 counted(self.downgraded, "claim")
             ));
         }
+        if self.moved > 0 {
+            let ideas = counted(self.moved, "unchanged idea");
+            lines.push(format!("examined again because new commits fit them: {ideas}"));
+        }
+        lines.extend(self.unasked.iter().map(|why| format!("not asked about the rest: {why}")));
         lines.extend(left_out(self.own));
         lines.extend(set_aside(&self.parked));
         if let Some((compared, of)) = self.compared {

@@ -162,6 +162,8 @@ pub struct CheckedReply {
     pub proposals: Vec<Proposal>,
     /// The elements that were refused.
     pub refused: Vec<Refused>,
+    /// The lines that the reply quotes from the changes of a commit, by idea.
+    pub quotes: BTreeMap<String, String>,
 }
 
 /// The fields that a reply may have for one proposal; other fields are dropped.
@@ -177,6 +179,9 @@ struct ReplyElement {
     /// The commits that support the claim, separate from the text about them.
     #[serde(default)]
     commits: Vec<String>,
+    /// A line that the reply quotes from the changes of a commit.
+    #[serde(default)]
+    quote: Option<String>,
 }
 
 /// Maximum number of commits that one element may name.
@@ -193,12 +198,15 @@ pub fn check(
     // action of a proposal.
     let mut seen: BTreeMap<String, String> = BTreeMap::new();
     for (index, element) in elements.into_iter().enumerate() {
-        let proposal = element.and_then(|value| one(value, offer)).and_then(|proposal| {
+        let proposal = element.and_then(|value| one(value, offer)).and_then(|(proposal, quote)| {
             let source = &proposal.targets[0];
             match seen.get(source) {
                 Some(id) => Err(format!("{source:?} has a proposal already, {id}")),
                 None => {
                     seen.insert(source.clone(), proposal.id.clone());
+                    if let Some(quote) = quote.filter(|quote| !quote.trim().is_empty()) {
+                        checked.quotes.insert(source.clone(), quote);
+                    }
                     Ok(proposal)
                 }
             }
@@ -211,9 +219,11 @@ pub fn check(
     checked
 }
 
-fn one(value: Value, offer: &Offer) -> Result<Proposal, String> {
+/// Checks one element, and returns its proposal and its quotation.
+fn one(value: Value, offer: &Offer) -> Result<(Proposal, Option<String>), String> {
     let said: ReplyElement = serde_json::from_value(value).map_err(|error| error.to_string())?;
-    let ReplyElement { targets, status, action, evidence, confidence, rationale, commits } = said;
+    let ReplyElement { targets, status, action, evidence, confidence, rationale, commits, quote } =
+        said;
     let Some(source) = targets.first() else {
         return Err("it has no targets".to_owned());
     };
@@ -249,7 +259,9 @@ fn one(value: Value, offer: &Offer) -> Result<Proposal, String> {
     let targets_hash = targets_hash(&targets, offer);
     let rationale = clean(&rationale, LONGEST);
     let id = id(&targets, status, action);
-    Ok(Proposal { id, targets, status, action, evidence, confidence, rationale, targets_hash })
+    let proposal =
+        Proposal { id, targets, status, action, evidence, confidence, rationale, targets_hash };
+    Ok((proposal, quote))
 }
 
 /// Adds the separately named commits to the evidence. They are looked up like everything else that
@@ -294,6 +306,15 @@ pub fn hash_of<'d>(digests: impl IntoIterator<Item = Option<&'d Digest>>) -> Str
 }
 
 impl Proposal {
+    /// Returns the proposal about the idea alone, with another status and action.
+    #[must_use]
+    pub(super) fn retargeted(mut self, status: IdeaStatus, action: Action, offer: &Offer) -> Self {
+        self.targets.truncate(1);
+        self.status = status;
+        self.targets_hash = targets_hash(&self.targets, offer);
+        self.with_action(action)
+    }
+
     /// Returns the proposal with another action and the matching id.
     #[must_use]
     pub fn with_action(mut self, action: Action) -> Self {
@@ -309,6 +330,21 @@ impl Proposal {
             *words = redactor.redact(words).into_owned();
         }
         self
+    }
+
+    /// Checks whether the idea is kept although it is perhaps done or a duplicate.
+    pub fn is_perhaps(&self) -> bool {
+        let claimed = matches!(self.status, IdeaStatus::Implemented | IdeaStatus::Duplicate);
+        claimed && self.action == Action::Keep
+    }
+
+    /// Formats a proposal that only names a candidate as one line for the report.
+    pub fn perhaps_line(&self) -> String {
+        let what = match self.status {
+            IdeaStatus::Duplicate => "perhaps a duplicate",
+            _ => "perhaps done",
+        };
+        format!("{what}: {} — {}", self.targets.join(" into "), clean(&self.evidence, 160))
     }
 
     /// Formats the proposal as one line for the report.

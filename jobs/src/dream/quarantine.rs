@@ -13,6 +13,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use jiff::Timestamp;
 use runner_engine::digest::Digest;
 use runner_engine::files::{DOCUMENT, WriteError, read_host, write_atomic};
 use serde::{Deserialize, Serialize};
@@ -24,6 +25,10 @@ pub const PARKED_AFTER: u32 = 3;
 struct QuarantinedIdea {
     hash: Digest,
     answers: u32,
+    /// The time of the last of these answers. A pass that fails publishes no state, so this is the
+    /// only record that the idea was shown.
+    #[serde(default)]
+    surfaced: Timestamp,
 }
 
 /// The ideas that were asked about without a valid answer, by path.
@@ -63,11 +68,23 @@ impl Quarantine {
         self.0.remove(path);
     }
 
+    /// Returns the time when the idea was last shown without a valid answer.
+    pub fn surfaced(&self, path: &str) -> Option<Timestamp> {
+        self.0.get(path).map(|known| known.surfaced)
+    }
+
+    /// Records that an idea with this content was shown, without counting an answer.
+    pub fn note_shown(&mut self, path: &str, hash: Digest, now: Timestamp) {
+        let known = self.0.remove(path).filter(|known| known.hash == hash);
+        let answers = known.map_or(0, |known| known.answers);
+        self.0.insert(path.to_owned(), QuarantinedIdea { hash, answers, surfaced: now });
+    }
+
     /// Records that the reply had no valid answer about one idea with this content.
-    pub fn note_invalid(&mut self, path: &str, hash: Digest) {
+    pub fn note_invalid(&mut self, path: &str, hash: Digest, now: Timestamp) {
         let before = self.0.remove(path).filter(|known| known.hash == hash);
         let answers = before.map_or(0, |known| known.answers).saturating_add(1);
-        self.0.insert(path.to_owned(), QuarantinedIdea { hash, answers });
+        self.0.insert(path.to_owned(), QuarantinedIdea { hash, answers, surfaced: now });
     }
 }
 
@@ -79,16 +96,18 @@ mod tests {
     fn repeated_failures_park_idea_until_it_changes() {
         let folder = tempfile::tempdir().unwrap();
         let (one, two) = (Digest::of(b"1"), Digest::of(b"2"));
+        let now = "2026-01-02T03:04:05Z".parse().unwrap();
         let mut parked = Quarantine::load(folder.path());
         for answers in 0..PARKED_AFTER {
             assert!(!parked.holds("a.md", &one), "{answers}");
-            parked.note_invalid("a.md", one);
+            parked.note_invalid("a.md", one, now);
         }
         assert!(parked.holds("a.md", &one) && !parked.holds("b.md", &one));
+        assert_eq!((parked.surfaced("a.md"), parked.surfaced("b.md")), (Some(now), None));
         assert!(!parked.holds("a.md", &two), "the idea changed");
         parked.save(folder.path()).unwrap();
         assert_eq!(Quarantine::load(folder.path()), parked);
-        parked.note_invalid("a.md", two);
+        parked.note_invalid("a.md", two, now);
         assert!(!parked.holds("a.md", &two), "the count starts again");
         parked.note_valid("a.md");
         assert_eq!(parked, Quarantine::default());

@@ -25,7 +25,7 @@ use super::proposal::{Action, Confidence, IdeaStatus};
 
 /// Minimum strength of a commit that implemented an idea with high confidence (see
 /// [`Candidate::strength`]).
-pub const DONE: f64 = 0.73;
+pub const DONE: f64 = 0.745;
 /// Minimum strength of a commit that perhaps implemented an idea.
 pub const PERHAPS: f64 = 0.63;
 /// Subtracted from [`DONE`] for an idea that calls itself done or has all of its boxes ticked, and
@@ -218,7 +218,7 @@ fn asks(features: &Features) -> Option<Confidence> {
     match features.actionable() {
         points if points > MERIT + 1 => Some(Confidence::High),
         points if points > MERIT || points == MERIT && dense => Some(Confidence::Med),
-        points if points == MERIT || dense => Some(Confidence::Low),
+        points if points == MERIT || dense || features.asking >= 2 => Some(Confidence::Low),
         _ => None,
     }
 }

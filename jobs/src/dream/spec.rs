@@ -6,6 +6,7 @@ use runner_text::values::{Size, read_folder};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::delta::Selection;
 use crate::JobError;
 
 /// The kinds of changes below the dream's paths that defer a pass (contracts/dream.md, rule 7).
@@ -53,6 +54,8 @@ pub struct DreamSpec {
     pub private: Option<bool>,
     /// The uncommitted changes that defer a pass: those to tracked files, or all that git lists.
     pub dirty: Dirty,
+    /// The ideas that a pass examines: "changed", "all", or the path of one idea.
+    pub select: String,
 }
 
 impl Default for DreamSpec {
@@ -68,9 +71,15 @@ impl Default for DreamSpec {
             canonical: Vec::new(),
             private: None,
             dirty: Dirty::default(),
+            select: CHANGED.to_owned(),
         }
     }
 }
+
+/// The value of `select` for the ideas that changed.
+const CHANGED: &str = "changed";
+/// The value of `select` for all ideas.
+pub const ALL: &str = "all";
 
 impl DreamSpec {
     /// Checks that the settings are usable.
@@ -110,6 +119,15 @@ impl DreamSpec {
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
         };
         self.canonical.iter().find(over).map(String::as_str)
+    }
+
+    /// Returns the ideas that a pass considers.
+    pub fn selection(&self) -> Selection<'_> {
+        match self.select.as_str() {
+            CHANGED => Selection::Changed,
+            ALL => Selection::All,
+            path => Selection::Idea(path.trim_start_matches("./")),
+        }
     }
 
     /// Returns the path of `dreams/state.json`.

@@ -46,6 +46,7 @@ struct Entry<'a> {
     path: Cow<'a, str>,
     hash: Option<Digest>,
     surfaced: Option<Cow<'a, str>>,
+    first_seen: Option<Cow<'a, str>>,
 }
 
 /// The fields of an entry that a pass needs; all others are skipped.
@@ -57,6 +58,8 @@ struct Needed<'a> {
     hash: BorrowedText<'a>,
     #[serde(borrow, default)]
     last_surfaced: BorrowedText<'a>,
+    #[serde(borrow, default)]
+    first_seen: BorrowedText<'a>,
 }
 
 /// A string that is borrowed from the file where possible; `None` if the value is not a string.
@@ -89,8 +92,10 @@ impl<'de: 'a, 'a> Deserialize<'de> for BorrowedText<'a> {
 /// A pass's update of one idea.
 #[derive(Clone, Debug, PartialEq)]
 pub struct IdeaUpdate {
-    /// The time when the idea was shown.
-    pub surfaced: Timestamp,
+    /// The time of the pass. A new entry records it as the time when the idea was first seen.
+    pub at: Timestamp,
+    /// Whether the idea was shown.
+    pub shown: bool,
     /// The content that a valid answer was about. With `None` the idea stays selected.
     pub triaged: Option<Triaged>,
 }
@@ -169,6 +174,7 @@ impl<'a> DreamState<'a> {
                 path: needed.path,
                 hash,
                 surfaced: needed.last_surfaced.0,
+                first_seen: needed.first_seen.0,
             });
             match text.as_bytes().get(at) {
                 Some(b',') => at = skip_space(text, at + 1),
@@ -210,9 +216,36 @@ impl<'a> DreamState<'a> {
         self.entries[self.at(place)].hash
     }
 
-    /// Returns the time when the idea at `path` was last shown.
+    /// Returns the time when the idea at `path` was last shown, if it ever was.
     pub fn surfaced(&self, path: &str) -> Option<Timestamp> {
-        self.entries[self.find(path)?].surfaced.as_deref()?.parse().ok()
+        let surfaced = self.entries[self.find(path)?].surfaced.as_deref()?.parse().ok();
+        surfaced.filter(|at| *at > Timestamp::UNIX_EPOCH)
+    }
+
+    /// Checks whether the state has an entry for the idea at `path`.
+    pub fn knows(&self, path: &str) -> bool {
+        self.find(path).is_some()
+    }
+
+    /// Returns the times of the passes that the state records, in order. Every pass records the
+    /// ideas that it sees for the first time, so an idea that it does not record did not exist.
+    pub fn passes(&self) -> Vec<Timestamp> {
+        let times = self.entries.iter().flat_map(|entry| [&entry.surfaced, &entry.first_seen]);
+        let times = times.flatten().filter_map(|time| time.parse().ok());
+        let mut times: Vec<Timestamp> =
+            times.filter(|time| *time > Timestamp::UNIX_EPOCH).collect();
+        times.sort_unstable();
+        times.dedup();
+        times
+    }
+
+    /// Returns the last pass, among `passes`, at which the idea at `path` did not exist yet. `None`
+    /// if no pass is known to have missed it.
+    pub fn absent_at(&self, path: &str, passes: &[Timestamp]) -> Option<Timestamp> {
+        let Some(at) = self.find(path) else { return passes.last().copied() };
+        let seen: Timestamp = self.entries[at].first_seen.as_deref()?.parse().ok()?;
+        let earlier = passes.partition_point(|pass| *pass < seen);
+        earlier.checked_sub(1).map(|last| passes[last])
     }
 
     fn find(&self, path: &str) -> Option<usize> {

@@ -64,7 +64,7 @@ const PLACES: f64 = 0.4;
 /// which both are the same sentence. At least two words must match.
 const SAME_NAME: (f64, f64) = (0.95, 0.9);
 /// The minimum share of the note's terms for a commit whose subject is the note's name.
-const TOLD_BY_NAME: f64 = 0.35;
+const TOLD_BY_NAME: f64 = 0.4;
 /// The minimum strength of a commit that names the note's file in its message.
 const NAMED: f64 = 0.9;
 /// Minimum surprise of the terms that a note and a commit share, beyond what the best of all
@@ -262,8 +262,10 @@ impl<'a> ComparedNote<'a> {
         let named = if shortened { by_title } else { by_title.max(cover(&self.stem, value)) };
         let name = self.title.iter().chain(&self.stem).filter(|term| value(term) > 0.0);
         let matched = distinct(name.map(|term| term.text.clone()));
-        let subject: Vec<Term> =
-            distinct(terms(&commit.subject)).iter().map(|term| rated(index, term)).collect();
+        let subject: Vec<Term> = distinct(terms(without_type(&commit.subject)))
+            .iter()
+            .map(|term| rated(index, term))
+            .collect();
         let mentioned = |term: &Term| f64::from(self.words.all.contains_key(&term.text));
         let about = cover(&subject, mentioned);
         let (mut told, mut all, mut surprise) = (0.0, 0.0, 0.0);
@@ -307,6 +309,16 @@ impl<'a> ComparedNote<'a> {
             criteria,
         }
     }
+}
+
+/// Returns a subject without the type of a conventional commit: `feat(net)!: x` becomes `(net)!: x`.
+/// The type says nothing about the subject of the work.
+fn without_type(subject: &str) -> &str {
+    let Some((prefix, _)) = subject.split_once(": ") else { return subject };
+    let end = prefix.find(|c: char| !c.is_ascii_lowercase()).unwrap_or(prefix.len());
+    let rest = &prefix[end..];
+    let conventional = rest.is_empty() || rest == "!" || rest.starts_with('(');
+    if end > 0 && conventional { &subject[end..] } else { subject }
 }
 
 fn rated(index: &Index, term: &str) -> Term {
@@ -383,6 +395,19 @@ mod tests {
             "# Spec: Retry policy of the printer\n\nThe printer queue should try again.\n";
         let (of_sibling, own) = (found("ideas/x.md", sibling), found("ideas/retry.md", NOTE));
         assert!(of_sibling[0].strength < 0.8 * own[0].strength, "{of_sibling:?}");
+    }
+
+    #[test]
+    fn type_of_a_conventional_commit_is_ignored() {
+        for (subject, rest) in [
+            ("feat: add x", ": add x"),
+            ("fix(net)!: add x", "(net)!: add x"),
+            ("Add x: y", "Add x: y"),
+            ("retry policy: add x", "retry policy: add x"),
+            ("no type", "no type"),
+        ] {
+            assert_eq!(without_type(subject), rest);
+        }
     }
 
     #[test]

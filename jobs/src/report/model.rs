@@ -1,6 +1,7 @@
 //! The data model of a night's report, from which all its forms are rendered.
 
 use jiff::Timestamp;
+use runner_engine::awake::InhibitLevel;
 use runner_engine::outcome::{Class, Outcome, SkipReason};
 use runner_engine::store::Amounts;
 use serde::{Deserialize, Serialize};
@@ -102,10 +103,21 @@ impl NightReport {
     /// Returns a one-line summary of the night. It begins with the jobs that did not run.
     pub fn headline(&self) -> String {
         let mut text = self.outcomes();
+        let asleep = self.not_kept_awake();
+        if asleep > 0 {
+            text.push_str(&format!("; {asleep} not kept awake"));
+        }
         if let Some(not_run) = self.describe_not_run() {
             text = if text.is_empty() { not_run } else { format!("{not_run}; {text}") };
         }
         if text.is_empty() { "nothing was due".to_owned() } else { text }
+    }
+
+    /// Returns the number of runs for which sleep inhibition was requested and not obtained, or not
+    /// until their end.
+    pub fn not_kept_awake(&self) -> usize {
+        let held = self.runs.iter().filter_map(|run| run.awake.as_ref()).map(|awake| awake.held);
+        held.filter(|held| matches!(held, InhibitLevel::Nothing | InhibitLevel::ForAWhile)).count()
     }
 
     /// Names the jobs that did not run, with the kind of the reason. Returns `None` if all ran.

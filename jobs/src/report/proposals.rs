@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use super::run_line::RunLine;
 use crate::dream::DreamSpec;
 use crate::dream::proposal::{Action, Confidence, IdeaStatus, clean};
-use crate::dream::review::{ProposalItem, Proposals, ProposalsError, Stale};
+use crate::dream::review::{PastDecisions, ProposalItem, Proposals, ProposalsError, Stale};
 
 /// The kind of the jobs that make proposals.
 const KIND: &str = "dream";
@@ -55,6 +55,12 @@ pub struct ReportedProposal {
     /// Whether a newer pass replaced the proposal, or its idea no longer exists.
     #[serde(default)]
     pub obsolete: bool,
+    /// The person's recent decisions on proposals like this one.
+    #[serde(default)]
+    pub like: Option<String>,
+    /// Whether the person decided against most proposals like this one, which are listed last.
+    #[serde(default)]
+    pub disfavoured: bool,
 }
 
 impl ReportedProposal {
@@ -74,6 +80,8 @@ impl ReportedProposal {
             flag: flag.to_owned(),
             days: age.and_then(|days| u64::try_from(days).ok()).unwrap_or(0),
             obsolete: item.superseded || item.stale == Some(Stale::Gone),
+            like: None,
+            disfavoured: false,
         }
     }
 
@@ -85,6 +93,12 @@ impl ReportedProposal {
     /// Describes the age of a proposal from an earlier night.
     pub fn age(&self) -> Option<String> {
         (self.days > 0).then(|| counted(self.days, "day"))
+    }
+
+    /// Checks whether the idea is kept although it is perhaps done or a duplicate.
+    pub fn is_perhaps(&self) -> bool {
+        let claimed = matches!(self.status, IdeaStatus::Implemented | IdeaStatus::Duplicate);
+        claimed && self.action == Action::Keep
     }
 
     /// Returns the command that does `verb` with the proposal: `show`, `accept` or `reject`.
@@ -178,15 +192,21 @@ pub(super) fn read(
             }
         };
         let flag = flag(job, jobs.len() > 1);
+        let past = PastDecisions::of(&book, until);
         for item in &book.items {
             let new = tonight.contains(item.pass.as_str());
             let earlier = item.proposed().is_none_or(|at| at <= until);
             if new || (item.waits() && earlier) {
-                found.proposals.push(ReportedProposal::of(item, job, &flag, until));
+                let like = past.like(&item.proposal);
+                found.proposals.push(ReportedProposal {
+                    like: like.describe(),
+                    disfavoured: like.is_disfavoured(),
+                    ..ReportedProposal::of(item, job, &flag, until)
+                });
             }
         }
     }
-    found.proposals.sort_by_key(|it| (!it.waits(), it.decided.is_some()));
+    found.proposals.sort_by_key(|it| (!it.waits(), it.decided.is_some(), it.disfavoured));
     found.more = found.proposals.len().saturating_sub(MOST);
     found.proposals.truncate(MOST);
     found
@@ -276,6 +296,21 @@ mod tests {
         assert_eq!(found.proposals[0].command("show"), "runner dream show cc --job dream");
         let oldest = "2026-11-18T02:00:00Z".parse().ok();
         assert_eq!(waiting(root, &jobs(&["dream"])), WaitingProposals { count: 2, oldest });
+        // The decision on a proposal of the same kind is shown beside the others, which are listed
+        // last. The accepted one is of that kind too, so the balance is even.
+        let rejected =
+            r#"- {"proposal_id":"bb","decision":"rejected","at":"2026-11-20T02:00:00Z"}"#;
+        let accepted = decided.replace("}", r#","at":"2026-11-22T02:00:00Z"}"#);
+        write(root, "dreams/ledger.md", &format!("{rejected}\n{accepted}\n"));
+        let found = read(root, &jobs(&["dream"]), &[], later);
+        let like = "you accepted 1 and rejected 1 of 2 proposals like this in 90 days";
+        assert_eq!(found.proposals[0].like.as_deref(), Some(like));
+        assert!(found.proposals[0].disfavoured);
+        // After 90 days, the decisions no longer count.
+        let much_later: Timestamp = "2027-03-01T03:00:00Z".parse().unwrap();
+        let found = read(root, &jobs(&["dream"]), &[], much_later);
+        assert_eq!(found.proposals[0].like, None);
+        write(root, "dreams/ledger.md", decided);
         // A report of an earlier night does not name later proposals.
         let before: Timestamp = "2026-11-19T03:00:00Z".parse().unwrap();
         let found = read(root, &jobs(&["dream"]), &[], before);

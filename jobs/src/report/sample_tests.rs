@@ -100,6 +100,8 @@ pub(crate) fn proposal(number: usize, text: &str) -> ReportedProposal {
         flag: String::new(),
         days: 0,
         obsolete: false,
+        like: None,
+        disfavoured: false,
     }
 }
 

@@ -188,7 +188,14 @@ impl<'a> Spender<'a> {
         self.backends.first.backend.name()
     }
 
-    /// Reports whether the backend only returns the rule-based answer.
+    /// Returns the number of tokens that a request and its answer may have together; `None` without
+    /// a limit.
+    pub fn window(&self) -> Option<u64> {
+        self.backends.first.backend.window()
+    }
+
+    /// Returns whether the backend only returns the rule-based answer, so that evidence need not be
+    /// worded for it.
     pub fn answers_by_rule(&self) -> bool {
         self.backend().kind == "builtin"
     }

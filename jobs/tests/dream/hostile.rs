@@ -7,9 +7,10 @@ use runner_backends::{Scripted, Step};
 use runner_engine::digest::Digest;
 use runner_engine::git::Git;
 use runner_engine::outcome::{Class, Outcome};
+use runner_engine::recording::InputRecording;
 use runner_jobs::Silent;
 use runner_jobs::dream::proposal::{Action, IdeaStatus};
-use runner_jobs::evidence::{HistoryLimits, ProjectEvidence, references};
+use runner_jobs::evidence::{EvidenceSource, HistoryLimits, ProjectEvidence, references};
 use serde_json::{Value, json};
 
 use super::{keep, of, project};
@@ -149,16 +150,21 @@ fn generated_files_are_counted_separately() {
     assert_eq!(why, format!("no delta (6 ideas unchanged); {said}"));
 }
 
+fn opened(git: &Git, limits: HistoryLimits) -> ProjectEvidence {
+    let source = EvidenceSource { limits, notes: &["ideas"], cache: None };
+    ProjectEvidence::open(git, source, &InputRecording::off()).unwrap()
+}
+
 #[test]
 fn limited_and_treeless_history_is_read() {
     let (place, done) = project();
     place.git(&["config", "diff.orderFile", "no-such-file"]);
-    let room = ProjectEvidence::open(&place.ask(), &HistoryLimits::default()).unwrap();
+    let room = opened(&place.ask(), HistoryLimits::default());
     assert_eq!((room.history().len(), room.notes()), (5, &[][..]));
     assert_eq!(room.history()[2].paths, ["src/retry.rs"]);
 
     let bounds = HistoryLimits { commits: 2, ..HistoryLimits::default() };
-    let room = ProjectEvidence::open(&place.ask(), &bounds).unwrap();
+    let room = opened(&place.ask(), bounds);
     assert_eq!(room.history().len(), 2);
     assert_eq!(room.notes(), ["history read up to 2 commits"]);
     let resolves = |text: &str| references::check(&room, text, |_| false).resolves();
@@ -170,7 +176,7 @@ fn limited_and_treeless_history_is_read() {
     let (from, to) = (format!("file://{}", place.root.display()), bare.display().to_string());
     place.git(&["clone", "-q", "--no-checkout", "--filter=tree:0", &from, &to]);
     let git = Git::new(&bare, &place.env(), "test");
-    let room = ProjectEvidence::open(&git, &HistoryLimits::default()).unwrap();
+    let room = opened(&git, HistoryLimits::default());
     assert_eq!(room.history().len(), 5);
     assert!(room.history().iter().all(|commit| commit.paths.is_empty()));
     let said = "history read without paths: git could not list them";
@@ -208,8 +214,9 @@ fn malicious_proposals_are_refused_or_downgraded() {
     let settled = place.answered(json!([go(json!(["ideas/evil.md"]))]));
     assert_eq!(settled.summary.facts["downgraded"], 1);
     let (_, proposals) = place.proposals();
-    assert_eq!((proposals[0].status, proposals[0].action), (IdeaStatus::Implemented, Action::Keep));
-    assert!(proposals[0].rationale.contains("does not resolve"));
+    assert_eq!((proposals[0].status, proposals[0].action), (IdeaStatus::Sidenote, Action::Keep));
+    assert!(proposals[0].rationale.contains("does not hold"));
+    assert!(!proposals[0].evidence.contains("0123456"), "{proposals:?}");
 }
 
 #[test]

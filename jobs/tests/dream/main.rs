@@ -127,7 +127,7 @@ fn every_class_is_recognised_and_recorded() {
     assert_eq!(judged("ideas/coffee.md"), (IdeaStatus::Sidenote, Action::Keep));
     assert_eq!(judged("ideas/sub/report.md"), (IdeaStatus::Duplicate, Action::Merge));
     assert_eq!(of(&proposals, "ideas/sub/report.md").targets[1], "ideas/report-page.md");
-    assert_eq!(judged("ideas/report-page.md"), (IdeaStatus::Sidenote, Action::Keep));
+    assert_eq!(judged("ideas/report-page.md"), (IdeaStatus::Meritorious, Action::Promote));
     assert!(of(&proposals, "ideas/retry-policy.md").evidence.contains(&done[..12]));
     assert_eq!(proposals.len(), 6);
 

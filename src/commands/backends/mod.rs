@@ -1,7 +1,8 @@
-//! `runner backends`: lists the backends and checks whether a backend is ready. These commands must
-//! never ask a model or show a key.
+//! `runner backends`: lists the backends, checks whether a backend is ready, and tests one with a
+//! small question. Only the test asks a model. These commands must never show a key.
 
 mod prices;
+mod test;
 
 use std::path::Path;
 
@@ -20,7 +21,7 @@ use crate::keyring;
 use crate::project::LoadedProject;
 use crate::ui::{Failure, Ui, View, show};
 
-/// List the backends, or check whether one is ready
+/// List the backends, check whether one is ready, or test one with a small question
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: runner backends check claude")]
 pub struct BackendsArgs {
@@ -28,7 +29,7 @@ pub struct BackendsArgs {
     command: BackendsCommand,
 }
 
-/// Shows and checks backends without asking a model.
+/// Shows, checks and tests backends.
 #[derive(Debug, clap::Subcommand)]
 enum BackendsCommand {
     /// List the project's backends with their program, model and fallbacks
@@ -38,6 +39,15 @@ enum BackendsCommand {
     /// if not
     #[command(after_help = "Example: runner backends check claude-haiku")]
     Check {
+        /// The backend's name in runner.toml
+        name: String,
+    },
+    /// Ask a backend one small question; show the request, the reply, the usage and the time
+    ///
+    /// The call is real and may cost money: at most 1000 tokens of answer within two minutes. It is
+    /// made in the sandbox of a job that only asks, and counts for no budget.
+    #[command(after_help = "Example: runner backends test claude-haiku")]
+    Test {
         /// The backend's name in runner.toml
         name: String,
     },
@@ -62,6 +72,7 @@ impl BackendsArgs {
                 Ok(Exit::Done)
             }
             BackendsCommand::Check { name, .. } => check(cli, &here, name),
+            BackendsCommand::Test { name } => test::run(cli, &here, name),
             BackendsCommand::Prices => prices::run(cli, &here),
         }
     }
@@ -150,13 +161,18 @@ fn among<T>(home: &Env, spec: &BackendSpec, look: impl FnOnce(&Surroundings<'_>)
     look(&Surroundings { env: &env, sandbox_start: None, slots: Some(&slots), clock: &home.clock })
 }
 
-fn check(cli: &Cli<'_>, here: &LoadedProject, name: &str) -> Result<Exit, Failure> {
+/// Returns the configured backend with this name.
+fn configured<'h>(here: &'h LoadedProject, name: &str) -> Result<&'h BackendSpec, Failure> {
     let backends = &here.config.backends;
-    let Some(spec) = backends.get(name) else {
+    backends.get(name).ok_or_else(|| {
         let near = config::did_you_mean(name, backends.keys().map(String::as_str));
         let what = format!("there is no [backends.{name}]{near}");
-        return Err(Failure::configuration(what).hint("runner backends list"));
-    };
+        Failure::configuration(what).hint("runner backends list")
+    })
+}
+
+fn check(cli: &Cli<'_>, here: &LoadedProject, name: &str) -> Result<Exit, Failure> {
+    let spec = configured(here, name)?;
     let marker = env::marker()?;
     let mut findings = among(cli.env, spec, |around| check::check(spec, around, &marker));
     findings.push(state(cli.env));

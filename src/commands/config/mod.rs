@@ -16,6 +16,7 @@ use crate::config::{
     SettingOrigin, inline,
 };
 use crate::project;
+use crate::setup::ticks;
 use crate::ui::{Failure, Ui, View, show};
 
 /// The order in which the tables are printed.
@@ -226,6 +227,8 @@ impl ShownSettings {
 #[derive(Serialize)]
 struct ConfigCheck {
     ok: bool,
+    /// The reasons why jobs would not be started on time.
+    warnings: Vec<String>,
     mistakes: Vec<ConfigFinding>,
 }
 
@@ -233,6 +236,9 @@ impl View for ConfigCheck {
     fn print(&self, _ui: Ui) {
         if self.ok {
             show::out("ok\n");
+        }
+        for warning in &self.warnings {
+            show::complain(&format!("warning: {warning}"));
         }
         for mistake in &self.mistakes {
             show::complain(&mistake.failure.message());
@@ -262,6 +268,14 @@ fn check(cli: &Cli<'_>) -> Result<Exit, Failure> {
     let file = file(cli.here)?;
     let mistakes = config::mistakes(&cli.env.stack(file.as_deref()));
     let exit = mistakes.first().map_or(Exit::Done, |first| first.failure.exit);
-    cli.ui.show(&ConfigCheck { ok: mistakes.is_empty(), mistakes });
+    let warnings = match (&file, mistakes.is_empty()) {
+        (Some(_), true) => {
+            let config = config::load(&cli.env.stack(file.as_deref()))?;
+            ticks::disagreements(cli.env, &config)
+        }
+        _ => Vec::new(),
+    };
+    let warnings = warnings.iter().map(|it| format!("{}\nfix: {}", it.what, it.hint)).collect();
+    cli.ui.show(&ConfigCheck { ok: mistakes.is_empty(), warnings, mistakes });
     Ok(exit)
 }

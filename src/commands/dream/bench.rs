@@ -148,7 +148,7 @@ fn format_figures(reported: &Measurement) -> String {
     let Measurement { figures, .. } = reported;
     let mut text = table(figures);
     let mut line = |what: &str, figure: String| {
-        writeln!(text, "{what:34}{figure}").expect("a string takes everything");
+        writeln!(text, "{what:36}{figure}").expect("a string takes everything");
     };
     let share = |share: Option<f64>| share.map_or("none labelled".to_owned(), percent);
     line("macro-F1", figures.classes.macro_f1.map_or("-".to_owned(), |f1| format!("{f1:.3}")));

@@ -7,7 +7,7 @@ use runner_engine::git::Git;
 use runner_engine::process_id::ProcessIdentity;
 use runner_engine::store::Store;
 use runner_jobs::dream::DreamSpec;
-use runner_jobs::dream::review::{Decider, Proposals, ProposalsError, ReviewError};
+use runner_jobs::dream::review::{Decider, PastDecisions, Proposals, ProposalsError, ReviewError};
 use runner_text::redact::Redactor;
 
 use super::{DreamJobArg, dream_job};
@@ -43,7 +43,15 @@ impl<'h> ReviewContext<'h> {
 
     /// Reads the current proposals.
     pub(super) fn read(&self) -> Result<Proposals, Failure> {
-        Proposals::read(&self.here.root, &self.spec).map_err(proposals_failure)
+        let read = Proposals::read(&self.here.root, &self.spec);
+        let mut proposals = read.map_err(proposals_failure)?;
+        proposals.rank(&self.past(&proposals)?);
+        Ok(proposals)
+    }
+
+    /// Returns the person's recent decisions.
+    pub(super) fn past(&self, proposals: &Proposals) -> Result<PastDecisions, Failure> {
+        Ok(PastDecisions::of(proposals, self.home.wall()?))
     }
 
     /// Reads all proposals, and reports the files that could not be read.

@@ -48,7 +48,7 @@ impl ShowArgs {
         let decider = context.decider(&mut tools);
         let text = decider.text(&item.proposal.targets[0]).ok();
         let mut details = ProposalDetails {
-            proposal: ProposalView::of(item),
+            proposal: ProposalView::of(item, &context.past(&proposals)?),
             would: None,
             would_not: None,
             changes: Vec::new(),
@@ -85,6 +85,9 @@ impl View for ProposalDetails<'_> {
         let stands = status_text(item);
         if !stands.is_empty() {
             rows.push(show::row(["state", &stands]));
+        }
+        if let Some(like) = self.proposal.like() {
+            rows.push(show::row(["before", like]));
         }
         let mut out = show::table(&rows);
         if let Some(would) = &self.would {

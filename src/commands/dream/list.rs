@@ -3,7 +3,7 @@
 use runner_engine::outcome::Exit;
 use runner_jobs::dream::decisions::Decision;
 use runner_jobs::dream::proposal::Proposal;
-use runner_jobs::dream::review::{ProposalItem, Stale};
+use runner_jobs::dream::review::{PastDecisions, ProposalItem, Stale};
 use serde::Serialize;
 
 use super::DreamJobArg;
@@ -44,20 +44,28 @@ pub(super) struct ProposalView<'i> {
     stale: Option<Stale>,
     superseded: bool,
     decision: Option<&'i Decision>,
+    /// The person's recent decisions on proposals like this one.
+    like: Option<String>,
     #[serde(skip)]
     pub(super) item: &'i ProposalItem,
 }
 
 impl<'i> ProposalView<'i> {
-    pub(super) fn of(item: &'i ProposalItem) -> Self {
+    pub(super) fn of(item: &'i ProposalItem, past: &PastDecisions) -> Self {
         Self {
             proposal: &item.proposal,
             pass: &item.pass,
             stale: item.stale,
             superseded: item.superseded,
             decision: item.decision.as_ref(),
+            like: past.like(&item.proposal).describe(),
             item,
         }
+    }
+
+    /// Describes the person's recent decisions on proposals like this one.
+    pub(super) fn like(&self) -> Option<&str> {
+        self.like.as_deref()
     }
 
     fn row(&self) -> Vec<String> {
@@ -68,7 +76,11 @@ impl<'i> ProposalView<'i> {
             proposal.status.as_str(),
             proposal.action.as_str(),
             &safe::line(&proposal.targets.join(" into ")),
-            &status_text(self.item),
+            &[status_text(self.item), self.like.clone().unwrap_or_default()]
+                .into_iter()
+                .filter(|text| !text.is_empty())
+                .collect::<Vec<_>>()
+                .join("; "),
         ])
     }
 }
@@ -89,11 +101,13 @@ impl View for ProposalList<'_> {
 
 impl ListArgs {
     pub(super) fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
-        let proposals = ReviewContext::open(cli, &self.which)?.proposals()?;
+        let context = ReviewContext::open(cli, &self.which)?;
+        let proposals = context.proposals()?;
+        let past = context.past(&proposals)?;
         let shown = proposals.items.iter().filter(|item| self.all || item.decision.is_none());
         let shown = shown.filter(|item| self.filter.accepts(item));
         cli.ui.show(&ProposalList {
-            proposals: shown.map(ProposalView::of).collect(),
+            proposals: shown.map(|item| ProposalView::of(item, &past)).collect(),
             undecided: proposals.undecided().count(),
         });
         Ok(Exit::Done)

@@ -4,6 +4,7 @@ use std::fs;
 use std::io;
 
 use runner_engine::outcome::Exit;
+use runner_jobs::dream::ALL;
 use runner_jobs::dream::quarantine::Quarantine;
 
 use super::{DreamJobArg, dream_job};
@@ -20,6 +21,12 @@ pub(super) struct PassArgs {
     /// Maximum number of ideas to show [default: the job's max_ideas]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     max: Option<u32>,
+    /// Examine all ideas, changed or not, at most `max_ideas` of them
+    #[arg(long)]
+    all: bool,
+    /// Examine this idea, even if it did not change or was set aside
+    #[arg(long, value_name = "PATH", conflicts_with = "all")]
+    idea: Option<String>,
     /// Show ideas again that were set aside after three unusable answers
     #[arg(long)]
     retry_parked: bool,
@@ -33,8 +40,10 @@ pub(super) struct PassArgs {
 
 impl PassArgs {
     pub(super) fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
-        let settings = self.max.map(|max| ("max_ideas".to_owned(), max.to_string()));
-        let settings = settings.into_iter().collect();
+        let max = self.max.map(|max| ("max_ideas".to_owned(), max.to_string()));
+        let select = self.idea.clone().or(self.all.then(|| ALL.to_owned()));
+        let select = select.map(|select| ("select".to_owned(), select));
+        let settings: Vec<_> = max.into_iter().chain(select).collect();
         if self.dry_run {
             let project = LoadedProject::load_for_dry_run(cli.env, cli.here)?;
             let (job, _) = dream_job(&project, &self.which)?;

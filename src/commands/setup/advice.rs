@@ -8,13 +8,15 @@ use crate::doctor::timers;
 use crate::env::Env;
 use crate::project::LoadedProject;
 use crate::setup::SchedulerKind;
+use crate::setup::hosts::DAEMON;
 
 /// Returns the notes about a host scheduler.
-pub(super) fn advice(kind: SchedulerKind, lingering: Option<bool>) -> Vec<String> {
+pub(super) fn advice(kind: SchedulerKind, service: bool, lingering: Option<bool>) -> Vec<String> {
     let mut notes = Vec::new();
     match kind {
         SchedulerKind::Systemd => {
-            notes.push("log: journalctl --user -u runner-tick.service".to_owned());
+            let unit = if service { DAEMON } else { "runner-tick.service" };
+            notes.push(format!("log: journalctl --user -u {unit}"));
             notes.push(match lingering {
                 Some(true) => "your services keep running after you log out (linger is on, and stays on)".to_owned(),
                 Some(false) => "your services stop when your last session ends, so setup runs `loginctl enable-linger`; --remove undoes this".to_owned(),

@@ -11,6 +11,7 @@ use crate::project::{self, LoadedProject};
 use crate::setup::hosts::HostScheduler;
 use crate::setup::project::{ProjectPart, SetupOptions, part};
 use crate::setup::record::SetupRecord;
+use crate::setup::ticks::too_frequent;
 use crate::setup::{Convergence, SchedulerKind, WantedSetup, converge, fitting, frozen, wake};
 use crate::ui::{Failure, show};
 
@@ -26,7 +27,7 @@ pub(super) fn plan(
     };
     let home = cli.env;
     let wish = options(args)?;
-    let mut record = old.clone();
+    let mut record = SetupRecord { service: args.service, ..old.clone() };
     let mut edits = Vec::new();
     let mut notes = Vec::new();
     let at_work = match project::find(cli.here) {
@@ -39,9 +40,17 @@ pub(super) fn plan(
     match &at_work {
         Some(here) => {
             let root = here.root.display().to_string();
-            let ProjectPart { served, edit, night } =
+            let ProjectPart { served, frequent, edit, night } =
                 part(home, here, &wish, old.projects.get(&root))?;
             notes.push(format!("the night of {root} opens at {night}"));
+            if !args.service {
+                notes.extend(frequent.iter().map(|(job, schedule)| {
+                    format!(
+                        "{}: `runner setup --service --apply` keeps the daemon running instead",
+                        too_frequent(job, schedule)
+                    )
+                }));
+            }
             if args.wake {
                 let settings = &here.config.night;
                 let opens = wish.at.unwrap_or(settings.at);
@@ -66,7 +75,7 @@ pub(super) fn plan(
         ));
     }
     let minutes = record.minutes();
-    let host = HostScheduler::of(kind, home, &minutes)?;
+    let host = HostScheduler::of(kind, home, &record.ticks())?;
     let mut files: Vec<SetupFile> = host
         .files
         .iter()
@@ -77,7 +86,7 @@ pub(super) fn plan(
             .iter()
             .map(|text| SetupFile { path: "crontab".to_owned(), text: text.clone() }),
     );
-    notes.extend(advice(kind, host.lingers));
+    notes.extend(advice(kind, args.service, host.lingers));
     let frozen = frozen();
     if !frozen.contains_key("PATH") {
         return Err(Failure::environment("PATH is not set, so no program would be found at night"));

@@ -31,6 +31,10 @@ pub struct SetupArgs {
     /// The files of any scheduler can be shown on any machine
     #[arg(long, value_name = "KIND", default_value = "auto", value_parser = ["auto", "launchd", "cron", "systemd", "task-scheduler", "manual"])]
     scheduler: String,
+    /// Keep the daemon running as a service of the host instead of a timer, for jobs that are due
+    /// more often than every 5 minutes (systemd and launchd)
+    #[arg(long, conflicts_with_all = ["remove", "status", "verify"])]
+    service: bool,
     /// The time at which the project's night opens, night.at in its runner.toml [default:
     /// unchanged; 02:30 at first]
     #[arg(long, value_name = "HH:MM")]

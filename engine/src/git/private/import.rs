@@ -119,10 +119,11 @@ impl Source<'_> {
         if target.is_none() && others.is_empty() {
             return Ok(());
         }
-        let reader = self.reader(git, rules.scratch).map_err(failed)?;
         let kept = git.all_refs()?;
         let mut news: BTreeSet<&str> = others.iter().map(|it| it.object.as_str()).collect();
         news.extend(target.as_ref().map(|it| it.object.as_str()));
+        let length = news.first().map_or(0, |object| object.len());
+        let reader = self.reader(git, rules.scratch, length).map_err(failed)?;
         self.bring_objects(git, &reader, (&news, &kept))?;
         self.bring_lfs(done).map_err(failed)?;
         for other in &others {
@@ -172,16 +173,11 @@ impl Source<'_> {
 
     /// Creates a repository without references that reads the child's objects and the project's,
     /// and no setting of either.
-    fn reader(&self, git: &Git, scratch: &Path) -> io::Result<Git> {
-        let length = match &self.start.head {
-            Head::Detached(object) => object.len(),
-            Head::Branch(_) => self.start.refs.values().next().map_or(40, String::len),
-        };
+    fn reader(&self, git: &Git, scratch: &Path, length: usize) -> io::Result<Git> {
         empty_repository(scratch, length, &[&self.folder.join("objects"), &self.one.objects])?;
-        for name in ["shallow"] {
-            if let Ok(mut file) = open_no_link(self.one.common_dir.join(name)) {
-                io::copy(&mut file, &mut fs::File::create(scratch.join(name))?)?;
-            }
+        // In a shallow clone, this file lists the commits whose parents are missing.
+        if let Ok(mut file) = open_no_link(self.one.common_dir.join("shallow")) {
+            io::copy(&mut file, &mut fs::File::create(scratch.join("shallow"))?)?;
         }
         let mut reader = Git { root: scratch.to_owned(), ..git.clone() };
         reader.env.insert("GIT_DIR".to_owned(), scratch.display().to_string());
@@ -333,8 +329,9 @@ impl Source<'_> {
             let path = self.one.top.join(&change.path);
             let why = (rules.refuse)(&path)?;
             // The child could not write this file, so its commit only records what is there.
-            let current = change.new.as_ref().is_some_and(|(_, object)| {
-                git.blob_of(&change.path, object.len()).is_some_and(|it| it == *object)
+            let current = change.new.as_ref().is_some_and(|(mode, object)| {
+                matches!(mode, 0o100_644 | 0o100_755)
+                    && git.blob_of(&change.path, object.len()).is_some_and(|it| it == *object)
             });
             (!current).then(|| format!("{}: {why}", change.path))
         };

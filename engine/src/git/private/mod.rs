@@ -24,6 +24,7 @@ mod import;
 mod prepare;
 mod refs;
 
+use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
@@ -73,18 +74,31 @@ impl Git {
     }
 
     fn repository(&self) -> Result<Repository, GitError> {
-        let inside = self.one_line(Read::RevParse, &["--is-inside-work-tree"])?;
-        if inside != "true" {
-            let why = "it is a git folder without a work tree";
-            return Err(GitError::Unsupported { path: self.root.clone(), why });
-        }
-        Ok(Repository {
-            below: PathBuf::new(),
-            top: self.top()?,
-            git_dir: self.path(&["--git-dir"])?,
-            common_dir: self.path(&["--git-common-dir"])?,
-            objects: self.path(&["--git-path", "objects"])?,
-        })
+        let args = [
+            "--path-format=absolute",
+            "--show-toplevel",
+            "--git-dir",
+            "--git-common-dir",
+            "--git-path",
+            "objects",
+        ];
+        let unsupported = |why| GitError::Unsupported { path: self.root.clone(), why };
+        let out = match self.ask(Read::RevParse, &args) {
+            Err(error @ GitError::Failed { .. }) => {
+                let inside = self.one_line(Read::RevParse, &["--is-inside-work-tree"])?;
+                return Err(match inside.as_str() {
+                    "true" => error,
+                    _ => unsupported("it is a git folder without a work tree"),
+                });
+            }
+            out => out?,
+        };
+        let lines = out.strip_suffix(b"\n").unwrap_or(&out).split(|byte| *byte == b'\n');
+        let paths: Vec<PathBuf> = lines.map(|it| PathBuf::from(OsStr::from_bytes(it))).collect();
+        let Ok([top, git_dir, common_dir, objects]) = <[PathBuf; 4]>::try_from(paths) else {
+            return Err(unsupported("its path contains a line feed"));
+        };
+        Ok(Repository { below: PathBuf::new(), top, git_dir, common_dir, objects })
     }
 
     /// Adds a repository and its checked-out submodules.
@@ -95,7 +109,7 @@ impl Git {
         let listing = here.ask(Read::LsFiles, &["--stage", "-z"])?;
         for entry in listing.split(|byte| *byte == 0).filter(|it| it.starts_with(b"160000 ")) {
             let Some(tab) = entry.iter().position(|byte| *byte == b'\t') else { continue };
-            let path = Path::new(std::ffi::OsStr::from_bytes(&entry[tab + 1..]));
+            let path = Path::new(OsStr::from_bytes(&entry[tab + 1..]));
             // An entry behind a link in the work tree belongs to another repository.
             let Ok(link) = beneath(&top, &path.join(".git")) else { continue };
             let Ok(data) = fs::symlink_metadata(&link) else { continue };

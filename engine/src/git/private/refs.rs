@@ -88,8 +88,7 @@ fn walk(
     each: &mut dyn FnMut(&str, &Path) -> io::Result<()>,
 ) -> io::Result<()> {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        let Some(last) = entry.file_name().to_str().map(str::to_owned) else { continue };
-        let name = format!("{name}/{last}");
+        let name = format!("{name}/{}", entry.file_name().to_string_lossy());
         match entry.file_type() {
             Ok(kind) if kind.is_dir() && depth > 0 => walk(&entry.path(), &name, depth - 1, each)?,
             Ok(kind) if kind.is_file() => each(&name, &entry.path())?,

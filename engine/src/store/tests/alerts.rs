@@ -142,6 +142,7 @@ fn rules(dice: &mut Random) -> AlertRules {
         success_within: Some(3600 * (2 + i64::try_from(dice.roll(40)).unwrap())),
         jobs: BTreeMap::new(),
         channels: vec!["a".to_owned(), "b".to_owned()],
+        ..AlertRules::default()
     }
 }
 
@@ -167,6 +168,9 @@ impl Fixture {
                 self.start(at).remove(0)
             }
         };
+        // Failures before a start would not open the breaker.
+        let sql = "UPDATE runs SET started = ?2 WHERE id = ?1";
+        self.store.db.execute(sql, rusqlite::params![run, millis(at)]).unwrap();
         self.end(&run, outcome, at);
     }
 
@@ -179,15 +183,18 @@ impl Fixture {
                 // The process is killed before the result is recorded.
                 0 => without.push((sent.project, sent.channel)),
                 1 => {
-                    let tried = DeliveryResult::Failed("no".to_owned());
-                    self.store.end_delivery(&sent.id, sent.tries, &tried, at).unwrap();
+                    self.tried(&sent, &DeliveryResult::Failed("no".to_owned()), at);
                     without.push((sent.project, sent.channel));
                 }
-                _ => self
-                    .store
-                    .end_delivery(&sent.id, sent.tries, &DeliveryResult::Delivered, at)
-                    .unwrap(),
+                _ => self.tried(&sent, &DeliveryResult::Delivered, at),
             }
+        }
+    }
+
+    /// Records the result of an attempt for all messages that were sent together.
+    fn tried(&mut self, sent: &Delivery, result: &DeliveryResult, at: Timestamp) {
+        for one in std::iter::once(sent).chain(&sent.more) {
+            self.store.end_delivery(&one.id, one.tries, result, at).unwrap();
         }
     }
 }
@@ -249,7 +256,10 @@ fn alerts_match_the_model() {
                         let found = job.schedule.due(due_job.watermark, at, &none).unwrap();
                         let missed = found.missed.is_some();
                         let found = crate::schedule::Due { fire: Vec::new(), ..found };
-                        fixture.store.enter_due(due_job, &found, None, None, at).unwrap();
+                        fixture
+                            .store
+                            .enter_due(due_job, &found, MissedReasons::default(), None, at)
+                            .unwrap();
                         if missed {
                             history.push((minute, Entry::Missed));
                         }
@@ -341,10 +351,7 @@ fn one_message_reports_all_recoveries() {
         fixture.ends(false, &failed(Class::Guard), later(minute));
         fixture.digest(&rules, later(minute));
         while let Some(sent) = fixture.store.begin_delivery(&[], later(minute)).unwrap() {
-            fixture
-                .store
-                .end_delivery(&sent.id, sent.tries, &DeliveryResult::Delivered, later(minute))
-                .unwrap();
+            fixture.tried(&sent, &DeliveryResult::Delivered, later(minute));
         }
     }
     fixture.ends(false, &Outcome::Succeeded, later(5));
@@ -423,4 +430,49 @@ fn reenabled_job_is_not_immediately_stale() {
     assert!(fixture.store.watch(&rules, later(9 * day)).unwrap().is_empty());
     assert!(fixture.store.watch(&rules, later(9 * day + 60)).unwrap().is_empty());
     assert_eq!(fixture.store.watch(&rules, later(11 * day)).unwrap().len(), 1);
+}
+
+#[test]
+fn messages_of_a_window_are_sent_together() {
+    let mut fixture = quick_house();
+    fixture.jobs(&[job("dream", Schedule::manual()), job("tidy", Schedule::manual())]);
+    let rules = AlertRules {
+        on: AlertKind::VARIANTS.iter().copied().collect(),
+        recovery: true,
+        repeat: 3600,
+        channels: vec!["a".to_owned()],
+        window: 15 * 60,
+        ..AlertRules::default()
+    };
+    let of_it = BTreeMap::from([(fixture.project.clone(), rules.clone())]);
+    let next = |fixture: &mut Fixture, minute: i64| {
+        fixture.digest(&rules, later(minute));
+        fixture.store.hold_messages(&of_it, later(minute)).unwrap();
+        let sent = fixture.store.begin_delivery(&[], later(minute)).unwrap();
+        if let Some(sent) = &sent {
+            fixture.tried(sent, &DeliveryResult::Delivered, later(minute));
+        }
+        sent.map(|sent| {
+            let all = std::iter::once(&sent).chain(&sent.more);
+            all.map(|one| format!("{} {}", one.job, one.what)).collect::<Vec<_>>()
+        })
+    };
+    fixture.ends(false, &failed(Class::Crash), later(0));
+    assert_eq!(next(&mut fixture, 0).unwrap(), ["dream raised"]);
+    // Everything else within the window waits, and a problem that is over is not sent at all.
+    let run = fixture.enqueue("tidy");
+    fixture.start(later(2));
+    fixture.end(&run, &failed(Class::Guard), later(2));
+    fixture.ends(false, &Outcome::Succeeded, later(3));
+    assert_eq!(next(&mut fixture, 3), None);
+    assert_eq!(next(&mut fixture, 14), None);
+    assert_eq!(next(&mut fixture, 15).unwrap(), ["tidy raised", "dream recovered"]);
+    // While a run of the job is in progress, its news waits for the end of the run.
+    fixture.ends(false, &failed(Class::Crash), later(60));
+    fixture.enqueue("dream");
+    let live = fixture.start(later(60)).remove(0);
+    assert_eq!(next(&mut fixture, 61), None);
+    fixture.end(&live, &Outcome::Succeeded, later(62));
+    assert_eq!(next(&mut fixture, 63), None, "it was raised and solved in the meantime");
+    assert_eq!(fixture.store.alerts(None, AlertSelection::Open).unwrap().len(), 1);
 }

@@ -72,10 +72,14 @@ fn missed_times_are_merged_into_one_row() {
         .schedule
         .due(due_job.watermark, due_at, &crate::policy::CatchUp::default())
         .unwrap();
-    let run = fixture.store.enter_due(&due_job, &due, None, None, due_at).unwrap().remove(0);
+    let run = fixture
+        .store
+        .enter_due(&due_job, &due, MissedReasons::default(), None, due_at)
+        .unwrap()
+        .remove(0);
     assert_eq!(fixture.store.run(&run).unwrap().due, later(45));
     assert_eq!(
-        fixture.store.enter_due(&due_job, &due, None, None, due_at).unwrap(),
+        fixture.store.enter_due(&due_job, &due, MissedReasons::default(), None, due_at).unwrap(),
         [],
         "another driver"
     );
@@ -166,7 +170,7 @@ fn caught_up_runs_share_one_stagger() {
     let due_job = fixture.store.due_jobs(at).unwrap().remove(0);
     let due = due_job.job.schedule.due(due_job.watermark, at, &catch_up).unwrap();
     assert_eq!(due.fire, [later(15), later(30), later(45)]);
-    fixture.store.enter_due(&due_job, &due, None, None, at).unwrap();
+    fixture.store.enter_due(&due_job, &due, MissedReasons::default(), None, at).unwrap();
     let ready: Vec<_> = fixture
         .store
         .queued_of(&fixture.project)

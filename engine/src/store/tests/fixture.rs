@@ -78,7 +78,7 @@ impl Fixture {
         let due_job = due_jobs.iter().find(|due| due.job.name == job).unwrap();
         let due =
             due_job.job.schedule.due(due_job.watermark, at, &due_job.job.policy.catch_up).unwrap();
-        self.store.enter_due(due_job, &due, None, None, at).unwrap()
+        self.store.enter_due(due_job, &due, MissedReasons::default(), None, at).unwrap()
     }
 
     /// Checks that an occurrence is open exactly while one of its runs is unsettled.

@@ -96,6 +96,7 @@ fn replaced_run_is_ended_in_one_tick() {
         world: Box::new(crate::recover::Host { state: std::path::Path::new("/nonexistent") }),
         me: &me,
         retries_lost: &|_| false,
+        last_tick: None,
     };
     let now = ClockReading { wall: later(30), boot: Duration::from_secs(100) };
     let ticked = crate::tick::tick(&mut fixture.store, &driver, now).unwrap();

@@ -116,7 +116,7 @@ fn missing_project_has_one_missed_stretch() {
     fixture.store.set_config_stamp(&project, &gone("it is away")).unwrap();
     let mut troubles = Vec::new();
     for minute in [15, 16, 30, 75] {
-        record_due(&mut fixture.store, None, later(minute), &mut troubles).unwrap();
+        record_due(&mut fixture.store, None, (None, later(minute)), &mut troubles).unwrap();
     }
     let missed = fixture.store.all_missed_since(now()).unwrap();
     assert_eq!(missed.len(), 1, "{missed:?}");
@@ -129,10 +129,10 @@ fn missing_project_has_one_missed_stretch() {
     // The project is back, so the next scheduled time runs and the missed stretch ends.
     let jobs = [job("dream", Schedule::manual()), job("tidy", every(15))];
     fixture.store.project_jobs(&project, "stamp", "", &jobs, later(76)).unwrap();
-    record_due(&mut fixture.store, None, later(90), &mut troubles).unwrap();
+    record_due(&mut fixture.store, None, (None, later(90)), &mut troubles).unwrap();
     assert_eq!(fixture.store.runs(&RunFilter::default()).unwrap().len(), 1);
     fixture.store.set_config_stamp(&project, &gone("it is away")).unwrap();
-    record_due(&mut fixture.store, None, later(105), &mut troubles).unwrap();
+    record_due(&mut fixture.store, None, (None, later(105)), &mut troubles).unwrap();
     let missed = fixture.store.all_missed_since(now()).unwrap();
     assert_eq!(missed.len(), 2, "a run ends the stretch");
     assert_eq!(troubles, Vec::<String>::new());

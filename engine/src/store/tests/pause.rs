@@ -10,6 +10,7 @@ fn ticked(fixture: &mut Fixture, at: Timestamp) -> Tick {
         world: Box::new(Host { state: std::path::Path::new("/nonexistent") }),
         me: &me,
         retries_lost: &|_| false,
+        last_tick: None,
     };
     let now = ClockReading { wall: at, boot: Duration::from_secs(100) };
     tick(&mut fixture.store, &driver, now).unwrap()

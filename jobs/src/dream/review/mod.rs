@@ -40,6 +40,7 @@
 mod backup;
 mod decide;
 mod guard;
+mod likes;
 mod plan;
 mod proposals;
 mod publish;
@@ -53,6 +54,7 @@ pub use decide::{
     ReviewError,
 };
 pub use guard::describe_privacy;
+pub use likes::{LikeDecisions, PastDecisions};
 pub use plan::{ActionPlan, FileChange, LineKind, MARKER, PreviewLine, Source, plan};
 pub use proposals::{ProposalItem, Proposals, ProposalsError, Stale};
 

@@ -91,6 +91,8 @@ pub struct Proposals {
     /// The proposals, newest pass first and in the order of the file within a pass. No id occurs
     /// twice.
     pub items: Vec<ProposalItem>,
+    /// All decisions, oldest first.
+    pub history: Vec<Decision>,
     /// Files and elements that are not valid proposals.
     pub troubles: Vec<WalkProblem>,
 }
@@ -191,6 +193,7 @@ impl Proposals {
                 None => Some(Stale::Unknown),
             };
         }
+        book.history = decisions.history;
         Ok(book)
     }
 

@@ -101,21 +101,31 @@ pub(super) fn element(mut keys: Keys<'_>, path: &str, change: &IdeaUpdate) -> St
     if !known {
         keys.set("path", path);
     }
-    if let Some(triaged) = &change.triaged {
-        keys.set("hash", triaged.hash.to_string());
-        keys.set("last_modified", triaged.modified.to_string());
-        keys.set("last_surfaced", change.surfaced.to_string());
-        keys.set("merit", triaged.merit);
-    } else {
-        keys.set_default("hash", "");
-        // The format requires a time even if the idea was never triaged; the epoch precedes all
-        // other times.
-        keys.set_default("last_modified", Timestamp::UNIX_EPOCH.to_string());
-        keys.set("last_surfaced", change.surfaced.to_string());
-        keys.set_default("merit", 0.0);
+    // The format requires times even if the idea was never triaged or shown; the epoch precedes
+    // all other times.
+    let never = Timestamp::UNIX_EPOCH.to_string();
+    let at = change.at.to_string();
+    match &change.triaged {
+        Some(triaged) => {
+            keys.set("hash", triaged.hash.to_string());
+            keys.set("last_modified", triaged.modified.to_string());
+        }
+        None => {
+            keys.set_default("hash", "");
+            keys.set_default("last_modified", never.as_str());
+        }
+    }
+    match change.shown {
+        true => keys.set("last_surfaced", at.as_str()),
+        false => keys.set_default("last_surfaced", never),
+    }
+    match &change.triaged {
+        Some(triaged) => keys.set("merit", triaged.merit),
+        None => keys.set_default("merit", 0.0),
     }
     if !known {
         keys.set("status", "active");
+        keys.set("first_seen", at);
     }
     written(&keys)
 }

@@ -10,22 +10,22 @@ fn at(second: i64) -> Timestamp {
 
 fn triaged(content: &[u8]) -> IdeaUpdate {
     let triaged = Triaged { hash: Digest::of(content), modified: at(5), merit: 0.5 };
-    IdeaUpdate { surfaced: at(10), triaged: Some(triaged) }
+    IdeaUpdate { at: at(10), shown: true, triaged: Some(triaged) }
 }
 
 #[test]
 fn new_state_has_the_contract_format() {
     let state = DreamState::parse(b"").unwrap();
-    let shown = IdeaUpdate { surfaced: at(10), triaged: None };
+    let shown = IdeaUpdate { at: at(10), shown: true, triaged: None };
     let text =
         state.with(&BTreeMap::from([("ideas/b.md", shown), ("ideas/a.md", triaged(b"abc"))]));
     assert_eq!(
         text,
         "[\n  {\n    \"path\": \"ideas/a.md\",\n    \"hash\": \"ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad\",\n    \
          \"last_modified\": \"1970-01-01T00:00:05Z\",\n    \"last_surfaced\": \"1970-01-01T00:00:10Z\",\n    \"merit\": 0.5,\n    \
-         \"status\": \"active\"\n  },\n  {\n    \"path\": \"ideas/b.md\",\n    \"hash\": \"\",\n    \
+         \"status\": \"active\",\n    \"first_seen\": \"1970-01-01T00:00:10Z\"\n  },\n  {\n    \"path\": \"ideas/b.md\",\n    \"hash\": \"\",\n    \
          \"last_modified\": \"1970-01-01T00:00:00Z\",\n    \"last_surfaced\": \"1970-01-01T00:00:10Z\",\n    \"merit\": 0.0,\n    \
-         \"status\": \"active\"\n  }\n]\n"
+         \"status\": \"active\",\n    \"first_seen\": \"1970-01-01T00:00:10Z\"\n  }\n]\n"
     );
     let again = DreamState::parse(text.as_bytes()).unwrap();
     assert_eq!(again.triaged("ideas/a.md", &mut 0), Some(Digest::of(b"abc")));
@@ -77,8 +77,8 @@ fn foreign_entries_and_fields_are_preserved() {
     assert_eq!(values[1]["x"]["y"][0], 1);
     assert_eq!(values[1]["merit"], 0.5);
     assert_eq!(values[1]["hash"], Digest::of(b"new").to_string());
-    let shown =
-        state.with(&BTreeMap::from([("a.md", IdeaUpdate { surfaced: at(9), triaged: None })]));
+    let shown = state
+        .with(&BTreeMap::from([("a.md", IdeaUpdate { at: at(9), shown: true, triaged: None })]));
     let values: Vec<Map<String, Value>> = serde_json::from_str(&shown).unwrap();
     assert_eq!((&values[1]["merit"], &values[1]["status"]), (&0.9.into(), &"archived".into()));
 }
@@ -140,4 +140,20 @@ fn invalid_state_error_names_the_position() {
         assert!(why.contains(expected), "{text}: {why}");
     }
     assert!(DreamState::parse(b"\xff").is_err());
+}
+
+#[test]
+fn pass_that_missed_an_idea_precedes_its_birth() {
+    let seen = |path: &str, first: i64, last: i64| {
+        let (first, last) = (at(first), at(last));
+        format!(r#"{{"path":"{path}","hash":"","first_seen":"{first}","last_surfaced":"{last}"}}"#)
+    };
+    let text = format!("[{},{}]", seen("a.md", 10, 30), seen("b.md", 20, 20));
+    let state = DreamState::parse(text.as_bytes()).unwrap();
+    let passes = state.passes();
+    assert_eq!(passes, [at(10), at(20), at(30)]);
+    assert_eq!(state.absent_at("a.md", &passes), None, "it existed before the first pass");
+    assert_eq!(state.absent_at("b.md", &passes), Some(at(10)));
+    assert_eq!(state.absent_at("new.md", &passes), Some(at(30)));
+    assert!(state.knows("a.md") && !state.knows("new.md"));
 }

@@ -31,6 +31,8 @@ pub(super) struct Overview<'a> {
     /// The refusals by source.
     refused: Vec<Tally<'a>>,
     is_unconfined: bool,
+    /// Number of runs for which sleep inhibition was requested and not obtained.
+    not_kept_awake: usize,
     /// Number of morning packets.
     packets: usize,
     /// The age of the oldest proposal that waits, if it is from an earlier night.
@@ -79,6 +81,7 @@ impl<'a> Overview<'a> {
             left: left(report),
             refused: tally(report.refused.iter().map(|it| (it.by.describe(), Tone::Warn))),
             is_unconfined: report.runs.iter().any(details::is_unconfined),
+            not_kept_awake: report.not_kept_awake(),
             oldest: oldest(report),
             packets: report.dreamscapes.iter().map(|it| it.packets.len()).sum(),
         }

@@ -68,6 +68,8 @@ impl<'a> RunView<'a> {
 #[derive(Serialize)]
 pub(super) struct Proposals<'a> {
     waiting: Vec<ProposalView<'a>>,
+    /// Ideas that are kept although they are perhaps done or duplicates.
+    perhaps: Vec<ProposalView<'a>>,
     kept: Vec<ProposalView<'a>>,
     decided: Vec<ProposalView<'a>>,
 }
@@ -82,11 +84,17 @@ struct ProposalView<'a> {
 
 impl<'a> Proposals<'a> {
     pub(super) fn of(report: &'a NightReport) -> Self {
-        let mut all = Self { waiting: Vec::new(), kept: Vec::new(), decided: Vec::new() };
+        let mut all = Self {
+            waiting: Vec::new(),
+            perhaps: Vec::new(),
+            kept: Vec::new(),
+            decided: Vec::new(),
+        };
         for it in &report.proposals {
             let (rows, verbs): (_, &[&str]) = match (&it.decided, it.waits()) {
                 (Some(_), _) => (&mut all.decided, &["show", "undo"]),
                 (None, true) => (&mut all.waiting, &["accept", "reject", "show"]),
+                (None, false) if it.is_perhaps() => (&mut all.perhaps, &["show"]),
                 (None, false) => (&mut all.kept, &["show"]),
             };
             rows.push(ProposalView {

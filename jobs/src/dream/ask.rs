@@ -1,0 +1,201 @@
+//! Asks the questions of a pass, and collects the proposals that can be used.
+//!
+//! ```text
+//! ideas ──> batches ──> ask ──> elements ──> proposals
+//!                        ^                      │ an idea has none
+//!                        └── once more, with the reasons
+//! ```
+//!
+//! Each batch is settled alone: a reply that cannot be used costs only its own ideas, and an error
+//! ends the questions but not the pass.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use runner_backends::{BackendError, Reply, Request};
+use serde_json::json;
+
+use super::answer::{elements, fits};
+use super::classify::{ClassifiedIdea, ClassifiedIdeas};
+use super::proposal::{self, CheckedReply, Offer, Proposal, Refused};
+use super::request::{self, QuestionFacts};
+use crate::spender::AskError;
+use crate::{Context, JobError};
+
+/// The part of a run's time that is reserved for the work after the answer.
+const AFTERWARDS: Duration = Duration::from_secs(30);
+/// The name of the backend's window in a recording.
+const WINDOW: &str = "window";
+
+/// The usable part of the replies, and what became of the rest.
+#[derive(Debug, Default)]
+pub(super) struct Answers {
+    pub(super) proposals: Vec<Proposal>,
+    /// The lines that the replies quote from the changes of a commit, by idea.
+    pub(super) quotes: BTreeMap<String, String>,
+    pub(super) refused: Vec<Refused>,
+    pub(super) notes: Vec<String>,
+    /// The ideas about which a reply arrived.
+    pub(super) asked: BTreeSet<String>,
+    /// The ideas about which a backend gave an answer that it could not read.
+    pub(super) unread: BTreeSet<String>,
+    /// The error that ended the questions.
+    pub(super) error: Option<JobError>,
+    /// Number of requests so far.
+    requests: u32,
+}
+
+/// Returns the first request of each batch.
+pub(super) fn requests(
+    ctx: &Context<'_>,
+    facts: &QuestionFacts<'_>,
+    judged: &ClassifiedIdeas,
+) -> Vec<(Request, u64)> {
+    let window = window(ctx);
+    let all: Vec<&ClassifiedIdea> = judged.shown.iter().collect();
+    let mut left = all.as_slice();
+    let batches = request::batches(facts, &all, window).into_iter().enumerate();
+    batches
+        .map(|(number, count)| {
+            let (batch, rest) = left.split_at(count);
+            left = rest;
+            let offer = offer_of(&judged.offer, batch);
+            let number = u32::try_from(number + 1).unwrap_or(u32::MAX);
+            (question(ctx, facts, (batch, &offer), (number, &[]), window), count as u64)
+        })
+        .collect()
+}
+
+/// Asks about all shown ideas, in as many requests as the backend's window needs.
+///
+/// # Errors
+/// Returns an error only if the run was cancelled or the database cannot be used. Any other error
+/// is part of the result.
+pub(super) fn ask(
+    ctx: &mut Context<'_>,
+    facts: &QuestionFacts<'_>,
+    judged: &ClassifiedIdeas,
+) -> Result<Answers, JobError> {
+    let mut answers = Answers::default();
+    let window = window(ctx);
+    let all: Vec<&ClassifiedIdea> = judged.shown.iter().collect();
+    let mut left = all.as_slice();
+    for count in request::batches(facts, &all, window) {
+        let (batch, rest) = left.split_at(count);
+        left = rest;
+        let problems = answers.batch(ctx, facts, (batch, &judged.offer), &[])?;
+        let missing: Vec<&ClassifiedIdea> = answers.missing(batch);
+        // The answer by rule would be the same again.
+        if answers.error.is_none() && !missing.is_empty() && !ctx.spender.answers_by_rule() {
+            answers.batch(ctx, facts, (&missing, &judged.offer), &problems)?;
+            // The first reply remains, whatever became of the second request.
+            if let Some(error) = answers.error.take_if(|error| !ends_the_run(error)) {
+                answers.notes.push(format!("no second answer: {}", error.whole()));
+            }
+        }
+        if answers.error.is_some() {
+            break;
+        }
+    }
+    if let Some(error) = answers.error.take_if(|error| ends_the_run(error)) {
+        return Err(error);
+    }
+    Ok(answers)
+}
+
+/// Checks whether an error ends the whole run, whatever the earlier answers are.
+fn ends_the_run(error: &JobError) -> bool {
+    matches!(error, JobError::Cancelled { .. } | JobError::Ledger(_))
+        || matches!(error, JobError::Backend(BackendError::Cancelled { .. }))
+}
+
+impl Answers {
+    /// Asks one question and takes what can be used. Returns the problems of the reply.
+    fn batch(
+        &mut self,
+        ctx: &mut Context<'_>,
+        facts: &QuestionFacts<'_>,
+        (batch, offer): (&[&ClassifiedIdea], &Offer),
+        problems: &[String],
+    ) -> Result<Vec<String>, JobError> {
+        let offer = offer_of(offer, batch);
+        self.requests += 1;
+        let asked = (self.requests, problems);
+        let request = question(ctx, facts, (batch, &offer), asked, window(ctx));
+        let reply = match ctx.spender.ask(&request, batch.len() as u64) {
+            Ok(reply) => reply,
+            Err(error) => {
+                // The ideas may be the cause of an answer that the backend could not read.
+                if matches!(error, AskError::Backend(BackendError::Malformed { .. })) {
+                    self.unread.extend(batch.iter().map(|one| one.path.clone()));
+                }
+                self.error = Some(error.into());
+                return Ok(Vec::new());
+            }
+        };
+        self.notes.extend_from_slice(&reply.notes);
+        Ok(self.take(batch, checked(&reply, batch.len(), &offer)))
+    }
+
+    /// Takes the proposals of a reply, and returns its problems.
+    fn take(&mut self, batch: &[&ClassifiedIdea], reply: CheckedReply) -> Vec<String> {
+        self.asked.extend(batch.iter().map(|one| one.path.clone()));
+        let problems = reply.refused.iter().map(|refused| refused.why.clone()).collect();
+        self.proposals.extend(reply.proposals);
+        self.refused.extend(reply.refused);
+        self.quotes.extend(reply.quotes);
+        problems
+    }
+
+    fn missing<'a>(&self, batch: &[&'a ClassifiedIdea]) -> Vec<&'a ClassifiedIdea> {
+        let answered: BTreeSet<&str> =
+            self.proposals.iter().map(|proposal| proposal.targets[0].as_str()).collect();
+        batch.iter().copied().filter(|one| !answered.contains(&*one.path)).collect()
+    }
+}
+
+fn checked(reply: &Reply, shown: usize, offer: &Offer) -> CheckedReply {
+    match fits(reply, shown) {
+        Ok(()) => proposal::check(elements(reply), offer),
+        Err(why) => refused(why),
+    }
+}
+
+fn refused(why: String) -> CheckedReply {
+    CheckedReply { refused: vec![Refused { index: 0, why }], ..CheckedReply::default() }
+}
+
+/// Returns the part of an offer that concerns these ideas.
+fn offer_of(offer: &Offer, batch: &[&ClassifiedIdea]) -> Offer {
+    Offer {
+        sources: batch.iter().map(|one| one.path.clone()).collect(),
+        destinations: offer.destinations.clone(),
+        digests: offer.digests.clone(),
+    }
+}
+
+/// Returns the window of the backend in tokens. A replayed run has the window of the recorded one,
+/// so that it asks the same questions.
+fn window(ctx: &Context<'_>) -> Option<u64> {
+    if ctx.recording.replays() {
+        let answer = ctx.recording.recall(WINDOW, "");
+        return answer.ok().and_then(|answer| answer.facts.as_u64());
+    }
+    let window = ctx.spender.window();
+    ctx.recording.note(WINDOW, "", json!(window), None);
+    window
+}
+
+fn question(
+    ctx: &Context<'_>,
+    facts: &QuestionFacts<'_>,
+    (batch, offer): (&[&ClassifiedIdea], &Offer),
+    (number, problems): (u32, &[String]),
+    window: Option<u64>,
+) -> Request {
+    let mut frame = ctx.frame(number);
+    // Even in a short run, the answer gets most of the time.
+    frame.total =
+        frame.total.saturating_sub(AFTERWARDS.min(frame.total / 4)).max(Duration::from_secs(1));
+    request::build(&frame, facts, batch, (offer, problems), window)
+}

@@ -1,0 +1,133 @@
+//! Reads the changes of candidate commits, bounded, for a question and for the check of quotations.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use runner_engine::git::{Git, GitError};
+
+use crate::evidence::ProjectEvidence;
+
+/// Maximum length of the excerpt of a commit's changes, in bytes.
+const LONGEST: usize = 4 * 1024;
+/// Maximum number of lines of one file.
+const LINES: usize = 40;
+/// Maximum length of a line in characters.
+const LINE: usize = 200;
+/// A commit that touches more files is shown without its changes.
+const BROAD: usize = 300;
+/// Number of commits whose changes are read with one git command.
+const AT_ONCE: usize = 40;
+/// Minimum number of characters of a quotation, without spaces.
+const QUOTE: usize = 8;
+
+/// Bounded changes of commits, by hash.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Excerpts(BTreeMap<String, String>);
+
+impl Excerpts {
+    /// Reads the changes of these commits.
+    ///
+    /// # Errors
+    /// Returns a [`GitError`] if git cannot be started.
+    pub(super) fn read(
+        git: &Git,
+        room: &ProjectEvidence,
+        hashes: &BTreeSet<&str>,
+    ) -> Result<Self, GitError> {
+        let mut all = Self::default();
+        let narrow = |hash: &&&str| {
+            room.commit_named(hash).is_some_and(|commit| (1..=BROAD).contains(&commit.touched))
+        };
+        let hashes: Vec<&str> = hashes.iter().filter(narrow).copied().collect();
+        // The options keep git from starting programs that attributes or the configuration name.
+        let args =
+            ["--patch", "--unified=1", "--no-ext-diff", "--no-textconv", "--format=tformat:%x00%H"];
+        for some in hashes.chunks(AT_ONCE) {
+            let out = match git.diffs((some.join("\n") + "\n").into_bytes(), &args) {
+                Err(GitError::Failed { .. }) => continue,
+                out => out?,
+            };
+            all.parse(&out, room);
+        }
+        Ok(all)
+    }
+
+    fn parse(&mut self, out: &[u8], room: &ProjectEvidence) {
+        let mut hash: Option<String> = None;
+        let (mut lines, mut skipped) = (0, false);
+        for line in out.split(|byte| *byte == b'\n') {
+            if let Some(found) = line.strip_prefix(b"\0") {
+                let found = String::from_utf8_lossy(found).into_owned();
+                self.0.entry(found.clone()).or_default();
+                hash = Some(found);
+                continue;
+            }
+            let Some(text) = hash.as_ref().and_then(|hash| self.0.get_mut(hash)) else { continue };
+            let line = String::from_utf8_lossy(line);
+            if let Some(paths) = line.strip_prefix("diff --git a/") {
+                let path = paths.split(" b/").next().unwrap_or(paths);
+                (lines, skipped) = (0, room.is_document(path));
+                if !skipped && text.len() < LONGEST {
+                    text.push_str(&format!("file {path}\n"));
+                }
+                continue;
+            }
+            let content = line.starts_with(['+', '-', ' '])
+                && !line.starts_with("+++ ")
+                && !line.starts_with("--- ");
+            if !content || skipped || lines >= LINES || text.len() >= LONGEST {
+                continue;
+            }
+            lines += 1;
+            text.extend(line.chars().take(LINE));
+            text.push('\n');
+        }
+    }
+
+    /// Returns the changes of a commit, at most `most` bytes; empty if they were not read.
+    pub(super) fn of(&self, hash: &str, most: usize) -> &str {
+        let text = self.0.get(hash).map_or("", String::as_str);
+        &text[..text.floor_char_boundary(most)]
+    }
+
+    /// Checks whether a line of the changes of one of these commits contains the quotation,
+    /// regardless of spaces.
+    pub(super) fn contain<'a>(
+        &self,
+        quote: &str,
+        commits: impl IntoIterator<Item = &'a str>,
+    ) -> bool {
+        let bare = |text: &str| text.chars().filter(|c| !c.is_whitespace()).collect::<String>();
+        let wanted = bare(quote.trim().trim_start_matches(['+', '-']));
+        wanted.chars().count() >= QUOTE
+            && commits.into_iter().filter_map(|hash| self.0.get(hash)).any(|text| {
+                let changed = text.lines().filter(|line| line.starts_with(['+', '-']));
+                changed.map(|line| bare(&line[1..])).any(|line| line.contains(&wanted))
+            })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quotations_must_be_in_the_changes() {
+        let room = ProjectEvidence::of(Vec::new(), Vec::new());
+        let hash = "a".repeat(40);
+        let out = format!(
+            "\0{hash}\n\ndiff --git a/plan.md b/plan.md\n+++ b/plan.md\n@@ -0,0 +1 @@\n+paint every zebra crossing\n\
+             diff --git a/src/a.rs b/src/a.rs\n--- a/src/a.rs\n+++ b/src/a.rs\n@@ -1 +1 @@\n fn old() {{}}\n\
+             +    let wait = jitter(attempt);\n-    let wait = 1;\n"
+        );
+        let mut excerpts = Excerpts::default();
+        excerpts.parse(out.as_bytes(), &room);
+        let contain = |quote: &str| excerpts.contain(quote, [hash.as_str()]);
+        assert!(contain("let wait = jitter(attempt);") && contain("+ let  wait=jitter(attempt)"));
+        for wrong in ["let wait = jitter(other);", "paint every zebra", "fn old() {}", "wait", ""] {
+            assert!(!contain(wrong), "{wrong}");
+        }
+        assert!(!excerpts.contain("let wait = jitter(attempt);", ["other"]));
+        assert_eq!(excerpts.of(&hash, 13), "file src/a.rs");
+        assert_eq!(excerpts.of("other", 9), "");
+    }
+}

@@ -1,0 +1,107 @@
+//! Selects unchanged ideas whose evidence changed: new commits may have done what an idea asks for.
+//!
+//! When `HEAD` has moved since the last pass, the rule judges the unchanged ideas again, without a
+//! model. An idea is selected if a commit now decides that it is done and did not decide this
+//! before. The record of the last pass is a cache: without it, all ideas are judged again.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use runner_engine::digest::Digest;
+use runner_engine::files::{DOCUMENT, read_host, write_atomic};
+use serde::{Deserialize, Serialize};
+
+use super::classify::OTHERS;
+use super::decisions::Decisions;
+use super::features::Features;
+use super::inventory::{Idea, Reader};
+use super::proposal::{self, Action, IdeaStatus};
+use super::rule;
+use super::state::DreamState;
+use crate::evidence::{ProjectEvidence, places};
+
+/// The evidence that earlier passes saw.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct SeenEvidence {
+    /// The commit that was checked out; `None` if ideas wait that were found then.
+    pub(super) head: Option<String>,
+    /// The backend and the model of the last pass.
+    pub(super) backend: Option<String>,
+    /// For each idea that a commit decides: the content and the commit.
+    decided: BTreeMap<String, (Digest, String)>,
+}
+
+impl SeenEvidence {
+    fn path(cache: &Path) -> PathBuf {
+        cache.join("dream-evidence.json")
+    }
+
+    /// Reads the record. A missing or damaged file yields an empty record.
+    pub(super) fn load(cache: &Path) -> Self {
+        let bytes = read_host(Self::path(cache), DOCUMENT).unwrap_or_default();
+        serde_json::from_slice(&bytes).unwrap_or_default()
+    }
+
+    /// Writes the record. A failure only costs time.
+    pub(super) fn save(&self, cache: &Path) {
+        let bytes = serde_json::to_vec(self).expect("paths and hashes are JSON");
+        if let Err(error) = write_atomic(&Self::path(cache), &bytes, 0o600) {
+            tracing::warn!(%error, "the evidence that this pass saw could not be recorded");
+        }
+    }
+
+    /// Records the commit that decides an idea with this content, or that none does.
+    pub(super) fn note(&mut self, path: &str, digest: Digest, commit: Option<&str>) {
+        match commit {
+            Some(commit) => self.decided.insert(path.to_owned(), (digest, commit.to_owned())),
+            None => self.decided.remove(path),
+        };
+    }
+
+    fn knows(&self, path: &str, digest: Digest, commit: &str) -> bool {
+        self.decided.get(path).is_some_and(|(known, by)| *known == digest && by == commit)
+    }
+}
+
+/// The facts about the ideas that the rule judges again.
+pub(super) struct Unchanged<'a> {
+    pub(super) ideas: &'a [Idea],
+    pub(super) state: &'a DreamState<'a>,
+    pub(super) decisions: &'a Decisions,
+    pub(super) reader: &'a Reader,
+    pub(super) room: &'a ProjectEvidence,
+}
+
+impl Unchanged<'_> {
+    /// Returns the ideas among `indices` that a commit newly decides.
+    pub(super) fn newly_done(
+        &self,
+        indices: impl Iterator<Item = usize>,
+        seen: &SeenEvidence,
+        born: &dyn Fn(&str) -> Option<i64>,
+    ) -> Vec<usize> {
+        let newly = |at: &usize| {
+            let idea = &self.ideas[*at];
+            let active = self.state.standing(&idea.path);
+            let active = active.and_then(|record| record.status).is_none_or(|it| it == "active");
+            if !active || self.is_decided(idea) {
+                return false;
+            }
+            let Ok((text, _, digest)) = self.reader.text(&idea.path) else { return false };
+            let features = Features::of(&text, places::stem(&idea.path));
+            let grounds = self.room.about(&idea.path, &text, born(&idea.path));
+            let done = rule::done_by(&features, &grounds);
+            let by = done.first().map(|best| self.room.commit(best).hash.as_str());
+            by.is_some_and(|commit| !seen.knows(&idea.path, digest, commit))
+        };
+        indices.take(OTHERS).filter(newly).collect()
+    }
+
+    /// Checks whether a person has decided on the archive of this content.
+    fn is_decided(&self, idea: &Idea) -> bool {
+        let targets = [idea.path.to_string()];
+        let id = proposal::id(&targets, IdeaStatus::Implemented, Action::Archive);
+        self.decisions.decided(&id, &proposal::hash_of([Some(&idea.digest)]))
+    }
+}

@@ -1,0 +1,169 @@
+//! The ticks that the schedules of jobs need, and whether the host's timer makes them.
+//!
+//! A timer that ticks less often than a job is due would find several scheduled times at once, run
+//! one and record the others as missed. This module must never change anything.
+
+use std::collections::BTreeSet;
+
+use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp};
+use runner_engine::schedule::{Schedule, Trigger};
+
+use super::SchedulerKind;
+use super::record::SetupRecord;
+use crate::config::{Config, TriggerSpec};
+use crate::daemon::client::Client;
+use crate::env::Env;
+use crate::ui::Failure;
+
+/// Minimum interval between two ticks of a timer. A job that is due more often needs the daemon.
+const SHORTEST: SignedDuration = SignedDuration::from_mins(5);
+/// Minutes between two ticks that divide an hour, below a quarter of an hour.
+const STEPS: [i8; 5] = [12, 10, 6, 5, 4];
+/// Number of scheduled times of a cron expression that are examined.
+const EXAMINED: usize = 300;
+/// Maximum number of minutes of an hour that a cron expression may name for a timer.
+const MINUTES: usize = 12;
+
+/// The ticks that a schedule needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TickNeed {
+    /// Ticks at least at these minutes of each hour, besides each quarter of an hour.
+    Minutes(BTreeSet<i8>),
+    /// More ticks than a timer makes.
+    Daemon,
+}
+
+/// Returns the ticks that a schedule needs.
+pub fn need(schedule: &Schedule, now: Timestamp) -> TickNeed {
+    match &schedule.trigger {
+        Trigger::Manual | Trigger::After(_) => TickNeed::Minutes(BTreeSet::new()),
+        Trigger::Daily(time) => TickNeed::Minutes(BTreeSet::from([time.minute()])),
+        Trigger::Every(interval) if *interval < SHORTEST => TickNeed::Daemon,
+        Trigger::Every(interval) => {
+            // A tick may come some seconds late, so equal intervals would skip a scheduled time now
+            // and then.
+            let fits = |step: &&i8| SignedDuration::from_mins(i64::from(**step)) < *interval;
+            let step = match *interval > SignedDuration::from_mins(15) {
+                true => 15,
+                false => *STEPS.iter().find(fits).unwrap_or(&4),
+            };
+            TickNeed::Minutes((0..60).step_by(usize::from(step.unsigned_abs())).collect())
+        }
+        Trigger::Cron(_) => {
+            let zone = TimeZone::get(&schedule.zone).unwrap_or(TimeZone::UTC);
+            let next = |at: &Timestamp| schedule.next_after(*at, now).ok().flatten();
+            let times = std::iter::successors(next(&now), next).take(EXAMINED);
+            let minutes: BTreeSet<i8> =
+                times.map(|at| at.to_zoned(zone.clone()).minute()).collect();
+            match minutes.len() > MINUTES {
+                true => TickNeed::Daemon,
+                false => TickNeed::Minutes(minutes),
+            }
+        }
+    }
+}
+
+/// The ticks that a project needs.
+#[derive(Clone, Debug, Default)]
+pub struct ProjectNeed {
+    /// The minutes of each hour, besides each quarter of an hour.
+    pub minutes: BTreeSet<i8>,
+    /// The jobs that are due more often than a timer ticks, each with its schedule.
+    pub frequent: Vec<(String, String)>,
+}
+
+/// Returns the ticks that the enabled jobs of a configuration need, except those that start with the
+/// night.
+///
+/// # Errors
+/// Returns an error if a job's settings are invalid.
+pub fn of_project(config: &Config, now: Timestamp) -> Result<ProjectNeed, Failure> {
+    let mut needed = ProjectNeed::default();
+    for row in config.job_rows()?.into_iter().filter(|row| row.enabled) {
+        // `setup` may be about to change the time of the night, so the caller adds that time.
+        if config.jobs.get(&row.name).is_some_and(|job| matches!(job.when, TriggerSpec::Night)) {
+            continue;
+        }
+        match need(&row.schedule, now) {
+            TickNeed::Minutes(minutes) => needed.minutes.extend(minutes),
+            TickNeed::Daemon => needed.frequent.push((row.name, row.schedule.describe())),
+        }
+    }
+    Ok(needed)
+}
+
+/// A difference between the ticks that a project needs and those of the host, and its fix.
+pub struct Disagreement {
+    pub what: String,
+    pub hint: &'static str,
+}
+
+/// Compares the ticks that a project needs with those that `setup` has installed. There is no
+/// difference while a daemon runs, and none without a timer of runner's own.
+pub fn disagreements(home: &Env, config: &Config) -> Vec<Disagreement> {
+    let Ok(record) = SetupRecord::read(&home.setup_note()) else { return Vec::new() };
+    let timed = record.hosts.keys().any(|kind| *kind != SchedulerKind::Manual);
+    let (Ok(now), false) = (home.wall(), record.service || !timed) else { return Vec::new() };
+    let Ok(mut needed) = of_project(config, now) else { return Vec::new() };
+    needed.minutes.insert(config.night.at.minute());
+    let missing: Vec<String> =
+        needed.minutes.difference(&record.minutes()).map(ToString::to_string).collect();
+    if (missing.is_empty() && needed.frequent.is_empty()) || Client::connect(home).is_some() {
+        return Vec::new();
+    }
+    let mut found = Vec::new();
+    if !missing.is_empty() {
+        found.push(Disagreement {
+            what: format!(
+                "jobs need ticks at the minutes {} of each hour, at which the timer does not tick; scheduled times would be missed",
+                missing.join(", ")
+            ),
+            hint: "runner setup --apply",
+        });
+    }
+    found.extend(needed.frequent.iter().map(|(job, schedule)| Disagreement {
+        what: format!("{}; scheduled times would be missed", too_frequent(job, schedule)),
+        hint: "runner setup --service --apply",
+    }));
+    found
+}
+
+/// Describes a job that is due more often than a timer ticks.
+pub fn too_frequent(job: &str, schedule: &str) -> String {
+    format!("job {job} is due {schedule}, which is more often than a timer ticks")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn needed(trigger: Trigger) -> TickNeed {
+        let now = "2026-11-21T20:00:00Z".parse().unwrap();
+        need(&Schedule { trigger, ..Schedule::manual() }, now)
+    }
+
+    fn minutes(step: usize) -> TickNeed {
+        TickNeed::Minutes((0..60).step_by(step).collect())
+    }
+
+    #[test]
+    fn timer_ticks_more_often_than_the_job_is_due() {
+        let every = |minutes| needed(Trigger::Every(SignedDuration::from_mins(minutes)));
+        for (interval, step) in [(5, 4), (6, 5), (7, 6), (10, 6), (12, 10), (15, 12), (16, 15)] {
+            assert_eq!(every(interval), minutes(step), "every {interval}m");
+        }
+        assert_eq!(every(10_080), minutes(15));
+        assert_eq!(every(4), TickNeed::Daemon);
+        assert_eq!(every(1), TickNeed::Daemon);
+    }
+
+    #[test]
+    fn cron_minutes_are_ticked_exactly() {
+        let cron = |text: &str| needed(Trigger::Cron(text.parse().unwrap()));
+        assert_eq!(cron("*/5 * * * *"), minutes(5));
+        assert_eq!(cron("7,8 3 * * 1"), TickNeed::Minutes(BTreeSet::from([7, 8])));
+        assert_eq!(cron("* * * * *"), TickNeed::Daemon);
+        assert_eq!(cron("*/4 * * * *"), TickNeed::Daemon);
+    }
+}

@@ -1,0 +1,578 @@
+//! Tests the morning after each of many defects: the headline of the night,
+//! the status, the alerts and the exit code of the tick.
+//!
+//! Every case is one night of a project at the same time. A case that is wrong is reported with all
+//! others, so that a change of behaviour is visible as a whole.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+
+use crate::fixture::{CommandOutput, Fixture};
+use crate::http::Server;
+use crate::http::behaviours::Behaviour as B;
+use crate::http::dialect::Dialect;
+
+const EVENING: &str = "2026-11-21T20:00:00Z";
+const NIGHT: &str = "2026-11-22T02:30:00Z";
+const MORNING: &str = "2026-11-22T07:00:00Z";
+const FAKES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/backends/tests/fakes");
+
+/// The morning after the night, as a person sees it.
+struct Morning {
+    exit: i32,
+    /// The beginning of the night's headline.
+    headline: &'static str,
+    /// Texts that the status contains.
+    status: &'static [&'static str],
+    /// The kinds of the open alerts, in their order.
+    alerts: &'static [&'static str],
+}
+
+struct Case {
+    name: &'static str,
+    /// The settings of the project, besides a disabled dream job.
+    toml: String,
+    prepare: fn(&Fixture),
+    expected: Morning,
+}
+
+fn at(fixture: &Fixture, clock: &str, args: &[&str]) -> CommandOutput {
+    let path = fixture.root().join("clock");
+    fs::write(&path, clock).unwrap();
+    CommandOutput::of(fixture.runner(args).env("RUNNER_TEST_CLOCK", &path).output().unwrap())
+}
+
+/// Creates the project in the evening.
+fn evening(case: &Case) -> Fixture {
+    let fixture = Fixture::new();
+    at(&fixture, EVENING, &["init"]).ends(0);
+    fixture.configure(&case.toml);
+    fixture.write("ideas/note.md", "Maybe use a shorter name?\n");
+    fixture.command("touch", &["-d", "2026-11-20T00:00:00Z", "ideas/note.md"]).status().unwrap();
+    at(&fixture, EVENING, &["tick"]);
+    (case.prepare)(&fixture);
+    fixture
+}
+
+/// Returns the differences between what was expected and what a person sees.
+fn differences(case: &Case) -> Vec<String> {
+    let fixture = evening(case);
+    let tick = at(&fixture, NIGHT, &["tick"]);
+    let mut found = Vec::new();
+    let expected = &case.expected;
+    if tick.code != expected.exit {
+        found.push(format!("exit {} and not {}: {tick:?}", tick.code, expected.exit));
+    }
+    let status = at(&fixture, MORNING, &["status"]);
+    let json = at(&fixture, MORNING, &["status", "--json"]).json();
+    let headline = json["projects"][0]["last_night"]["headline"].as_str().unwrap_or("no night");
+    if !headline.starts_with(expected.headline) {
+        found.push(format!("headline {headline:?} and not {:?}", expected.headline));
+    }
+    for text in expected.status {
+        if !status.out.contains(text) {
+            found.push(format!("no {text:?} in the status:\n{}", status.out));
+        }
+    }
+    let store = fixture.store();
+    let mut rows = store.prepare("SELECT kind FROM alerts WHERE ended IS NULL ORDER BY 1").unwrap();
+    let kinds = rows.query_map([], |row| row.get::<_, String>(0)).unwrap();
+    let kinds: Vec<String> = kinds.map(Result::unwrap).collect();
+    if kinds != expected.alerts {
+        found.push(format!("alerts {kinds:?} and not {:?}", expected.alerts));
+    }
+    // The page never reads better than the headline.
+    let page = at(&fixture, MORNING, &["report", "--html"]);
+    if page.code == 0 {
+        let good = page.out.contains("It all worked.") || page.out.contains("Nothing had to be");
+        let quiet = page.out.contains("Nothing is waiting for you.");
+        let well = headline.starts_with("1 succeeded");
+        if (good || quiet) && !well && !expected.alerts.is_empty() {
+            found.push("the page says that all is well".to_owned());
+        }
+        if headline.contains("did not run") != page.out.contains("did not run") {
+            found.push("the page and the headline differ".to_owned());
+        }
+    }
+    found.into_iter().map(|it| format!("{}: {it}", case.name)).collect()
+}
+
+#[track_caller]
+fn check(cases: Vec<Case>) {
+    let all: Vec<String> = std::thread::scope(|scope| {
+        let half = cases.len().div_ceil(2);
+        let workers: Vec<_> = cases
+            .chunks(half)
+            .map(|part| scope.spawn(|| part.iter().flat_map(differences).collect::<Vec<_>>()))
+            .collect();
+        workers.into_iter().flat_map(|worker| worker.join().unwrap()).collect()
+    });
+    assert!(all.is_empty(), "{} differences:\n{}", all.len(), all.join("\n"));
+}
+
+fn nothing(_: &Fixture) {}
+
+/// Settings of a job `ask` that asks the backend `mine`.
+fn asks(backend: &str) -> String {
+    format!(
+        "[jobs.dream]\nenabled = false\n[backends.mine]\n{backend}\n\
+         [jobs.ask]\nkind = \"prompt\"\nprompt = \"?\"\nto = \"notes/{{date}}.md\"\nbackend = \"mine\"\nretries = 0\n"
+    )
+}
+
+/// Settings of a job `tidy` that runs a script.
+fn runs(script: &str, more: &str) -> String {
+    format!(
+        "[jobs.dream]\nenabled = false\n[jobs.tidy]\nkind = \"command\"\nprogram = \"sh\"\n\
+         args = [\"-c\", {script:?}]\nretries = 0\n{more}"
+    )
+}
+
+fn keys(fixture: &Fixture, text: &str, mode: u32) {
+    let path = fixture.root().join("keys");
+    fs::write(&path, text).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+const FAILED: &[&str] = &["failure"];
+const STOPPED: &[&str] = &["breaker", "failure"];
+
+#[test]
+fn backends_that_cannot_start() {
+    let case = |name, backend: &str, prepare, exit, headline, status| Case {
+        name,
+        toml: asks(backend),
+        prepare,
+        expected: Morning { exit, headline, status, alerts: FAILED },
+    };
+    let auth = "ask (auth) did not run; 1 failed";
+    let environment = "ask (environment) did not run; 1 failed";
+    let claude = format!("type = \"claude\"\nprogram = \"{FAKES}/claude\"");
+    check(vec![
+        case("no login", &claude, nothing, 77, auth, &["FAILED", "not logged in", "next due"]),
+        case(
+            "a variable that is not set",
+            &format!("{claude}\nenv = [\"NOT_SET_ANYWHERE\"]"),
+            nothing,
+            78,
+            environment,
+            &["NOT_SET_ANYWHERE"],
+        ),
+        case(
+            "a missing file of keys",
+            &format!("{claude}\nenv_file = \"~/keys\""),
+            nothing,
+            77,
+            auth,
+            &["not logged in", "keys"],
+        ),
+        case(
+            "a file of keys that others can read",
+            &format!("{claude}\nenv_file = \"~/keys\""),
+            |fixture| keys(fixture, "ANTHROPIC_API_KEY=k\n", 0o644),
+            77,
+            auth,
+            &["chmod 600"],
+        ),
+        case(
+            "a missing program",
+            "type = \"claude\"\nprogram = \"no-such-agent\"",
+            nothing,
+            69,
+            "ask (not-installed) did not run; 1 failed",
+            &["no-such-agent", "npm install"],
+        ),
+        case(
+            "a program that is a folder",
+            "type = \"command\"\nprogram = \"/tmp\"",
+            nothing,
+            69,
+            "ask (not-installed) did not run; 1 failed",
+            &["/tmp"],
+        ),
+        case(
+            "an API without a key",
+            "type = \"anthropic\"\nmodel = \"m\"\nbase_url = \"http://127.0.0.1:9\"\nkey = \"NOT_SET_ANYWHERE\"",
+            nothing,
+            77,
+            auth,
+            &["not logged in", "NOT_SET_ANYWHERE"],
+        ),
+        case(
+            "a key with a line break",
+            "type = \"anthropic\"\nmodel = \"m\"\nbase_url = \"http://127.0.0.1:9\"\nkey = \"K\"\nenv_file = \"~/keys\"",
+            |fixture| keys(fixture, "K=\"a b\"\n", 0o600),
+            77,
+            auth,
+            &["K contains"],
+        ),
+    ]);
+}
+
+#[test]
+fn providers_that_refuse() {
+    let served = |behaviour: B| {
+        let server = Server::start(move |talk, seen| {
+            behaviour.answer(Dialect::Messages, talk, seen, "http://127.0.0.1:1");
+        });
+        let url = server.url();
+        (server, url)
+    };
+    let case = |name, url: &str, exit, headline, status, alerts| Case {
+        name,
+        toml: asks(&format!(
+            "type = \"anthropic\"\nmodel = \"m\"\nbase_url = \"{url}\"\nkey = \"K\"\nenv_file = \"~/keys\""
+        )),
+        prepare: |fixture| keys(fixture, "K=k-123456\n", 0o600),
+        expected: Morning { exit, headline, status, alerts },
+    };
+    let mut servers = Vec::new();
+    let mut url = |behaviour| {
+        let (server, url) = served(behaviour);
+        servers.push(server);
+        url
+    };
+    check(vec![
+        case(
+            "a wrong key",
+            &url(B::NoKey),
+            77,
+            "1 failed",
+            &["STOPPED", "nothing; each job with a schedule is stopped", "not authorised"],
+            STOPPED,
+        ),
+        case("a used-up credit", &url(B::NoCredit), 1, "1 failed", &["over-budget"], FAILED),
+        case("an unknown model", &url(B::NoModel), 69, "1 failed", &["not-installed"], FAILED),
+        case("a limit with an end", &url(B::LimitSeconds), 0, "1 unfinished", &["queued"], &[]),
+        case("a page of HTML", &url(B::WebPage), 69, "1 failed", &["unavailable"], FAILED),
+        case(
+            "no network",
+            "http://127.0.0.1:1",
+            69,
+            "ask (rate-limited) did not run; 1 failed",
+            &["unavailable"],
+            FAILED,
+        ),
+    ]);
+}
+
+#[test]
+fn jobs_that_fail() {
+    let case = |name, toml: String, exit, headline, status, alerts| Case {
+        name,
+        toml,
+        prepare: nothing,
+        expected: Morning { exit, headline, status, alerts },
+    };
+    let artifact = "artifacts = [{ from = \"a.json\", to = \"out/a.json\" }]\n";
+    check(vec![
+        case("a good job", runs("true", ""), 0, "1 succeeded", &["1 succeeded"], &[]),
+        case("exit 3", runs("exit 3", ""), 1, "1 failed", &["exit 3"], FAILED),
+        case("a signal", runs("kill -9 $$", ""), 1, "1 failed", &["signal 9"], FAILED),
+        case("a missing artifact", runs("true", artifact), 1, "1 failed", &["a.json"], FAILED),
+        case(
+            "a half-written artifact",
+            runs("printf '{' > $RUNNER_OUT/a.json", artifact),
+            1,
+            "1 failed",
+            &["malformed"],
+            FAILED,
+        ),
+        case(
+            "a job that is too slow",
+            runs("exec sleep 60", "timeout = \"1s\"\n"),
+            1,
+            "1 timed-out",
+            &["timed-out"],
+            FAILED,
+        ),
+        case(
+            "a write that the sandbox refuses",
+            runs("echo x > ../outside", ""),
+            1,
+            "1 failed",
+            &["../outside"],
+            FAILED,
+        ),
+        case(
+            "a folder that the job may not write",
+            runs("mkdir -p docs && echo x > docs/a", "writes = [\"out\"]\n"),
+            1,
+            "1 failed",
+            &["FAILED"],
+            FAILED,
+        ),
+        case(
+            "a program that is not installed",
+            "[jobs.dream]\nenabled = false\n[jobs.tidy]\nkind = \"command\"\nprogram = \"no-such-program\"\n".to_owned(),
+            69,
+            "1 failed",
+            &["not-installed"],
+            FAILED,
+        ),
+        case(
+            "a budget that is too small",
+            asks("type = \"command\"\nprogram = \"echo\"\nargs = [\"x\"]") + "[jobs.ask.budget]\ncalls = 0\n",
+            1,
+            "1 failed",
+            &["over-budget"],
+            FAILED,
+        ),
+        case(
+            "a night without a budget",
+            asks("type = \"command\"\nprogram = \"echo\"\nargs = [\"x\"]") + "[night.budget]\ncalls = 0\n",
+            1,
+            "ask (over-budget) did not run; 1 failed",
+            &["over-budget"],
+            FAILED,
+        ),
+        case(
+            "a follower of a failed job",
+            runs("exit 3", "[jobs.after]\nkind = \"command\"\nprogram = \"true\"\ntrigger = \"after tidy\"\n"),
+            1,
+            "after (unfollowed) did not run; 1 skipped, 1 failed",
+            &["exit 3"],
+            FAILED,
+        ),
+        case(
+            "a question without a model",
+            asks("type = \"builtin\""),
+            0,
+            "1 degraded",
+            &["1 degraded"],
+            &[],
+        ),
+        case(
+            "an empty answer",
+            asks("type = \"command\"\nprogram = \"true\""),
+            1,
+            "1 failed",
+            &["FAILED"],
+            FAILED,
+        ),
+    ]);
+}
+
+#[test]
+fn projects_in_a_bad_state() {
+    let dream = "[jobs.dream]\nretries = 0\n";
+    let case = |name, toml: &str, prepare, exit, headline, status, alerts| Case {
+        name,
+        toml: toml.to_owned(),
+        prepare,
+        expected: Morning { exit, headline, status, alerts },
+    };
+    check(vec![
+        case(
+            "a dirty work tree",
+            dream,
+            |fixture| {
+                fixture.write("ideas/known.md", "one\n");
+                fixture.git(&["add", "ideas/known.md"]);
+                fixture.git(&["commit", "--quiet", "-m", "Keep it"]);
+                fixture.write("ideas/known.md", "two\n");
+            },
+            0,
+            "dream (still waiting) did not run",
+            &["queued"],
+            &[],
+        ),
+        case(
+            "an unfinished merge",
+            dream,
+            |fixture| fixture.write(".git/MERGE_HEAD", "x\n"),
+            0,
+            "dream (still waiting) did not run",
+            &["queued"],
+            &[],
+        ),
+        case(
+            "a damaged state file",
+            dream,
+            |fixture| fixture.write("dreams/state.json", "{"),
+            1,
+            "1 failed",
+            &["dreams/state.json"],
+            FAILED,
+        ),
+        case(
+            "a dreams folder that git tracks",
+            dream,
+            |fixture| {
+                fixture.write("dreams/state.json", "[]\n");
+                fixture.git(&["add", "--force", "dreams/state.json"]);
+                fixture.git(&["commit", "--quiet", "-m", "Track it"]);
+            },
+            1,
+            "1 failed",
+            &["is tracked by git"],
+            FAILED,
+        ),
+        case(
+            "a file in place of the dreams folder",
+            dream,
+            |fixture| {
+                let _gone = fs::remove_dir_all(fixture.path("dreams"));
+                fixture.write("dreams", "x");
+            },
+            78,
+            "dream (environment) did not run",
+            &["FAILED"],
+            FAILED,
+        ),
+        case(
+            "no notes",
+            dream,
+            |fixture| fs::remove_file(fixture.path("ideas/note.md")).unwrap(),
+            0,
+            "1 skipped",
+            &["1 skipped"],
+            &[],
+        ),
+        case(
+            "settings that cannot be read",
+            dream,
+            |fixture| fixture.configure("[nonsense]\n"),
+            78,
+            "dream (still waiting) did not run",
+            &["TROUBLE", "nonsense"],
+            &[],
+        ),
+        case(
+            "a file in place of the reports",
+            dream,
+            |fixture| fixture.write(".runner/reports", "x"),
+            1,
+            "1 succeeded",
+            &["has no report", "fix: runner report"],
+            &["failure"],
+        ),
+        case(
+            "a project that is gone",
+            dream,
+            |fixture| {
+                fs::rename(fixture.project(), fixture.root().join("elsewhere"))
+                    .and_then(|()| fs::create_dir(fixture.project()))
+                    .unwrap()
+            },
+            78,
+            "no night",
+            &["TROUBLE", "runner projects"],
+            &["missed"],
+        ),
+        case(
+            "a paused job",
+            dream,
+            |fixture| {
+                at(fixture, EVENING, &["pause", "dream"]).ends(0);
+            },
+            0,
+            "no night",
+            &["paused"],
+            &[],
+        ),
+        case(
+            "a disabled job",
+            "[jobs.dream]\nenabled = false\n",
+            nothing,
+            0,
+            "no night",
+            &["no job has a schedule"],
+            &[],
+        ),
+    ]);
+}
+
+#[test]
+fn schedules_that_start_nothing() {
+    let case = |name, toml: String, prepare, exit, headline, status, alerts| Case {
+        name,
+        toml,
+        prepare,
+        expected: Morning { exit, headline, status, alerts },
+    };
+    let fails = || runs("exit 3", "");
+    check(vec![
+        case(
+            "a job that failed three times",
+            fails(),
+            |fixture| {
+                for _ in 0..3 {
+                    at(fixture, "2026-11-21T21:00:00Z", &["run", "tidy"]).ends(1);
+                }
+            },
+            0,
+            "tidy (stopped) did not run; 1 skipped",
+            &["STOPPED", "nothing; each job with a schedule is stopped"],
+            &["breaker"],
+        ),
+        case(
+            "three manual nights without a login",
+            asks(&format!("type = \"claude\"\nprogram = \"{FAKES}/claude\"")),
+            |fixture| {
+                for _ in 0..3 {
+                    at(fixture, "2026-11-21T21:00:00Z", &["night"]).ends(77);
+                }
+            },
+            77,
+            "ask (auth) did not run; 1 failed",
+            &["FAILED", "not logged in", "ask at 2026-11-23 02:30"],
+            FAILED,
+        ),
+        case(
+            "a start deadline that has passed",
+            runs("true", "start_within = \"1m\"\n") + "[night]\nat = \"02:00\"\n",
+            nothing,
+            0,
+            "tidy (late) did not run; 1 skipped",
+            &["last night"],
+            &[],
+        ),
+        case(
+            "a time that passed while nothing ran",
+            runs("true", "catch_up = \"none\"\n") + "[night]\nat = \"22:00\"\n",
+            nothing,
+            0,
+            "no night",
+            &["missed", "nothing was running"],
+            &["missed"],
+        ),
+        case(
+            "a minimum interval",
+            runs("true", "min_interval = \"12h\"\n"),
+            |fixture| {
+                at(fixture, "2026-11-21T21:00:00Z", &["run", "tidy"]).ends(0);
+            },
+            0,
+            "1 skipped",
+            &["1 skipped"],
+            &[],
+        ),
+        case(
+            "quiet hours",
+            runs("true", "quiet = \"02:00-06:00\"\n"),
+            nothing,
+            0,
+            "tidy (still waiting) did not run",
+            &["queued"],
+            &[],
+        ),
+    ]);
+}
+
+#[test]
+fn a_timer_that_is_gone_and_a_clock_that_is_wrong() {
+    let case = Case {
+        name: "",
+        toml: runs("true", ""),
+        prepare: nothing,
+        expected: Morning { exit: 0, headline: "", status: &[], alerts: &[] },
+    };
+    let fixture = evening(&case);
+    at(&fixture, MORNING, &["status"]).ends(0).expect_text("NO TICKS: nothing has ticked since");
+    at(&fixture, MORNING, &["doctor"]).ends(1).expect_text("nothing has ticked since");
+    let fixture = evening(&case);
+    at(&fixture, "2036-01-01T00:00:00Z", &["tick"]);
+    at(&fixture, NIGHT, &["tick"]).ends(1).expect_text("set back");
+    at(&fixture, NIGHT, &["status"]).ends(0).expect_text("next due");
+}

@@ -1,0 +1,312 @@
+//! Makes every attempt from inside a real child while a person commits, configures, switches
+//! branches and edits on the host: looked at from outside, none has an effect.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use crate::attempts::{Attempt, all, script};
+use crate::fixture::{Fixture, print_line, scaled_from, skip};
+use crate::{CommandOutput, Level, levels};
+
+/// Number of attempts that one child makes.
+const TOGETHER: usize = 40;
+/// The part of the attempts that an ordinary test run makes.
+const ORDINARY: f64 = 0.1;
+
+/// Files that nobody may change during a run.
+const STATIC: [&str; 12] = [
+    "project/.git/hooks",
+    "project/.git/info",
+    "project/.git/modules/libs/a/b/config",
+    "project/.git/modules/libs/a/b/hooks",
+    "project/libs/a/b/.git",
+    "project/runner.toml",
+    "project/.ctxrc",
+    "project/.claude",
+    "project/dreams",
+    "project/rem",
+    ".gitconfig",
+    "outside",
+];
+
+fn build() -> Fixture {
+    let fixture = Fixture::at(tempfile::tempdir_in("/var/tmp").unwrap());
+    fixture.run(&["init"]).ends(0);
+    for (path, text) in [
+        ("src/a.txt", "a\n"),
+        (".ctxrc", ""),
+        (".claude/settings.json", "{}\n"),
+        ("dreams/ledger.md", "# Ledger\n"),
+        ("rem/2026-01-01-0000.org", "* Journal\n"),
+        ("_steps.jsonl", ""),
+        (".git/hooks/pre-commit", "#!/bin/sh\nexit 0\n"),
+    ] {
+        fixture.write(path, text);
+    }
+    let hook = fixture.path(".git/hooks/pre-commit");
+    fs::set_permissions(&hook, fs::Permissions::from_mode(0o755)).unwrap();
+    fs::create_dir(fixture.root().join("outside")).unwrap();
+    fs::write(fixture.root().join("outside/file"), "safe\n").unwrap();
+    let other = fixture.root().join("other");
+    fs::create_dir(&other).unwrap();
+    let git = |folder: &Path, args: &[&str]| {
+        let mut command = fixture.command("git", args);
+        assert!(command.current_dir(folder).output().unwrap().status.success(), "{args:?}");
+    };
+    git(&other, &["init", "--quiet"]);
+    fs::write(other.join("f"), "f\n").unwrap();
+    git(&other, &["add", "f"]);
+    git(&other, &["commit", "--quiet", "-m", "Other"]);
+    let other = other.display().to_string();
+    let allow = "protocol.file.allow=always";
+    for path in ["top", "libs/a/b"] {
+        git(&fixture.project(), &["-c", allow, "submodule", "--quiet", "add", &other, path]);
+    }
+    fixture
+}
+
+/// A person who works on the host. Counts the commits.
+fn person(fixture: &Fixture, stop: &AtomicBool, commits: &AtomicUsize) {
+    let git = |args: &[&str]| fixture.command("git", args).output().unwrap().status.success();
+    for round in 0.. {
+        if stop.load(Ordering::SeqCst) {
+            return;
+        }
+        fixture.write("README.md", format!("# edit {round}\n"));
+        if git(&["commit", "--quiet", "-m", "Person", "README.md"]) {
+            commits.fetch_add(1, Ordering::SeqCst);
+        }
+        git(&["config", "person.round", &round.to_string()]);
+        git(&["remote", "add", &format!("r{round}"), "https://example.org/x"]);
+        git(&["checkout", "--quiet", "side"]);
+        git(&["status", "--short"]);
+        git(&["checkout", "--quiet", "main"]);
+        fixture.write("src/person.txt", format!("{round}\n"));
+    }
+}
+
+/// Returns the state of everything that nobody may change.
+fn picture(fixture: &Fixture) -> BTreeMap<String, String> {
+    let mut all = BTreeMap::new();
+    let mut left: Vec<_> = STATIC.iter().map(|path| fixture.root().join(path)).collect();
+    while let Some(path) = left.pop() {
+        let Ok(data) = fs::symlink_metadata(&path) else { continue };
+        let name = path.display().to_string();
+        if data.is_dir() {
+            all.insert(name, format!("{} {:o}", data.ino(), data.mode()));
+            left.extend(fs::read_dir(&path).unwrap().flatten().map(|entry| entry.path()));
+        } else {
+            let text = fs::read(&path).unwrap_or_default();
+            let facts = (data.ino(), data.mode(), data.nlink(), data.mtime_nsec());
+            all.insert(name, format!("{facts:?} {}", String::from_utf8_lossy(&text)));
+        }
+    }
+    all
+}
+
+/// Returns the paths that carry the mark of an attempt, outside of what the child may write.
+fn marked(fixture: &Fixture) -> Vec<String> {
+    let root = fixture.root();
+    let excepted = [root.join("project/src"), root.join("state/runner/runs"), root.join("work.sh")];
+    let mut found = Vec::new();
+    let mut left = vec![root.to_owned()];
+    while let Some(folder) = left.pop() {
+        for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+            let path = entry.path();
+            if excepted.contains(&path) {
+                continue;
+            }
+            let kind = entry.file_type().unwrap();
+            if kind.is_dir() {
+                left.push(path.clone());
+            }
+            let link = fs::read_link(&path).map(|to| to.display().to_string()).unwrap_or_default();
+            let text =
+                if kind.is_file() { fs::read(&path).unwrap_or_default() } else { Vec::new() };
+            let text = String::from_utf8_lossy(&text);
+            let reflog = path.components().any(|part| part.as_os_str() == "runner");
+            let name = entry.file_name().to_string_lossy().into_owned();
+            // Values that runner keeps for the person may have any name.
+            if !reflog
+                && (name.to_lowercase().contains("evil")
+                    || link.contains("evil")
+                    || text.contains("EVIL"))
+            {
+                found.push(format!("{} -> {link:?}", path.display()));
+            }
+        }
+    }
+    found
+}
+
+/// Makes the attempts in one child and returns their effects.
+fn trial(level: Level, network: bool, attempts: &[&Attempt]) -> Vec<String> {
+    let fixture = build();
+    let (project, root) = (fixture.project(), fixture.root().to_owned());
+    let text = script(project.to_str().unwrap(), root.to_str().unwrap(), attempts);
+    crate::set_script(&fixture, "work", &text);
+    fixture.configure(&format!("network = {network}\n"));
+    fixture.git(&["commit", "--quiet", "-am", "Network"]);
+    fixture.git(&["branch", "side"]);
+    fixture.git(&["tag", "mark"]);
+    fixture.git(&["worktree", "add", "--quiet", "../linked", "-b", "linked"]);
+    assert!(fixture.command("mkfifo", &["src/up"]).status().unwrap().success());
+    let before = picture(&fixture);
+    let start = fixture.git(&["rev-parse", "main"]);
+    let (stop, commits) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let output = std::thread::scope(|scope| {
+        let running = scope.spawn(|| crate::run(&fixture, level));
+        // The child is running now.
+        fixture.read("src/up");
+        let writer = scope.spawn(|| person(&fixture, &stop, &commits));
+        let output = running.join().unwrap();
+        stop.store(true, Ordering::SeqCst);
+        writer.join().unwrap();
+        output
+    });
+    let mut effects: Vec<String> = marked(&fixture);
+    let after = picture(&fixture);
+    for path in before.keys().chain(after.keys()) {
+        if before.get(path) != after.get(path) {
+            effects.push(format!("{path}: {:?} was {:?}", after.get(path), before.get(path)));
+        }
+    }
+    check_repository(&fixture, &start, commits.into_inner(), &mut effects);
+    let outcome = output.json()["outcome"].as_str().unwrap_or_default().to_owned();
+    if !["succeeded", "degraded", "failed"].contains(&outcome.as_str()) {
+        effects.push(format!("outcome {outcome}: {output:?}"));
+    }
+    if fixture.run(&["db", "check"]).code != 0 {
+        effects.push("the database is damaged".to_owned());
+    }
+    effects.dedup();
+    effects
+}
+
+/// Checks that the repository has exactly the person's commits and settings.
+fn check_repository(fixture: &Fixture, start: &str, commits: usize, effects: &mut Vec<String>) {
+    let mut check = |holds: bool, what: String| {
+        if !holds {
+            effects.push(what);
+        }
+    };
+    let git = |args: &[&str]| CommandOutput::of(fixture.command("git", args).output().unwrap());
+    let fsck = git(&["fsck", "--no-dangling"]);
+    check(fsck.code == 0, format!("git fsck: {fsck:?}"));
+    let range = format!("{}..main", start.trim());
+    let new = git(&["log", "--format=%s", &range]).out;
+    let own = new.lines().filter(|line| *line == "Person").count();
+    check(
+        own == commits && new.lines().count() == own,
+        format!("{commits} commits of the person: {new:?}"),
+    );
+    for name in ["side", "linked", "mark"] {
+        let value = git(&["rev-parse", name]).out;
+        check(value == start, format!("{name} is {value}"));
+    }
+    let names = git(&["for-each-ref", "--format=%(refname)"]).out;
+    let strange: Vec<&str> = names
+        .lines()
+        .filter(|name| !name.starts_with("refs/runner/01"))
+        .filter(|name| {
+            !["refs/heads/main", "refs/heads/side", "refs/heads/linked", "refs/tags/mark"]
+                .contains(name)
+        })
+        .collect();
+    check(strange.is_empty(), format!("references: {strange:?}"));
+    let config = git(&["config", "--list"]).out;
+    check(
+        !config.contains("evil") && config.contains("person.round"),
+        format!("settings: {config}"),
+    );
+    check(!fixture.root().join("ran-EVIL").exists(), "git started a planted program".to_owned());
+    check(fixture.path(".git/index.lock").symlink_metadata().is_err(), "a lock is left".to_owned());
+}
+
+#[test]
+fn no_attempt_has_an_effect() {
+    let attempts = all();
+    assert!(attempts.len() >= 400, "{}", attempts.len());
+    // An ordinary test run takes every n-th attempt.
+    let wanted = scaled_from(attempts.len(), ORDINARY).min(attempts.len());
+    let step = attempts.len().div_ceil(wanted);
+    let user = rustix::process::getuid().as_raw();
+    let mut through = Vec::new();
+    for level in levels() {
+        for network in [false, true] {
+            let covered = |it: &&Attempt| level == Level::Full || !it.needs_mounts;
+            let some: Vec<&Attempt> = attempts.iter().step_by(step).filter(covered).collect();
+            let mut refused = 0;
+            for chunk in some.chunks(TOGETHER) {
+                let effects = trial(level, network, chunk);
+                if effects.is_empty() {
+                    refused += chunk.len();
+                    continue;
+                }
+                // Each attempt is made alone to find out which one it was.
+                for one in chunk {
+                    match trial(level, network, &[one]) {
+                        alone if alone.is_empty() => refused += 1,
+                        alone => through.push(format!("{level:?} {}: {alone:#?}", one.name)),
+                    }
+                }
+                through.push(format!("{level:?} {:?}…: {effects:#?}", chunk[0].name));
+            }
+            print_line(&format!(
+                "containment as user {user}, {level:?}, network {network}: {refused} of {} attempts without effect",
+                some.len()
+            ));
+        }
+    }
+    assert!(through.is_empty(), "{through:#?}");
+}
+
+/// Makes the same attempts as an unprivileged user, if the test can switch to one.
+#[test]
+fn no_attempt_has_an_effect_as_nobody() {
+    if !rustix::process::getuid().is_root() {
+        print_line("skipped 1: only root can become nobody");
+        return;
+    }
+    let mut command = Command::new("setpriv");
+    command
+        .args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"])
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", "attacks::no_attempt_has_an_effect", "--nocapture"])
+        .env_clear()
+        .env("PATH", "/usr/bin:/bin")
+        .current_dir("/");
+    if let Some(scale) = std::env::var_os("RUNNER_TEST_SCALE") {
+        command.env("RUNNER_TEST_SCALE", scale);
+    }
+    let Ok(output) = command.output() else {
+        skip("setpriv", "there is no setpriv");
+        return;
+    };
+    if matches!(output.status.code(), Some(126 | 127)) {
+        print_line("skipped 1: nobody may not read the test program");
+        return;
+    }
+    let output = CommandOutput::of(output);
+    print_line(&output.err);
+    assert!(output.code == 0 && output.err.contains("as user 65534"), "{output:?}");
+}
+
+/// Checks that the attempts are realistic: without a sandbox, most of them have an effect.
+#[test]
+fn attempts_have_effects_without_a_sandbox() {
+    let attempts = all();
+    let wanted = scaled_from(attempts.len() / 8, ORDINARY);
+    let step = (attempts.len() / wanted).max(1);
+    let some: Vec<&Attempt> = attempts.iter().step_by(step).collect();
+    let effective = some.iter().filter(|it| !trial(Level::Off, true, &[it]).is_empty()).count();
+    print_line(&format!(
+        "without a sandbox, {effective} of {} attempts have an effect",
+        some.len()
+    ));
+    assert!(effective * 2 > some.len(), "{effective} of {}", some.len());
+}
