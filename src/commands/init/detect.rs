@@ -85,8 +85,8 @@ impl Candidate {
         if findings.iter().any(|it| it.problem.is_some() && it.what != "model") {
             return None;
         }
-        let told = ["version", "endpoint", "program"];
-        let about = told.iter().find_map(|what| findings.iter().find(|it| it.what == *what));
+        let items = ["version", "endpoint", "program"];
+        let about = items.iter().find_map(|what| findings.iter().find(|it| it.what == *what));
         Some(DetectedBackend {
             name: self.name,
             kind: self.kind,
