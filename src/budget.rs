@@ -6,7 +6,7 @@ use jiff::civil::Weekday;
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan as _, Zoned};
 use runner_engine::store::{
-    Amounts, BudgetLevel, DAY, JOB, NIGHT, Night, POOL_DAY, POOL_WEEK, WINDOW,
+    Amounts, Budget, BudgetLevel, DAY, JOB, NIGHT, Night, POOL_DAY, POOL_WEEK, WINDOW,
 };
 use runner_text::counted;
 
@@ -168,6 +168,14 @@ pub fn amount(unit: usize, amount: u64) -> String {
 
 /// The names of the units in the configuration, in the order of [`Amounts::array`].
 pub const UNITS: [&str; 5] = ["calls", "tokens", "money", "time", "ideas"];
+
+/// Formats the limits of a budget, separated by commas.
+pub fn format_budget(budget: Budget) -> String {
+    match budget.array().map(|limit| limit.unwrap_or(0)) {
+        [0, 0, 0, 0, 0] => "no limit".to_owned(),
+        limits => format_amounts(Amounts::from_array(limits)),
+    }
+}
 
 /// Formats the amounts that are not zero, separated by commas.
 pub fn format_amounts(amounts: Amounts) -> String {

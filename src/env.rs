@@ -16,6 +16,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use runner_engine::error_chain::whole;
 use runner_engine::files::{SMALL, open_with, read_host, read_text_host, write_atomic};
 use runner_engine::git::is_in_a_project;
 use runner_engine::ids::{OccurrenceId, ProjectId, RunId};
@@ -39,6 +40,16 @@ pub const MANAGERS: &[&str] = &["NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"
 
 /// The folder for temporary files, below the state folder.
 pub const SCRATCH: &str = "scratch";
+
+/// The name of the file beside a demo's state folder that contains the path of its sample project.
+const DEMO_ROOT: &str = "root";
+
+/// A sample project, with the folder that contains its state folder.
+struct Demo {
+    root: PathBuf,
+    folder: PathBuf,
+    state: PathBuf,
+}
 
 /// The environment of this process.
 #[derive(Clone, Debug)]
@@ -103,6 +114,56 @@ impl Env {
             overrides: Overrides::of_environment(env::vars_os())?,
             flags: Vec::new(),
         })
+    }
+
+    /// Uses the state folder of a demo if `folder` is in its sample project.
+    pub fn for_folder(mut self, folder: &Path) -> Self {
+        if let Ok(folder) = fs::canonicalize(folder)
+            && let Some(demo) = self.demos().into_iter().find(|demo| folder.starts_with(&demo.root))
+        {
+            self.state = demo.state;
+        }
+        self
+    }
+
+    /// Creates a state folder for a new demo whose sample project is in `root`. State folders of
+    /// demos whose sample project no longer exists are removed.
+    pub fn for_demo(&self, root: &Path) -> Result<Self, Failure> {
+        for demo in self.demos().iter().filter(|demo| !demo.root.exists()) {
+            fs::remove_dir_all(&demo.folder)
+                .map_err(|error| Failure::not_written(&demo.folder, error))?;
+        }
+        let folder = self.demo_folder().join(OccurrenceId::new(self.wall()?).to_string());
+        let made = Self { state: folder.join("runner"), ..self.clone() };
+        made.make_state()?;
+        let mark = folder.join(DEMO_ROOT);
+        write_atomic(&mark, root.as_os_str().as_bytes(), 0o600)
+            .map_err(|error| Failure::not_written(&mark, whole(&error)))?;
+        Ok(made)
+    }
+
+    /// Reports whether this is the environment of a demo.
+    pub fn is_demo(&self) -> bool {
+        self.state.with_file_name(DEMO_ROOT).is_file()
+    }
+
+    /// Returns the folder with the state folders of all demos.
+    fn demo_folder(&self) -> PathBuf {
+        self.state.with_file_name("runner-demo")
+    }
+
+    fn demos(&self) -> Vec<Demo> {
+        let entries = fs::read_dir(self.demo_folder()).into_iter().flatten().flatten();
+        let demo = |folder: PathBuf| {
+            let root = PathBuf::from(read_text_host(folder.join(DEMO_ROOT), SMALL).ok()?);
+            Some(Demo { root, state: folder.join("runner"), folder })
+        };
+        entries.filter_map(|entry| demo(entry.path())).collect()
+    }
+
+    /// Returns the variable that makes a child process of runner use the same state folder.
+    pub fn state_variable(&self) -> (&'static str, PathBuf) {
+        ("XDG_STATE_HOME", self.state.parent().unwrap_or(Path::new("/")).to_owned())
     }
 
     /// Adds the `--config` flags, and limits overrides to the settings in `reach`.
@@ -382,6 +443,12 @@ pub fn person() -> String {
 /// Returns the value of an environment variable, or `None` if it is unset or empty.
 pub fn setting(name: &str) -> Option<OsString> {
     env::var_os(name).filter(|value| !value.is_empty())
+}
+
+/// Returns the shell command of the user's editor.
+pub fn editor() -> String {
+    let named = ["VISUAL", "EDITOR"].into_iter().find_map(|name| setting(name)?.into_string().ok());
+    named.unwrap_or_else(|| "vi".to_owned())
 }
 
 /// Creates a unique marker for the children of a command that is not a run. All processes with the

@@ -71,6 +71,8 @@ pub fn spawn(
 ) -> Result<Started, Failure> {
     let deadline = home.now()?.boot.saturating_add(BEGIN_LIMIT);
     let mut command = Command::new(env::executable()?);
+    let (name, folder) = home.state_variable();
+    command.env(name, folder);
     // A daemon may outlive the folder in which it was started.
     command.arg0("runner").current_dir(&home.state);
     for name in env::MANAGERS {

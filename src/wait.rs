@@ -21,6 +21,8 @@ pub enum WakeReason {
     Interrupted,
     /// The other end of an output is closed.
     Closed,
+    /// Standard input has keys to read.
+    Key,
     /// A watched folder changed.
     Change,
     Time,
@@ -37,13 +39,15 @@ pub struct Waiter {
     signals: Option<UnixStream>,
     /// The inotify instance, or `None` if the system provides none.
     changes: Option<OwnedFd>,
+    /// Whether keys on standard input end a wait.
+    reads_keys: bool,
 }
 
 impl Waiter {
     /// Creates a waiter without watches that does not handle signals.
     pub fn new() -> Self {
         let changes = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).ok();
-        Self { signals: None, changes }
+        Self { signals: None, changes, reads_keys: false }
     }
 
     /// Creates a waiter that is interrupted by SIGINT and SIGTERM.
@@ -56,6 +60,11 @@ impl Waiter {
             signal_hook::low_level::pipe::register(signal, tell).map_err(cannot)?;
         }
         Ok(Self { signals: Some(reported), ..Self::new() })
+    }
+
+    /// Makes keys on standard input end a wait.
+    pub fn read_keys(&mut self) {
+        self.reads_keys = true;
     }
 
     /// Watches a folder. Returns `false` if that is not possible.
@@ -79,6 +88,10 @@ impl Waiter {
         };
         if let Some(signals) = &self.signals {
             add(WakeReason::Interrupted, signals.as_fd(), PollFlags::IN);
+        }
+        let stdin = io::stdin();
+        if self.reads_keys {
+            add(WakeReason::Key, stdin.as_fd(), PollFlags::IN);
         }
         if let Some(changes) = &self.changes {
             add(WakeReason::Change, changes.as_fd(), PollFlags::IN);

@@ -34,6 +34,9 @@ finish() {
     exit 0
 }
 
+# Changes a file in place. Unlike sed -i, it writes no other file to the folder, which the sandbox may
+# refuse.
+edit() { changed=$(sed "$1" "$2") && printf '%s\n' "$changed" > "$2"; }
 put() { printf '%s\n' "$2" > "$1"; }
 commit() { git add -- "$@" && git commit --quiet -m "$message"; }
 picked() { printf '%s\n' "$request" | sed -n 's/^PICKED  //p' | head -n 1; }
@@ -55,7 +58,7 @@ The higher the water, the darker the line."
     case "$task" in
     *accuracy*) tool Write file_path rem/forged.org put rem/forged.org "* tale" ;;
     esac
-    tool Edit file_path plan.org sed -i "s/^\(\*\*\) DOING $task/\1 DONE $task/" plan.org
+    tool Edit file_path plan.org edit "s/^\(\*\*\) DOING $task/\1 DONE $task/" plan.org
     message="add: $task"
     tool Bash command "git commit -m '$message'" commit "$page" plan.org
     finish "The page $page is written, its check passes, and the board says DONE."

@@ -41,7 +41,9 @@ pub enum Class {
     ArtifactMissing,
     /// A guard refused a write or an action.
     Guard,
-    /// A program crashed or failed.
+    /// A program ended with an exit code other than 0.
+    Exit,
+    /// A program was killed by a signal or exceeded a limit of its output.
     Crash,
     /// An internal error of runner.
     Internal,
@@ -237,6 +239,7 @@ impl Class {
             | Self::Malformed
             | Self::ArtifactMissing
             | Self::Guard
+            | Self::Exit
             | Self::Crash => Exit::Failed,
         }
     }

@@ -12,7 +12,8 @@ use std::path::{Path, PathBuf};
 use jiff::SignedDuration;
 use runner_engine::outcome::Class;
 use runner_engine::process::{
-    self, ChildSpec, Ended, ExitStatus, Limits, OutputVerdict, Reason, SpawnError, Stdin,
+    self, ChildSandbox, ChildSpec, Ended, ExitStatus, Limits, OutputVerdict, Reason, SpawnError,
+    Stdin,
 };
 use runner_engine::publish::{RealFs, RelPath};
 use runner_engine::recording::{InputRecording, UnrecordedInput};
@@ -24,6 +25,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::context::OUT_FOLDER;
+use crate::denied::DeniedAccess;
 use crate::dry_run::{DryRunPlan, PlannedChild};
 use crate::kind::{Asks, BadSetting, Kind, Targets, Works};
 use crate::output::Output;
@@ -193,7 +195,7 @@ fn start(ctx: &mut Context<'_>, spec: &CommandSpec, out: &Path) -> Result<usize,
     ctx.progress.step(&spec.program, 1, 1);
     ctx.programs.note_sandbox(ended.containment.as_ref());
     said.finish()?;
-    judge(ctx, &ended)?;
+    judge(ctx, &ended, &child.sandbox)?;
     Ok(ended.killed)
 }
 
@@ -208,7 +210,7 @@ fn not_started(error: SpawnError) -> JobError {
     JobError::failed(class, error.to_string())
 }
 
-fn judge(ctx: &Context<'_>, ended: &Ended) -> Result<(), JobError> {
+fn judge(ctx: &Context<'_>, ended: &Ended, sandbox: &ChildSandbox) -> Result<(), JobError> {
     let took = ended.took().as_secs();
     match &ended.reason {
         Reason::Cancelled => {
@@ -247,8 +249,16 @@ fn judge(ctx: &Context<'_>, ended: &Ended) -> Result<(), JobError> {
         ExitStatus::Exit(0) => Ok(()),
         status => {
             let words = if ended.stderr.is_empty() { &ended.stdout } else { &ended.stderr };
-            let words = ctx.redactor.redact(&last_words(words)).into_owned();
-            Err(JobError::failed(Class::Crash, format!("it ended with {status}{words}")))
+            let denied = DeniedAccess::find(&String::from_utf8_lossy(words), sandbox);
+            let denied =
+                denied.map_or_else(String::new, |denied| format!("; {}", denied.describe()));
+            let words = last_words(words) + &denied;
+            let words = ctx.redactor.redact(&words).into_owned();
+            let class = match status {
+                ExitStatus::Exit(_) => Class::Exit,
+                ExitStatus::Signal(_) => Class::Crash,
+            };
+            Err(JobError::failed(class, format!("it ended with {status}{words}")))
         }
     }
 }

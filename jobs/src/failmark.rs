@@ -137,7 +137,7 @@ pub fn hint(outcome: &Outcome) -> &'static str {
         Some(Class::Guard) => {
             "something else changed the same files, or a write was refused; check the files first"
         }
-        Some(Class::Crash) => "the run's log has the program's output",
+        Some(Class::Exit | Class::Crash) => "the run's log has the program's output",
         Some(Class::Internal) => "please report this with the output of `runner runs show`",
         None if matches!(outcome, Outcome::Deferred { .. }) => {
             "finish, commit or stash what the message names; the next run that is not deferred removes this file"

@@ -13,6 +13,7 @@ pub mod clock;
 pub mod command;
 pub mod context;
 pub mod curator;
+mod denied;
 pub mod dream;
 pub mod dry_run;
 pub mod evidence;

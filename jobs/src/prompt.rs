@@ -33,7 +33,7 @@ pub struct PromptSpec {
     /// The files of the project that are shown with the question.
     #[serde(default)]
     pub sources: Vec<String>,
-    /// The file for the answer; {date} is the night's date.
+    /// The file for the answer; {date} is the date on which the night opened.
     pub to: String,
 }
 

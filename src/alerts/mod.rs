@@ -96,6 +96,8 @@ fn rules(
 /// Starts the process that delivers and does not wait for it.
 fn start(home: &Env, beat: bool) -> Result<(), Failure> {
     let mut command = Command::new(env::executable()?);
+    let (name, folder) = home.state_variable();
+    command.env(name, folder);
     command
         .arg0("runner")
         .arg("__deliver")

@@ -25,14 +25,54 @@ pub fn parse(line: impl Iterator<Item = OsString>) -> Result<Args, Exit> {
 }
 
 /// The commands without `--json`, separated by `|`.
-const WITHOUT_JSON: &str = "init|demo|daemon|execute|runs logs|config schema|config set|db path|\
+const WITHOUT_JSON: &str = "demo|daemon|execute|config schema|config set|config unset|config edit|db path|\
     dream review|journal export|hook post-tool-use|guard hook|completions|man|__deliver|\
     curator events ack|curator setup|overnight schema";
 
 /// Returns the definition of the command line, with `--json` added to each command that supports
 /// it.
 pub fn program() -> clap::Command {
-    Args::command().mut_subcommands(|command| with_json(command, ""))
+    Args::command().mut_subcommands(|command| with_json(command, "")).help_template(help_template())
+}
+
+/// The commands that a person uses every day, with a short description.
+const EVERYDAY: [(&str, &str); 9] = [
+    ("init", "Make the current folder a project"),
+    ("night", "Run every enabled job once, under one budget, and write one report"),
+    ("report", "Print the report of the last night, or open it with --open"),
+    ("dream", "Decide on the proposals of a dream pass: dream review"),
+    ("status", "Show the last night, the next job, failures and budgets"),
+    ("jobs", "List jobs, or add, run and reset one"),
+    ("runs", "List runs, or show one with its reason and its log"),
+    ("logs", "Print the log of a run, or of a job's last run"),
+    ("setup", "Set up a timer, so that the nights run by themselves"),
+];
+
+/// The other commands, by topic.
+const TOPICS: [(&str, &[&str]); 6] = [
+    ("queue", &["run", "enqueue", "cancel", "retry", "pause", "resume"]),
+    ("schedule", &["schedule", "tick", "daemon", "doctor", "alerts"]),
+    ("settings", &["config", "trust", "budget", "backends"]),
+    (
+        "agents",
+        &["lifecycle", "board", "journal", "overnight", "corpus", "curator", "hook", "guard"],
+    ),
+    ("data", &["projects", "db", "replay"]),
+    ("help", &["demo", "completions", "man", "help"]),
+];
+
+/// Returns the layout of the program's help, which fits on one screen.
+fn help_template() -> String {
+    let mut text =
+        "{about-with-newline}\n{usage-heading} {usage}\n\nEveryday commands:\n".to_owned();
+    for (name, about) in EVERYDAY {
+        text.push_str(&format!("  {name:<9} {about}\n"));
+    }
+    text.push_str("\nFurther commands (each has --help):\n");
+    for (topic, names) in TOPICS {
+        text.push_str(&format!("  {:<9} {}\n", format!("{topic}:"), names.join(", ")));
+    }
+    text + "\nOptions:\n{options}{after-help}"
 }
 
 fn with_json(command: clap::Command, above: &str) -> clap::Command {
@@ -105,6 +145,7 @@ pub enum Command {
     #[command(hide = true)]
     Execute(super::execute::ExecuteArgs),
     Runs(super::runs::RunsArgs),
+    Logs(super::runs::LogsArgs),
     Status(super::status::StatusArgs),
     Projects(super::projects::ProjectsArgs),
     Report(super::report::ReportArgs),
@@ -136,5 +177,25 @@ impl Args {
     /// Returns the output options from the flags.
     pub fn ui(&self) -> Ui {
         Ui { json: self.json, quiet: self.quiet }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn help_names_each_command_once_on_one_screen() {
+        let mut named: Vec<&str> = EVERYDAY.iter().map(|(name, _)| *name).collect();
+        named.extend(TOPICS.iter().flat_map(|(_, names)| names.iter().copied()));
+        named.retain(|name| *name != "help");
+        let mut program = program();
+        let visible = program.get_subcommands().filter(|command| !command.is_hide_set());
+        let mut there: Vec<String> = visible.map(|it| it.get_name().to_owned()).collect();
+        named.sort_unstable();
+        there.sort_unstable();
+        assert_eq!(named, there);
+        let help = program.render_help().to_string();
+        assert!(help.lines().count() <= 42, "{help}");
     }
 }

@@ -12,7 +12,7 @@ use runner_engine::outcome::Exit;
 use runner_engine::process::{
     self, Cancel, ChildSandbox, ChildSpec, ExitStatus, Limits, OutputVerdict, Stdin,
 };
-use runner_engine::sandbox::{SandboxLevel, available};
+use runner_engine::sandbox::available;
 use runner_jobs::report;
 
 use super::{Cli, init, night};
@@ -29,7 +29,10 @@ const HISTORY: &str = include_str!("../../config/demo/history.fast-import");
 const IDEAS: &[(&str, &str)] = &[
     ("csv-export.md", include_str!("../../config/demo/ideas/csv-export.md")),
     ("storm-surge-alerts.md", include_str!("../../config/demo/ideas/storm-surge-alerts.md")),
-    ("surge-warning-mails.md", include_str!("../../config/demo/ideas/surge-warning-mails.md")),
+    (
+        "the-moon-and-the-tides.md",
+        include_str!("../../config/demo/ideas/the-moon-and-the-tides.md"),
+    ),
     ("moon-phase.md", include_str!("../../config/demo/ideas/moon-phase.md")),
     (
         "how-a-clock-change-cost-us-a-weekend.md",
@@ -67,48 +70,66 @@ enum DemoAgent {
 
 impl DemoArgs {
     pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
-        let dir = cli.here.join(&self.dir);
+        let dir = create(&cli.here.join(&self.dir))?;
+        // The user's own database must never know the sample project.
+        let home = cli.env.for_demo(&dir)?;
+        let cli = &Cli { env: &home, ..*cli };
         let root = self.make(cli, &dir)?;
         // The output of the night would repeat the report.
         let hushed = SpawnMode { ui: Ui { quiet: true, ..Ui::default() }, ..cli.spawn_mode() };
         let steps = [("lifecycle", STEPS)];
         let exit = night::with_steps(cli.env, &root, &steps, hushed, AwakeFlags::default())?;
         print_report(&root)?;
+        print_next_steps(&self.dir);
         Ok(exit)
     }
 
-    /// Creates the project at `dir`, which must not exist, and returns its root.
+    /// Creates the project in the empty folder `dir` and returns its root.
     fn make(&self, cli: &Cli<'_>, dir: &Path) -> Result<PathBuf, Failure> {
-        if dir.symlink_metadata().is_ok() {
-            return Err(Failure::data(format!("{} already exists", dir.display()))
-                .hint(format!("runner demo {}-2   (or remove the folder)", dir.display())));
-        }
-        fs::create_dir_all(dir).map_err(|error| Failure::not_written(dir, error))?;
-        let dir: PathBuf =
-            fs::canonicalize(dir).map_err(|error| Failure::not_written(dir, error))?;
         cli.ui.info(&format!("created a sample project in {}", dir.display()));
-        git(&dir, &["init", "--quiet", "--initial-branch=main"], Stdin::Null)?;
-        git(&dir, &["fast-import", "--quiet"], Stdin::Bytes(HISTORY.into()))?;
-        git(&dir, &["reset", "--quiet", "--hard"], Stdin::Null)?;
+        git(dir, &["init", "--quiet", "--initial-branch=main"], Stdin::Null)?;
+        git(dir, &["fast-import", "--quiet"], Stdin::Bytes(HISTORY.into()))?;
+        git(dir, &["reset", "--quiet", "--hard"], Stdin::Null)?;
         let ideas = dir.join("ideas");
         fs::create_dir(&ideas).map_err(|error| Failure::not_written(&ideas, error))?;
         for (name, text) in IDEAS {
             let path = ideas.join(name);
             fs::write(&path, text).map_err(|error| Failure::not_written(&path, error))?;
         }
-        let root = init::make(cli.env, &dir, init::IdChoice::Known, init::Notes::AsTheyAre)?.0.root;
-        // A child can commit only if the sandbox gives it a separate view of the file system.
+        let root = init::make(cli.env, dir, init::IdChoice::Known, init::Notes::AsTheyAre)?.0.root;
         let mut agent = self.agent;
-        if agent == DemoAgent::Scripted && available().level != Some(SandboxLevel::Full) {
+        if agent == DemoAgent::Scripted && available().level.is_none() {
             agent = DemoAgent::Builtin;
             cli.ui.info(
-                "bubblewrap is missing or does not work here, so no agent can run in the sandbox: \
-                 the demo uses the built-in backend",
+                "this system has no sandbox, so the demo uses the built-in backend instead of an \
+                 agent; to get a sandbox: apt-get install bubblewrap",
             );
         }
         cycle(cli, &root, agent)?;
         Ok(root)
     }
+}
+
+/// Creates the folder of the sample project, which must not exist, and returns its real path.
+fn create(dir: &Path) -> Result<PathBuf, Failure> {
+    if dir.symlink_metadata().is_ok() {
+        return Err(Failure::data(format!("{} already exists", dir.display()))
+            .hint(format!("runner demo {}-2   (or remove the folder)", dir.display())));
+    }
+    fs::create_dir_all(dir).map_err(|error| Failure::not_written(dir, error))?;
+    fs::canonicalize(dir).map_err(|error| Failure::not_written(dir, error))
+}
+
+/// Prints the commands to try next.
+fn print_next_steps(dir: &Path) {
+    let dir = dir.display();
+    show::out(&format!(
+        "\nDo this first:\n\n  \
+         runner -C {dir} dream review  # decide on the proposals, one key each\n  \
+         runner -C {dir} report --open  # read this report in a browser\n  \
+         cd ~/my-repository && runner init  # begin with your own notes\n\n\
+         `rm -r {dir}` removes the sample project; your own database does not know it.\n"
+    ));
 }
 
 /// Prints the beginning of the newest report.
@@ -139,6 +160,8 @@ fn cycle(cli: &Cli<'_>, root: &Path, agent: DemoAgent) -> Result<(), Failure> {
     let settings = root.join(FILE);
     let mut text = read_text_in(root, &settings, DOCUMENT)
         .map_err(|error| Failure::not_written(&settings, error))?;
+    // The sample's git ignores the notes. Without this, accepting one would ask for --publish.
+    text.push_str("\n[jobs.dream]\nprivate = false\n");
     text.push_str("\n[jobs.lifecycle]\nkind = \"lifecycle\"\ntrigger = \"every 10m\"\n");
     if agent == DemoAgent::Scripted {
         let folder = root.join(AGENT_FOLDER);
@@ -167,9 +190,10 @@ fn cycle(cli: &Cli<'_>, root: &Path, agent: DemoAgent) -> Result<(), Failure> {
         text.push_str("backend = \"scripted\"\n\n[backends.scripted]\n");
         text.push_str(&backend.to_string());
     }
-    let write =
-        || fs::write(&settings, &text).map_err(|error| Failure::not_written(&settings, error));
-    trust::accepted_change(cli.env, root, &text, write)
+    trust::accepted_change(cli.env, root, || {
+        fs::write(&settings, &text).map_err(|error| Failure::not_written(&settings, error))?;
+        Ok(((), text))
+    })
 }
 
 /// Runs a git command in the sample project, without the user's git configuration.

@@ -116,7 +116,9 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         .hint("runner config set KEY VALUE, or runner enqueue JOB --set KEY=VALUE"));
     }
     failpoint::arm_steps(env::setting);
-    let home = Env::read()?.with(&args.config, reach.unwrap_or_default())?;
+    let home = Env::read()?;
+    let here = args.at.clone().unwrap_or_else(|| home.here.clone());
+    let home = home.for_folder(&here).with(&args.config, reach.unwrap_or_default())?;
     if reach.is_some() {
         home.overrides.honoured()?;
     }
@@ -132,6 +134,7 @@ fn is_dry(command: &Command) -> bool {
     match command {
         Command::Night(args) => args.dry_run,
         Command::Run(args) => args.dry_run,
+        Command::Jobs(args) => args.is_dry(),
         Command::Dream(args) => args.is_dry(),
         Command::Overnight(args) => args.is_dry(),
         _ => false,
@@ -143,6 +146,7 @@ fn reach(command: &Command) -> Option<OverrideScope> {
     match command {
         Command::Config(args) => args.override_scope(),
         Command::Budget(args) => args.override_scope(),
+        Command::Jobs(args) => args.runs().then_some(OverrideScope::Run),
         Command::Schedule(_) | Command::Backends(_) => Some(OverrideScope::Look),
         Command::Night(_)
         | Command::Run(_)
@@ -165,10 +169,10 @@ fn dispatch(args: &Args, home: &Env) -> Result<Exit, Failure> {
         ui: args.ui(),
         verbose: args.verbose,
     };
-    if let Command::Init(_) | Command::Demo(_) = &args.command {
+    if let Command::Init(_) = &args.command {
         usable(home)?;
     }
-    dispatch!(&args.command, Command: Init Demo Night Run Daemon Enqueue Cancel Retry Pause Resume Tick Execute Runs
+    dispatch!(&args.command, Command: Init Demo Night Run Daemon Enqueue Cancel Retry Pause Resume Tick Execute Runs Logs
         Status Projects Report Budget Jobs Alerts Deliver Guard Journal Hook Config
         Schedule Trust Backends Setup Doctor Db Replay Dream Board Lifecycle Overnight Corpus
         Curator

@@ -125,17 +125,11 @@ pub(super) fn review(
         cli.ui.show(&view);
         return Ok(true);
     }
-    if trust::in_run() {
-        return Err(Failure::usage("a run cannot accept the settings of its own project"));
-    }
+    refuse_in_run()?;
     cli.ui.show_part(&view);
     view.accepted = yes || (cli.ui.may_ask() && cli.ui.confirm("Accept these settings?"));
     if view.accepted {
-        let (mut store, now) = (cli.env.store()?, cli.env.wall()?);
-        // The project's row must exist before its acceptance is recorded.
-        project.register(&mut store, now)?;
-        project.accept(&mut store)?;
-        project.register(&mut store, now)?;
+        accept(cli, project)?;
         cli.ui.info(&format!("the settings of {} are accepted", view.project));
     } else {
         cli.ui.info("nothing was accepted; to accept: runner trust --yes");
@@ -144,4 +138,22 @@ pub(super) fn review(
         cli.ui.show(&view);
     }
     Ok(view.accepted)
+}
+
+/// Records that a person accepts the project's current files.
+pub(super) fn accept(cli: &Cli<'_>, project: &mut LoadedProject) -> Result<(), Failure> {
+    refuse_in_run()?;
+    let (mut store, now) = (cli.env.store()?, cli.env.wall()?);
+    // The project's row must exist before its acceptance is recorded.
+    project.register(&mut store, now)?;
+    project.accept(&mut store)?;
+    project.register(&mut store, now)
+}
+
+/// Fails if a run started this command.
+fn refuse_in_run() -> Result<(), Failure> {
+    match trust::in_run() {
+        false => Ok(()),
+        true => Err(Failure::usage("a run cannot accept the settings of its own project")),
+    }
 }

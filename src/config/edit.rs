@@ -1,9 +1,10 @@
-//! Changes one setting in the text of a file and keeps every other byte.
+//! Changes settings in the text of a file and keeps every other byte.
 //!
 //! `toml_edit` makes the change. It normalises line endings, so unchanged lines are copied from the
 //! old text. This module must never return a text with an error that the old text does not have.
 
 use std::borrow::Cow;
+use std::fmt;
 use std::path::Path;
 
 use toml_edit::{DocumentMut, Item, TableLike, Value};
@@ -14,37 +15,54 @@ use super::sources::{ConfigMistake, Layer, Sources, syntax_mistakes};
 use super::{Stack, merged, reference, resolve, texts};
 use crate::ui::Failure;
 
-/// A change of one setting in one file.
+/// Changes of settings in one file.
 #[derive(Clone, Copy, Debug)]
 pub struct Edit<'a> {
-    /// The dotted name of the setting.
-    pub key: &'a str,
-    /// The new value, parsed as TOML or else taken as text.
-    pub value: &'a str,
+    pub changes: &'a [SettingChange],
     /// The file to change.
     pub file: &'a Path,
     /// Whether the file is the user's and not the project's.
     pub user: bool,
 }
 
-/// Returns the file's old text, its new text, and the number of earlier errors that remain. The old
-/// text is empty if the file does not exist.
-///
-/// # Errors
-/// Returns an error if the file cannot be parsed, or if the new value would be an error.
-pub fn edit(user: &Path, edit: &Edit<'_>) -> Result<(String, String, usize), Failure> {
-    edit_text(user, edit, None)
+/// A change of one setting, by its dotted name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SettingChange {
+    /// Sets a value, which is parsed as TOML or else taken as text.
+    Set(String, String),
+    /// Removes a value or a table, with the comment lines directly above it.
+    Remove(String),
 }
 
-/// Does the same as [`edit`], but with `text` in place of the file's content, so that several
-/// changes can be combined before one of them is written.
-pub fn edit_text(
+impl SettingChange {
+    pub fn key(&self) -> &str {
+        match self {
+            Self::Set(key, _) | Self::Remove(key) => key,
+        }
+    }
+}
+
+impl fmt::Display for SettingChange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Set(key, value) => write!(f, "{key} {value}"),
+            Self::Remove(key) => write!(f, "without {key}"),
+        }
+    }
+}
+
+/// Returns the file's old text, its new text, and the number of earlier errors that remain. The old
+/// text is empty if the file does not exist. If `text` is given, it replaces the file's content.
+///
+/// # Errors
+/// Returns an error if the file cannot be parsed, or if the result of all changes would have an
+/// error that the old text does not have.
+pub fn edit(
     user: &Path,
     edit: &Edit<'_>,
     text: Option<String>,
 ) -> Result<(String, String, usize), Failure> {
-    let path: Vec<String> = edit.key.split('.').map(str::to_owned).collect();
-    allowed(&path, edit)?;
+    edit.changes.iter().try_for_each(|change| allowed(change, edit.user))?;
     let nothing = Overrides::default();
     let mut sources =
         texts(&Stack { user, project: (!edit.user).then_some(edit.file), overrides: &nothing })?;
@@ -69,7 +87,10 @@ pub fn edit_text(
         }
     }
     let old = sources.layers[at].text.clone().into_owned();
-    let new = changed(&old, &path, edit)?;
+    let mut new = old.clone();
+    for change in edit.changes {
+        new = changed(&new, change, edit.file)?;
+    }
     let before = known_mistakes(&sources);
     sources.layers[at].text = Cow::Owned(new.clone());
     let remain = mistakes_in(sources)?;
@@ -78,15 +99,23 @@ pub fn edit_text(
         .into_iter()
         .find(|mistake| !before.contains(&(mistake.key.clone(), unplaced(mistake.said()))));
     match fresh {
-        // The location in the error refers to the new text, which is never written, so it is left
-        // out.
-        Some(mistake) => Err(Failure::configuration(format!(
-            "{} {}: {}; nothing was written",
-            edit.key,
-            edit.value,
-            unplaced(mistake.said())
-        ))),
+        Some(mistake) => Err(refused(edit.changes, &mistake)),
         None => Ok((old, new, rest)),
+    }
+}
+
+/// Explains why changes are refused. The location in `mistake` refers to the new text, which is
+/// never written, so it is left out.
+fn refused(changes: &[SettingChange], mistake: &ConfigMistake) -> Failure {
+    let all: Vec<String> = changes.iter().map(ToString::to_string).collect();
+    let why = unplaced(mistake.said());
+    let failure = Failure::configuration(format!("{}: {why}; nothing was written", all.join(", ")));
+    // The value itself is valid if the mistake is in another setting.
+    match changes.iter().any(|change| change.key() == mistake.key) {
+        true => failure,
+        false => failure.hint(
+            "runner config set KEY VALUE KEY VALUE ...   (changes settings that need each other together)",
+        ),
     }
 }
 
@@ -109,43 +138,44 @@ fn unplaced(said: &str) -> String {
     third.or(second).or(first).unwrap_or_default().to_owned()
 }
 
-fn allowed(path: &[String], edit: &Edit<'_>) -> Result<(), Failure> {
-    let key = edit.key;
+fn allowed(change: &SettingChange, user: bool) -> Result<(), Failure> {
+    let key = change.key();
+    let path: Vec<String> = key.split('.').map(str::to_owned).collect();
     let parts: Vec<&str> = path.iter().map(String::as_str).collect();
     if parts[0] == "project" {
         let why = "project.id connects this folder to its history and cannot be set manually";
         return Err(Failure::configuration(why.to_owned()).hint("runner init"));
     }
-    if let Some(why) = reference::users_only(&parts).filter(|_| !edit.user) {
+    // A setting in the wrong file, or with a wrong name, may be removed.
+    let SettingChange::Set(_, value) = change else { return Ok(()) };
+    if let Some(why) = reference::users_only(&parts).filter(|_| !user) {
         let why = format!("{key}: {why}, so it is read only from the user's file");
-        let hint = format!("runner config set --user {key} {}", edit.value);
+        let hint = format!("runner config set --user {key} {value}");
         return Err(Failure::configuration(why).hint(hint));
     }
-    reference::known(path).map_err(|near| {
-        let failure = Failure::configuration(format!("there is no setting {key:?}"));
-        match near {
-            Some(near) => failure.hint(format!("runner config set {near} {}", edit.value)),
-            None => failure.hint("runner config schema"),
-        }
+    reference::known(&path).map_err(|unknown| match unknown.near {
+        Some(near) => Failure::configuration(format!("there is no setting {key:?}"))
+            .hint(format!("runner config set {near} {value}")),
+        None => Failure::configuration(format!("there is no setting {key:?}: {}", unknown.there))
+            .hint("runner config show   (lists all settings)"),
     })
 }
 
 /// Returns the text with the setting changed.
-fn changed(old: &str, path: &[String], edit: &Edit<'_>) -> Result<String, Failure> {
-    let refuse =
-        |why: &str| Failure::configuration(format!("{}: {}: {why}", edit.file.display(), edit.key));
+fn changed(old: &str, change: &SettingChange, file: &Path) -> Result<String, Failure> {
+    let key = change.key();
+    let refuse = |why: &str| Failure::configuration(format!("{}: {key}: {why}", file.display()));
     let plain = old.replace("\r\n", "\n");
-    let mut document: DocumentMut =
-        plain.parse().map_err(|_| refuse("the file is not valid TOML"))?;
-    let new: Value = format!("{} ", inline(&value(edit.value)))
-        .trim_end()
-        .parse()
-        .map_err(|_| refuse("the value cannot be written as TOML"))?;
-    let Some((last, outer)) = path.split_last() else {
-        return Err(refuse("the setting has no name"));
+    let mut document: DocumentMut = plain.parse().map_err(|_| refuse("it is not good TOML"))?;
+    let (outer, last) = match key.rsplit_once('.') {
+        Some((outer, last)) => (outer.split('.').collect(), last),
+        None => (Vec::new(), key),
     };
     let mut table: &mut dyn TableLike = document.as_table_mut();
     for part in outer {
+        if matches!(change, SettingChange::Remove(_)) && !table.contains_key(part) {
+            return Ok(old.to_owned());
+        }
         let inner = table.entry(part).or_insert_with(|| {
             let mut fresh = toml_edit::Table::new();
             fresh.set_implicit(true);
@@ -155,7 +185,24 @@ fn changed(old: &str, path: &[String], edit: &Edit<'_>) -> Result<String, Failur
             .as_table_like_mut()
             .ok_or_else(|| refuse("the setting that contains it is not a table"))?;
     }
-    match table.get_mut(last) {
+    match change {
+        SettingChange::Remove(_) => {
+            table.remove(last);
+        }
+        SettingChange::Set(_, text) => {
+            let new: Value = format!("{} ", inline(&value(text)))
+                .trim_end()
+                .parse()
+                .map_err(|_| refuse("the value cannot be written"))?;
+            put(table, last, new).map_err(refuse)?;
+        }
+    }
+    Ok(spliced(old, &plain, &document.to_string()))
+}
+
+/// Sets a value in its table, and keeps the space and the comments around an existing value.
+fn put(table: &mut dyn TableLike, key: &str, new: Value) -> Result<(), &'static str> {
+    match table.get_mut(key) {
         Some(item) if item.is_value() => {
             if let Some(known) = item.as_value_mut() {
                 let decor = known.decor().clone();
@@ -163,12 +210,12 @@ fn changed(old: &str, path: &[String], edit: &Edit<'_>) -> Result<String, Failur
                 *known.decor_mut() = decor;
             }
         }
-        Some(_) => return Err(refuse("this is a table; set one of its keys")),
+        Some(_) => return Err("it is a table"),
         None => {
-            table.insert(last, Item::Value(new));
+            table.insert(key, Item::Value(new));
         }
     }
-    Ok(spliced(old, &plain, &document.to_string()))
+    Ok(())
 }
 
 /// Merges the changed lines of `new` into `old`. Lines that equal those of `plain` keep their form

@@ -8,11 +8,16 @@ use super::*;
 
 /// Sets a key in a project's file and returns the new text.
 fn set(text: &str, key: &str, value: &str) -> Result<String, Failure> {
+    change(text, &[SettingChange::Set(key.to_owned(), value.to_owned())])
+}
+
+/// Changes a project's file and returns the new text.
+fn change(text: &str, changes: &[SettingChange]) -> Result<String, Failure> {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("runner.toml");
     fs::write(&file, text).unwrap();
-    let wanted = Edit { key, value, file: &file, user: false };
-    let (old, new, _) = edit(&folder.path().join("none"), &wanted)?;
+    let wanted = Edit { changes, file: &file, user: false };
+    let (old, new, _) = edit(&folder.path().join("none"), &wanted, None)?;
     assert_eq!(old, text.trim_start_matches('\u{feff}'));
     assert_eq!(fs::read_to_string(&file).unwrap(), text, "the file was written");
     Ok(new)
@@ -130,4 +135,55 @@ fn set_can_fix_an_invalid_file() {
     let half = set(text, "night.at", "01:00").unwrap();
     assert_eq!(half, text.replace("25:00", "01:00"));
     assert!(set(text, "night.length", "x").is_err());
+}
+
+#[test]
+fn settings_that_need_each_other_are_set_together() {
+    let new = |key: &str, value: &str| SettingChange::Set(key.to_owned(), value.to_owned());
+    let (kind, program) = (new("jobs.x.kind", "command"), new("jobs.x.program", "make"));
+    for alone in [&kind, &program] {
+        let said = change("", std::slice::from_ref(alone)).unwrap_err().to_string();
+        assert!(said.contains("runner config set KEY VALUE KEY VALUE"), "{said}");
+    }
+    for both in [[kind.clone(), program.clone()], [program, kind]] {
+        let read: Table = toml::from_str(&change("", &both).unwrap()).unwrap();
+        assert_eq!(read["jobs"]["x"]["kind"].as_str(), Some("command"));
+        assert_eq!(read["jobs"]["x"]["program"].as_str(), Some("make"));
+    }
+}
+
+#[test]
+fn unset_removes_only_its_setting() {
+    let remove = |key: &str| change(COMMENTED, &[SettingChange::Remove(key.to_owned())]);
+    for (key, old, new) in [
+        ("night.at", "\tat = '02:30'    # manually\n", ""),
+        ("night.budget.calls", "calls = 50 # fifty\n", ""),
+        ("jobs.dream.budget.calls", "{ calls = 4, money = 1.0 }", "{ money = 1.0 }"),
+        ("jobs.dream.max_ideas", "# a comment above\nmax_ideas = 7 # seven\n", ""),
+        ("night.length", "length   =\"8h\"# tight\n", ""),
+        ("jobs.b.program", "", ""),
+        ("night.att", "", ""),
+    ] {
+        assert_eq!(remove(key).unwrap(), COMMENTED.replacen(old, new, 1), "{key}");
+    }
+    let without = remove("jobs.a").unwrap();
+    assert!(!without.contains("[jobs.a]") && without.contains("[jobs.dream]"), "{without}");
+    let said = remove("jobs.a.program").unwrap_err().to_string();
+    assert!(said.contains("it has no program"), "{said}");
+    // A misspelled setting can be removed.
+    let text = "[night]\natt = \"25:00\"\nat = \"01:00\"\n";
+    let fixed = change(text, &[SettingChange::Remove("night.att".to_owned())]).unwrap();
+    assert_eq!(fixed, "[night]\nat = \"01:00\"\n");
+}
+
+#[test]
+fn an_unknown_section_gets_a_short_answer() {
+    for (key, names) in [
+        ("zebra.stripes", "the sections are"),
+        ("zebra", "night"),
+        ("jobs.dream.zzzzzzzz", "jobs.dream has"),
+    ] {
+        let said = set(COMMENTED, key, "1").unwrap_err().to_string();
+        assert!(said.contains(names) && said.len() < 600, "{key}: {said}");
+    }
 }

@@ -57,7 +57,7 @@ use sources::{
 };
 
 pub use ctxrc::FILE as FOREIGN_FILE;
-pub use edit::{Edit, edit, edit_text};
+pub use edit::{Edit, SettingChange, edit};
 pub use inline::inline;
 pub use job::Job;
 pub use notify::Notify;

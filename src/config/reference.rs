@@ -9,6 +9,7 @@ use std::sync::LazyLock;
 
 use runner_jobs::kinds::KINDS;
 use runner_text::nearest::nearest;
+use runner_text::some_of;
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
@@ -315,11 +316,33 @@ fn limits(node: &Value) -> String {
 
 /// Checks that `path` names a known setting or table. The error contains the full name of the
 /// nearest setting.
-pub(super) fn known(path: &[String]) -> Result<(), Option<String>> {
-    let found = path.iter().try_fold(whole(), |node, part| entry(node, part));
-    if found.is_some() {
-        return Ok(());
+pub(super) fn known(path: &[String]) -> Result<(), UnknownSetting> {
+    let mut node = whole();
+    for (at, part) in path.iter().enumerate() {
+        let Some(inner) = entry(node, part) else {
+            let above = path[..at].join(".");
+            let names = properties(node).map(|(name, _)| name.as_str());
+            let there = match above.as_str() {
+                "" => format!("the sections are {}", names.collect::<Vec<_>>().join(", ")),
+                above => format!("{above} has {}", some_of(names)),
+            };
+            return Err(UnknownSetting { near: near(path), there });
+        };
+        node = inner;
     }
+    Ok(())
+}
+
+/// A setting that does not exist.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct UnknownSetting {
+    /// The setting that was probably meant.
+    pub(super) near: Option<String>,
+    /// Lists the settings of the section.
+    pub(super) there: String,
+}
+
+fn near(path: &[String]) -> Option<String> {
     let named = |setting: &Setting| {
         let parts = setting.path.split('.').enumerate().map(|(at, part)| match part {
             "*" => path.get(at).map_or("NAME", String::as_str),
@@ -328,7 +351,7 @@ pub(super) fn known(path: &[String]) -> Result<(), Option<String>> {
         parts.collect::<Vec<_>>().join(".")
     };
     let names: Vec<String> = settings().iter().map(named).collect();
-    Err(nearest(&path.join("."), names.iter().map(String::as_str)).map(str::to_owned))
+    nearest(&path.join("."), names.iter().map(String::as_str)).map(str::to_owned)
 }
 
 /// Returns the reason why only the user's file may contain a setting; `None` for all other

@@ -70,10 +70,8 @@ fn trigger(text: &str) -> Result<TriggerSpec, String> {
             }
         }
         _ => {
-            let words = ["night", "lifecycle", "manual", "every", "daily", "cron", "after"];
-            let near = nearest(word, words)
-                .filter(|near| *near != word)
-                .map_or_else(String::new, |near| format!("; did you mean {near:?}?"));
+            let near = suggestion(word).filter(|near| trigger(near).is_ok());
+            let near = near.map_or_else(String::new, |near| format!("; did you mean {near:?}?"));
             return Err(format!(
                 "{text:?} is not a trigger (\"night\", \"manual\", \"every 15m\", \"daily 02:30\", \
                  \"cron 30 2 * * *\", \"after JOB\", \"after JOB ends\", \"lifecycle\"){near}"
@@ -81,6 +79,25 @@ fn trigger(text: &str) -> Result<TriggerSpec, String> {
         }
     };
     Ok(TriggerSpec::Clock(trigger))
+}
+
+/// Returns a complete trigger that begins with the word nearest to `word`.
+fn suggestion(word: &str) -> Option<String> {
+    if word.starts_with('@') {
+        return Some(format!("cron {word}"));
+    }
+    const COMPLETE: [&str; 7] = [
+        "night",
+        "lifecycle",
+        "manual",
+        "every 15m",
+        "daily 02:30",
+        "cron 30 2 * * *",
+        "after JOB",
+    ];
+    let first = |complete: &'static str| complete.split(' ').next().unwrap_or(complete);
+    let near = nearest(word, COMPLETE.map(first))?;
+    COMPLETE.into_iter().find(|complete| first(complete) == near).map(str::to_owned)
 }
 
 fn after(job: &str, on: On) -> Trigger {
@@ -114,9 +131,11 @@ mod tests {
         for (text, why) in [
             ("nightly", "is not a trigger"),
             ("nigth", "did you mean \"night\""),
-            ("evry 15m", "did you mean \"every\""),
-            ("every", "is not a trigger"),
-            ("every 500ms", "shorter than one second"),
+            ("evry 15m", "did you mean \"every 15m\""),
+            ("every", "did you mean \"every 15m\""),
+            ("daily", "did you mean \"daily 02:30\""),
+            ("@daily", "did you mean \"cron @daily\""),
+            ("every 500ms", "one second at least"),
             ("every day", "not a duration"),
             ("daily 2:30", "not a time of day"),
             ("cron 61 * * * *", "not a cron expression"),
@@ -128,6 +147,11 @@ mod tests {
         ] {
             let error = trigger(text).unwrap_err();
             assert!(error.contains(why), "{text}: {error}");
+            // A suggestion is itself a valid trigger.
+            if let Some((_, near)) = error.split_once("did you mean \"") {
+                let near = near.trim_end_matches("\"?");
+                assert!(trigger(near).is_ok(), "{text}: {near}");
+            }
         }
     }
 }

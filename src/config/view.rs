@@ -116,14 +116,18 @@ impl ResolvedSettings {
         if let Some(value) = at(&path) {
             return Ok(Some(value));
         }
-        let unknown = |near: Option<String>| {
-            let failure = Failure::configuration(format!("there is no setting {key:?}"));
+        let unknown = |near: Option<String>, there: &str| {
+            let what = format!("there is no setting {key:?}");
             match near {
-                Some(near) => failure.hint(format!("runner config get {near}")),
-                None => failure.hint("runner config show"),
+                Some(near) => {
+                    Failure::configuration(what).hint(format!("runner config get {near}"))
+                }
+                None => Failure::configuration(what + there)
+                    .hint("runner config show   (lists all settings)"),
             }
         };
-        reference::known(&path).map_err(unknown)?;
+        reference::known(&path)
+            .map_err(|error| unknown(error.near, &format!(": {}", error.there)))?;
         if let [
             group @ ("jobs" | "backends" | "groups" | "pools" | "prices" | "channels"),
             name,
@@ -138,7 +142,7 @@ impl ResolvedSettings {
                 runner_text::nearest::nearest(name, names.iter().map(String::as_str)).map(|near| {
                     key.replacen(&format!("{group}.{name}"), &format!("{group}.{near}"), 1)
                 });
-            return Err(unknown(near));
+            return Err(unknown(near, ""));
         }
         Ok(match path.as_slice() {
             [jobs, _, key] if jobs == "jobs" && reference::is_shared(key) => {

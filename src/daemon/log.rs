@@ -15,6 +15,8 @@ use runner_engine::files::open_with;
 
 /// Maximum size of the log in bytes.
 const LONGEST: u64 = 1024 * 1024;
+/// Leaves out the messages of the library that wakes the daemon, such as "Uninited".
+const DEFAULT: &str = "info,tokio_cron_scheduler=error";
 
 #[derive(Clone, Copy, Debug)]
 pub struct DaemonLog {
@@ -23,10 +25,10 @@ pub struct DaemonLog {
 
 impl DaemonLog {
     /// Installs a global `tracing` subscriber that writes to the log at `path`. `wanted` is a
-    /// filter such as `debug`; the default is `info`.
+    /// filter such as `debug`; the default is [`DEFAULT`].
     pub fn start(path: &Path, wanted: Option<&str>, ui: Ui) -> Result<Self, Failure> {
         let cannot = |error: io::Error| Failure::not_written(path, error);
-        let filter = EnvFilter::try_new(wanted.unwrap_or("info")).map_err(|error| {
+        let filter = EnvFilter::try_new(wanted.unwrap_or(DEFAULT)).map_err(|error| {
             Failure::environment(format!("RUNNER_LOG={}: {error}", wanted.unwrap_or_default()))
         })?;
         let sink = Bounded::open(path).map_err(cannot)?;

@@ -298,18 +298,17 @@ impl LoadedProject {
     }
 }
 
-/// Makes a change to a project's `runner.toml` on behalf of a person; `written` is its new text. If
-/// all settings were in effect before, the new text is accepted.
+/// Makes a change to a project's `runner.toml` on behalf of a person; `change` also returns the new
+/// text of the file. If all settings were in effect before, the new text is accepted.
 pub fn accepted_change<T>(
     home: &Env,
     root: &Path,
-    written: &str,
-    change: impl FnOnce() -> Result<T, Failure>,
+    change: impl FnOnce() -> Result<(T, String), Failure>,
 ) -> Result<T, Failure> {
     let load = || LoadedProject::at(home, home.store_to_identify()?.as_ref(), root);
     // A person must be able to repair settings that cannot be read.
     let before = load().ok().filter(|project| project.trust.known && project.trust.holds());
-    let done = change()?;
+    let (done, written) = change()?;
     let Some(before) = before.filter(|_| !in_run()) else { return Ok(done) };
     let Ok(mut after) = load() else { return Ok(done) };
     let others = |record: &TrustRecord| {

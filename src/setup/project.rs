@@ -15,7 +15,7 @@ use runner_jobs::kind::Asks;
 use super::plan::SetupStep;
 use super::record::{ChangedFile, ServedProject};
 use super::ticks::{self, ProjectNeed};
-use crate::config::{Config, Edit, edit_text};
+use crate::config::{self, Config, Edit, SettingChange};
 use crate::env::Env;
 use crate::project::{FILE, LoadedProject};
 use crate::ui::Failure;
@@ -58,11 +58,12 @@ pub fn part(
     let path = here.root.join(FILE);
     let raw = text_in(&here.root)?.unwrap_or_default();
     let mark = if raw.starts_with('\u{feff}') { "\u{feff}" } else { "" };
-    let mut text = raw[mark.len()..].to_owned();
-    for (key, value) in settings(&here.config, wish)? {
-        let wanted = Edit { key: &key, value: &value, file: &path, user: false };
-        text = edit_text(&home.user_config, &wanted, Some(text))?.1;
-    }
+    let text = raw[mark.len()..].to_owned();
+    let changes = settings(&here.config, wish)?;
+    let changes: Vec<SettingChange> =
+        changes.into_iter().map(|(key, value)| SettingChange::Set(key, value)).collect();
+    let wanted = Edit { changes: &changes, file: &path, user: false };
+    let text = config::edit(&home.user_config, &wanted, Some(text))?.1;
     let new = format!("{mark}{text}");
     let changed = chained(before.and_then(|it| it.changed.as_ref()), &raw, &new);
     let at = wish.at.unwrap_or(here.config.night.at);

@@ -6,8 +6,11 @@ use std::borrow::Cow;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use comfy_table::presets::NOTHING;
+use comfy_table::{Attribute, Cell, Color, ContentArrangement, Table};
 use jiff::Timestamp;
 use runner_engine::error_chain::{error_chain, plain};
+use runner_engine::outcome::Outcome;
 use runner_text::redact::Redacted;
 use serde::Serialize;
 use unicode_width::UnicodeWidthChar as _;
@@ -133,6 +136,11 @@ pub fn format_time(at: Timestamp) -> String {
     at.to_zoned(jiff::tz::TimeZone::system()).strftime("%Y-%m-%d %H:%M:%S %Z").to_string()
 }
 
+/// Formats a time in the system's time zone, to the minute, for lists.
+pub fn format_minute(at: Timestamp) -> String {
+    at.to_zoned(jiff::tz::TimeZone::system()).strftime("%Y-%m-%d %H:%M").to_string()
+}
+
 /// Formats a time in the given zone, with the zone's abbreviation. An unknown zone is replaced by
 /// the system's zone.
 pub fn format_time_in(at: Timestamp, zone: &str) -> String {
@@ -149,36 +157,138 @@ pub fn row<const N: usize>(cells: [&str; N]) -> Vec<String> {
     cells.map(str::to_owned).to_vec()
 }
 
-/// Formats the rows as a table. Each column except the last is padded to its widest cell.
+/// Formats the rows as a table. On a terminal, cells wrap at its width.
 pub fn table(rows: &[Vec<String>]) -> String {
-    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..columns)
-        .map(|column| {
-            rows.iter()
-                .filter_map(|row| row.get(column))
-                .map(|cell| cell.chars().count())
-                .max()
-                .unwrap_or(0)
-        })
-        .collect();
-    let mut text = String::new();
-    for row in rows {
-        let mut line = String::new();
-        for (column, cell) in row.iter().enumerate() {
-            line.push_str(cell);
-            if column + 1 < row.len() {
-                line.extend(std::iter::repeat_n(' ', widths[column] - cell.chars().count() + 2));
+    layout(rows, &[], terminal_width())
+}
+
+/// Formats the rows as a table in which every row is one line, for text that is copied.
+pub fn unwrapped_table(rows: &[Vec<String>]) -> String {
+    layout(rows, &[], None)
+}
+
+/// The meaning of a listed item's state, which decides its colour on a terminal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tone {
+    Plain,
+    Good,
+    Warn,
+    Bad,
+}
+
+impl Tone {
+    /// Returns the tone of an outcome, or of a run without one.
+    pub fn of(outcome: Option<&Outcome>) -> Self {
+        match outcome {
+            Some(Outcome::Succeeded) => Self::Good,
+            Some(Outcome::Failed { .. } | Outcome::TimedOut { .. } | Outcome::Lost { .. }) => {
+                Self::Bad
             }
+            Some(
+                Outcome::Degraded { .. } | Outcome::Deferred { .. } | Outcome::Cancelled { .. },
+            ) => Self::Warn,
+            _ => Self::Plain,
         }
-        text.push_str(line.trim_end());
-        text.push('\n');
     }
-    text
+
+    fn color(self) -> Option<Color> {
+        match self {
+            Self::Plain => None,
+            Self::Good => Some(Color::Green),
+            Self::Warn => Some(Color::Yellow),
+            Self::Bad => Some(Color::Red),
+        }
+    }
+}
+
+/// A table with a header. Its cells in `toned` have the colour of their row's tone.
+pub struct List<'a> {
+    pub header: &'a [&'a str],
+    /// The index of the column with the state of the row's item.
+    pub toned: usize,
+    pub rows: Vec<(Tone, Vec<String>)>,
+}
+
+impl List<'_> {
+    /// Prints the list on standard output, redacted.
+    pub fn print(&self) {
+        own(&self.text());
+    }
+
+    /// Formats the list. Colours and wrapping apply on a terminal only.
+    fn text(&self) -> String {
+        let mut rows = vec![self.header.iter().map(|cell| (*cell).to_owned()).collect()];
+        // The escape sequences of colours are added after the redaction, which removes them.
+        let redacted = |cell: &String| Redacted::of(cell).to_string();
+        rows.extend(self.rows.iter().map(|(_, cells)| cells.iter().map(redacted).collect()));
+        let mut styles = vec![];
+        if can_draw() && env::setting("NO_COLOR").is_none() {
+            styles = (0..self.header.len()).map(|column| (0, column, CellLook::Header)).collect();
+            let toned = self.rows.iter().enumerate();
+            styles.extend(toned.filter_map(|(row, (tone, _))| {
+                Some((row + 1, self.toned, CellLook::Color(tone.color()?)))
+            }));
+        }
+        layout(&rows, &styles, terminal_width())
+    }
+}
+
+#[derive(Clone, Copy)]
+enum CellLook {
+    Header,
+    Color(Color),
+}
+
+fn terminal_width() -> Option<u16> {
+    if !can_draw() {
+        return None;
+    }
+    let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
+    Some(size.ws_col).filter(|columns| *columns > 0)
+}
+
+/// Formats rows with two spaces between columns. `looks` has the row and the column of each cell
+/// with a style. If `width` is given, longer lines wrap.
+fn layout(rows: &[Vec<String>], looks: &[(usize, usize, CellLook)], width: Option<u16>) -> String {
+    if rows.is_empty() {
+        return String::new();
+    }
+    let mut table = Table::new();
+    table.load_style(NOTHING).force_no_tty();
+    if !looks.is_empty() {
+        table.enforce_styling();
+    }
+    match width {
+        Some(width) => {
+            table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
+        }
+        None => {
+            table.set_content_arrangement(ContentArrangement::Disabled);
+        }
+    }
+    for (at, row) in rows.iter().enumerate() {
+        let cells = row.iter().enumerate().map(|(column, text)| {
+            let look = looks.iter().find(|(row, cell, _)| (*row, *cell) == (at, column));
+            let cell = Cell::new(text);
+            match look {
+                None => cell,
+                Some((_, _, CellLook::Header)) => cell.add_attribute(Attribute::Bold),
+                Some((_, _, CellLook::Color(color))) => cell.fg(*color),
+            }
+        });
+        table.add_row(cells);
+    }
+    let last = table.column_count().saturating_sub(1);
+    for (at, column) in table.column_iter_mut().enumerate() {
+        column.set_padding((0, if at == last { 0 } else { 2 }));
+    }
+    table.lines().map(|line| line.trim_end().to_owned() + "\n").collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use unicode_width::UnicodeWidthStr as _;
 
     #[test]
     fn control_characters_are_replaced() {
@@ -204,5 +314,11 @@ mod tests {
             vec!["bbb".into(), "s".into(), "y".into()],
         ];
         assert_eq!(table(&rows), "a    long  x\nbbb  s     y\n");
+        let wide =
+            vec![row(["name", "夜夜", "x"]), row(["n", "a long text of several words", "y"])];
+        assert_eq!(layout(&wide, &[], None).lines().count(), 2);
+        let narrow = layout(&wide, &[], Some(24));
+        assert!(narrow.lines().count() > 2, "{narrow}");
+        assert!(narrow.lines().all(|line| line.width() <= 24), "{narrow}");
     }
 }

@@ -65,6 +65,19 @@ impl Ui {
         matches!(answer.trim(), "y" | "Y" | "yes")
     }
 
+    /// Asks a question on the terminal. Returns the answer, `default` for an empty answer, or `None`
+    /// if there is no more input.
+    pub fn ask(self, question: &str, default: &str) -> Option<String> {
+        let shown = if default.is_empty() { String::new() } else { format!(" [{default}]") };
+        show::notice(&format!("{question}{shown}"));
+        let mut answer = String::new();
+        match io::stdin().lock().read_line(&mut answer) {
+            Ok(0) | Err(_) => None,
+            Ok(_) if answer.trim().is_empty() => Some(default.to_owned()),
+            Ok(_) => Some(answer.trim().to_owned()),
+        }
+    }
+
     /// Prints a document whose only form is JSON, such as a schema.
     pub fn document(value: &impl Serialize) {
         show::json(value);

@@ -2,7 +2,7 @@
 
 use jiff::civil::{DateTime, Time};
 use jiff::tz::TimeZone;
-use jiff::{SignedDuration, Timestamp};
+use jiff::{SignedDuration, Span, Timestamp};
 
 /// Parses "2026-11-22T02:30:00Z", "2026-11-22 02:30" or "2026-11-22" in `zone`, "02:30" (the next
 /// such time in `zone`), or "2h" (counted from `now`).
@@ -40,6 +40,29 @@ pub fn parse_time(text: &str, zone: &TimeZone, now: Timestamp) -> Result<Timesta
     }
 }
 
+/// Parses "2026-11-22T02:30:00Z", "2026-11-22 02:30" or "2026-11-22" in `zone`, or "7d" (counted
+/// back from `now`).
+pub fn parse_past_time(text: &str, zone: &TimeZone, now: Timestamp) -> Result<Timestamp, String> {
+    let wrong = || {
+        format!(
+            "{text:?} is not a time in the past (like 7d, 12h, 2026-11-22 or \"2026-11-22 02:30\")"
+        )
+    };
+    // A span with days has no fixed length without a zone.
+    let back = text.trim().parse::<Span>().ok().filter(|span| span.is_positive());
+    if let Some(span) = back {
+        return now
+            .to_zoned(zone.clone())
+            .checked_sub(span)
+            .map(|at| at.timestamp())
+            .map_err(|_| wrong());
+    }
+    match parse_time(text, zone, now) {
+        Ok(at) if at <= now => Ok(at),
+        _ => Err(wrong()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -67,6 +90,25 @@ mod tests {
         }
         for bad in ["", "soon", "25:00", "-2h", "2026-13-01 00:00"] {
             assert!(parse_time(bad, &zone, now).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn past_times_are_parsed() {
+        let zone = TimeZone::get("Europe/Berlin").unwrap();
+        let now: Timestamp = "2026-11-21T22:00:00Z".parse().unwrap();
+        for (text, expected) in [
+            ("7d", "2026-11-14T22:00:00Z"),
+            ("12h", "2026-11-21T10:00:00Z"),
+            ("1w", "2026-11-14T22:00:00Z"),
+            ("2026-11-20", "2026-11-19T23:00:00Z"),
+            ("2026-11-20 02:30", "2026-11-20T01:30:00Z"),
+        ] {
+            let parsed = parse_past_time(text, &zone, now).map(|at| at.to_string());
+            assert_eq!(parsed, Ok(expected.to_owned()), "{text}");
+        }
+        for bad in ["", "yesterday", "2027-01-01", "-7d", "99999y"] {
+            assert!(parse_past_time(bad, &zone, now).is_err(), "{bad}");
         }
     }
 }

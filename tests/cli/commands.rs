@@ -35,7 +35,7 @@ fn exit_0_without_artifact_is_a_failure() {
 #[test]
 fn next_success_removes_the_failmark() {
     let fixture = job("[ -e good ] && echo 1 > \"$RUNNER_OUT/a.json\"", ARTIFACT);
-    fixture.run(&["run", "tidy"]).ends(1).expect_text("crash").expect_text("exit 1");
+    fixture.run(&["run", "tidy"]).ends(1).expect_text("failed (exit)").expect_text("exit 1");
     assert!(fixture.path(".runner/failed/tidy.json").exists());
     fixture.write("good", "");
     fixture.run(&["run", "tidy"]).ends(0);

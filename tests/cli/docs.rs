@@ -60,10 +60,10 @@ fn marked_documentation_blocks_run() {
 const SETTINGS: &str = "<!-- settings -->\n```toml\n";
 
 #[test]
-fn readme_configures_every_backend_kind() {
-    let readme = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md"));
-    let readme = readme.unwrap();
-    let (_, block) = readme.split_once(SETTINGS).unwrap();
+fn guide_configures_every_backend_kind() {
+    let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/guide/backends.md");
+    let guide = fs::read_to_string(guide).unwrap();
+    let (_, block) = guide.split_once(SETTINGS).unwrap();
     let (block, _) = block.split_once("```").unwrap();
     let fixture = Fixture::with(block);
     fixture.run(&["config", "check"]).ends(0);

@@ -31,6 +31,7 @@ mod dream_answers;
 mod dream_bench;
 mod dry_run;
 mod dst;
+mod first_hour;
 mod fixture;
 mod following;
 mod hook;

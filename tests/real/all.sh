@@ -48,6 +48,7 @@ systemd_lane() {
 agents_lane() {
     one "agents" python3 tests/real/agents.py "$runner" "$agents"
     one "lifecycle" python3 tests/real/lifecycle.py "$runner" "$agents"
+    one "first hour" tests/real/first_hour.sh "$runner"
     one "page in Chromium" python3 tests/real/page.py "$runner"
     one "curator's walk" tests/real/curator_walk.sh "$runner"
 }

@@ -39,6 +39,7 @@ pub fn retryable(outcome: &Outcome) -> bool {
             | Class::Silent
             | Class::Malformed
             | Class::ArtifactMissing
+            | Class::Exit
             | Class::Crash
             | Class::RateLimited => true,
             Class::Auth
@@ -100,6 +101,7 @@ mod tests {
             Class::Silent,
             Class::Malformed,
             Class::ArtifactMissing,
+            Class::Exit,
             Class::Crash,
         ] {
             assert!(retryable(&failed(class)), "{class}");

@@ -87,7 +87,7 @@ pub use runs::{Execution, RunFilter, RunRow, RunState, RunSummary, Spawned};
 pub use trust::TrustRecord;
 pub use usage::{
     Amounts, Budget, BudgetLevel, DAY, JOB, MEASURE, Money, NIGHT, PARENT, POOL_DAY, POOL_WEEK,
-    RequestId, RequestUsage, UNITS, WINDOW,
+    RequestId, RequestUsage, UNITS, WINDOW, budget_seconds,
 };
 
 /// The row number of a job. Names are unique only within a project.

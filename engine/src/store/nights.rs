@@ -27,6 +27,13 @@ pub struct Night {
     pub closed: Option<Timestamp>,
 }
 
+impl Night {
+    /// Returns the civil date of the night, without the suffix of a further night on that date.
+    pub fn date(&self) -> &str {
+        self.name.get(..10).unwrap_or(&self.name)
+    }
+}
+
 /// The columns for [`night`].
 pub(super) const COLUMNS: &str = "n.id, n.project, n.name, n.opens, n.closes, n.closed";
 

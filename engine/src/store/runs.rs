@@ -16,7 +16,7 @@ use rusqlite::types::Value;
 use rusqlite::{Connection, Row, params, params_from_iter};
 use serde::{Deserialize, Serialize};
 
-use super::columns::{Count, Json, Query as _, json, json_opt, time, time_opt, to_json};
+use super::columns::{Count, Json, Query as _, json, json_opt, millis, time, time_opt, to_json};
 use super::{Fault, JobId, NightId, Origin, Result, Store};
 use crate::awake::SleepInhibition;
 use crate::ids::{Fence, OccurrenceId, ProjectId, RunId};
@@ -233,6 +233,10 @@ pub struct RunFilter {
     pub prefix: Option<String>,
     /// Maximum number of runs. 0 means no limit.
     pub limit: u32,
+    /// Only the runs that failed, timed out or were lost.
+    pub failed: bool,
+    /// Only the runs that were recorded at this time or later.
+    pub since: Option<Timestamp>,
     /// Excludes jobs of this kind, unless `job` is set.
     pub but_kind: Option<&'static str>,
 }
@@ -337,6 +341,13 @@ impl Store {
         if let (Some(kind), None) = (filter.but_kind, filter.job) {
             wheres.push("+r.job NOT IN (SELECT id FROM jobs WHERE kind = ?)");
             values.push(kind.to_owned().into());
+        }
+        if filter.failed {
+            wheres.push("r.outcome ->> 'outcome' IN ('failed', 'timed-out', 'lost')");
+        }
+        if let Some(since) = filter.since {
+            wheres.push("r.requested >= ?");
+            values.push(millis(since).into());
         }
         if let Some(prefix) = &filter.prefix {
             wheres.push("r.id BETWEEN ? AND ?");

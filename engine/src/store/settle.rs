@@ -19,6 +19,7 @@ use rusqlite::{Connection, Transaction, params};
 
 use super::columns::{Query as _, free, free_json, json, millis, time, time_opt};
 use super::rows::{NewOccurrence, Origin, line_up, queue};
+use super::usage::budget_seconds;
 use super::{Fault, JobId, NightId, Result, RunSummary, StoreError, alerts, jobs, nights, reserve};
 use crate::ids::{Fence, OccurrenceId, RunId};
 use crate::outcome::{Outcome, SkipReason};
@@ -92,8 +93,7 @@ pub(super) fn close(
         nights::reported(tx, &occurrence, summary)?;
     }
     if let Some(started) = started {
-        let elapsed = (millis(now) - millis(started)).max(0).cast_unsigned();
-        reserve::settle(tx, run, elapsed.div_ceil(1000))?;
+        reserve::settle(tx, run, budget_seconds(started, now))?;
     }
     Ok(EndedRun { occurrence, job, seed: seed.cast_unsigned(), unwanted, outcome })
 }

@@ -135,6 +135,12 @@ impl Money {
     }
 }
 
+/// Returns the time of a run as its budget counts it: in seconds, rounded up.
+pub fn budget_seconds(started: Timestamp, finished: Timestamp) -> u64 {
+    let elapsed = finished.as_millisecond() - started.as_millisecond();
+    elapsed.max(0).unsigned_abs().div_ceil(1000)
+}
+
 /// The id of a model request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestId(i64);

@@ -7,7 +7,7 @@ use runner_engine::ids::ProjectId;
 use runner_engine::outcome::Outcome;
 use runner_engine::store::{
     AlertEnd, Amounts, DAY, MessageState, NIGHT, NightId, RunFilter, RunRow, RunState, Store,
-    StoreError,
+    StoreError, budget_seconds,
 };
 use runner_engine::tick::REPORT_JOB;
 
@@ -186,7 +186,7 @@ fn run_line(store: &Store, run: RunRow) -> Result<RunLine, StoreError> {
     let mut spent = store.spent_by(&run.id)?;
     let (started, finished) = (run.started(), run.finished());
     if let (Some(started), Some(finished)) = (started, finished) {
-        spent.seconds = finished.duration_since(started).as_secs().unsigned_abs();
+        spent.seconds = budget_seconds(started, finished);
     }
     Ok(RunLine {
         run: run.id.to_string(),

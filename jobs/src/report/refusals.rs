@@ -19,8 +19,6 @@ pub enum RefusedBy {
     Admission,
     /// The check of a reply refused an element that was not offered.
     Check,
-    /// The sandbox probably refused something: a tool use failed.
-    Sandbox,
 }
 
 impl RefusedBy {
@@ -31,7 +29,6 @@ impl RefusedBy {
             Self::Budget => "budget",
             Self::Admission => "admission",
             Self::Check => "check of the reply",
-            Self::Sandbox => "sandbox or tools",
         }
     }
 }
@@ -45,13 +42,8 @@ pub struct Refusal {
     pub what: String,
 }
 
-/// Describes the uses of tools that failed in a run, if there were any.
-pub(crate) fn describe_failed_tools(count: u64) -> Option<String> {
-    let uses = if count == 1 { "use of a tool" } else { "uses of tools" };
-    (count > 0).then(|| format!("{count} {uses} failed; what the sandbox refuses fails so"))
-}
-
-/// Returns all refusals of a night, guards first.
+/// Returns all refusals of a night, guards first. A failed use of a tool is none, because a failing
+/// test is such a use.
 pub(super) fn refusals_of_night(runs: &[RunLine]) -> Vec<Refusal> {
     let mut found = Vec::new();
     for run in runs {
@@ -72,9 +64,6 @@ pub(super) fn refusals_of_night(runs: &[RunLine]) -> Vec<Refusal> {
             }
         }
         run.refused.iter().for_each(|what| push(RefusedBy::Check, what));
-        if let Some(what) = describe_failed_tools(run.failed_tools) {
-            push(RefusedBy::Sandbox, &what);
-        }
     }
     found.sort_by_key(|refusal| refusal.by);
     found

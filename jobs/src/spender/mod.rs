@@ -30,7 +30,6 @@ use runner_text::redact::Redactor;
 use crate::JobError;
 use crate::clock::RunClock;
 use crate::prices::Prices;
-use crate::report::refusals::describe_failed_tools;
 use crate::steps::StepsFile;
 use crate::usage_meter::LimitExceeded;
 
@@ -230,7 +229,10 @@ impl<'a> Spender<'a> {
     pub(crate) fn notes(&self) -> Vec<String> {
         let passed = self.passed().iter().map(|one| format!("was not asked: {one}"));
         let fell = self.fell.iter().map(|one| format!("did not answer: {one}"));
-        passed.chain(fell).chain(describe_failed_tools(self.failed_tools)).collect()
+        let uses = if self.failed_tools == 1 { "use of a tool" } else { "uses of tools" };
+        let failed =
+            (self.failed_tools > 0).then(|| format!("{} {uses} failed", self.failed_tools));
+        passed.chain(fell).chain(failed).collect()
     }
 
     /// Records each further tool use of the backend's agent as a row of this file.

@@ -6,6 +6,7 @@ use runner_engine::outcome::Exit;
 use super::model::job_of;
 use crate::commands::Cli;
 use crate::commands::config::{self, ConfigFile};
+use crate::config::SettingChange;
 use crate::project::LoadedProject;
 use crate::ui::{Failure, show};
 
@@ -25,14 +26,16 @@ impl SetupArgs {
             show::out("the curator is set up: runner curator status\n");
             return Ok(Exit::Done);
         }
-        for (key, value) in &wanted {
-            if self.apply {
-                config::set(&Cli { here: &project.root, ..*cli }, key, value, ConfigFile::Project)?;
-            } else {
-                show::out(&format!("runner config set {key} '{value}'\n"));
-            }
+        if !self.apply {
+            let all: String =
+                wanted.iter().map(|(key, value)| format!(" {key} '{value}'")).collect();
+            show::out(&format!("runner config set{all}\n"));
         }
         if self.apply {
+            let changes: Vec<SettingChange> =
+                wanted.into_iter().map(|(key, value)| SettingChange::Set(key, value)).collect();
+            let there = Cli { here: &project.root, ..*cli };
+            config::change(&there, &changes, ConfigFile::Project)?;
             match super::worker(project) {
                 Ok(worker) => worker.make().map_err(|error| super::disk(&worker, &error))?,
                 // The settings are already written, so a problem with the folder is only a warning.

@@ -123,7 +123,7 @@ impl<'a> ResolvedRun<'a> {
         }
         let mut spec = here.spec(row)?;
         let date = match row.night {
-            Some(night) => store.night(night)?.name,
+            Some(night) => store.night(night)?.date().to_owned(),
             None => civil_date(home.wall()?, &here.config.night.zone),
         };
         spec.kind.set_date(&date);

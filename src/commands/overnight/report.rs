@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use runner_engine::error_chain;
 use runner_engine::files::read_no_link;
 use runner_engine::outcome::Exit;
+use runner_engine::store::RunFilter;
 use runner_jobs::overnight::output::SUMMARY;
 use runner_jobs::overnight::report::ReportForm;
 use runner_jobs::overnight::summary::Summary;
@@ -17,7 +18,8 @@ use serde_json::Value;
 
 use super::night_job;
 use crate::commands::Cli;
-use crate::project::LoadedProject;
+use crate::config;
+use crate::project::{FILE, LoadedProject};
 use crate::ui::{Failure, Ui, View, safe, show};
 
 /// Maximum size of a summary in bytes.
@@ -27,7 +29,7 @@ const LARGEST: u64 = 64 * 1024 * 1024;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: runner overnight report --validate")]
 pub(super) struct NightReportArgs {
-    /// The output folder of a night, or its summary.json [default: the job's output folder]
+    /// The output folder of a night, or its summary.json [default: that of the job's last run]
     #[arg(long, value_name = "DIR|FILE")]
     from: Option<PathBuf>,
     /// Print the report as markdown
@@ -119,10 +121,24 @@ impl NightReportArgs {
 fn last(cli: &Cli<'_>) -> Result<PathBuf, Failure> {
     let project = LoadedProject::load(cli.env, cli.here)?;
     let output = match night_job(&project, None) {
-        Ok((_, spec)) => spec.output_dir.clone(),
+        Ok((job, spec)) => used(cli, &project, job)?.unwrap_or_else(|| spec.output_dir.clone()),
         Err(_) => OvernightSpec::default().output_dir,
     };
     Ok(project.root.join(output).join(SUMMARY[0]))
+}
+
+/// Returns the output folder of the job's last run that started, with the settings of that run. A
+/// failed run leaves its summary there too.
+fn used(cli: &Cli<'_>, project: &LoadedProject, job: &str) -> Result<Option<String>, Failure> {
+    let Some(store) = cli.env.store_to_read()? else { return Ok(None) };
+    let Ok(row) = store.job(&project.id, job) else { return Ok(None) };
+    let filter = RunFilter { job: Some(row.id), limit: 20, ..RunFilter::default() };
+    let last = store.runs(&filter)?.into_iter().find(|run| run.started().is_some());
+    let Some(last) = last else { return Ok(None) };
+    let file = project.root.join(FILE);
+    let config = config::load_with(&cli.env.stack(Some(&file)), job, &last.settings)?;
+    let spec = config.job(job)?.spec.kind.of::<OvernightSpec>();
+    Ok(spec.map(|spec| spec.output_dir.clone()))
 }
 
 /// Returns the nearest existing ancestor of a path.

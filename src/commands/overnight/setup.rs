@@ -9,7 +9,7 @@ use runner_engine::outcome::Exit;
 
 use crate::commands::setup::SetupArgs;
 use crate::commands::{Cli, config as config_command};
-use crate::config::{self, Edit};
+use crate::config::{self, Edit, SettingChange};
 use crate::project::{FILE, LoadedProject, trust};
 use crate::ui::Failure;
 
@@ -41,14 +41,16 @@ impl OvernightSetupArgs {
         let path = project.root.join(FILE);
         let old = read_text_in(&project.root, FILE, DOCUMENT)
             .map_err(|error| Failure::unreadable(&path, error))?;
-        let mut text = old.clone();
-        for (key, value) in self.wanted(&project)? {
-            let edit = Edit { key: &key, value: &value, file: &path, user: false };
-            text = config::edit_text(&cli.env.user_config, &edit, Some(text))?.1;
-        }
+        let changes = self.wanted(&project)?;
+        let changes: Vec<SettingChange> =
+            changes.into_iter().map(|(key, value)| SettingChange::Set(key, value)).collect();
+        let edit = Edit { changes: &changes, file: &path, user: false };
+        let text = config::edit(&cli.env.user_config, &edit, Some(old.clone()))?.1;
         if self.apply && text != old {
             let write = || config_command::write(&path, &old, &text);
-            trust::accepted_change(cli.env, &project.root, &text, write)?;
+            trust::accepted_change(cli.env, &project.root, || {
+                write().map(|()| ((), text.clone()))
+            })?;
         }
         let lines: Vec<&str> = text
             .lines()

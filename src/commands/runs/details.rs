@@ -10,7 +10,7 @@ use runner_jobs::telemetry::Tally;
 use runner_text::counted;
 use serde::Serialize;
 
-use super::{RunRecord, open, spending::RunSpending, state_name, waits};
+use super::{RunRecord, open, spending::RunSpending, state_name, tail::LogTail, waits};
 use crate::commands::Cli;
 use crate::ui::{Failure, Ui, View, show};
 
@@ -31,6 +31,7 @@ struct RunDetails {
     reported: Option<Tally>,
     #[serde(flatten)]
     spending: RunSpending,
+    files: LogTail,
     #[serde(skip)]
     row: RunRow,
     #[serde(skip)]
@@ -49,6 +50,7 @@ impl ShowArgs {
             run: RunRecord::of(&row),
             reported: Tally::of(&cli.env.run_folder(row.id.as_str())),
             spending: RunSpending::of(&store, &row)?,
+            files: LogTail::of(cli.env, &row.id),
             events: store.events_of(&row.id)?,
             job_is_stopped: stopped(store.streak(row.job)?),
             now: cli.env.wall()?,
@@ -79,7 +81,8 @@ impl View for RunDetails {
             rows.push(show::row(["to do", &text]));
         }
         rows.extend(self.events.iter().map(|event| show::row([&event.kind, &event.detail])));
-        show::out(&show::table(&rows));
+        rows.extend(self.files.rows());
+        show::out(&(show::table(&rows) + &self.files.text(&row.id)));
     }
 }
 

@@ -1,5 +1,7 @@
 //! `runner runs`: lists the runs of a project, or of all projects, newest first.
 
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
 use runner_engine::outcome::{Exit, Outcome};
 use runner_engine::store::{JobId, Project, RunFilter, RunRow, RunState, Store};
 use runner_jobs::dream::review;
@@ -9,6 +11,8 @@ use serde::Serialize;
 use super::{RunRecord, state_name, waits};
 use crate::commands::{Cli, lifecycle};
 use crate::project::{self, LoadedProject};
+use crate::ui::show::{List, Tone};
+use crate::ui::when::parse_past_time;
 use crate::ui::{Failure, Ui, View, show};
 
 /// Selects the runs that are listed.
@@ -17,6 +21,12 @@ pub(super) struct ListArgs {
     /// List only the runs of this job
     #[arg(long)]
     job: Option<String>,
+    /// List only the runs that failed, timed out or were lost
+    #[arg(long)]
+    failed: bool,
+    /// List only the runs since this time: 7d, 12h, 2026-11-22 or "2026-11-22 02:30"
+    #[arg(long, value_name = "TIME")]
+    since: Option<String>,
     /// List the runs of all projects
     #[arg(long)]
     all: bool,
@@ -51,9 +61,12 @@ impl View for RunList {
             return show::out(self.nothing);
         }
         let rows = self.runs.iter().map(|ListedRun { run, state, text }| {
-            show::row([run.id.as_str(), &run.job, state, &show::format_time(run.requested), text])
+            let requested = show::format_minute(run.requested);
+            let cells = show::row([run.id.as_str(), &run.job, state, &requested, text]);
+            (Tone::of(run.outcome.as_ref()), cells)
         });
-        show::out(&show::table(&rows.collect::<Vec<_>>()));
+        let header = &["RUN", "JOB", "STATE", "REQUESTED", "RESULT"];
+        List { header, toned: 2, rows: rows.collect() }.print();
     }
 }
 
@@ -66,12 +79,18 @@ impl ListArgs {
         }
         let mut list =
             RunList { runs: Vec::new(), nothing: "no runs yet; `runner night` starts the first\n" };
+        if self.failed || self.since.is_some() {
+            list.nothing = "no such runs\n";
+        }
         if let Some(store) = store {
             let project = self.project(cli, &store)?;
             match self.job_id(&store, project.as_ref())? {
                 ListedJob::Unused(nothing) => list.nothing = nothing,
                 ListedJob::Known(job) => {
+                    let now = cli.env.wall()?;
                     let filter = RunFilter {
+                        failed: self.failed,
+                        since: self.since(now)?,
                         project: project.map(|project| project.id),
                         job,
                         limit: self.limit,
@@ -80,7 +99,6 @@ impl ListArgs {
                         but_kind: Some(review::KIND),
                         ..RunFilter::default()
                     };
-                    let now = cli.env.wall()?;
                     list.runs =
                         store.runs(&filter)?.iter().map(|row| ListedRun::of(row, now)).collect();
                 }
@@ -88,6 +106,16 @@ impl ListArgs {
         }
         cli.ui.show(&list);
         Ok(Exit::Done)
+    }
+
+    /// Returns the time since which runs are listed.
+    fn since(&self, now: Timestamp) -> Result<Option<Timestamp>, Failure> {
+        let zone = TimeZone::system();
+        let parse = |text: &String| {
+            parse_past_time(text, &zone, now)
+                .map_err(|why| Failure::usage(format!("--since {why}")))
+        };
+        self.since.as_ref().map(parse).transpose()
     }
 
     /// Returns the project whose runs are listed, or `None` for all projects. The project's files
@@ -128,7 +156,7 @@ enum ListedJob {
 }
 
 impl ListedRun {
-    fn of(row: &RunRow, now: jiff::Timestamp) -> Self {
+    fn of(row: &RunRow, now: Timestamp) -> Self {
         let text = match row.outcome().and_then(Outcome::why) {
             Some(why) => why.to_owned(),
             None if matches!(row.state, RunState::Queued { .. }) => waits(row, now),

@@ -1,5 +1,6 @@
-//! `runner runs logs`: prints a run's whole log, or follows it as it grows.
+//! `runner logs` and `runner runs logs`: prints a run's whole log, or follows it as it grows.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::thread;
@@ -7,31 +8,47 @@ use std::thread;
 use runner_engine::files::{RECORD, read_host};
 use runner_engine::ids::RunId;
 use runner_engine::outcome::Exit;
+use runner_engine::store::{RunFilter, RunRow};
 use runner_jobs::output;
+use serde::Serialize;
 
 use super::open;
 use crate::commands::Cli;
 use crate::daemon::client::{Client, Stream};
 use crate::env::Env;
 use crate::follow::{self, FollowEnd};
+use crate::project::LoadedProject;
 use crate::ui::{Failure, log, show};
 use crate::wait;
 
-/// Print the log of one run
+/// Print the log of a run and its program's output
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example: runner runs logs 01KA5V7Q4B")]
-pub(super) struct LogsArgs {
-    /// The run's id, or an unambiguous beginning of it
+#[command(after_help = "Example: runner logs dream --follow")]
+pub struct LogsArgs {
+    /// A job, for its last run that has started; or a run's id, or an unambiguous beginning of it
+    #[arg(value_name = "RUN|JOB")]
     run: String,
     /// Print new lines of the log and the program's output until the run is over
-    #[arg(long)]
+    #[arg(short, long, conflicts_with = "json")]
     follow: bool,
 }
 
+/// The log of a run and its program's output, by file.
+#[derive(Serialize)]
+struct RunLogs {
+    run: RunId,
+    folder: String,
+    files: BTreeMap<&'static str, String>,
+}
+
 impl LogsArgs {
-    pub(super) fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
+    pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
         let (home, follow) = (cli.env, self.follow);
-        let (_, row) = open(home, &self.run)?;
+        let row = self.find(cli)?;
+        if cli.ui.json {
+            show::json(&RunLogs::of(home, &row.id));
+            return Ok(Exit::Done);
+        }
         let log = home.run_folder(row.id.as_str()).join(log::FILE);
         let mut found = log.exists();
         let outcome = if follow {
@@ -62,6 +79,43 @@ impl LogsArgs {
             show::out(&format!("{outcome}\n"));
         }
         Ok(Exit::Done)
+    }
+
+    /// Returns the last run of the job of this name, or else the run whose id begins with the name.
+    fn find(&self, cli: &Cli<'_>) -> Result<RunRow, Failure> {
+        let by_id = open(cli.env, &self.run).map(|(_, row)| row);
+        let (Err(unknown), Ok(project), Some(store)) = (
+            by_id.as_ref().map(|_| ()).map_err(Clone::clone),
+            LoadedProject::load(cli.env, cli.here),
+            cli.env.store_to_read()?,
+        ) else {
+            return by_id;
+        };
+        let Some(job) = store.jobs(&project.id)?.into_iter().find(|job| job.name == self.run)
+        else {
+            return match project.config.job(&self.run) {
+                Ok(_) => Err(Failure::data(format!("{} has not run yet", self.run))
+                    .hint(format!("runner jobs run {}", self.run))),
+                Err(_) => Err(unknown),
+            };
+        };
+        let filter = RunFilter { job: Some(job.id), limit: 20, ..RunFilter::default() };
+        let started = store.runs(&filter)?.into_iter().find(|row| row.started().is_some());
+        started.ok_or_else(|| {
+            Failure::data(format!("{} has not run yet", self.run))
+                .hint(format!("runner jobs run {}", self.run))
+        })
+    }
+}
+
+impl RunLogs {
+    fn of(home: &Env, run: &RunId) -> Self {
+        let folder = home.run_folder(run.as_str());
+        let files = [log::FILE].into_iter().chain(output::FILES).filter_map(|name| {
+            let bytes = read_host(folder.join(name), RECORD).ok()?;
+            Some((name, String::from_utf8_lossy(&bytes).into_owned()))
+        });
+        Self { run: run.clone(), files: files.collect(), folder: folder.display().to_string() }
     }
 }
 

@@ -4,6 +4,9 @@ mod details;
 mod list;
 mod logs;
 mod spending;
+mod tail;
+
+pub use logs::LogsArgs;
 
 use std::collections::BTreeMap;
 
@@ -36,7 +39,7 @@ pub struct RunsArgs {
 #[derive(Debug, clap::Subcommand)]
 enum RunsCommand {
     Show(details::ShowArgs),
-    Logs(logs::LogsArgs),
+    Logs(LogsArgs),
 }
 
 impl RunsArgs {

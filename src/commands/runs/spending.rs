@@ -1,6 +1,6 @@
 //! The usage of a run and its reservations.
 
-use runner_engine::store::{Amounts, RunRow, Store};
+use runner_engine::store::{Amounts, RunRow, Store, budget_seconds};
 use runner_text::counted;
 use serde::Serialize;
 
@@ -33,8 +33,7 @@ impl RunSpending {
     pub(super) fn of(store: &Store, row: &RunRow) -> Result<Self, Failure> {
         let mut spent = store.spent_by(&row.id)?;
         if let (Some(started), Some(finished)) = (row.started(), row.finished()) {
-            let lasted = finished.duration_since(started).as_secs();
-            spent.seconds = lasted.max(0).unsigned_abs();
+            spent.seconds = budget_seconds(started, finished);
         }
         Ok(Self {
             spent,

@@ -81,6 +81,10 @@ impl SetupArgs {
             return status::run(cli, self);
         }
         let home = cli.env;
+        if home.is_demo() {
+            return Err(Failure::usage("the demo has its own database, which no timer serves")
+                .hint("cd ~/my-repository && runner init"));
+        }
         let action = SetupAction::of(self);
         let changes = action != SetupAction::Plan;
         // Two setups at once would each make a plan based on a state that the other is about to
@@ -109,7 +113,8 @@ impl SetupArgs {
             Ok(root) => {
                 let file = root.join(FILE);
                 let written = view.planned.iter().find_map(|step| step.text_for(&file));
-                trust::accepted_change(home, &root, written.unwrap_or_default(), carried_out)?
+                let written = written.unwrap_or_default().to_owned();
+                trust::accepted_change(home, &root, || Ok((carried_out()?, written)))?
             }
             Err(_) => carried_out()?,
         };

@@ -19,6 +19,8 @@ use crate::commands::pause::limited;
 use crate::daemon::client::Client;
 use crate::env::Env;
 use crate::project::{self, LoadedProject, StampBase};
+use crate::setup::SchedulerKind;
+use crate::setup::record::SetupRecord;
 use crate::ui::{Failure, show};
 
 /// The status reports missing ticks if the last tick is older than this. Host timers tick every
@@ -81,7 +83,7 @@ pub(super) fn gather(cli: &Cli<'_>) -> Result<Status, Failure> {
     let (mut all, files) = GatheredStatus::of(home, &store, &shown, now)?;
     status.live_runs = all.asked.live.len();
     if !matches!(status.daemon, Some(DaemonState::Answers(_))) && store.has_clocks()? {
-        status.ticks.trouble = silence(status.ticks.last, now);
+        status.ticks.trouble = silence(status.ticks.last, timer_age(home, now)?, now);
     }
     for (known, files) in shown.iter().zip(files) {
         let one = all.one(known, files)?;
@@ -90,15 +92,37 @@ pub(super) fn gather(cli: &Cli<'_>) -> Result<Status, Failure> {
     Ok(status)
 }
 
-fn silence(last: Option<Timestamp>, now: Timestamp) -> Option<String> {
+/// Returns the time since a timer of the host was set up, or `None` if none is.
+fn timer_age(home: &Env, now: Timestamp) -> Result<Option<SignedDuration>, Failure> {
+    let path = home.setup_note();
+    let record = SetupRecord::read(&path)?;
+    if record.hosts.keys().all(|kind| *kind == SchedulerKind::Manual) {
+        return Ok(None);
+    }
+    let changed = std::fs::metadata(&path).and_then(|data| data.modified());
+    let changed = changed.ok().and_then(|at| Timestamp::try_from(at).ok());
+    Ok(Some(changed.map_or(SignedDuration::MAX, |at| now.duration_since(at))))
+}
+
+/// Describes the problem if nothing has ticked for a while. `timer` is the age of the host's timer.
+fn silence(
+    last: Option<Timestamp>,
+    timer: Option<SignedDuration>,
+    now: Timestamp,
+) -> Option<String> {
+    if timer.is_some_and(|age| age <= SILENCE) {
+        return None;
+    }
     let since = match last {
         Some(last) if now.duration_since(last) <= SILENCE => return None,
         Some(last) => format!("`runner tick` has not run since {}", show::format_time(last)),
         None => "`runner tick` has never run".to_owned(),
     };
-    Some(format!(
-        "{since}, and no daemon answers, so no job starts on schedule\n  fix: runner setup --apply   (or run `runner daemon`)"
-    ))
+    let fix = match timer {
+        Some(_) => "the timer does not start ticks: `runner doctor` shows why",
+        None => "set up a timer with `runner setup --apply`, or run `runner daemon`",
+    };
+    Some(format!("{since}, and no daemon answers, so no job starts on schedule\n  fix: {fix}"))
 }
 
 /// Creates the status of a project that is not in the database.

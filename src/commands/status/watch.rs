@@ -3,11 +3,12 @@
 //! ```text
 //! read ──> draw ──> wait: 2 s, or a change of the database ──> read …
 //!                    ├ interrupted ──> exit code 130
-//!                    └ the reader has closed the output ──> exit code 0
+//!                    └ q, or the reader has closed the output ──> exit code 0
 //! ```
 //!
-//! The cursor is never hidden and no alternate screen is opened, so nothing needs to be restored at
-//! the end. Each line is overwritten in place with a single write, so that nothing flickers.
+//! The cursor is never hidden and no alternate screen is opened. On a terminal, keys are read
+//! without waiting for Enter, which is undone at the end. Each line is overwritten in place with a
+//! single write, so that nothing flickers.
 
 use std::io;
 use std::os::fd::AsFd as _;
@@ -19,6 +20,7 @@ use rustix::fs::inotify::WatchFlags;
 
 use super::{gather, text};
 use crate::commands::Cli;
+use crate::ui::screen::{Input, KeyReader};
 use crate::ui::{Failure, show};
 use crate::wait::{Waiter, WakeReason};
 
@@ -29,12 +31,16 @@ const SETTLE: Duration = Duration::from_millis(100);
 
 /// Repeats the status until the command is interrupted or its output is closed.
 pub(super) fn watch(cli: &Cli<'_>) -> Result<Exit, Failure> {
-    let waiter = Waiter::interruptible()?;
+    let mut waiter = Waiter::interruptible()?;
     // Without the watch, changes are only noticed later.
     waiter.watch(&cli.env.state, WatchFlags::MODIFY);
+    let drawn = cli.ui.can_redraw();
+    let mut keys = if drawn { KeyReader::open() } else { None };
+    if keys.is_some() {
+        waiter.read_keys();
+    }
     let stdout = io::stdout();
     let wait = |limit| waiter.wait(&[stdout.as_fd()], limit);
-    let drawn = cli.ui.can_redraw();
     let mut before = None;
     loop {
         let text = cli.ui.frame(&gather::gather(cli)?, text::text);
@@ -58,6 +64,11 @@ pub(super) fn watch(cli: &Cli<'_>) -> Result<Exit, Failure> {
         }
         match woken {
             WakeReason::Time | WakeReason::Change => {}
+            WakeReason::Key => match keys.as_mut().map_or(Input::Stop, KeyReader::read) {
+                Input::Char('q' | 'Q') | Input::Escape => return Ok(Exit::Done),
+                Input::Stop => return Ok(Exit::Cancelled),
+                _ => {}
+            },
             WakeReason::Interrupted => return Ok(Exit::Cancelled),
             WakeReason::Closed => return Ok(Exit::Done),
         }

@@ -1,25 +1,22 @@
 //! `runner config`: shows, checks and changes settings, and prints their schema.
 
-use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
+mod change;
+
 use std::path::{Path, PathBuf};
 
-use runner_engine::error_chain::whole;
-use runner_engine::files::{DOCUMENT, read_no_link, write_atomic};
 use runner_engine::outcome::Exit;
 use serde::{Serialize, Serializer};
 use toml::Value;
 
+pub(super) use change::{ConfigFile, change, write};
+
 use super::Cli;
 use crate::config::{
-    self, ConfigFinding, Edit, OverrideScope, ResolvedSetting, ResolvedSettings, SettingOrigin,
-    inline,
+    self, ConfigFinding, OverrideScope, ResolvedSetting, ResolvedSettings, SettingChange,
+    SettingOrigin, inline,
 };
-use crate::daemon::client;
-use crate::env::Env;
-use crate::project::{self, trust};
+use crate::project;
 use crate::setup::ticks;
-use crate::tick;
 use crate::ui::{Failure, Ui, View, show};
 
 /// The order in which the tables are printed.
@@ -58,15 +55,39 @@ enum ConfigCommand {
         /// The dotted name of the setting
         key: String,
     },
-    /// Change one setting in the project's runner.toml and keep every other byte of the file
-    #[command(after_help = "Example: runner config set night.at 23:30")]
+    /// Change settings in the project's runner.toml and keep every other byte of the file
+    #[command(
+        after_help = "Example: runner config set jobs.tidy.kind command jobs.tidy.program make"
+    )]
     Set {
         /// The dotted name of the setting
         key: String,
         /// The value, as TOML or else as text: 3, 23:30, true, '["a", "b"]'
         #[arg(allow_hyphen_values = true)]
         value: String,
+        /// Further names and values, which are changed together with the first
+        #[arg(num_args = 0.., value_name = "KEY VALUE")]
+        more: Vec<String>,
         /// Change the user's own file, which applies to all projects
+        #[arg(long)]
+        user: bool,
+    },
+    /// Remove settings from the project's runner.toml, so that their defaults apply
+    #[command(after_help = "Example: runner config unset night.at")]
+    Unset {
+        /// The dotted name of the setting or of a table, such as jobs.tidy
+        #[arg(required = true)]
+        keys: Vec<String>,
+        /// Change the user's own file, which applies to all projects
+        #[arg(long)]
+        user: bool,
+    },
+    /// Open the project's runner.toml in the editor, then check and accept the settings
+    ///
+    /// The editor is the program in VISUAL or EDITOR, or else vi.
+    #[command(after_help = "Example: EDITOR=nano runner config edit")]
+    Edit {
+        /// Open the user's own file, which applies to all projects
         #[arg(long)]
         user: bool,
     },
@@ -76,7 +97,10 @@ impl ConfigArgs {
     /// Returns the settings that `--config` may change for this command, or `None` if it uses none.
     pub fn override_scope(&self) -> Option<OverrideScope> {
         match self.command {
-            ConfigCommand::Set { .. } | ConfigCommand::Schema => None,
+            ConfigCommand::Set { .. }
+            | ConfigCommand::Unset { .. }
+            | ConfigCommand::Edit { .. }
+            | ConfigCommand::Schema => None,
             _ => Some(OverrideScope::Look),
         }
     }
@@ -87,31 +111,29 @@ impl ConfigArgs {
                 Ui::document(&config::schema());
                 Ok(Exit::Done)
             }
-            ConfigCommand::Set { key, value, user } => {
-                let file = if *user { ConfigFile::User } else { ConfigFile::Project };
-                set(cli, key, value, file)
+            ConfigCommand::Set { key, value, more, user } => {
+                let (further, rest) = more.as_chunks::<2>();
+                if let [key] = rest {
+                    return Err(Failure::usage(format!("{key} has no value"))
+                        .hint("runner config set KEY VALUE [KEY VALUE]..."));
+                }
+                let set =
+                    |key: &String, value: &String| SettingChange::Set(key.clone(), value.clone());
+                let mut changes = vec![set(key, value)];
+                changes.extend(further.iter().map(|[key, value]| set(key, value)));
+                change(cli, &changes, ConfigFile::of(*user))
             }
+            ConfigCommand::Unset { keys, user } => {
+                let changes: Vec<_> = keys.iter().cloned().map(SettingChange::Remove).collect();
+                change(cli, &changes, ConfigFile::of(*user))
+            }
+            ConfigCommand::Edit { user } => change::edit(cli, ConfigFile::of(*user)),
             ConfigCommand::Show { origin, .. } => {
                 let settings = settings(cli)?;
                 cli.ui.show(&ShownSettings { settings, origin: *origin });
                 Ok(Exit::Done)
             }
-            ConfigCommand::Check => {
-                let file = file(cli.here)?;
-                let mistakes = config::mistakes(&cli.env.stack(file.as_deref()));
-                let exit = mistakes.first().map_or(Exit::Done, |first| first.failure.exit);
-                let warnings = match (&file, mistakes.is_empty()) {
-                    (Some(_), true) => {
-                        let config = config::load(&cli.env.stack(file.as_deref()))?;
-                        ticks::disagreements(cli.env, &config)
-                    }
-                    _ => Vec::new(),
-                };
-                let warnings =
-                    warnings.iter().map(|it| format!("{}\nfix: {}", it.what, it.hint)).collect();
-                cli.ui.show(&ConfigCheck { ok: mistakes.is_empty(), warnings, mistakes });
-                Ok(exit)
-            }
+            ConfigCommand::Check => check(cli),
             ConfigCommand::Get { key, .. } => {
                 let value = settings(cli)?.get(key)?;
                 let exit = if value.is_some() { Exit::Done } else { Exit::Failed };
@@ -196,7 +218,7 @@ impl ShownSettings {
                     line
                 })
                 .collect();
-            text.push_str(&show::table(&lines));
+            text.push_str(&show::unwrapped_table(&lines));
         }
         text
     }
@@ -242,90 +264,18 @@ impl View for SettingValue<'_> {
     }
 }
 
-/// The configuration file to edit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ConfigFile {
-    Project,
-    User,
-}
-
-pub(super) fn set(
-    cli: &Cli<'_>,
-    key: &str,
-    value: &str,
-    file: ConfigFile,
-) -> Result<Exit, Failure> {
-    let user = file == ConfigFile::User;
-    let path = if user {
-        // A symbolic link is kept, and its target is edited.
-        let named = &cli.env.user_config;
-        fs::canonicalize(named).unwrap_or_else(|_| named.clone())
-    } else {
-        project::find(cli.here)?.join(project::FILE)
+fn check(cli: &Cli<'_>) -> Result<Exit, Failure> {
+    let file = file(cli.here)?;
+    let mistakes = config::mistakes(&cli.env.stack(file.as_deref()));
+    let exit = mistakes.first().map_or(Exit::Done, |first| first.failure.exit);
+    let warnings = match (&file, mistakes.is_empty()) {
+        (Some(_), true) => {
+            let config = config::load(&cli.env.stack(file.as_deref()))?;
+            ticks::disagreements(cli.env, &config)
+        }
+        _ => Vec::new(),
     };
-    let wanted = Edit { key, value, file: &path, user };
-    let own = if user { &path } else { &cli.env.user_config };
-    let (old, new, rest) = config::edit(own, &wanted)?;
-    if rest > 0 {
-        show::complain(&format!(
-            "{rest} {} in the settings: nothing starts until {} fixed\n  to see: runner config check",
-            if rest == 1 { "mistake remains" } else { "mistakes remain" },
-            if rest == 1 { "it is" } else { "they are" },
-        ));
-    }
-    if old == new {
-        cli.ui.info(&format!("{key} already has this value; nothing was written"));
-        return Ok(Exit::Done);
-    }
-    let write = || write(&path, &old, &new);
-    if trust::in_run() {
-        return Err(Failure::usage("a run cannot change settings"));
-    }
-    match user {
-        true => write()?,
-        false => trust::accepted_change(cli.env, &project::find(cli.here)?, &new, write)?,
-    }
-    cli.ui.info(&format!("set {key} in {}", path.display()));
-    // The remaining mistakes were reported above, and every tick reports them again.
-    if let (0, Err(failure)) = (rest, register(cli.env)) {
-        show::complain(&format!("the change takes effect at the next tick: {}", failure.message()));
-    }
-    Ok(Exit::Done)
-}
-
-/// Applies a changed schedule immediately instead of at the next tick.
-fn register(home: &Env) -> Result<(), Failure> {
-    // Without a database, no schedule is registered yet.
-    if home.store_to_read()?.is_none() {
-        return Ok(());
-    }
-    tick::reread(home, &mut home.store()?)?;
-    client::wake(home);
-    Ok(())
-}
-
-/// Replaces the file's text and keeps its permissions. Fails if the text is no longer `old`.
-pub(super) fn write(path: &Path, old: &str, new: &str) -> Result<(), Failure> {
-    let cannot =
-        |why: String| Failure::cannot_write(format!("cannot write {}: {why}", path.display()));
-    let there = match read_no_link(path, DOCUMENT) {
-        Ok(bytes) => bytes,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
-        Err(error) => return Err(cannot(error.to_string())),
-    };
-    const MARK: &[u8] = "\u{feff}".as_bytes();
-    let mark: &[u8] = if there.starts_with(MARK) { MARK } else { &[] };
-    if there[mark.len()..] != *old.as_bytes() {
-        return Err(Failure::later(format!(
-            "{} was changed in the meantime; nothing was written",
-            path.display()
-        ))
-        .hint("run the command again"));
-    }
-    if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder).map_err(|error| cannot(error.to_string()))?;
-    }
-    let mode = fs::metadata(path).map_or(0o644, |data| data.permissions().mode() & 0o7777);
-    write_atomic(path, &[mark, new.as_bytes()].concat(), mode)
-        .map_err(|error| cannot(whole(&error)))
+    let warnings = warnings.iter().map(|it| format!("{}\nfix: {}", it.what, it.hint)).collect();
+    cli.ui.show(&ConfigCheck { ok: mistakes.is_empty(), warnings, mistakes });
+    Ok(exit)
 }

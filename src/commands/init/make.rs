@@ -1,5 +1,5 @@
-//! `runner init`: makes a repository a project. The command checks everything before it writes
-//! anything, and prints what it writes. A second call writes nothing.
+//! Makes a repository a project. Everything is checked before anything is written. A second call
+//! writes nothing.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,20 +8,15 @@ use runner_engine::error_chain::whole;
 use runner_engine::files::{DOCUMENT, read_no_link, write_atomic};
 use runner_engine::git::{Git, GitError};
 use runner_engine::ids::ProjectId;
-use runner_engine::outcome::Exit;
 use runner_engine::store::Store;
-use runner_jobs::dream::DreamSpec;
-use runner_jobs::dream::review::describe_privacy;
 use rustix::fs::{Access, access};
 
-use super::{Cli, trust};
 use crate::config;
 use crate::env::{self, Env};
-use crate::filesystem;
 use crate::project::identity;
 use crate::project::registration::Registration;
 use crate::project::{self, LoadedProject};
-use crate::ui::{Failure, show};
+use crate::ui::Failure;
 
 /// The folders of a project, and whether git ignores them.
 const FOLDERS: &[(&str, bool)] =
@@ -35,24 +30,6 @@ pub enum IdChoice {
     New,
 }
 
-/// Make the folder a project: create its runner.toml, its folders, and its lines in
-/// .git/info/exclude
-#[derive(Debug, clap::Args)]
-#[command(after_help = "Example: cd my-repository && runner init")]
-pub struct InitArgs {
-    /// The folder, inside a git repository [default: the current folder]
-    dir: Option<PathBuf>,
-    /// Give the project a new id, for a copy that carries the id of another project
-    #[arg(long)]
-    new_id: bool,
-    /// Accept the settings that the repository already has, without a question
-    #[arg(long)]
-    yes: bool,
-    /// Keep the notes private: make git ignore ideas/, through .git/info/exclude
-    #[arg(long)]
-    private_notes: bool,
-}
-
 /// Whether git is made to ignore the ideas folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notes {
@@ -60,43 +37,6 @@ pub enum Notes {
     AsTheyAre,
     /// Git ignores the folder.
     Private,
-}
-
-impl InitArgs {
-    pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
-        let id = if self.new_id { IdChoice::New } else { IdChoice::Known };
-        let notes = if self.private_notes { Notes::Private } else { Notes::AsTheyAre };
-        let dir = self.dir.as_deref().unwrap_or(cli.here);
-        let (mut project, written) = make(cli.env, dir, id, notes)?;
-        let root = project.root.clone();
-        for line in &written {
-            cli.ui.info(&format!("  {line}"));
-        }
-        if let Some(kind) = filesystem::shared(&root) {
-            show::complain(&format!(
-                "warning: {} is on {kind}: changes by other machines are not noticed, and a rename may not be atomic",
-                root.display()
-            ));
-        }
-        let said = if written.is_empty() {
-            "is already a project; nothing was written"
-        } else {
-            "is a project now; put notes into ideas/ and try `runner night`"
-        };
-        cli.ui.info(&format!("{} {said}", root.display()));
-        let git = Git::new(&root, &env::child_environment(), &env::marker()?);
-        for spec in project.config.jobs.values().filter_map(|job| job.spec.kind.of::<DreamSpec>()) {
-            let privacy = describe_privacy(&git, spec)
-                .map_err(|error| Failure::environment(whole(&error)))?;
-            cli.ui.info(&format!("{privacy} (`runner init --help` shows how to choose)"));
-        }
-        if !project.trust.holds() {
-            cli.ui
-                .info("its settings come from the repository; no job runs before you accept them:");
-            trust::review(cli, &mut project, self.yes)?;
-        }
-        Ok(Exit::Done)
-    }
 }
 
 /// A planned change, and the line that reports it.
@@ -276,7 +216,8 @@ fn config_file(
             format!(
                 "# Settings of runner's nights in this project. They override the defaults.\n\
                  # `runner config show --origin` lists every setting with its source. To change a setting:\n\
-                 # runner config set jobs.dream.max_ideas 50\n\n{table}"
+                 # runner config set jobs.dream.max_ideas 50\n\
+                 # To add a job: runner jobs add NAME --kind command program=make\n\n{table}"
             ),
         ),
     };

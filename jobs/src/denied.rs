@@ -1,0 +1,111 @@
+//! Recognises an access that the sandbox denied, by the messages of the C library and of common
+//! programs in the program's output, and names the setting that allows the access.
+//!
+//! The kernel does not report what it denied, so the result is an explanation and never decides
+//! anything.
+
+use runner_engine::process::ChildSandbox;
+
+/// The messages of a program that cannot use the network. After some of them, a
+/// colon and the host follow.
+const NETWORK: [&str; 8] = [
+    "could not resolve host",
+    "unable to resolve host",
+    "could not resolve proxy",
+    "temporary failure in name resolution",
+    "name or service not known",
+    "failed to lookup address",
+    "network is unreachable",
+    "getaddrinfo",
+];
+
+/// The messages of a program that may not write a path.
+const PATH: [&str; 3] = ["permission denied", "read-only file system", "operation not permitted"];
+
+/// An access that the sandbox probably denied.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum DeniedAccess {
+    /// The network is closed; the host is named if the program named it.
+    Network(Option<String>),
+    /// A path outside of the paths that the job may write.
+    Path(String),
+}
+
+impl DeniedAccess {
+    /// Finds the first denied access in a program's output.
+    pub(crate) fn find(output: &str, sandbox: &ChildSandbox) -> Option<Self> {
+        let ChildSandbox::Launched(start) = sandbox else { return None };
+        let network = start.sandbox.network;
+        output.lines().find_map(|line| Self::in_line(line, network))
+    }
+
+    fn in_line(line: &str, network: bool) -> Option<Self> {
+        let lower = line.to_ascii_lowercase();
+        if !network && let Some(found) = NETWORK.iter().find(|text| lower.contains(**text)) {
+            // Lowercasing ASCII letters keeps all offsets.
+            let at = lower.rfind(&format!("{found}: ")).map(|at| at + found.len() + 2);
+            let host = at.and_then(|at| line[at..].split(|c: char| !is_of_host(c)).next());
+            return Some(Self::Network(host.map(str::to_owned)));
+        }
+        PATH.iter().find(|text| lower.contains(**text))?;
+        let trim = |word: &str| word.trim_matches(|c: char| "\"'`():,;".contains(c)).to_owned();
+        let named = line.split_whitespace().map(trim).find(|word| word.contains('/'));
+        named.map(Self::Path)
+    }
+
+    /// Explains the access and names the job's setting that allows it.
+    pub(crate) fn describe(&self) -> String {
+        match self {
+            Self::Network(host) => {
+                let host = host.as_ref().map_or_else(String::new, |host| format!(" ({host})"));
+                format!(
+                    "the sandbox of this job closes the network{host}; `network = true` in the job's \
+                     settings opens it"
+                )
+            }
+            Self::Path(path) => format!(
+                "the sandbox of this job may deny {path}; `writes` in the job's settings lists what \
+                 it may write"
+            ),
+        }
+    }
+}
+
+fn is_of_host(c: char) -> bool {
+    c.is_ascii_alphanumeric() || ".-_:".contains(c)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn denied_accesses_are_recognised() {
+        let network = |host: Option<&str>| Some(DeniedAccess::Network(host.map(str::to_owned)));
+        let path = |path: &str| Some(DeniedAccess::Path(path.to_owned()));
+        for (line, closed, open) in [
+            (
+                "warning: spurious network error: [6] Could not resolve hostname (Could not resolve host: index.crates.io)",
+                network(Some("index.crates.io")),
+                None,
+            ),
+            ("curl: (6) Could not resolve host: example.org", network(Some("example.org")), None),
+            ("ping: example.org: Temporary failure in name resolution", network(None), None),
+            ("connect: Network is unreachable", network(None), None),
+            ("touch: cannot touch '/etc/x': Permission denied", path("/etc/x"), path("/etc/x")),
+            (
+                "sh: 1: cannot create docs/a.md: Read-only file system",
+                path("docs/a.md"),
+                path("docs/a.md"),
+            ),
+            ("test failed: 3 of 9", None, None),
+            ("permission denied", None, None),
+        ] {
+            assert_eq!(DeniedAccess::in_line(line, false), closed, "{line}");
+            assert_eq!(DeniedAccess::in_line(line, true), open, "{line}");
+        }
+        let text = DeniedAccess::Network(Some("example.org".to_owned())).describe();
+        assert!(text.contains("(example.org)"), "{text}");
+        assert!(text.contains("`network = true`"), "{text}");
+    }
+}

@@ -1,0 +1,135 @@
+//! Asks a person for the most important settings of a new project, and applies the answers.
+
+use std::fs;
+
+use jiff::civil::Time;
+use runner_engine::outcome::Exit;
+
+use super::detect::DetectedBackend;
+use crate::commands::Cli;
+use crate::commands::config::{ConfigFile, change};
+use crate::commands::setup::SetupArgs;
+use crate::config::SettingChange;
+use crate::project::LoadedProject;
+use crate::setup::record::SetupRecord;
+use crate::ui::{Failure, Ui, show};
+
+/// The sample note, which a dream pass classifies.
+const SAMPLE: &str = "# Try runner for a week\n\n\
+    Maybe write each idea into its own file in ideas/ and read the proposals in the morning.\n\
+    Open question: which notes of the last year are already implemented?\n";
+
+/// Asks for the settings and applies them. An empty answer takes the value in brackets.
+pub(super) fn ask(
+    cli: &Cli<'_>,
+    project: &mut LoadedProject,
+    found: &[DetectedBackend],
+) -> Result<(), Failure> {
+    let ui = cli.ui;
+    let mut changes = Vec::new();
+    let mut set = |key: String, value: String| changes.push(SettingChange::Set(key, value));
+    if let Some((backend, model)) = backend(ui, found) {
+        let table = format!("backends.{}", backend.name);
+        set(format!("{table}.type"), backend.kind.to_owned());
+        if let Some(url) = backend.base_url {
+            set(format!("{table}.base_url"), url.to_owned());
+        }
+        if let Some(model) = model {
+            set(format!("{table}.model"), format!("{model:?}"));
+        }
+        set(format!("{table}.fallback"), "[\"builtin\"]".to_owned());
+        set("jobs.dream.backend".to_owned(), backend.name.to_owned());
+    }
+    let night = &project.config.night;
+    let at = night.at.strftime("%H:%M").to_string();
+    let opens = ask_until(ui, "When does the night open?", &at, |text| {
+        text.len() == 5 && Time::strptime("%H:%M", text).is_ok()
+    });
+    if opens != at {
+        set("night.at".to_owned(), opens);
+    }
+    if let Some(calls) = night.budget.calls {
+        let calls = calls.to_string();
+        let most = ask_until(ui, "How many model calls may a night make?", &calls, |text| {
+            text.parse::<u32>().is_ok()
+        });
+        if most != calls {
+            set("night.budget.calls".to_owned(), most);
+        }
+    }
+    if !changes.is_empty() {
+        let quiet = Cli { ui: Ui { quiet: true, ..ui }, ..*cli };
+        change(&quiet, &changes, ConfigFile::Project)?;
+    }
+    sample(cli, project)?;
+    timer(cli)?;
+    *project = LoadedProject::load(cli.env, &project.root)?;
+    Ok(())
+}
+
+/// Asks which backend answers. Returns `None` for the built-in one, and the model if one is needed.
+fn backend(ui: Ui, found: &[DetectedBackend]) -> Option<(&DetectedBackend, Option<String>)> {
+    if found.is_empty() {
+        return None;
+    }
+    show::notice("\nWhich backend answers?");
+    for (at, one) in found.iter().enumerate() {
+        show::notice(&format!("  {}  {}: {}", at + 1, one.name, one.about));
+    }
+    let none = found.len() + 1;
+    show::notice(&format!("  {none}  builtin: answers by rule, without a model"));
+    let number = ask_until(ui, "Number:", "1", |text| {
+        text.parse().is_ok_and(|number: usize| (1..=none).contains(&number))
+    });
+    let chosen = found.get(number.parse::<usize>().ok()?.checked_sub(1)?)?;
+    let model = chosen.needs_model().then(|| {
+        ask_until(ui, "Name of the model (as the server lists it):", "", |text| !text.is_empty())
+    });
+    Some((chosen, model))
+}
+
+/// Offers a sample note if there is no note.
+fn sample(cli: &Cli<'_>, project: &LoadedProject) -> Result<(), Failure> {
+    let folder = project.root.join("ideas");
+    let is_empty = fs::read_dir(&folder).is_ok_and(|mut entries| entries.next().is_none());
+    if !is_empty || !says_yes(cli.ui, "Write a sample note to ideas/?", "y") {
+        return Ok(());
+    }
+    let path = folder.join("try-runner.md");
+    fs::write(&path, SAMPLE).map_err(|error| Failure::not_written(&path, error))
+}
+
+/// Offers a timer if none is set up.
+fn timer(cli: &Cli<'_>) -> Result<(), Failure> {
+    let record = SetupRecord::read(&cli.env.setup_note())?;
+    let question = "Set up a timer, so that the nights run by themselves?";
+    if cli.env.is_demo() || !record.hosts.is_empty() || !says_yes(cli.ui, question, "y") {
+        return Ok(());
+    }
+    let mut setup = SetupArgs::of("auto".to_owned());
+    setup.apply = true;
+    match setup.run(cli) {
+        Ok(Exit::Done) => {}
+        Ok(_) => show::complain("the timer is not set up completely; to see why: runner doctor"),
+        Err(failure) => show::complain(&failure.message()),
+    }
+    Ok(())
+}
+
+fn says_yes(ui: Ui, question: &str, default: &str) -> bool {
+    let answer = ask_until(ui, &format!("{question} (y or n)"), default, |text| {
+        matches!(text, "y" | "Y" | "yes" | "n" | "N" | "no")
+    });
+    matches!(answer.as_str(), "y" | "Y" | "yes")
+}
+
+/// Asks until the answer is valid. The end of the input takes the default.
+fn ask_until(ui: Ui, question: &str, default: &str, valid: impl Fn(&str) -> bool) -> String {
+    loop {
+        let Some(answer) = ui.ask(question, default) else { return default.to_owned() };
+        if valid(&answer) {
+            return answer;
+        }
+        show::notice(&format!("  {answer:?} is not a valid answer"));
+    }
+}

@@ -1,0 +1,97 @@
+//! Detects the models that this machine can use. Nothing is asked: programs print their version, and
+//! servers list their models.
+
+use runner_backends::{BackendSpec, Surroundings, check};
+use serde::Serialize;
+use serde_json::json;
+
+use crate::env::{self, Env};
+use crate::keyring;
+
+/// A way to reach a model that may exist on this machine.
+struct Candidate {
+    name: &'static str,
+    kind: &'static str,
+    /// The variable with the key, without which the candidate does not exist.
+    key: Option<&'static str>,
+    base_url: Option<&'static str>,
+}
+
+/// The candidates. The last ones are the servers of LM Studio, llama.cpp and vLLM at their usual
+/// ports.
+const CANDIDATES: [Candidate; 8] = [
+    Candidate { name: "claude", kind: "claude", key: None, base_url: None },
+    Candidate { name: "codex", kind: "codex", key: None, base_url: None },
+    Candidate {
+        name: "anthropic",
+        kind: "anthropic",
+        key: Some("ANTHROPIC_API_KEY"),
+        base_url: None,
+    },
+    Candidate { name: "openai", kind: "openai", key: Some("OPENAI_API_KEY"), base_url: None },
+    Candidate { name: "ollama", kind: "ollama", key: None, base_url: None },
+    local("lmstudio", "http://127.0.0.1:1234/v1"),
+    local("llamacpp", "http://127.0.0.1:8080/v1"),
+    local("vllm", "http://127.0.0.1:8000/v1"),
+];
+
+const fn local(name: &'static str, base_url: &'static str) -> Candidate {
+    Candidate { name, kind: "openai", key: None, base_url: Some(base_url) }
+}
+
+/// A model, or a program with models, that is ready to be used.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct DetectedBackend {
+    /// The name for its `[backends.NAME]`.
+    pub(super) name: &'static str,
+    #[serde(rename = "type")]
+    pub(super) kind: &'static str,
+    /// The address of a server that is not at the usual address of its kind.
+    pub(super) base_url: Option<&'static str>,
+    /// The finding of the check.
+    pub(super) about: String,
+}
+
+impl DetectedBackend {
+    /// Reports whether a setting must name the model. Agents have a model of their own.
+    pub(super) fn needs_model(&self) -> bool {
+        !matches!(self.kind, "claude" | "codex")
+    }
+}
+
+/// Returns the candidates that pass the check of `runner backends check`, without the check of the
+/// model.
+pub(super) fn models(home: &Env) -> Vec<DetectedBackend> {
+    let Ok(marker) = env::marker() else { return Vec::new() };
+    CANDIDATES.iter().filter_map(|candidate| candidate.detect(home, &marker)).collect()
+}
+
+impl Candidate {
+    fn detect(&self, home: &Env, marker: &str) -> Option<DetectedBackend> {
+        if self.key.is_some_and(|key| env::setting(key).is_none()) {
+            return None;
+        }
+        let mut settings = json!({ "type": self.kind });
+        if let Some(url) = self.base_url {
+            settings["base_url"] = url.into();
+        }
+        let mut spec: BackendSpec = serde_json::from_value(settings).ok()?;
+        self.name.clone_into(&mut spec.name);
+        let mut variables = env::child_environment();
+        variables.extend(keyring::resolve_secrets(&spec));
+        let around =
+            Surroundings { env: &variables, sandbox_start: None, slots: None, clock: &home.clock };
+        let findings = check::check(&spec, &around, marker);
+        if findings.iter().any(|it| it.problem.is_some() && it.what != "model") {
+            return None;
+        }
+        let items = ["version", "endpoint", "program"];
+        let about = items.iter().find_map(|what| findings.iter().find(|it| it.what == *what));
+        Some(DetectedBackend {
+            name: self.name,
+            kind: self.kind,
+            base_url: self.base_url,
+            about: about.map_or_else(String::new, |it| it.said.clone()),
+        })
+    }
+}

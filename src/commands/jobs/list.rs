@@ -1,0 +1,173 @@
+//! `runner jobs list` and `runner jobs show`.
+
+use jiff::Timestamp;
+use runner_engine::admission::stopped;
+use runner_engine::ids::RunId;
+use runner_engine::outcome::Outcome;
+use runner_engine::store::{FOREVER, JobId, RunFilter, Store, Streak};
+use serde::Serialize;
+
+use crate::env::Env;
+use crate::project::LoadedProject;
+use crate::ui::show::{List, Tone};
+use crate::ui::{Failure, Ui, View, show};
+
+#[derive(Debug, Serialize)]
+pub(super) struct JobView {
+    pub(super) job: String,
+    kind: String,
+    /// Whether schedules and nights start the job.
+    enabled: bool,
+    /// The trigger, as in the settings.
+    trigger: String,
+    /// The description of the schedule.
+    schedule: String,
+    next_due: Option<Timestamp>,
+    /// The last run that is over.
+    last: Option<LastRun>,
+    paused_until: Option<Timestamp>,
+    /// The number of consecutive failures since the last success or reset.
+    failures: u32,
+    /// Whether the circuit breaker keeps schedules from starting the job.
+    stopped: bool,
+}
+
+pub(super) fn jobs(home: &Env, project: &LoadedProject) -> Result<Vec<JobView>, Failure> {
+    let (store, now) = (home.store_to_read()?, home.wall()?);
+    let recorded =
+        store.as_ref().map(|store| store.jobs(&project.id)).transpose()?.unwrap_or_default();
+    let mut jobs = Vec::new();
+    for row in project.config.job_rows()? {
+        if !project.config.jobs.contains_key(&row.name) {
+            continue;
+        }
+        let known = recorded.iter().find(|known| known.name == row.name);
+        let streak = match (&store, known) {
+            (Some(store), Some(known)) => store.streak(known.id)?,
+            _ => Streak::default(),
+        };
+        let last = match (&store, known) {
+            (Some(store), Some(known)) => LastRun::of(store, known.id)?,
+            _ => None,
+        };
+        let next_due = match known {
+            Some(known) => known.next_due,
+            // The job is not in the database until the next tick.
+            None if row.enabled => row.schedule.next_after(now, now).ok().flatten(),
+            None => None,
+        };
+        let trigger = project.config.job(&row.name)?.when.to_string();
+        jobs.push(JobView {
+            trigger,
+            job: row.name,
+            kind: row.kind,
+            enabled: row.enabled,
+            schedule: row.schedule.describe(),
+            next_due,
+            last,
+            paused_until: known.and_then(|known| known.paused_until),
+            failures: streak.failures,
+            stopped: stopped(streak),
+        });
+    }
+    Ok(jobs)
+}
+
+#[derive(Debug, Serialize)]
+#[serde(transparent)]
+pub(super) struct JobList(pub(super) Vec<JobView>);
+
+/// The last finished run of a job.
+#[derive(Debug, Serialize)]
+struct LastRun {
+    run: RunId,
+    finished: Option<Timestamp>,
+    #[serde(flatten)]
+    outcome: Outcome,
+}
+
+impl LastRun {
+    /// Returns the last finished run of a job, which may have later runs that wait or run.
+    fn of(store: &Store, job: JobId) -> Result<Option<Self>, Failure> {
+        let filter = RunFilter { job: Some(job), limit: 20, ..RunFilter::default() };
+        let over = store.runs(&filter)?.into_iter().find_map(|row| {
+            let outcome = row.outcome()?.clone();
+            Some(Self { run: row.id.clone(), finished: row.finished(), outcome })
+        });
+        Ok(over)
+    }
+
+    /// Formats the outcome and the time of the run.
+    fn text(&self) -> String {
+        let at =
+            self.finished.map_or_else(String::new, |at| format!(" {}", show::format_minute(at)));
+        format!("{}{at}", self.outcome.as_str())
+    }
+}
+
+impl View for JobList {
+    fn print(&self, _ui: Ui) {
+        let rows = self.0.iter().map(|job| {
+            let last = job.last.as_ref();
+            let cells = show::row([
+                &job.job,
+                &job.kind,
+                &last.map_or_else(|| "never ran".to_owned(), LastRun::text),
+                &job.breaker(),
+                &job.next(),
+                &job.trigger,
+            ]);
+            let tone = if job.stopped { Tone::Bad } else { Tone::of(last.map(|it| &it.outcome)) };
+            (tone, cells)
+        });
+        let header = &["JOB", "KIND", "LAST RUN", "BREAKER", "NEXT", "TRIGGER"];
+        List { header, toned: 2, rows: rows.collect() }.print();
+    }
+}
+
+impl JobView {
+    /// Describes the circuit breaker, which stops a job after repeated failures.
+    fn breaker(&self) -> String {
+        match (self.stopped, self.failures) {
+            (true, failures) => format!("open, {failures} failed"),
+            (false, 0) => "closed".to_owned(),
+            (false, failures) => format!("closed, {failures} failed"),
+        }
+    }
+
+    fn next(&self) -> String {
+        match (self.enabled, self.paused_until, self.next_due) {
+            (false, ..) => "disabled".to_owned(),
+            (true, Some(until), _) if until == FOREVER => "paused".to_owned(),
+            (true, Some(until), _) => format!("paused until {}", show::format_minute(until)),
+            (true, None, Some(at)) => show::format_minute(at),
+            (true, None, None) => "-".to_owned(),
+        }
+    }
+}
+
+impl View for JobView {
+    fn print(&self, _ui: Ui) {
+        let rows = [
+            ["job", &self.job],
+            ["kind", &self.kind],
+            ["enabled", yes_or_no(self.enabled)],
+            ["schedule", &self.schedule],
+            ["next due", &when(self.next_due)],
+            ["paused until", &when(self.paused_until)],
+            ["breaker", &self.breaker()],
+            ["last run", &self.last.as_ref().map_or_else(|| "never ran".to_owned(), LastRun::text)],
+            ["why", self.last.as_ref().and_then(|last| last.outcome.why()).unwrap_or("-")],
+            ["log", &format!("runner logs {}", self.job)],
+        ];
+        show::out(&show::table(&rows.map(show::row)));
+    }
+}
+
+fn yes_or_no(value: bool) -> &'static str {
+    if value { "yes" } else { "no" }
+}
+
+fn when(at: Option<Timestamp>) -> String {
+    at.map_or_else(|| "-".to_owned(), show::format_time)
+}
