@@ -50,7 +50,7 @@ pub struct Work {
     run: String,
     /// The environment of git.
     env: BTreeMap<String, String>,
-    git: Option<PrivateGit>,
+    git: Option<Box<PrivateGit>>,
     starts: Vec<RepositoryStart>,
     write: Vec<PathBuf>,
     keep: Vec<PathBuf>,
