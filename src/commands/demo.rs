@@ -78,7 +78,9 @@ impl DemoArgs {
         // The output of the night would repeat the report.
         let hushed = SpawnMode { ui: Ui { quiet: true, ..Ui::default() }, ..cli.spawn_mode() };
         let steps = [("lifecycle", STEPS)];
-        let exit = night::with_steps(cli.env, &root, &steps, hushed, AwakeFlags::default())?;
+        // The night takes seconds.
+        let awake = AwakeFlags { no_keep_awake: true, ..AwakeFlags::default() };
+        let exit = night::with_steps(cli.env, &root, &steps, hushed, awake)?;
         print_report(&root)?;
         print_next_steps(&self.dir);
         Ok(exit)

@@ -190,7 +190,13 @@ fn changed(old: &str, change: &SettingChange, file: &Path) -> Result<String, Fai
             table.remove(last);
         }
         SettingChange::Set(_, text) => {
-            let new: Value = format!("{} ", inline(&value(text)))
+            let new = match value(text) {
+                toml::Value::String(text) => toml::Value::String(text),
+                // `true` is also the name of a program.
+                _ if reference::is_text(key.split('.')) => toml::Value::String(text.clone()),
+                other => other,
+            };
+            let new: Value = format!("{} ", inline(&new))
                 .trim_end()
                 .parse()
                 .map_err(|_| refuse("the value cannot be written"))?;

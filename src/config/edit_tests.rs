@@ -187,3 +187,16 @@ fn an_unknown_section_gets_a_short_answer() {
         assert!(said.contains(names) && said.len() < 600, "{key}: {said}");
     }
 }
+
+#[test]
+fn words_of_toml_are_text_where_text_is_wanted() {
+    for (key, value, written) in [
+        ("jobs.a.program", "true", "program = \"true\""),
+        ("jobs.a.program", "\"true\"", "program = \"true\""),
+        ("jobs.a.enabled", "true", "enabled = true"),
+        ("jobs.dream.max_ideas", "3", "max_ideas = 3"),
+    ] {
+        let text = set(COMMENTED, key, value).unwrap();
+        assert!(text.contains(written), "{key}: {text}");
+    }
+}

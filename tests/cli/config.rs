@@ -89,7 +89,7 @@ fn set_changes_one_line_or_nothing() {
     fixture
         .run(&["config", "set", "jobs.say.trigger", "evry 15m"])
         .ends(78)
-        .expect_text("did you mean \"every\"");
+        .expect_text("did you mean \"every 15m\"");
     fixture
         .run(&["config", "set", "jobs.say.triger", "manual"])
         .ends(78)
