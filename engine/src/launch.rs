@@ -26,6 +26,7 @@ mod limits;
 mod plan;
 mod signals;
 mod supervisor;
+mod view;
 
 use std::os::fd::AsFd;
 

@@ -123,10 +123,6 @@ pub(super) fn start(
     if let Some(temp) = &plan.sandbox.temp {
         command.env("TMPDIR", temp);
     }
-    // Without a mount view, variables lead git to the private directory.
-    if let (SandboxLevel::FilesOnly, Some(git)) = (level, &plan.sandbox.git) {
-        command.envs(git.variables());
-    }
     let work = || {
         let made_of = match level {
             SandboxLevel::Off => Vec::new(),

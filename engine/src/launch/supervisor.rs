@@ -29,6 +29,7 @@ use super::init::{self, Streams, code, reap, signal_group};
 use super::limits;
 use super::plan::{LaunchOrder, LaunchPlan, LaunchRefusal, LaunchReport, ResolvedPaths};
 use super::signals::Signals;
+use super::view;
 use crate::files::open_host;
 use crate::process::{ExitStatus, tree, wait};
 use crate::sandbox::placeholders::{Placeholders, create};
@@ -156,7 +157,11 @@ impl<'a> LaunchSupervisor<'a> {
     fn start_directly(&mut self) -> Result<(), LaunchRefusal> {
         if !self.plan.sandbox.off {
             self.real = resolve(&self.plan.sandbox)?;
-            self.borrow_objects(false)?;
+            let covered = match &self.plan.sandbox.git {
+                Some(git) => view::cover(git)?,
+                None => false,
+            };
+            self.borrow_objects(covered)?;
         }
         let streams = self.streams.take().expect("the streams are taken only once");
         let (plan, real) = (self.plan, &self.real);

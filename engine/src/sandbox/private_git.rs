@@ -71,12 +71,6 @@ impl PrivateGit {
         all
     }
 
-    /// Returns the environment variables of a child without a mount view.
-    pub fn variables(&self) -> [(&'static str, PathBuf); 2] {
-        let top = self.repositories.first().map_or_else(PathBuf::new, |one| one.top.clone());
-        [("GIT_DIR", self.folder.clone()), ("GIT_WORK_TREE", top)]
-    }
-
     /// Writes the paths of the borrowed objects, as the child sees them.
     ///
     /// # Errors

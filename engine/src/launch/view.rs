@@ -1,0 +1,88 @@
+//! A view of the file system in which a private git directory replaces the project's, for a child
+//! without bubblewrap.
+//!
+//! The launch supervisor enters a mount namespace of its own before it starts the program, so that
+//! git finds the private directory at the usual path, and every other repository that the program
+//! uses stays itself. Variables such as `GIT_DIR` cannot do this: they lead git to the private
+//! directory from every folder. Landlock later prevents the program from changing the mounts. This
+//! module must never change a mount outside of the new namespace.
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsRawFd as _, OwnedFd};
+
+use rustix::fs::{Mode, OFlags, StatVfsMountFlags, open, statvfs};
+use rustix::mount::{MountFlags, MountPropagationFlags, mount_bind, mount_change, mount_remount};
+use rustix::process::{getgid, getuid};
+use rustix::thread::UnshareFlags;
+
+use super::plan::LaunchRefusal;
+use crate::sandbox::private_git::{Cover, PrivateGit};
+
+/// Enters a new mount namespace and makes the mounts of a private git directory in it. Returns
+/// `false` if this host does not permit that; the file system then looks as before. The calling
+/// process must have only one thread.
+///
+/// # Errors
+/// Returns an error if the process is in a new user namespace in which it is no user, or if only a
+/// part of the mounts could be made.
+pub(super) fn cover(git: &PrivateGit) -> Result<bool, LaunchRefusal> {
+    if unshare(UnshareFlags::NEWNS).is_err() {
+        let (user, group) = (getuid().as_raw(), getgid().as_raw());
+        if unshare(UnshareFlags::NEWUSER | UnshareFlags::NEWNS).is_err() {
+            return Ok(false);
+        }
+        // The process stays the same user, and its files keep their owners.
+        fs::write("/proc/self/setgroups", "deny")
+            .and_then(|()| fs::write("/proc/self/uid_map", format!("{user} {user} 1")))
+            .and_then(|()| fs::write("/proc/self/gid_map", format!("{group} {group} 1")))
+            .map_err(|error| LaunchRefusal::at("set the user of a namespace", error))?;
+    }
+    let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
+    if mount_change("/", private).is_err() {
+        return Ok(false);
+    }
+    // The first mount hides the sources of the others, so all sources are opened before it.
+    let covers = git.covers();
+    let sources = covers.iter().map(|cover| open(&cover.from, OFlags::PATH, Mode::empty()));
+    let Ok(sources) = sources.collect::<Result<Vec<_>, _>>() else { return Ok(false) };
+    for (at, (cover, source)) in covers.iter().zip(&sources).enumerate() {
+        match mount(cover, source) {
+            Ok(()) => {}
+            Err(_) if at == 0 => return Ok(false),
+            Err(error) => {
+                let what = format!("mount {}", cover.to.display());
+                return Err(LaunchRefusal::at(&what, error));
+            }
+        }
+    }
+    Ok(true)
+}
+
+#[allow(
+    deprecated,
+    reason = "the safe form; the file descriptors, which it may endanger, stay shared"
+)]
+fn unshare(flags: UnshareFlags) -> io::Result<()> {
+    Ok(rustix::thread::unshare(flags)?)
+}
+
+fn mount(cover: &Cover, source: &OwnedFd) -> io::Result<()> {
+    mount_bind(format!("/proc/self/fd/{}", source.as_raw_fd()), &cover.to)?;
+    if cover.writable {
+        return Ok(());
+    }
+    // A namespace of an ordinary user must keep the restrictions of the mount.
+    let held = statvfs(&cover.to)?.f_flag;
+    let mut flags = MountFlags::BIND | MountFlags::RDONLY;
+    for (has, flag) in [
+        (StatVfsMountFlags::NOSUID, MountFlags::NOSUID),
+        (StatVfsMountFlags::NODEV, MountFlags::NODEV),
+        (StatVfsMountFlags::NOEXEC, MountFlags::NOEXEC),
+        (StatVfsMountFlags::NOATIME, MountFlags::NOATIME),
+        (StatVfsMountFlags::RELATIME, MountFlags::RELATIME),
+    ] {
+        flags.set(flag, flags.contains(flag) || held.contains(has));
+    }
+    Ok(mount_remount(&cover.to, flags, "")?)
+}
