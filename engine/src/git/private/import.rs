@@ -414,7 +414,7 @@ fn changes(out: &[u8]) -> Vec<(String, PathChange)> {
 }
 
 /// Copies a checked pack into a repository. Git uses a pack once its index exists, so the index is
-/// placed last.
+/// copied last.
 fn place_pack(from: &Path, to: &Path, name: &str) -> io::Result<()> {
     for kind in ["pack", "rev", "idx"] {
         let name = format!("pack-{name}.{kind}");
