@@ -310,13 +310,16 @@ fn refused_job_is_reported_once() {
     at(&fixture, "2026-11-21T20:30:00Z", &["tick"]).ends(0);
     at(&fixture, "2026-11-21T21:30:00Z", &["tick"]).ends(69);
     for hour in ["22", "23"] {
-        at(&fixture, &format!("2026-11-21T{hour}:30:00Z"), &["tick"]).ends(0);
+        at(&fixture, &format!("2026-11-21T{hour}:30:00Z"), &["tick"]).ends(69);
     }
-    at(&fixture, "2026-11-21T23:40:00Z", &["runs"])
-        .ends(0)
-        .expect_text("still not-installed, as reported before");
+    // Each scheduled time is checked again and fails, the breaker stays closed, and people get one
+    // alert.
     let failed = "SELECT count(*) FROM runs WHERE outcome ->> 'outcome' = 'failed'";
-    assert_eq!(fixture.count(failed), 1, "there is not exactly one failed run");
+    assert_eq!(fixture.count(failed), 3);
+    let status = at(&fixture, "2026-11-21T23:40:00Z", &["status"]).ends(0).out;
+    assert!(status.contains("not-installed") && !status.contains("STOPPED"), "{status}");
+    assert_eq!(fixture.count("SELECT count(*) FROM alerts"), 1);
+    assert_eq!(fixture.count("SELECT count FROM alerts"), 3);
     let program = fixture.root().join("my-model");
     fs::write(&program, "#!/bin/sh\necho an answer\n").unwrap();
     assert!(
