@@ -18,6 +18,7 @@ mod corpus;
 mod curator;
 mod daemon;
 mod db;
+mod default_job;
 mod demo;
 mod doctor;
 mod dream;

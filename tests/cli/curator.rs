@@ -382,3 +382,14 @@ fn own_table_overrides_alternate_names() {
     assert_eq!(reported["configured"]["kinds"], json!(["lint-wiki"]));
     assert_eq!(reported["vault"]["path"], "notes");
 }
+
+#[test]
+fn work_and_enqueue_need_no_setup() {
+    let fixture = Fixture::new();
+    fixture.run(&["init"]).ends(0);
+    fixture.write("docs/index.md", "# Index\n\n[gone](gone.md)\n");
+    fixture.run(&["curator", "enqueue", "--kind", "lint-wiki"]).ends(0);
+    fixture.run(&["curator", "work"]);
+    assert!(fixture.read("runner.toml").contains("[jobs.curator]"));
+    assert_eq!(fixture.tree(".runner/curator/done").len(), 1);
+}

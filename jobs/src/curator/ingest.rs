@@ -64,6 +64,8 @@ struct FailedCall {
     why: String,
     /// The sentence of the session that explains the error.
     cause: Option<String>,
+    /// True if a file was changed since. The change is then the cure, and not the next call.
+    edited: bool,
 }
 
 /// Finds learnings in a sequence of events.
@@ -84,6 +86,9 @@ impl Finder {
             SessionEventKind::Prompt(text) if !event.sidechain => self.correction(event.line, text),
             SessionEventKind::Answer(text) => self.explain(text),
             SessionEventKind::Call { id, tool, target } => {
+                if changes_files(tool) {
+                    self.failed.values_mut().for_each(|failed| failed.edited = true);
+                }
                 self.open.insert(id.clone(), (tool.clone(), target.clone(), event.line));
                 // Calls that never get an outcome must not accumulate.
                 if self.open.len() > 10_000 {
@@ -111,7 +116,8 @@ impl Finder {
         // A call that a person refused is not a failed call.
         if !why.is_empty() && !why.contains("doesn't want to") && !why.contains("was rejected") {
             let about = about(&tool, &target);
-            let failed = FailedCall { at: self.count, line, target, why, cause: None };
+            let at = self.count;
+            let failed = FailedCall { at, line, target, why, cause: None, edited: false };
             self.failed.insert((tool, about), failed);
         }
     }
@@ -139,7 +145,8 @@ impl Finder {
         let (Some(cause), false) = (failed.cause, failed.target == target) else {
             return;
         };
-        if self.count - failed.at > WINDOW || is_read_only(&tool) {
+        let edited = failed.edited && !changes_files(&tool);
+        if self.count - failed.at > WINDOW || edited || is_read_only(&tool) {
             return;
         }
         let why = &failed.why;
@@ -179,11 +186,13 @@ impl Finder {
                 "please always ",
                 "please never ",
                 "stop ",
+                "from now on",
             ];
-            let holds = [" always ", " never ", " instead of ", " from now on"];
+            let holds = ["should always ", "should never ", "must always ", "must never "];
             let is = starts.iter().any(|it| lower.starts_with(it))
                 || holds.iter().any(|it| lower.contains(it));
-            if !is || !(4..=60).contains(&count) {
+            // A question corrects nothing.
+            if !is || said.contains('?') || !(4..=60).contains(&count) {
                 continue;
             }
             // A reason stands in the same sentence or in the next one.
@@ -202,6 +211,11 @@ impl Finder {
             }
         }
     }
+}
+
+/// Reports whether a tool changes a file.
+fn changes_files(tool: &str) -> bool {
+    matches!(tool, "Edit" | "MultiEdit" | "Write" | "NotebookEdit")
 }
 
 /// Reports whether a tool changes nothing, so that repeating it differently repairs nothing.
@@ -531,6 +545,17 @@ mod tests {
         events.extend(call(5, "c", "cargo test --workspace", false, "ok"));
         events.extend(call(7, "d", "git push", true, "The user doesn't want to proceed"));
         events.extend(call(9, "e", "git push", false, "ok"));
+        // A file was changed before the second call, so the call is not the cure.
+        events.extend(call(30, "h", "go test -run One", true, "panic: nil map in parser"));
+        let text = "The parser panics because the map is never made.";
+        events.push(event(32, SessionEventKind::Answer(text.into())));
+        let (id, tool, target) = ("i".into(), "Edit".into(), "parser.go".into());
+        events.push(event(33, SessionEventKind::Call { id, tool, target }));
+        events.extend(call(34, "j", "go test -run All", false, "ok"));
+        events.push(event(
+            36,
+            SessionEventKind::Prompt("That is fine, since it never changes, right?".into()),
+        ));
         // Another command of the same program is not a fix.
         events.extend(call(20, "f", "gh pr diff 3 x", true, "accepts at most 1 arg"));
         events.extend(call(22, "g", "gh pr view 3", false, "ok"));

@@ -56,8 +56,7 @@ impl Facts {
     /// Reads the facts. If git fails, there are no commits, and `sources.left_out` states the
     /// reason.
     pub fn read(root: &Path, git: &Git) -> Self {
-        let mut facts = Self::default();
-        facts.names = names(root);
+        let mut facts = Self { names: names(root), ..Self::default() };
         let mut commits = Vec::new();
         let bounds = HistoryLimits { commits: COMMITS, ..HistoryLimits::default() };
         match history::read(git, &bounds) {

@@ -266,7 +266,7 @@ fn manipulations_lower_the_fitness() {
         println!("{what}: {} {:?}", now.composite.unwrap(), now.metrics);
         assert!(now.composite.unwrap() < was, "{what}");
     }
-    // The floors hold even if no use is known.
+    // The limits hold even if no use is known.
     let unknown = score(&whole(), &Uses::default());
     assert_eq!(unknown.composite, None);
     assert!(

@@ -187,9 +187,9 @@ impl Night<'_, '_> {
                         "the use of a rescue could not be recorded: {error}"
                     ))
                 })?;
-                iteration
-                    .degraded
-                    .push(format!("{why} (a rescue was used, {} left)", rescues.remaining));
+                let what = format!("{why} (a rescue was used, {} left)", rescues.remaining);
+                self.degrade(&what);
+                iteration.degraded.push(what);
                 Some(NextIteration::On)
             }
             IterationVerdict::Settled(why) => {

@@ -45,7 +45,7 @@ fn start() -> Corpus {
     }
     let items: Vec<Value> = (0..18)
         .map(|at| {
-            json!({"title": format!("Mend {}", word(at + 20)), "type": "bug", "severity": "medium",
+            json!({"title": format!("Repair {}", word(at + 20)), "type": "bug", "severity": "medium",
                    "description": format!("Work on {}", word(at + 20))})
         })
         .collect();

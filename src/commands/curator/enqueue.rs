@@ -50,7 +50,7 @@ impl View for EnqueuedJob {
     fn print(&self, ui: Ui) {
         ui.info(&format!("{} is queued", self.job.id));
         if !self.served {
-            show::complain("no job processes the queue\n  fix: runner curator setup --apply");
+            show::complain("no job processes the queue automatically\n  fix: runner curator work");
         }
     }
 }

@@ -4,9 +4,8 @@ use runner_backends::registry::KINDS;
 use runner_engine::outcome::Exit;
 
 use super::model::job_of;
-use crate::commands::Cli;
 use crate::commands::config::{self, ConfigFile};
-use crate::config::SettingChange;
+use crate::commands::{Cli, default_job};
 use crate::project::LoadedProject;
 use crate::ui::{Failure, show};
 
@@ -47,6 +46,20 @@ impl SetupArgs {
         }
         Ok(Exit::Done)
     }
+}
+
+/// Adds a curator job with default settings that runs only manually.
+///
+/// # Errors
+/// Returns an error if the settings cannot be written.
+pub(super) fn add_manual(cli: &Cli<'_>, project: &LoadedProject) -> Result<LoadedProject, Failure> {
+    let mut wanted = settings(project);
+    for (key, value) in &mut wanted {
+        if key == "jobs.curator.trigger" {
+            *value = "manual".to_owned();
+        }
+    }
+    default_job::add(cli, &project.root, &wanted)
 }
 
 fn settings(project: &LoadedProject) -> Vec<(String, String)> {

@@ -13,7 +13,7 @@ use runner_engine::outcome::{Exit, Outcome};
 use runner_jobs::curator::CuratorSpec;
 use rustix::fs::inotify::WatchFlags;
 
-use super::{disk, model, worker};
+use super::{disk, model, setup, worker};
 use crate::commands::Cli;
 use crate::commands::run::{self as by_hand, ManualRun};
 use crate::project::LoadedProject;
@@ -58,6 +58,11 @@ pub struct WorkArgs {
 
 impl WorkArgs {
     pub fn run(&self, cli: &Cli<'_>, project: &LoadedProject) -> Result<Exit, Failure> {
+        let added = match model::job_of(project) {
+            None if self.job.is_none() => Some(setup::add_manual(cli, project)?),
+            _ => None,
+        };
+        let project = added.as_ref().unwrap_or(project);
         let job = chosen(project, self.job.as_deref())?;
         let cap = project.config.curator.spec.hourly_cap;
         let worker = worker(project)?;

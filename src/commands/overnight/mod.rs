@@ -32,7 +32,7 @@ enum OvernightCommand {
     #[command(visible_alias = "run")]
     Start(start::StartArgs),
     Report(report::NightReportArgs),
-    #[command(subcommand)]
+    #[command(subcommand, after_help = "Example: runner overnight warn-budget reset")]
     WarnBudget(WarnBudgetCommand),
     /// Print the JSON schema of an artifact, or the names of all artifacts
     #[command(after_help = "Example: runner overnight schema summary > summary.schema.json")]

@@ -11,7 +11,7 @@ use runner_jobs::overnight::{OvernightSpec, preview};
 use serde::Serialize;
 
 use super::{known, night_job, own_output};
-use crate::commands::{Cli, corpus, run as by_hand};
+use crate::commands::{Cli, corpus, default_job, run as by_hand};
 use crate::config;
 use crate::env;
 use crate::project::{FILE, LoadedProject};
@@ -76,7 +76,7 @@ impl StartArgs {
     pub(super) fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
         let project = match self.dry_run {
             true => LoadedProject::load_for_dry_run(cli.env, cli.here)?,
-            false => LoadedProject::load(cli.env, cli.here)?,
+            false => default_job::overnight(cli)?,
         };
         let (job, _) = night_job(&project, self.job.as_deref())?;
         known(&project.config, &self.runner).map_err(Failure::usage)?;

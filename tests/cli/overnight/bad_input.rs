@@ -115,6 +115,9 @@ fn resume_survives_a_clock_set_back() {
 fn read_only_folders_cause_no_damage() {
     let mut fixture = night();
     start(&fixture, &["--max-iterations", "1"]).ends(0);
+    // Another copy, which the next run would remove.
+    let same = fixture.read(".agents/learnings/same-one.md");
+    fixture.write(".agents/learnings/same-three.md", same);
     as_nobody(&mut fixture);
     let before = (tree(&fixture), fixture.read(WORK_FILE));
     let latest = fixture.tree(LATEST);

@@ -194,6 +194,7 @@ fn regression_needs_warn_only_budget() {
     assert_eq!(json(&fixture, budget)["remaining"], 2);
     let reported = warned["iterations"][0]["degraded"][0].as_str().unwrap();
     assert!(reported.contains("a rescue was used, 2 left"), "{reported}");
+    assert!(warned["degraded"].to_string().contains("a rescue was used"), "{warned}");
     run_ok(&fixture, &["overnight", "warn-budget", "show"])
         .ends(0)
         .expect_text("2 of 3 rescues left");

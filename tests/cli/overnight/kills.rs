@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::{
     JOB, LATEST, Tree, WORK_FILE, command, copy, corpus, run_ok, start, summary_of, surroundings,
-    tree, untouched,
+    tree, untouched, words,
 };
 use crate::fixture::{CommandOutput, Fixture, Random, print_line, scaled_from};
 
@@ -28,6 +28,11 @@ fn fixture() -> Fixture {
     fixture.run(&["init"]).ends(0);
     fixture.configure(JOB);
     corpus(&fixture);
+    // More learnings than one iteration may harvest, so that a second iteration commits too.
+    for number in 0..6 {
+        let lesson = format!("Change {number}\n\nLearned: check it because {}", words(number + 60));
+        fixture.git(&["commit", "--quiet", "--allow-empty", "-m", &lesson]);
+    }
     fixture.write("../clock", "2026-11-22T02:30:00Z\n");
     keep(&fixture);
     fixture
@@ -59,22 +64,35 @@ pub(super) struct States {
     acts: u64,
 }
 
+/// Returns the work file without the ids of runs in the paths of packets.
+fn work_of(fixture: &Fixture) -> String {
+    const RUNS: &str = ".agents/overnight/runs/";
+    let work = fixture.read(WORK_FILE);
+    let mut parts = work.split(RUNS);
+    let mut bare = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let rest = part.find('/').map_or(part, |at| &part[at..]);
+        bare.push_str(&format!("{RUNS}RUN{rest}"));
+    }
+    bare
+}
+
 impl States {
     /// Collects the states of a fixture in its original state. Counts `acts` only if `count` is
     /// set.
     pub(super) fn of(fixture: &Fixture, count: bool) -> Self {
         let mut trees = BTreeSet::from([tree(fixture)]);
-        let mut works = BTreeSet::from([fixture.read(WORK_FILE)]);
+        let mut works = BTreeSet::from([work_of(fixture)]);
         start(fixture, &[]).ends(0);
         let iterations = summary_of(fixture)["iterations"].as_array().unwrap().len();
         for most in (1..=iterations).rev() {
             trees.insert(tree(fixture));
-            works.insert(fixture.read(WORK_FILE));
+            works.insert(work_of(fixture));
             reset(fixture);
             start(fixture, &["--max-iterations", &most.to_string()]).ends(0);
         }
         trees.insert(tree(fixture));
-        works.insert(fixture.read(WORK_FILE));
+        works.insert(work_of(fixture));
         let (mut dies, mut lives) = (0, 4096);
         while count && lives - dies > 1 {
             let middle = u64::midpoint(dies, lives);
@@ -96,7 +114,7 @@ impl States {
     /// Checks that the files are in a state that an uninterrupted night may show.
     pub(super) fn hold(&self, fixture: &Fixture, after: &str) {
         self.hold_tree(fixture, after);
-        let work = fixture.read(WORK_FILE);
+        let work = work_of(fixture);
         assert!(self.works.contains(&work), "the work file is incomplete {after}:\n{work}");
     }
 }

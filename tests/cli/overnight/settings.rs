@@ -1,7 +1,9 @@
 //! Tests the settings of a night, also under the names that other programs use.
 
-use super::{JOB, LATEST, corpus, run_ok, start, summary_of};
-use crate::fixture::Fixture;
+use std::fs;
+
+use super::{JOB, LATEST, command, corpus, night, run_ok, start, summary_of};
+use crate::fixture::{CommandOutput, Fixture};
 
 #[test]
 fn own_settings_override_alternate_names() {
@@ -60,4 +62,17 @@ fn alternate_names_alone_configure_manual_nights() {
     fixture.write("../clock", "2026-11-22T02:30:00Z\n");
     start(&fixture, &[]).ends(0);
     assert_eq!(summary_of(&fixture)["iterations"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn start_needs_only_a_corpus() {
+    let fixture = night();
+    fs::remove_file(fixture.path("runner.toml")).unwrap();
+    CommandOutput::of(command(&fixture, &["overnight", "start"]).output().unwrap()).ends(0);
+    assert!(fixture.read("runner.toml").contains("[jobs.overnight]"));
+    assert_eq!(summary_of(&fixture)["status"], "done");
+    // A configured job is left as it is.
+    let before = fixture.read("runner.toml");
+    CommandOutput::of(command(&fixture, &["overnight", "start"]).output().unwrap()).ends(0);
+    assert_eq!(fixture.read("runner.toml"), before);
 }

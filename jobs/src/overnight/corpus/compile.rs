@@ -15,7 +15,7 @@ use super::node::GENERATOR;
 use super::{Changes, Corpus, Maturity, Node, NodeKind};
 
 /// Minimum number of sources of a pattern.
-const FEWEST: usize = 3;
+pub const FEWEST: usize = 3;
 /// Maximum number of sources of a pattern.
 const MOST: usize = 24;
 /// Maximum number of patterns that one compilation writes.

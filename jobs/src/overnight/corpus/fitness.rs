@@ -1,7 +1,7 @@
 //! Measures the fitness of a corpus by the known uses of its nodes.
 //!
 //! Labels, links and dates in a node do not affect the fitness; [`super::health`] reports them as
-//! hygiene. If no use of a node is known, the fitness is unknown, and only the floors apply. This
+//! hygiene. If no use of a node is known, the fitness is unknown, and only its limits apply. This
 //! module must never read a clock or anything outside the given corpus and its uses.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,11 +9,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use super::bench::QUESTIONS;
+use super::compile::FEWEST;
 use super::index::{Index, IndexError};
 use super::uses::{Resolver, UsedNode, Uses};
-use super::{Corpus, Maturity, rounded};
+use super::{Corpus, Maturity, Node, NodeKind, rounded};
 
-/// The largest drop of a measure or floor in one iteration that is not a regression.
+/// The largest drop of a measure or limit in one iteration that is not a regression.
 pub const MAX_DROP: f64 = 0.05;
 /// Number of search results that are examined for each question.
 const DEPTH: usize = 10;
@@ -35,7 +36,7 @@ pub const MEASURES: [(&str, f64, &str); 5] = [
     (
         "in_use",
         0.15,
-        "proven active nodes, divided by these and a quarter of the other active nodes",
+        "proven active nodes, divided by these and a quarter of the other active nodes without compiled patterns",
     ),
     ("finished", 0.15, "finished work items, divided by the finished and the failed items"),
     (
@@ -83,7 +84,7 @@ pub fn fitness(corpus: &Corpus, uses: &Uses) -> Result<Fitness, IndexError> {
     let proven: BTreeSet<&UsedNode> =
         by_node.iter().filter(|(_, record)| record.is_proven()).map(|(node, _)| node).collect();
     let kept = proven.iter().filter(|node| is_active(node)).count();
-    let active = corpus.active().count();
+    let active = corpus.active().count() - own_patterns(corpus, &proven);
     let claims = corpus.nodes.iter().enumerate().filter(|(at, node)| {
         let claims = node.is_active() && node.maturity >= Maturity::Candidate;
         claims && !proven.contains(&UsedNode::Known(*at))
@@ -92,7 +93,7 @@ pub fn fitness(corpus: &Corpus, uses: &Uses) -> Result<Fitness, IndexError> {
     let values = [
         found(corpus, uses, &index, &proven)?,
         share(kept, proven.len() as f64),
-        share(kept, kept as f64 + UNUSED * (active - kept) as f64),
+        share(kept, kept as f64 + UNUSED * active.saturating_sub(kept) as f64),
         share(uses.consumed, (uses.consumed + uses.failed) as f64),
         share(kept, (kept + claims.count()) as f64),
     ];
@@ -103,6 +104,26 @@ pub fn fitness(corpus: &Corpus, uses: &Uses) -> Result<Fitness, IndexError> {
         metrics: metrics.map(|((name, ..), it)| ((*name).to_owned(), rounded(it))).collect(),
         floors,
     })
+}
+
+/// Returns the number of active patterns that runner compiled from enough other nodes and that
+/// nothing has used yet. They count neither for nor against the corpus.
+fn own_patterns(corpus: &Corpus, proven: &BTreeSet<&UsedNode>) -> usize {
+    let mut sources: BTreeMap<&str, usize> = BTreeMap::new();
+    for subject in corpus.active().filter(|node| !node.generated).flat_map(|it| &it.subjects) {
+        *sources.entry(subject).or_default() += 1;
+    }
+    let compiled = |node: &Node| {
+        let mut subjects = node.subjects.iter();
+        node.generated
+            && node.kind == NodeKind::Pattern
+            && subjects.any(|it| sources.get(it.as_str()).is_some_and(|count| *count >= FEWEST))
+    };
+    let all = corpus.nodes.iter().enumerate();
+    all.filter(|(at, node)| {
+        node.is_active() && compiled(node) && !proven.contains(&UsedNode::Known(*at))
+    })
+    .count()
 }
 
 /// Returns the mean reciprocal rank of the proven nodes in searches for the questions of their
@@ -153,7 +174,7 @@ fn floors(corpus: &Corpus, index: &Index<'_>) -> Result<Floors, IndexError> {
     Ok(Floors { active: texts.len(), answered })
 }
 
-/// Returns the measures and floors that fell by more than `max_drop`, each with its name and its
+/// Returns the measures and limits that fell by more than `max_drop`, each with its name and its
 /// drop. A measure that is absent now counts as 0.
 pub fn regressions(before: &Fitness, after: &Fitness, max_drop: f64) -> Vec<(String, f64)> {
     let mut fell: Vec<(String, f64)> = before

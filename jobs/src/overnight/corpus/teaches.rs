@@ -96,6 +96,9 @@ const ACTS: [&str; 43] = [
     "test", "use", "validate",
 ];
 
+/// Words that may stand before an act.
+const FILLERS: [&str; 7] = ["so", "then", "and", "please", "just", "now", "first"];
+
 /// Checks whether a text describes a situation, names a cause and states an act.
 ///
 /// # Errors
@@ -115,9 +118,9 @@ pub fn teaches(text: &str) -> Result<(), Missing> {
         return Err(Missing::Cause);
     }
     let begins = |part: &str| {
-        let part = part.trim_start_matches(|c: char| !c.is_alphabetic());
-        let first = part.split(|c: char| !c.is_alphabetic()).next().unwrap_or_default();
-        ACTS.contains(&first)
+        let mut words = part.split(|c: char| !c.is_alphabetic()).filter(|word| !word.is_empty());
+        let first = words.find(|word| !FILLERS.contains(word));
+        first.is_some_and(|first| ACTS.contains(&first))
     };
     let acts = plain.split(['.', ',', ';', ':', '\n', '!']).any(begins);
     match acts || has(&DUTIES) {
@@ -168,13 +171,14 @@ mod tests {
                 Some(Missing::Cause),
             ),
             (
-                "The parser returned nil for the third time because the file was empty at that moment.",
+                "The parser returned nil for the third time because the file was empty at that time.",
                 Some(Missing::Act),
             ),
             (
                 "Retries without jitter make all clients come back at once, because they share a timer. Add a random delay.",
                 None,
             ),
+            ("All clients come back at once without jitter and overload it, so add jitter", None),
             (
                 "A test that shares a port must bind to port 0, otherwise parallel runs collide.",
                 None,

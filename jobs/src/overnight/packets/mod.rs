@@ -41,8 +41,8 @@ const LINES: usize = 6;
 
 /// Score of a packet that contains every word of the goal. It exceeds two levels of severity.
 const GOAL: f64 = 25.0;
-/// Score that a packet loses for each failure, up to three.
-const FAILED: f64 = 6.0;
+/// Score that a packet loses for each failure, up to three. It exceeds one level of severity.
+const FAILED: f64 = 11.0;
 /// Score that a packet of another repository loses.
 const FOREIGN: f64 = 16.0;
 /// Score that a packet loses if a commit has probably done its work.
