@@ -8,6 +8,7 @@ use std::path::Path;
 use super::config::{self, ConfigFile};
 use super::init::{self, IdChoice, Notes};
 use super::{Cli, corpus};
+use crate::config::SettingChange;
 use crate::project::{self, LoadedProject};
 use crate::ui::Failure;
 
@@ -21,9 +22,9 @@ pub fn add(
     settings: &[(String, String)],
 ) -> Result<LoadedProject, Failure> {
     let inside = Cli { here: root, ..*cli };
-    for (key, value) in settings {
-        config::set(&inside, key, value, ConfigFile::Project)?;
-    }
+    let change = |(key, value): &(String, String)| SettingChange::Set(key.clone(), value.clone());
+    let changes: Vec<SettingChange> = settings.iter().map(change).collect();
+    config::change(&inside, &changes, ConfigFile::Project)?;
     LoadedProject::load(cli.env, root)
 }
 

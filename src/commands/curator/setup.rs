@@ -6,6 +6,7 @@ use runner_engine::outcome::Exit;
 use super::model::job_of;
 use crate::commands::config::{self, ConfigFile};
 use crate::commands::{Cli, default_job};
+use crate::config::SettingChange;
 use crate::project::LoadedProject;
 use crate::ui::{Failure, show};
 
