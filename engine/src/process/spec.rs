@@ -47,6 +47,7 @@ pub struct ChildSpec {
 
 /// The restrictions that the kernel enforces on a child.
 #[derive(Clone, Debug, Default)]
+#[allow(clippy::large_enum_variant, reason = "only a few of them exist at any time")]
 pub enum ChildSandbox {
     /// No restrictions. Only for trusted programs that do not read a project.
     #[default]
